@@ -1,0 +1,1 @@
+"""pysandbox: run code that nobody has reviewed, in a cage, without root."""

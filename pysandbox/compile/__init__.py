@@ -1,0 +1,1 @@
+"""Policy + HostFacts + PathFacts -> Plan. Pure: nothing here opens, creates or starts anything."""

@@ -1,0 +1,136 @@
+"""The Plan: an exact, kernel-shaped work order. C carries it out without deciding anything.
+
+A Plan is plain frozen data, equal for equal inputs, with a stable digest. It names kernel objects by their kernel
+names; numbers that C also needs (mount kinds, flags) are named here and resolved in `launch.native` against
+csrc/abi.h, so that there is no second list. Strict, monitor and missing kernel features have been compiled away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+
+class MountKind(Enum):
+    """One mount or file system step; the value is the suffix of PSB_MOUNT_* in csrc/abi.h."""
+
+    DIR = "DIR"  # mkdir -p target, mode
+    FILE = "FILE"  # a regular file at target with content `data`, mode
+    SYMLINK = "SYMLINK"  # target -> source
+    BIND = "BIND"  # recursive bind of source (a real host path) onto target
+    TMPFS = "TMPFS"  # tmpfs at target, options in data ("size=...,mode=...")
+    PROC = "PROC"  # new procfs at target
+    DEVPTS = "DEVPTS"  # new devpts instance at target
+    MQUEUE = "MQUEUE"  # POSIX message queues of the cage's IPC namespace at target
+    MASK_FILE = "MASK_FILE"  # the cage's own /dev/null over target: reads as empty
+    MASK_DIR = "MASK_DIR"  # an empty read-only directory over target
+    DENY_FILE = "DENY_FILE"  # an unreadable file (mode 0) over target: EACCES
+    DENY_DIR = "DENY_DIR"  # an unreadable directory (mode 0) over target: EACCES
+    PROTECT = "PROTECT"  # mount_setattr(target, attributes), recursive
+    UNPROTECT_ROOT = "UNPROTECT_ROOT"  # make the cage's own root tmpfs writable again after a recursive PROTECT of /
+
+
+class Attr(Enum):
+    """mount_setattr(2) attributes; the value is the suffix of MOUNT_ATTR_*."""
+
+    RDONLY = "RDONLY"
+    NOSUID = "NOSUID"
+    NODEV = "NODEV"
+    NOEXEC = "NOEXEC"
+
+
+@dataclass(frozen=True, slots=True)
+class MountStep:
+    """`target` is a path inside the cage, absolute. `source` a real host path (no symlink in it) for BIND.
+
+    `optional`: failure skips the step (grants and /proc masks only; a denial is never optional).
+    `verify`: the source must still be inode (`dev`, `ino`) when it is bound, reached without any symlink.
+    `inside_bind`: the target lies inside a bind, so it is opened without following symlinks.
+    """
+
+    kind: MountKind
+    target: str
+    source: str = ""
+    data: str = ""
+    mode: int = 0o755
+    attrs: tuple[Attr, ...] = ()
+    optional: bool = False
+    inside_bind: bool = False
+    dev: int = 0
+    ino: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LandlockRule:
+    """Rights (landlock access names without the LANDLOCK_ACCESS_FS_ prefix) below one path as seen in the cage."""
+
+    path: str
+    access: tuple[str, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LandlockPlan:
+    """What landlock_create_ruleset handles and the rules. `handled_net` and `scoped` may be empty on old ABIs."""
+
+    handled_fs: tuple[str, ...]
+    handled_net: tuple[str, ...]
+    scoped: tuple[str, ...]
+    rules: tuple[LandlockRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One setrlimit(2): `resource` without RLIMIT_, soft = hard = value; None is RLIM_INFINITY."""
+
+    resource: str
+    value: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch."""
+
+    event: str
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything C and the launcher need, and nothing they must decide."""
+
+    isolation: str  # "full" | "landlock" | "none"
+    namespaces: tuple[str, ...]  # clone(2) names without CLONE_NEW: USER PID NS IPC UTS CGROUP NET
+    inside_uid: int  # ids seen inside; -1 keeps the caller's
+    inside_gid: int
+    hostname_prefix: str
+    staging: str  # host directory to assemble the root on; no source lies at, above or below it
+    mounts: tuple[MountStep, ...]
+    loopback: bool
+    landlock: LandlockPlan | None
+    seccomp: bytes  # struct sock_filter[], empty: no filter
+    limits: tuple[Limit, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str  # "" lets the launcher pick the first of the workdir and /
+    walltime: float | None
+    grace: float
+    output_cap: int  # bytes kept of each of stdout and stderr
+    notes: tuple[Note, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) over every field: equal plans, equal digest, on every machine and Python."""
+        return hashlib.sha256(repr(_plain(self)).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple((each.name, _plain(getattr(value, each.name))) for each in fields(value))
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    return value

@@ -1,0 +1,120 @@
+"""Every exception this package raises, and nothing else.
+
+    CageError                     the root; never raised itself
+    ├── PolicyError(ValueError)   what was asked for is wrong: names file, line, key and a suggestion
+    │   ├── SandboxCompileError   document 000: a policy that cannot be compiled
+    │   └── SandboxPathMissing    document 000: a path the policy names does not exist
+    ├── UnsupportedError(OSError) this kernel or host lacks what the policy needs: names the feature and the fix
+    ├── StartError(OSError)       a step of the start failed: names step, errno, path
+    ├── CageTimeout(TimeoutError) the wall time ran out; carries the partial output
+    ├── CageClosedError           the cage was closed, or its init died
+    └── ExitError                 `Result.check()` on a command that failed
+
+Each also subclasses the builtin a caller would already catch. A denial by policy is never an exception:
+it is an event and an entry of `Result.denials`.
+"""
+
+from __future__ import annotations
+
+import errno as _errno
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.process import Result
+
+
+class CageError(Exception):
+    """Root of every error of this package."""
+
+
+class PolicyError(CageError, ValueError):
+    """The policy is wrong. `str()` is one line: where, what, and what to do next.
+
+    `file`, `line` (1-based) and `key` (dotted TOML key) are None where they are unknown;
+    `suggestion` is a sentence fragment such as ``did you mean "allow_write"?``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        suggestion: str | None = None,
+    ) -> None:
+        self.message = message
+        self.file = file
+        self.line = line
+        self.key = key
+        self.suggestion = suggestion
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        where = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        parts = [part for part in (where, self.key, self.message) if part]
+        text = ": ".join(parts)
+        return f"{text} ({self.suggestion})" if self.suggestion else text
+
+
+class SandboxCompileError(PolicyError):
+    """A policy that the parser accepted and the compiler cannot carry out (document 000)."""
+
+
+class SandboxPathMissing(PolicyError):
+    """A path that the policy names explicitly does not exist (document 000)."""
+
+
+class UnsupportedError(CageError, OSError):
+    """The host cannot do what the policy needs. `feature` names a row of `pysandbox check`; `fix` says how to get it."""
+
+    def __init__(self, message: str, *, feature: str, fix: str) -> None:
+        self.feature = feature
+        self.fix = fix
+        super().__init__(_errno.EOPNOTSUPP, f"{message}; {fix}")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class StartError(CageError, OSError):
+    """A step between the clone and the exec failed; nothing was left behind.
+
+    `step` is a name from csrc/steps.def; `errno` and `filename` are those of the system call that failed.
+    """
+
+    def __init__(self, step: str, number: int, path: str | None = None, hint: str | None = None) -> None:
+        self.step = step
+        self.hint = hint
+        super().__init__(number, os.strerror(number))
+        self.filename = path
+
+    def __str__(self) -> str:
+        name = _errno.errorcode.get(self.errno or 0, str(self.errno))
+        text = f"{self.step}: {name} ({self.strerror})"
+        if self.filename is not None:
+            text += f": {self.filename!r}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+class CageTimeout(CageError, TimeoutError):
+    """The command outlived its wall time and was ended. `result` holds the partial output."""
+
+    def __init__(self, argv: tuple[str, ...], seconds: float, result: Result) -> None:
+        self.argv = argv
+        self.seconds = seconds
+        self.result = result
+        super().__init__(f"{argv[0]!r} did not end within {seconds:g} s; it was stopped")
+
+
+class CageClosedError(CageError):
+    """The cage was closed, or its init was killed, before this could be done."""
+
+
+class ExitError(CageError):
+    """A command ended in failure and the caller had asked for success (`Result.check()`)."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        super().__init__(f"{result.argv[0]!r} ended with exit code {result.exit_code} ({result.reason})")

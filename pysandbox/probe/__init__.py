@@ -1,0 +1,1 @@
+"""What this host can do (facts, features) and what the named paths are (paths). Reads; changes nothing."""

@@ -1,0 +1,56 @@
+"""HostFacts and PathFacts: the two looks at the world that `compile` is allowed to know about.
+
+Both are plain frozen data, so that a test can compile for a kernel it does not run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What one kernel and one caller can do; the names are those of the rows of `pysandbox check`."""
+
+    kernel: tuple[int, int]
+    machine: str  # uname -m: "x86_64" | "aarch64"
+    uid: int
+    gid: int
+    landlock_abi: int  # 0: none
+    user_namespaces: bool
+    network_namespaces: bool
+    mount_setattr: bool
+    seccomp_filter: bool
+    user_notif: bool
+    wait_killable: bool
+    proc_mountable: bool  # a new procfs can be mounted (a masked /proc, as in Docker, forbids it)
+    env: Mapping[str, str] = field(default_factory=dict)  # the caller's environment, for expansion and passthrough
+
+
+@dataclass(frozen=True, slots=True)
+class PathFact:
+    """One path as it is on the host.
+
+    `links`: every symlink met on the way, (absolute path of the link, its literal target), in order.
+    `real`: where it ends. `kind`: "dir" | "file" | "other" | "missing" (real is then the first missing path).
+    """
+
+    path: str
+    real: str
+    kind: str
+    links: tuple[tuple[str, str], ...] = ()
+    dev: int = 0
+    ino: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PathFacts:
+    """Every path a policy names, plus the working directory and the candidates for the staging directory."""
+
+    cwd: str
+    home: str
+    facts: Mapping[str, PathFact]
+
+    def __getitem__(self, path: str) -> PathFact:
+        return self.facts[path]
