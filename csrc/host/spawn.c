@@ -1,0 +1,132 @@
+/* Starting a cage from the host: one vfork-style clone, whatever the host's size, from any thread.
+ *
+ * fork would copy the host's page tables (38 us a resident MB) and carry its memory into the cage; this shares it for
+ * the time of the setup and leaves it at exec. The child gets a stack of its own, every signal blocked, and only what
+ * was prepared here. Exit signal 0: cage-init never shows up in the host's own wait() or SIGCHLD handling. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../setup/setup.h"
+#include "spawn.h"
+
+#define STACK_SIZE (96 * 1024)
+#define GUARD_SIZE 4096
+
+int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds) {
+    union {
+        char bytes[CMSG_SPACE((PSB_MAX_FDS + 3) * sizeof(int))];
+        struct cmsghdr align;
+    } control_data;
+    struct iovec vector = {(void *)(uintptr_t)message, size};
+    struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
+    ssize_t sent;
+    if (n_fds > PSB_MAX_FDS + 3) return -EINVAL;
+    if (n_fds) {
+        struct cmsghdr *rights;
+        header.msg_control = control_data.bytes;
+        header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
+    }
+    do sent = sendmsg(control, &header, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent < 0 ? -errno : 0;
+}
+
+int psb_read_report(int fd, struct psb_report *report) {
+    ssize_t got;
+    do got = read(fd, report, sizeof *report);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return -errno;
+    if (got == 0) return 0;
+    return got == sizeof *report ? 1 : -EBADMSG;
+}
+
+int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
+    struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = resolve};
+    long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof how);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+const char *psb_step_name(int step) {
+    static const char *const names[] = {
+#define PSB_STEP(name, text) text,
+#include "../steps.def"
+#undef PSB_STEP
+    };
+    return step >= 0 && step < PSB_STEP_COUNT ? names[step] : NULL;
+}
+
+static int run_child(void *argument) {
+    set_up_and_become_init(argument);
+    sys_exit(127);
+}
+
+/* Blocked in the child from its first instruction on, restored here after. */
+static void block_signals(sigset_t *before) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+static int clone_child(struct psb_launch *launch, struct psb_opened *opened) {
+    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (int)launch->plan->namespaces;
+    char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    sigset_t before;
+    int pidfd = -1, pid, number;
+    if (stack == MAP_FAILED) return fail(&opened->error, PSB_STEP_CLONE, -errno, "stack");
+    mprotect(stack, GUARD_SIZE, PROT_NONE);
+    block_signals(&before);
+    pid = clone(run_child, stack + STACK_SIZE, flags, launch, &pidfd);
+    number = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    munmap(stack, STACK_SIZE);
+    if (pid < 0) return fail(&opened->error, PSB_STEP_CLONE, -number, NULL);
+    opened->pid = pid;
+    opened->pidfd = pidfd;
+    return 0;
+}
+
+static void reap_failed_child(struct psb_opened *opened) {
+    while (waitpid(opened->pid, NULL, __WALL) < 0 && errno == EINTR) {}
+    close(opened->pidfd);
+    opened->pid = opened->pidfd = -1;
+}
+
+int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *opened) {
+    struct psb_launch launch = {.plan = plan, .init_fd = init_fd, .host_pidfd = -1};
+    int pair[2];
+    memset(opened, 0, sizeof *opened);
+    opened->pid = opened->pidfd = opened->control = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return fail(&opened->error, PSB_STEP_CONTROL, -errno, "socketpair");
+    launch.control_fd = pair[1];
+    launch.host_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (launch.host_pidfd < 0)
+        fail(&opened->error, PSB_STEP_CONTROL, -errno, "pidfd_open");
+    else if (!clone_child(&launch, opened) && launch.error.step) {
+        reap_failed_child(opened);
+        opened->error = launch.error;
+    }
+    if (launch.host_pidfd >= 0) close(launch.host_pidfd);
+    close(pair[1]);
+    if (opened->error.step) {
+        close(pair[0]);
+        return -1;
+    }
+    opened->control = pair[0];
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* What the extension offers the launcher (read by cffi, preprocessor lines stripped). Every function returns 0 or
+ * -errno, may be called from any thread, and holds no lock. */
+
+struct psb_opened {
+    int32_t pid;     /* of cage-init, in the caller's PID namespace */
+    int32_t pidfd;   /* close-on-exec */
+    int32_t control; /* close-on-exec; closing it ends the cage */
+    struct psb_error error;
+};
+
+/* Carries out a plan and leaves cage-init waiting for its first message. On failure nothing is left behind, and
+ * opened->error says which step failed. */
+int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *opened);
+
+/* Sends one message with its descriptors (SCM_RIGHTS). Never blocks for longer than cage-init needs to read. */
+int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds);
+
+/* Waits until a report pipe holds a record. Returns 1, 0 at end-of-file (cage-init is gone), or -errno. */
+int psb_read_report(int fd, struct psb_report *report);
+
+/* openat2 below `root_fd` with the given RESOLVE_* flags: the descriptor, or -errno. O_CLOEXEC is added. */
+int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+
+/* Name of a step, or NULL past the end. */
+const char *psb_step_name(int step);

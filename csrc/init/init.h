@@ -1,0 +1,101 @@
+/* cage-init: PID 1 of a cage. A freestanding static program with no libc, no heap and no capability.
+ *
+ * It waits on its control socket, runs commands, reaps, and reports; it decides nothing. When the host is gone it kills
+ * everything and exits, and the PID namespace dies with it. Its state is the two structs below and nothing else. */
+#ifndef PSB_INIT_H
+#define PSB_INIT_H
+
+#include "../abi.h"
+#include "../steps.h"
+#include "../sys.h"
+
+struct bpf_instruction {
+    uint16_t code;
+    uint8_t jt, jf;
+    uint32_t k;
+};
+
+struct command {
+    int32_t pid; /* 0: a free place */
+    int32_t report_fd;
+    uint32_t oneshot;
+    uint32_t grace_ms;
+    uint64_t deadline_ms; /* CLOCK_MONOTONIC; 0: none */
+    uint32_t stage;       /* enum walltime_stage */
+};
+
+enum walltime_stage { WALLTIME_RUNNING, WALLTIME_TERMINATED, WALLTIME_KILLED };
+
+struct cage {
+    uint32_t flags; /* enum psb_setup_flag */
+    uint32_t umask;
+    uint32_t filter_count; /* 0: no filter */
+    uint32_t set_up;
+    uint32_t n_commands; /* places in use are below this */
+    int32_t child_signals; /* signalfd for SIGCHLD */
+    struct bpf_instruction filter[PSB_MAX_FILTER];
+    struct command commands[PSB_MAX_COMMANDS];
+};
+
+/* An exec order, parsed: pointers into the body, all checked. */
+struct order {
+    uint32_t flags, n_fds, n_limits, n_paths, n_argv, n_env, walltime_ms, grace_ms;
+    const int32_t *targets;
+    const struct psb_limit *limits;
+    const char *cwd;
+    const char **paths, **argv, **envp; /* argv and envp end with NULL */
+    int fds[PSB_MAX_FDS];
+};
+
+/* orders.c: pure */
+int check_setup(const void *message, size_t size);
+int check_exec(const void *message, size_t size);
+/* How many pointers parse_order needs room for. */
+size_t count_pointers(const struct psb_exec *exec);
+/* 0, or -1 when the body does not hold what the header says. */
+int parse_order(const struct psb_exec *exec, const void *body, const char **pointers, struct order *order);
+
+/* receive.c: one message from the control socket */
+struct message {
+    size_t size;
+    int n_fds;
+    int fds[PSB_MAX_FDS + 3];
+    union {
+        uint32_t kind;
+        struct psb_setup setup;
+        struct psb_exec exec;
+        struct psb_signal signal;
+        uint8_t bytes[PSB_MAX_INLINE + 64];
+    } as __attribute__((aligned(8)));
+};
+/* 1: a message; 0: end-of-file; -errno. */
+int receive(int fd, struct message *message);
+
+/* exec.c */
+void run_command(struct cage *cage, struct message *message);
+/* limits.c, seccomp.c, landlock.c: one command's own confinement; 0 or -errno */
+long set_limits(const struct order *order);
+long enter_landlock(const struct cage *cage);
+long install_filter(const struct cage *cage);
+
+/* reap.c */
+void reap(struct cage *cage);
+void signal_command(struct cage *cage, const struct psb_signal *request);
+/* Signals every process of a command's session. */
+void signal_session(int32_t session, int32_t signal);
+void signal_all(const struct cage *cage, int32_t signal);
+/* Kills every process of the cage but this one; returns how many were reaped. */
+uint32_t kill_everything(struct cage *cage);
+
+/* walltime.c */
+void start_clock(struct command *command, uint32_t walltime_ms, uint32_t grace_ms);
+/* Acts on every deadline that has passed; returns the milliseconds until the next one, or -1. */
+int64_t enforce_walltime(struct cage *cage);
+
+/* report.c */
+void report(int fd, const struct psb_report *record);
+
+void fill(void *to, uint8_t value, size_t size);
+void *memcpy(void *restrict to, const void *restrict from, size_t size);
+
+#endif

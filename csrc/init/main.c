@@ -1,0 +1,93 @@
+/* START HERE: the loop. Four things can happen: the host says something, a child ends, a wall time runs out, the host is
+ * gone. */
+#include <linux/signal.h>
+#include <poll.h>
+#include <sys/prctl.h>
+
+#include "init.h"
+
+#define SIGNALS 64
+#define SFD_FLAGS (02000000 | 04000) /* SFD_CLOEXEC | SFD_NONBLOCK */
+#define SIG_BLOCK_ALL 2              /* SIG_SETMASK */
+
+static struct cage cage;
+static struct message message;
+
+struct kernel_sigaction {
+    void *handler;
+    unsigned long flags;
+    void *restorer;
+    uint64_t mask;
+};
+
+/* Ignored signals survive exec (Python ignores SIGPIPE): commands start with the defaults. All are blocked here. */
+static void reset_signals(void) {
+    struct kernel_sigaction initial = {0};
+    uint64_t all = ~0ULL;
+    long number;
+    sys_call(SYS_rt_sigprocmask, SIG_BLOCK_ALL, &all, 0, sizeof all, 0, 0);
+    for (number = 1; number <= SIGNALS; number++) sys_call(SYS_rt_sigaction, number, &initial, 0, sizeof all, 0, 0);
+}
+
+/* SETUP is the first message and comes once; anything else before it, or a second one, ends the cage. */
+static int take_setup(void) {
+    const struct psb_setup *setup = &message.as.setup;
+    if (cage.set_up || check_setup(message.as.bytes, message.size)) return -1;
+    cage.set_up = 1;
+    cage.flags = setup->flags;
+    cage.filter_count = setup->filter_count;
+    memcpy(cage.filter, setup + 1, setup->filter_count * sizeof cage.filter[0]);
+    if (cage.flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0);
+    return 0;
+}
+
+static int obey(void) {
+    switch (message.as.kind) {
+    case PSB_MESSAGE_SETUP: return take_setup();
+    case PSB_MESSAGE_EXEC:
+        if (!cage.set_up) return -1;
+        run_command(&cage, &message);
+        return 0;
+    case PSB_MESSAGE_SIGNAL:
+        if (!cage.set_up || message.size != sizeof message.as.signal) return -1;
+        signal_command(&cage, &message.as.signal);
+        return 0;
+    }
+    return -1;
+}
+
+static void drain_child_signals(void) {
+    uint8_t records[128 * 4]; /* struct signalfd_siginfo is 128 bytes */
+    while (sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0, 0) > 0) {}
+    reap(&cage);
+}
+
+static _Noreturn void end(int code) {
+    kill_everything(&cage);
+    sys_exit(code);
+}
+
+static long wait_for(struct pollfd *events, int64_t milliseconds) {
+    int64_t time[2] = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    return sys_call(SYS_ppoll, events, 3, milliseconds < 0 ? NULL : time, 0, 0, 0);
+}
+
+_Noreturn void init_main(void) {
+    uint64_t child_signal = 1ULL << (17 - 1); /* SIGCHLD */
+    struct pollfd events[3] = {{PSB_FD_CONTROL, POLLIN, 0}, {PSB_FD_HOST, POLLIN, 0}, {-1, POLLIN, 0}};
+
+    sys_call(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
+    sys_call(SYS_close_range, 0, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */, 0, 0, 0);
+    reset_signals();
+    cage.child_signals = (int32_t)sys_call(SYS_signalfd4, -1, &child_signal, sizeof child_signal, SFD_FLAGS, 0, 0);
+    if (cage.child_signals < 0) end(1);
+    events[2].fd = cage.child_signals;
+    cage.umask = (uint32_t)sys_call(SYS_umask, 0, 0, 0, 0, 0, 0); /* the host's; commands get it back */
+
+    for (;;) {
+        if (wait_for(events, enforce_walltime(&cage)) < 0) continue;
+        if (events[2].revents) drain_child_signals();
+        if (events[0].revents && (receive(PSB_FD_CONTROL, &message) <= 0 || obey())) end(0);
+        if (events[1].revents) end(0);
+    }
+}

@@ -1,0 +1,76 @@
+/* Parsing of what the host sends. Pure: no system call, no state, every length checked before use; fuzzed on its own
+ * (csrc/fuzz). The host is trusted, but a parser that believes its input is how that stops being true. */
+#include "init.h"
+
+int check_setup(const void *message, size_t size) {
+    const struct psb_setup *setup = message;
+    if (size < sizeof *setup || setup->filter_count > PSB_MAX_FILTER) return -1;
+    return size == sizeof *setup + setup->filter_count * sizeof(struct bpf_instruction) ? 0 : -1;
+}
+
+int check_exec(const void *message, size_t size) {
+    const struct psb_exec *exec = message;
+    size_t inline_size;
+    if (size < sizeof *exec || exec->n_fds > PSB_MAX_FDS || exec->body_size > PSB_MAX_BODY) return -1;
+    if (!exec->n_argv || !exec->n_paths) return -1;
+    inline_size = exec->flags & PSB_EXEC_BODY_FD ? 0 : exec->body_size;
+    return size == sizeof *exec + inline_size ? 0 : -1;
+}
+
+size_t count_pointers(const struct psb_exec *exec) {
+    return (size_t)exec->n_paths + 1 + exec->n_argv + 1 + exec->n_env + 1;
+}
+
+struct cursor {
+    const uint8_t *at, *end;
+};
+
+static const void *take(struct cursor *cursor, size_t count, size_t each) {
+    const void *start = cursor->at;
+    size_t left = (size_t)(cursor->end - cursor->at);
+    if (count > left / each) return NULL;
+    cursor->at += count * each;
+    return start;
+}
+
+static const char *take_text(struct cursor *cursor) {
+    const uint8_t *start = cursor->at;
+    while (cursor->at < cursor->end)
+        if (!*cursor->at++) return (const char *)start;
+    return NULL;
+}
+
+static const char **take_texts(struct cursor *cursor, uint32_t count, const char ***pointers) {
+    const char **first = *pointers;
+    while (count--) {
+        const char *text = take_text(cursor);
+        if (!text) return NULL;
+        *(*pointers)++ = text;
+    }
+    *(*pointers)++ = NULL;
+    return first;
+}
+
+int parse_order(const struct psb_exec *exec, const void *body, const char **pointers, struct order *order) {
+    struct cursor cursor = {body, (const uint8_t *)body + exec->body_size};
+    order->flags = exec->flags;
+    order->n_fds = exec->n_fds;
+    order->n_limits = exec->n_limits;
+    order->n_paths = exec->n_paths;
+    order->n_argv = exec->n_argv;
+    order->n_env = exec->n_env;
+    order->walltime_ms = exec->walltime_ms;
+    order->grace_ms = exec->grace_ms;
+    order->targets = take(&cursor, exec->n_fds + (exec->n_fds & 1), sizeof(int32_t)); /* even: what follows is aligned */
+    if (!order->targets) return -1;
+    order->limits = take(&cursor, exec->n_limits, sizeof(struct psb_limit));
+    if (!order->limits) return -1;
+    order->cwd = take_text(&cursor);
+    if (!order->cwd) return -1;
+    order->paths = take_texts(&cursor, exec->n_paths, &pointers);
+    if (!order->paths) return -1;
+    order->argv = take_texts(&cursor, exec->n_argv, &pointers);
+    if (!order->argv) return -1;
+    order->envp = take_texts(&cursor, exec->n_env, &pointers);
+    return order->envp && cursor.at == cursor.end ? 0 : -1;
+}

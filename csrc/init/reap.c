@@ -1,0 +1,153 @@
+/* Children: reaping them, reporting the commands among them, signalling and killing (wait4(2), kill(2)). */
+
+#include "init.h"
+
+#define SIGKILL_ 9
+#define WNOHANG_ 1
+#define WALL_ 0x40000000
+#define ECHILD_ (-10)
+
+struct usage { /* the head of struct rusage */
+    int64_t user_s, user_us, system_s, system_us, max_rss;
+    int64_t rest[13];
+};
+
+/* Where kill(-1) reaches the cage and nobody else: in a PID namespace of its own, or out of a Landlock domain that no
+ * signal leaves (setup/landlock.c). */
+static int kill_all_is_ours(const struct cage *cage) {
+    return !(cage->flags & PSB_SETUP_SUBREAPER) || (cage->flags & PSB_SETUP_SCOPED);
+}
+
+static struct command *find(struct cage *cage, int32_t pid) {
+    uint32_t i;
+    for (i = 0; i < cage->n_commands; i++)
+        if (cage->commands[i].pid == pid) return &cage->commands[i];
+    return NULL;
+}
+
+static void tell_exit(struct command *command, int32_t status, const struct usage *usage, uint32_t killed) {
+    struct psb_report record;
+    fill(&record, 0, sizeof record);
+    record.kind = PSB_REPORT_EXITED;
+    record.pid = command->pid;
+    record.status = status;
+    record.killed_others = killed;
+    record.timed_out = command->stage != WALLTIME_RUNNING;
+    record.user_us = (uint64_t)(usage->user_s * 1000000 + usage->user_us);
+    record.system_us = (uint64_t)(usage->system_s * 1000000 + usage->system_us);
+    record.max_rss_kb = (uint64_t)usage->max_rss;
+    report(command->report_fd, &record);
+    sys_close(command->report_fd);
+    command->pid = 0;
+}
+
+/* A one-shot cage is empty before its end is reported: whoever reads the report may rely on it. */
+static void finish(struct cage *cage, struct command *command, int32_t status, const struct usage *usage) {
+    const int oneshot = command->oneshot != 0;
+    const uint32_t killed = oneshot ? kill_everything(cage) : 0;
+    tell_exit(command, status, usage, killed);
+    if (oneshot) sys_exit(0);
+}
+
+void reap(struct cage *cage) {
+    for (;;) {
+        struct usage usage = {0};
+        int32_t status = 0;
+        long pid = sys_call(SYS_wait4, -1, &status, WNOHANG_ | WALL_, &usage, 0, 0);
+        struct command *command;
+        if (pid <= 0) return;
+        command = find(cage, (int32_t)pid);
+        if (command) finish(cage, command, status, &usage);
+    }
+}
+
+/* ---- processes found through /proc ------------------------------------------------------------------------------- */
+
+enum stat_field { STAT_PARENT = 2, STAT_SESSION = 4 }; /* counted from the state, the first after the name */
+
+/* A field of /proc/<pid>/stat. The name in field 2 may hold anything, so count from its last ')'. */
+static long read_stat(const char *name, enum stat_field wanted) {
+    char path[64], text[512];
+    size_t n = text_copy(path, sizeof path, "/proc/");
+    long fd, got, value = 0, field = 0;
+    char *at, *end;
+    n += text_copy(path + n, sizeof path - n, name);
+    text_copy(path + n, sizeof path - n, "/stat");
+    fd = sys_open(path, SYS_O_RDONLY | SYS_O_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    got = sys_call(SYS_read, fd, text, sizeof text, 0, 0, 0);
+    sys_close((int)fd);
+    if (got <= 0) return -1;
+    end = text + got;
+    for (at = end - 1; at > text && *at != ')'; at--) {}
+    for (; at < end && field < (long)wanted; at++)
+        if (*at == ' ') field++;
+    for (; at < end && *at >= '0' && *at <= '9'; at++) value = value * 10 + (*at - '0');
+    return value;
+}
+
+static long number_of(const char *name) {
+    long value = 0;
+    for (; *name; name++) {
+        if (*name < '0' || *name > '9') return 0;
+        value = value * 10 + (*name - '0');
+    }
+    return value;
+}
+
+/* Signals every process whose `field` is `value`; -1 when there is no /proc to look in. */
+static int signal_matching(enum stat_field field, long value, int32_t signal) {
+    static uint8_t entries[8192] __attribute__((aligned(8)));
+    long fd = sys_open("/proc", SYS_O_RDONLY | SYS_O_DIRECTORY | SYS_O_CLOEXEC, 0), got, at;
+    if (fd < 0) return -1;
+    while ((got = sys_call(SYS_getdents64, fd, entries, sizeof entries, 0, 0, 0)) > 0)
+        for (at = 0; at < got;) {
+            const uint8_t *entry = entries + at; /* struct linux_dirent64: ino 8, off 8, reclen 2, type 1, name */
+            const char *name = (const char *)entry + 19;
+            long pid = number_of(name);
+            uint16_t size;
+            memcpy(&size, entry + 16, sizeof size);
+            if (pid > 1 && read_stat(name, field) == value) sys_call(SYS_kill, pid, signal, 0, 0, 0, 0);
+            at += size;
+        }
+    sys_close((int)fd);
+    return 0;
+}
+
+void signal_session(int32_t session, int32_t signal) {
+    if (signal_matching(STAT_SESSION, session, signal))
+        sys_call(SYS_kill, -session, signal, 0, 0, 0, 0); /* the group is the next best thing */
+}
+
+void signal_all(const struct cage *cage, int32_t signal) {
+    if (kill_all_is_ours(cage))
+        sys_call(SYS_kill, -1, signal, 0, 0, 0, 0);
+    else
+        signal_matching(STAT_PARENT, sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0), signal);
+}
+
+/* Orphans become our children (PID 1, or subreaper), so the cage is empty when there is no child left. Without a way
+ * to signal all at once this goes generation by generation. */
+uint32_t kill_everything(struct cage *cage) {
+    uint32_t reaped = 0;
+    for (;;) {
+        int32_t status = 0;
+        long result;
+        signal_all(cage, SIGKILL_);
+        result = sys_call(SYS_wait4, -1, &status, WALL_, 0, 0, 0);
+        if (result == ECHILD_) return reaped;
+        if (result > 0) reaped++;
+    }
+}
+
+void signal_command(struct cage *cage, const struct psb_signal *request) {
+    if (request->scope == PSB_SIGNAL_ALL) {
+        signal_all(cage, request->signal);
+        return;
+    }
+    if (request->pid <= 0 || !find(cage, request->pid)) return; /* ended meanwhile: its pid may be another's by now */
+    if (request->scope == PSB_SIGNAL_SESSION)
+        signal_session(request->pid, request->signal);
+    else
+        sys_call(SYS_kill, request->pid, request->signal, 0, 0, 0, 0);
+}

@@ -1,0 +1,62 @@
+/* Landlock (landlock(7)): the ruleset every command of the cage enters, and the domain of a cage-init without
+ * namespaces. The structs are spelled here because the headers of the build host may know an older ABI; a field that a
+ * kernel does not know must be zero, which the plan has seen to. */
+#include <sys/prctl.h>
+
+#include "setup.h"
+
+#define LANDLOCK_RULE_PATH_BENEATH_ 1
+#define LANDLOCK_SCOPE_SIGNAL_ 2ULL
+#define RESOLVE_NO_SYMLINKS_ 4
+
+struct ruleset_attr {
+    uint64_t handled_fs, handled_net, scoped;
+};
+
+struct path_beneath {
+    uint64_t access;
+    int32_t parent_fd;
+} __attribute__((packed));
+
+struct open_how_ {
+    uint64_t flags, mode, resolve;
+};
+
+static int add_rule(int ruleset, const struct psb_rule *rule, struct psb_error *error) {
+    struct open_how_ how = {SYS_O_PATH | SYS_O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS_};
+    long fd = sys_call(SYS_openat2, SYS_AT_FDCWD, rule->path, &how, sizeof how, 0, 0);
+    struct path_beneath beneath = {rule->access, (int32_t)fd};
+    long result;
+    if (fd < 0) return rule->optional ? 0 : fail(error, PSB_STEP_LANDLOCK_RULE, fd, rule->path);
+    result = sys_call(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH_, &beneath, 0, 0, 0);
+    sys_close((int)fd);
+    return result < 0 ? fail(error, PSB_STEP_LANDLOCK_RULE, result, rule->path) : 0;
+}
+
+int make_ruleset(const struct psb_landlock *landlock, struct psb_error *error) {
+    struct ruleset_attr attr = {landlock->handled_fs, landlock->handled_net, landlock->scoped};
+    long ruleset;
+    uint32_t i;
+    if (!landlock->enabled) {
+        ruleset = sys_open("/", SYS_O_PATH | SYS_O_CLOEXEC, 0); /* holds the descriptor's place */
+        return ruleset < 0 ? fail(error, PSB_STEP_LANDLOCK_RULESET, ruleset, "/") : (int)ruleset;
+    }
+    ruleset = sys_call(SYS_landlock_create_ruleset, &attr, sizeof attr, 0, 0, 0, 0);
+    if (ruleset < 0) return fail(error, PSB_STEP_LANDLOCK_RULESET, ruleset, NULL);
+    for (i = 0; i < landlock->n_rules; i++)
+        if (add_rule((int)ruleset, &landlock->rules[i], error)) return -1;
+    return (int)ruleset;
+}
+
+/* Without a PID namespace cage-init gets a domain whose signals cannot leave it. Commands live in domains nested in
+ * this one: they cannot signal cage-init, while its kill(-1) reaches all of them, orphans included, and nobody else. */
+int scope_init_signals(const struct psb_plan *plan, struct psb_error *error) {
+    struct ruleset_attr attr = {0, 0, LANDLOCK_SCOPE_SIGNAL_};
+    long ruleset, result;
+    if (!plan->scope_signals) return 0;
+    ruleset = sys_call(SYS_landlock_create_ruleset, &attr, sizeof attr, 0, 0, 0, 0);
+    if (ruleset < 0) return fail(error, PSB_STEP_LANDLOCK_SCOPE, ruleset, NULL);
+    result = sys_call(SYS_landlock_restrict_self, ruleset, 0, 0, 0, 0, 0);
+    sys_close((int)ruleset);
+    return result < 0 ? fail(error, PSB_STEP_LANDLOCK_SCOPE, result, NULL) : 0;
+}

@@ -1,0 +1,265 @@
+/* One step of the mount plan. Everything happens below `staging`, which becomes the cage's root.
+ *
+ * Two rules keep hostile trees harmless. A source named by the user is opened without following any symlink and must
+ * still be the inode that was looked at (PSB_VERIFY). A target inside a bound tree is opened, inside the staging root,
+ * without following any symlink (PSB_INSIDE_BIND): a mask can therefore never be led onto something else. Both are then
+ * reached through /proc/self/fd, which names the very object that was checked. */
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <linux/stat.h>
+
+#include "setup.h"
+
+#define MS_BIND_ 4096
+#define MS_REC_ 16384
+#define S_IFMT_ 0170000
+#define S_IFDIR_ 0040000
+#define EEXIST_ (-17)
+#define ESTALE_ (-116)
+#define ENAMETOOLONG_ (-36)
+#define AT_EMPTY_PATH_ 0x1000
+#define AT_RECURSIVE_ 0x8000
+#define AT_REMOVEDIR_ 0x200
+
+#ifndef RESOLVE_NO_SYMLINKS
+#define RESOLVE_NO_SYMLINKS 4
+#define RESOLVE_IN_ROOT 16
+#endif
+
+struct path {
+    char text[4096];
+};
+
+struct object {
+    long fd;
+    int is_directory;
+};
+
+static int join(struct path *path, const char *staging, const char *inside) {
+    size_t n = text_copy(path->text, sizeof path->text, staging);
+    size_t want = text_length(inside);
+    if (n + want + 1 > sizeof path->text) return -1;
+    text_copy(path->text + n, sizeof path->text - n, inside);
+    return 0;
+}
+
+static void fd_path(char *text, long fd) {
+    size_t n = text_copy(text, 40, "/proc/self/fd/");
+    text_number(text + n, (unsigned long)fd);
+}
+
+static long open_no_symlinks(int root, const char *path, uint64_t resolve) {
+    struct open_how how = {.flags = SYS_O_PATH | SYS_O_CLOEXEC, .mode = 0, .resolve = resolve | RESOLVE_NO_SYMLINKS};
+    return sys_call(SYS_openat2, root, path, &how, sizeof how, 0, 0);
+}
+
+static long look(long fd, struct statx *facts) {
+    return sys_call(SYS_statx, fd, "", AT_EMPTY_PATH_, STATX_TYPE | STATX_INO, facts, 0);
+}
+
+/* glibc's makedev, which is what Python's st_dev holds. */
+static uint64_t device_number(const struct statx *facts) {
+    uint64_t major = facts->stx_dev_major, minor = facts->stx_dev_minor;
+    return (major & 0xfff) << 8 | (major & ~0xfffULL) << 32 | (minor & 0xff) | (minor & ~0xffULL) << 12;
+}
+
+/* mkdir -p of everything above the last component, on our own tmpfs. Existing directories are fine. */
+static int make_parents(struct path *path, size_t from, struct psb_error *error) {
+    size_t i;
+    for (i = from + 1; path->text[i]; i++) {
+        long result;
+        if (path->text[i] != '/') continue;
+        path->text[i] = 0;
+        result = sys_call(SYS_mkdirat, SYS_AT_FDCWD, path->text, 0755, 0, 0, 0);
+        path->text[i] = '/';
+        if (result < 0 && result != EEXIST_) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
+    }
+    return 0;
+}
+
+static int make_directory(struct path *path, size_t from, uint32_t mode, struct psb_error *error) {
+    long result;
+    if (make_parents(path, from, error)) return -1;
+    result = sys_call(SYS_mkdirat, SYS_AT_FDCWD, path->text, mode, 0, 0, 0);
+    if (result < 0 && result != EEXIST_) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
+    return 0;
+}
+
+static int make_file(struct path *path, size_t from, const char *content, uint32_t mode, struct psb_error *error) {
+    long fd, written;
+    if (make_parents(path, from, error)) return -1;
+    fd = sys_open(path->text, SYS_O_WRONLY | SYS_O_CREAT | SYS_O_CLOEXEC | SYS_O_NOFOLLOW, (int)mode);
+    if (fd < 0) return fail(error, PSB_STEP_FILE, fd, path->text + from);
+    written = sys_write((int)fd, content, text_length(content));
+    sys_close((int)fd);
+    return written < 0 ? fail(error, PSB_STEP_FILE, written, path->text + from) : 0;
+}
+
+static int make_symlink(struct path *path, size_t from, const char *to, struct psb_error *error) {
+    long result;
+    if (make_parents(path, from, error)) return -1;
+    result = sys_call(SYS_symlinkat, to, SYS_AT_FDCWD, path->text, 0, 0, 0);
+    if (result < 0 && result != EEXIST_) return fail(error, PSB_STEP_SYMLINK, result, path->text + from);
+    return 0;
+}
+
+static int open_source(const struct psb_mount *mount, const char *path, struct object *source, struct psb_error *error) {
+    struct statx facts;
+    long result;
+    source->fd = mount->flags & PSB_VERIFY ? open_no_symlinks(SYS_AT_FDCWD, path, 0)
+                                           : sys_open(path, SYS_O_PATH | SYS_O_CLOEXEC, 0);
+    if (source->fd < 0) return fail(error, PSB_STEP_SOURCE, source->fd, path);
+    result = look(source->fd, &facts);
+    if (result < 0) return fail(error, PSB_STEP_SOURCE, result, path);
+    if ((mount->flags & PSB_VERIFY) && (facts.stx_ino != mount->ino || device_number(&facts) != mount->dev))
+        return fail(error, PSB_STEP_SOURCE_CHANGED, ESTALE_, path);
+    source->is_directory = (facts.stx_mode & S_IFMT_) == S_IFDIR_;
+    return 0;
+}
+
+/* The object at an inside path, found without following any symlink; -errno if it is not there. */
+static long open_inside(const char *staging, const char *target) {
+    long root = sys_open(staging, SYS_O_PATH | SYS_O_DIRECTORY | SYS_O_CLOEXEC, 0), fd;
+    if (root < 0) return root;
+    fd = open_no_symlinks((int)root, target, RESOLVE_IN_ROOT);
+    sys_close((int)root);
+    return fd;
+}
+
+/* Sets attributes on the mount at the target and everything mounted below it. A target that is not a mount (swapped
+ * by a rename meanwhile) is EINVAL, never a wider or narrower mount than meant. */
+static int seal(const char *staging, const char *target, uint32_t attrs, struct psb_error *error) {
+    struct mount_attr attr = {.attr_set = attrs};
+    long result, fd = open_inside(staging, target);
+    if (fd < 0) return fail(error, PSB_STEP_PROTECT, fd, target);
+    result = sys_call(SYS_mount_setattr, fd, "", AT_EMPTY_PATH_ | AT_RECURSIVE_, &attr, sizeof attr, 0);
+    sys_close((int)fd);
+    return result < 0 ? fail(error, PSB_STEP_PROTECT, result, target) : 0;
+}
+
+/* The place to mount on, as a path: made on our tmpfs, or found (never made, never through a symlink) in a bound tree.
+ * *fd stays open while the path is used; -1 if none is needed. */
+static int open_target(const struct psb_mount *mount, const char *staging, int directory, struct path *path, long *fd,
+                       struct psb_error *error) {
+    size_t from = text_length(staging);
+    *fd = -1;
+    if (mount->flags & PSB_INSIDE_BIND) {
+        *fd = open_inside(staging, mount->target);
+        if (*fd < 0) return fail(error, PSB_STEP_TARGET, *fd, mount->target);
+        fd_path(path->text, *fd);
+        return 0;
+    }
+    if (join(path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, ENAMETOOLONG_, mount->target);
+    return directory ? make_directory(path, from, mount->mode, error) : make_file(path, from, "", 0644, error);
+}
+
+/* Mounts `type` or binds `source` at the target, then applies the step's attributes. */
+static int mount_at(const struct psb_mount *mount, const char *staging, const char *source, const char *type,
+                    unsigned long flags, int directory, enum psb_step step, struct psb_error *error) {
+    struct path path;
+    long target, result;
+    if (open_target(mount, staging, directory, &path, &target, error)) return -1;
+    result = sys_call(SYS_mount, source, path.text, type, flags, mount->data, 0);
+    if (target >= 0) sys_close((int)target);
+    if (result < 0) return fail(error, step, result, mount->target);
+    return mount->attrs ? seal(staging, mount->target, mount->attrs, error) : 0;
+}
+
+/* Sources under /proc are the cage's own procfs, not the host's. */
+static int bind(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    static const char proc[] = "/proc/";
+    struct path path;
+    struct object source = {-1, 0};
+    char from[40];
+    const char *name = mount->source;
+    size_t i = 0;
+    int outcome;
+    while (proc[i] && name[i] == proc[i]) i++;
+    if (!proc[i]) {
+        if (join(&path, staging, name)) return fail(error, PSB_STEP_SOURCE, ENAMETOOLONG_, name);
+        name = path.text;
+    }
+    outcome = open_source(mount, name, &source, error);
+    if (!outcome) {
+        fd_path(from, source.fd);
+        outcome = mount_at(mount, staging, from, NULL, MS_BIND_ | MS_REC_, source.is_directory, PSB_STEP_BIND, error);
+    }
+    if (source.fd >= 0) sys_close((int)source.fd);
+    return outcome;
+}
+
+/* Covers the target with a nameless object: made on the root, bound, and unlinked at once, so that only the mount
+ * holds it. mode 0 denies (no process of the cage has CAP_DAC_OVERRIDE), and read-only keeps its mode from changing. */
+static int cover(const struct psb_mount *mount, const char *staging, int directory, uint32_t mode, enum psb_step step,
+                 struct psb_error *error) {
+    static const char name[] = "/.cover";
+    struct path path;
+    struct psb_mount sealed = *mount;
+    size_t from = text_length(staging);
+    int outcome;
+    sealed.attrs |= MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+    if (join(&path, staging, name)) return fail(error, step, ENAMETOOLONG_, mount->target);
+    outcome = directory ? make_directory(&path, from, mode, error) : make_file(&path, from, "", mode, error);
+    if (outcome) return outcome;
+    outcome = mount_at(&sealed, staging, path.text, NULL, MS_BIND_, directory, step, error);
+    sys_call(SYS_unlinkat, SYS_AT_FDCWD, path.text, directory ? AT_REMOVEDIR_ : 0, 0, 0, 0);
+    return outcome;
+}
+
+/* The cage's own /dev/null over a file: reads end at once, writes vanish. */
+static int mask_file(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    struct path null;
+    if (join(&null, staging, "/dev/null")) return fail(error, PSB_STEP_MASK, ENAMETOOLONG_, mount->target);
+    return mount_at(mount, staging, null.text, NULL, MS_BIND_, 0, PSB_STEP_MASK, error);
+}
+
+static int is_root(const char *target) { return target[0] == '/' && !target[1]; }
+
+static int make_tmpfs(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    long result;
+    if (!is_root(mount->target)) return mount_at(mount, staging, "tmpfs", "tmpfs", 0, 1, PSB_STEP_TMPFS, error);
+    result = sys_call(SYS_mount, "tmpfs", staging, "tmpfs", 0, mount->data, 0);
+    return result < 0 ? fail(error, PSB_STEP_ROOT, result, staging) : 0;
+}
+
+static int unprotect_root(const char *staging, struct psb_error *error) {
+    struct mount_attr attr = {.attr_clr = MOUNT_ATTR_RDONLY};
+    long result = sys_call(SYS_mount_setattr, SYS_AT_FDCWD, staging, 0, &attr, sizeof attr, 0);
+    return result < 0 ? fail(error, PSB_STEP_PROTECT, result, "/") : 0;
+}
+
+static int make(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    struct path path;
+    size_t from = text_length(staging);
+    if (join(&path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, ENAMETOOLONG_, mount->target);
+    if (mount->kind == PSB_MOUNT_DIR) return make_directory(&path, from, mount->mode, error);
+    if (mount->kind == PSB_MOUNT_SYMLINK) return make_symlink(&path, from, mount->source, error);
+    return make_file(&path, from, mount->data, mount->mode, error);
+}
+
+static int dispatch(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    switch (mount->kind) {
+    case PSB_MOUNT_DIR:
+    case PSB_MOUNT_FILE:
+    case PSB_MOUNT_SYMLINK: return make(mount, staging, error);
+    case PSB_MOUNT_BIND: return bind(mount, staging, error);
+    case PSB_MOUNT_TMPFS: return make_tmpfs(mount, staging, error);
+    case PSB_MOUNT_PROC: return mount_at(mount, staging, "proc", "proc", 0, 1, PSB_STEP_PROC, error);
+    case PSB_MOUNT_DEVPTS: return mount_at(mount, staging, "devpts", "devpts", 0, 1, PSB_STEP_DEVPTS, error);
+    case PSB_MOUNT_MQUEUE: return mount_at(mount, staging, "mqueue", "mqueue", 0, 1, PSB_STEP_MQUEUE, error);
+    case PSB_MOUNT_MASK_FILE: return mask_file(mount, staging, error);
+    case PSB_MOUNT_MASK_DIR: return cover(mount, staging, 1, 0555, PSB_STEP_MASK, error);
+    case PSB_MOUNT_DENY_FILE: return cover(mount, staging, 0, 0, PSB_STEP_DENY, error);
+    case PSB_MOUNT_DENY_DIR: return cover(mount, staging, 1, 0, PSB_STEP_DENY, error);
+    case PSB_MOUNT_PROTECT: return seal(staging, mount->target, mount->attrs, error);
+    case PSB_MOUNT_UNPROTECT_ROOT: return unprotect_root(staging, error);
+    }
+    return fail(error, PSB_STEP_ROOT, -22, mount->target);
+}
+
+int carry_out_mount(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    if (!dispatch(mount, staging, error)) return 0;
+    if (!(mount->flags & PSB_OPTIONAL)) return -1;
+    error->step = PSB_STEP_NONE;
+    return 0;
+}

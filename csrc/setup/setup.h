@@ -1,0 +1,39 @@
+/* The steps that turn a fresh clone into a cage: one file per kernel primitive, one function each.
+ *
+ * CONTRACT. Everything here runs between clone(CLONE_VM | CLONE_VFORK) and execve, in the host's memory while the
+ * host's thread is suspended: raw system calls only (sys.h); no allocation, no libc, no locks. Each function returns 0,
+ * or -1 with *error filled where it failed. */
+#ifndef PSB_SETUP_H
+#define PSB_SETUP_H
+
+#include "../abi.h"
+#include "../steps.h"
+#include "../sys.h"
+
+struct psb_launch {
+    const struct psb_plan *plan;
+    int init_fd;    /* the cage-init executable */
+    int control_fd; /* the cage's end of the control socket */
+    int host_pidfd;
+    struct psb_error error;
+};
+
+/* Fills *error and returns -1, so that a failing step is `return fail(...)`. `result` is a kernel return value. */
+int fail(struct psb_error *error, enum psb_step step, long result, const char *path);
+
+int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error);
+int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error);
+int set_hostname(const struct psb_plan *plan, struct psb_error *error);
+int make_root(const struct psb_plan *plan, struct psb_error *error);
+int carry_out_mount(const struct psb_mount *mount, const char *staging, struct psb_error *error);
+int raise_loopback(const struct psb_plan *plan, struct psb_error *error);
+/* Returns the ruleset's descriptor, or -1. */
+int make_ruleset(const struct psb_landlock *landlock, struct psb_error *error);
+int scope_init_signals(const struct psb_plan *plan, struct psb_error *error);
+int drop_capabilities(const struct psb_plan *plan, struct psb_error *error);
+int become_init(const struct psb_launch *launch, int ruleset_fd, struct psb_error *error);
+
+/* The whole of it; returns only on failure. */
+int set_up_and_become_init(struct psb_launch *launch);
+
+#endif

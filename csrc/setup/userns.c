@@ -1,0 +1,52 @@
+/* The user namespace: one uid and one gid mapped, setgroups denied (user_namespaces(7)); then what hangs on it. */
+#include <linux/keyctl.h>
+#include <linux/sched.h>
+
+#include "setup.h"
+
+static int write_file(const char *path, const char *text, enum psb_step step, struct psb_error *error) {
+    long fd = sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0), written;
+    if (fd < 0) return fail(error, step, fd, path);
+    written = sys_write((int)fd, text, text_length(text));
+    sys_close((int)fd);
+    return written < 0 ? fail(error, step, written, path) : 0;
+}
+
+/* "<inside> <outside> 1": the only map an unprivileged writer may make. */
+static void map_line(char *line, int32_t inside, int32_t outside) {
+    size_t n = text_number(line, (unsigned long)inside);
+    line[n++] = ' ';
+    n += text_number(line + n, (unsigned long)outside);
+    text_copy(line + n, 3, " 1");
+}
+
+int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error) {
+    char line[64];
+    if (!(plan->namespaces & CLONE_NEWUSER)) return 0;
+    if (write_file("/proc/self/setgroups", "deny", PSB_STEP_SETGROUPS, error)) return -1;
+    map_line(line, plan->inside_uid, plan->outside_uid);
+    if (write_file("/proc/self/uid_map", line, PSB_STEP_UID_MAP, error)) return -1;
+    map_line(line, plan->inside_gid, plan->outside_gid);
+    return write_file("/proc/self/gid_map", line, PSB_STEP_GID_MAP, error);
+}
+
+/* A session keyring of its own. Keyrings are counted per user (kernel.keys.maxkeys, 200): the thousandth cage must
+ * still start, so a full quota is no failure. It opens nothing: add_key, request_key and keyctl are refused by every
+ * seccomp profile, and /proc/keys is masked. */
+int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error) {
+    const long ENOSYS_ = -38, EDQUOT_ = -122, EPERM_ = -1, EACCES_ = -13;
+    long result;
+    if (plan->unconfined) return 0;
+    result = sys_call(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0);
+    if (result >= 0 || result == ENOSYS_ || result == EDQUOT_ || result == EPERM_ || result == EACCES_) return 0;
+    return fail(error, PSB_STEP_KEYRING, result, NULL);
+}
+
+int set_hostname(const struct psb_plan *plan, struct psb_error *error) {
+    long result;
+    if (!(plan->namespaces & CLONE_NEWUTS)) return 0;
+    result = sys_call(SYS_sethostname, plan->hostname, text_length(plan->hostname), 0, 0, 0, 0);
+    if (result < 0) return fail(error, PSB_STEP_HOSTNAME, result, plan->hostname);
+    result = sys_call(SYS_setdomainname, "(none)", 6, 0, 0, 0, 0);
+    return result < 0 ? fail(error, PSB_STEP_HOSTNAME, result, "(none)") : 0;
+}

@@ -1,0 +1,255 @@
+"""START HERE: a Cage is a live session that runs commands under one policy; `run` and `spawn` are its front doors.
+
+    with Cage(policy) as cage:              a session: its commands share PIDs, /tmp and loopback
+        cage.run(["pytest", "-q"])
+    Cage(policy).run(["pytest", "-q"])      one command: the cage begins and ends with it
+
+What happens between here and the kernel: `Runtime.prepare` compiles the policy into a Plan (cached), `Runtime.take`
+gives a waiting cage-init, `launch.native` sends it the order, and a Process stands for the running command.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pysandbox.command import Command, encode
+from pysandbox.errors import CageClosedError, CageTimeout
+from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
+from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
+from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, open_stdio
+from pysandbox.policy.model import Policy
+from pysandbox.process import Order, Process, Result
+
+if TYPE_CHECKING:
+    from pysandbox.files import Files
+    from pysandbox.launch.live import LiveInit
+
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Cage", "run", "spawn"]
+
+
+class Cage:
+    """Commands under one policy. Thread-safe; `close()` is idempotent, and leaving the `with` block closes.
+
+    `policy` None is `Policy()`: the system's programs, no network, nothing writable but the cage's own tmpfs.
+    `cwd` is the working directory the policy is read in (default: the host's); `session` names the session that
+    cages with `state = "scratch"` share /scratch in.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        session: str | None = None,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.runtime = runtime or default_runtime()
+        self.policy = policy if policy is not None else Policy()
+        self._reason = "daemon_no_sandbox" if self.runtime.no_sandbox else "dsl_disabled"
+        if self.runtime.no_sandbox and self.policy.caged:
+            self.policy = replace(self.policy, caged=False)
+        self.caged = self.policy.caged
+        self.session = session
+        self._cwd = os.path.abspath(cwd) if cwd is not None else None
+        self._live: LiveInit | None = None
+        self._prepared: Prepared | None = None
+        self._running: set[Process] = set()
+        self._closed = False
+        self._lock = threading.Lock()
+
+    # ---- the session --------------------------------------------------------------------------------------------
+
+    def open(self) -> Cage:
+        """Opens the session now instead of at the first `with`. Raises PolicyError, UnsupportedError, StartError."""
+        with self._lock:
+            if self._closed:
+                raise CageClosedError("this cage is closed; make another one")
+            if self._live is None:
+                self._prepared = self._prepare()
+                self._live = self.runtime.take(self._prepared)
+        return self
+
+    def __enter__(self) -> Cage:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the session: SIGTERM to what runs, the policy's grace period, then everything is killed and collected.
+
+        Returns when no process of the cage is left.
+        """
+        with self._lock:
+            live, self._live, self._closed = self._live, None, True
+            running, self._running = self._running, set()
+        if live is None:
+            return
+        for process in running:
+            process.signal(15, tree=True)
+        deadline = time.monotonic() + self.policy.grace_sec
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                process._cause = "cancelled"
+        live.end()
+        for process in running:
+            process.wait()  # end-of-file at the latest: cage-init is going
+        self.runtime._reap(live)
+
+    @property
+    def id(self) -> str | None:
+        """The cage's ULID, None until it is open."""
+        return self._live.id if self._live is not None else None
+
+    @property
+    def init_pid(self) -> int | None:
+        """The host's pid of cage-init, None until the cage is open."""
+        return self._live.pid if self._live is not None else None
+
+    @property
+    def files(self) -> Files:
+        """Files as the cage sees them. Raises CageClosedError unless the cage is open."""
+        from pysandbox.files import Files
+
+        if self._live is None or self._prepared is None:
+            raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
+        return Files(self._live, self._prepared.plan)
+
+    def _prepare(self) -> Prepared:
+        return self.runtime.prepare(self.policy, self._cwd or os.getcwd())
+
+    # ---- commands -----------------------------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        stdin: File = None,
+        stdout: File = None,
+        stderr: File = None,
+        pty: bool = False,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        pass_fds: Sequence[int] = (),
+    ) -> Process:
+        """Starts a command and returns when it runs. Bytes; PIPE, DEVNULL, STDOUT, an open file or a descriptor.
+
+        stdin None is the null device; stdout and stderr None are the host's own. With `pty` all three are a new
+        terminal of the cage (`Process.pty_fd`) and the command leads its session. `env` adds to the policy's
+        variables, and is everything the command sees beside them. Raises PolicyError, UnsupportedError, StartError
+        (step, errno, path), ValueError.
+        """
+        process = self._start(Command.of(argv, env, cwd), (stdin, stdout, stderr), pty, pass_fds)
+        process._await_start()
+        return process
+
+    def run(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        input: str | bytes | None = None,
+        timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        text: bool = True,
+        check: bool = False,
+        stdin: File = None,
+        stdout: File = PIPE,
+        stderr: File = PIPE,
+        pass_fds: Sequence[int] = (),
+    ) -> Result:
+        """Runs a command to its end, like subprocess.run; output is captured, as UTF-8 text unless `text` is False.
+
+        After `timeout` seconds everything the command started is killed and CageTimeout raised, with the partial
+        output; the policy's wall time gives a Result with reason "timeout" instead. `check` raises ExitError.
+        """
+        data = input.encode() if isinstance(input, str) else input
+        wanted = (PIPE if data is not None else stdin, stdout, stderr)
+        with self._start(Command.of(argv, env, cwd), wanted, False, pass_fds) as process:
+            try:
+                process.communicate(data, timeout)
+            except TimeoutError:
+                process.stop("timeout")
+                process.communicate()
+                raise CageTimeout(process.argv, timeout or 0.0, _decode(process._result(), text)) from None
+            result = _decode(process._result(), text)
+        return result.check() if check else result
+
+    def _start(self, command: Command, files: tuple[File, File, File], pty: bool, pass_fds: Sequence[int]) -> Process:
+        """Sends the order; the command may not have started yet, or may never."""
+        oneshot = self._live is None
+        if self._closed:
+            raise CageClosedError("this cage is closed; make another one")
+        prepared = self._prepared if self._prepared is not None else self._prepare()
+        plan = prepared.plan
+        if self.caged:
+            command.demand_allowed(self.policy.allow_execve)
+        live = self._live if self._live is not None else self.runtime.take(prepared)
+        report_read = report_write = -1
+        stdio = None
+        try:
+            root = live.open_root() if pty and self.caged and plan.namespaces else None
+            try:
+                stdio = open_stdio(*files, pass_fds, pty=pty, root_fd=root)
+            finally:
+                if root is not None:
+                    os.close(root)
+            report_read, report_write = os.pipe2(os.O_CLOEXEC)
+            targets = [number for _, number in stdio.child]
+            order = encode(command, prepared, targets, oneshot=oneshot, terminal=pty, caged=self.caged)
+            live.execute(order, report_write, [fd for fd, _ in stdio.child])
+        except BaseException:
+            if stdio is not None:
+                stdio.close()
+            if report_read >= 0:
+                os.close(report_read)
+                os.close(report_write)
+            if oneshot:
+                self.runtime.collect(live)
+            raise
+        os.close(report_write)
+        stdio.given()
+        return self._process(command, live, stdio, report_read, prepared, oneshot)
+
+    def _process(
+        self, command: Command, live: LiveInit, stdio: Any, report_fd: int, prepared: Prepared, oneshot: bool
+    ) -> Process:
+        plan = prepared.plan
+        order = Order(command.argv, oneshot, self.caged, plan.output_cap, plan.notes)
+        process = Process(order, live, stdio, report_fd, sink=self.runtime.sink, collect=self.runtime.collect)
+        if not oneshot:
+            with self._lock:
+                self._running = {each for each in self._running if each._ended is None} | {process}
+        data: dict[str, object] = {"invocation_id": live.id, "argv": command.argv}
+        if self.caged:
+            self.runtime.sink(Event(SPAWN.name, data | {"effective_cage_hash": prepared.digest}))
+        else:
+            self.runtime.sink(Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
+        return process
+
+
+def run(argv: Sequence[str | os.PathLike[str]], policy: Policy | None = None, **options: Any) -> Result:
+    """`Cage(policy).run(argv, ...)`: one command in a cage of its own."""
+    return Cage(policy).run(argv, **options)
+
+
+def spawn(argv: Sequence[str | os.PathLike[str]], policy: Policy | None = None, **options: Any) -> Process:
+    """`Cage(policy).spawn(argv, ...)`: one command in a cage of its own, which ends with it."""
+    return Cage(policy).spawn(argv, **options)
+
+
+def _decode(result: Result, text: bool) -> Result:
+    if not text:
+        return result
+    stdout, stderr = (
+        data.decode("utf-8", errors="replace") if isinstance(data, bytes) else data
+        for data in (result.stdout, result.stderr)
+    )
+    return replace(result, stdout=stdout, stderr=stderr)

@@ -1,0 +1,102 @@
+"""One command as its caller wrote it, checked, and its encoding as an order for cage-init.
+
+Everything that can be wrong with an argument is found here, before anything is opened: the error names the argument.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pysandbox.errors import PolicyError, StartError
+from pysandbox.launch import native
+from pysandbox.policy.match import executable_allowed
+
+if TYPE_CHECKING:
+    from pysandbox.launch.runtime import Prepared
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """argv, the caller's own variables and working directory; all free of NUL bytes."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None
+
+    @classmethod
+    def of(
+        cls,
+        argv: Sequence[str | os.PathLike[str]],
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+    ) -> Command:
+        """Raises ValueError (empty, NUL, a bad name) and TypeError (a string where a list belongs)."""
+        if isinstance(argv, (str, bytes)):
+            raise TypeError(f"argv must be a list such as [{str(argv)!r}], not one string: no shell reads it")
+        texts = tuple(_text(each, f"argv[{index}]") for index, each in enumerate(argv))
+        if not texts or not texts[0]:
+            raise ValueError("argv is empty: name a program to run")
+        for name, value in (env or {}).items():
+            if not _text(name, "env") or "=" in name:
+                raise ValueError(f"env: {name!r} is not a name of a variable")
+            _text(value, f"env[{name!r}]")
+        return cls(texts, dict(env or {}), None if cwd is None else _text(cwd, "cwd"))
+
+    def candidates(self, path: str) -> list[str]:
+        """What execvp would try, in order."""
+        name = self.argv[0]
+        if "/" in name:
+            return [name]
+        return [os.path.join(directory or ".", name) for directory in path.split(":")]
+
+    def demand_allowed(self, allow_execve: tuple[str, ...]) -> None:
+        """The initial command against process.allow_execve (PROC-06). Raises PolicyError."""
+        if not allow_execve:
+            return
+        for path in self.candidates(DEFAULT_PATH):
+            if os.access(path, os.X_OK):
+                if executable_allowed(os.path.realpath(path), allow_execve):
+                    return
+                raise PolicyError(
+                    f"{path} is not on the list of executables", key="process.allow_execve",
+                    suggestion=f'add "{os.path.realpath(path)}" to allow_execve',
+                )  # fmt: skip
+        raise StartError("exec", 2, self.argv[0], native.HINTS["exec", 2])
+
+
+def encode(
+    command: Command, prepared: Prepared, targets: Sequence[int], *, oneshot: bool, terminal: bool, caged: bool
+) -> native.Order:
+    """The order of a command under a plan."""
+    plan = prepared.plan
+    env = dict(plan.env) if caged else {**os.environ, **dict(plan.env)}
+    env.update(command.env)
+    cwd = os.path.join(plan.cwd or "/", command.cwd) if command.cwd is not None else plan.cwd
+    return native.encode_order(
+        argv=[os.fsencode(each) for each in command.argv],
+        env=[os.fsencode(f"{name}={value}") for name, value in env.items()],
+        paths=[os.fsencode(each) for each in command.candidates(env.get("PATH", DEFAULT_PATH))],
+        cwd=os.fsencode(cwd or "/"),
+        targets=targets,
+        limits=prepared.limits,
+        n_limits=len(plan.limits),
+        walltime=plan.walltime,
+        grace=plan.grace,
+        oneshot=oneshot,
+        terminal=terminal,
+    )
+
+
+def _text(value: object, name: str) -> str:
+    """A str without NUL. Raises TypeError, ValueError."""
+    text = os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else value
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be str, bytes or a path, not {type(value).__name__}")
+    if "\0" in text:
+        raise ValueError(f"{name} holds a NUL byte, which no argument of a program can")
+    return text

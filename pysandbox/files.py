@@ -1,0 +1,105 @@
+"""Files through the cage's own view: the host reads and writes what a command in the cage would see at a path.
+
+A cage may put anything at any path while the host looks: a symlink to the host's secrets, a FIFO that never opens, a
+device. So every path is resolved by the kernel inside the cage's root (openat2 with RESOLVE_IN_ROOT), magic links are
+refused, nothing but a regular file or directory is touched, and no open can block.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from pysandbox.launch import native
+from pysandbox.policy.match import covers
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import Plan
+    from pysandbox.launch.live import LiveInit
+
+READ_CAP = 256 * 1024 * 1024  # bytes; the host's memory is not the cage's to fill
+WRITING = "WRITE_FILE"
+READING = "READ_FILE"
+
+
+class Files:
+    """The files of an open cage. Paths are absolute, as a command in the cage would name them.
+
+    Raises OSError as open(2) would, PermissionError for a path the plan does not grant, CageClosedError.
+    """
+
+    def __init__(self, live: LiveInit, plan: Plan) -> None:
+        self._live = live
+        self._plan = plan
+
+    def read(self, path: str | os.PathLike[str], *, limit: int = READ_CAP) -> bytes:
+        """The content of a regular file. Raises OSError (EFBIG) beyond `limit` bytes."""
+        fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            self._demand_regular(file.fileno(), path)
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            import errno
+
+            raise OSError(errno.EFBIG, f"longer than {limit} bytes; pass limit=", os.fspath(path))
+        return data
+
+    def write(self, path: str | os.PathLike[str], data: bytes | str, *, mode: int = 0o644) -> None:
+        """Replaces the content of a regular file, or makes it."""
+        fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, mode & 0o777, writing=True)
+        with open(fd, "wb") as file:
+            self._demand_regular(file.fileno(), path)
+            file.truncate()
+            file.write(data.encode() if isinstance(data, str) else data)
+
+    def list(self, path: str | os.PathLike[str] = "/") -> list[str]:
+        """The sorted names in a directory."""
+        fd = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return sorted(os.listdir(fd))
+        finally:
+            os.close(fd)
+
+    def exists(self, path: str | os.PathLike[str]) -> bool:
+        """Whether a command in the cage would find something there."""
+        try:
+            os.close(self._open(path, os.O_PATH))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return False
+        return True
+
+    def _open(self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False) -> int:
+        text = os.fspath(path)
+        if not text.startswith("/"):
+            raise ValueError(f"{text!r} is not absolute: name it as a command in the cage would")
+        if not self._plan.namespaces:
+            return self._open_granted(text, flags, mode, writing=writing)
+        root = self._live.open_root()
+        try:
+            resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS
+            return native.open_inside(root, text, flags, mode, resolve=resolve)
+        finally:
+            os.close(root)
+
+    def _open_granted(self, path: str, flags: int, mode: int, *, writing: bool) -> int:
+        """Without a mount namespace: below a path that Landlock grants the command the same right to, and never out
+        of it."""
+        path = os.path.normpath(path)
+        right = WRITING if writing else READING
+        for rule in self._plan.landlock.rules if self._plan.landlock else ():
+            if right in rule.access and covers(rule.path, path):
+                base = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+                try:
+                    inner = os.path.relpath(path, rule.path)
+                    resolve = native.RESOLVE_BENEATH | native.RESOLVE_NO_MAGICLINKS
+                    if inner == "." and not stat.S_ISDIR(os.fstat(base).st_mode):
+                        return os.open(f"/proc/self/fd/{base}", flags | os.O_CLOEXEC, mode)
+                    return native.open_inside(base, inner, flags, mode, resolve=resolve)
+                finally:
+                    os.close(base)
+        raise PermissionError(13, "not granted to this cage", path)
+
+    def _demand_regular(self, fd: int, path: str | os.PathLike[str]) -> None:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(22, "not a regular file", os.fspath(path))

@@ -1,0 +1,111 @@
+"""A live cage-init: the only handle on a running cage. It sends orders and signals, and ends the cage.
+
+Owns three things and closes each once: the control socket (closing it is what ends the cage), the pidfd, and the
+child that must be reaped. Any thread may use it; after `close` every call raises CageClosedError.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pysandbox.errors import CageClosedError
+from pysandbox.launch import native
+
+WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
+KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
+
+
+class LiveInit:
+    """One cage-init and everything below it."""
+
+    def __init__(self, opened: native.Opened, cage_id: str) -> None:
+        self.id = cage_id
+        self.pid = opened.pid
+        self._pidfd = opened.pidfd
+        self._control = opened.control
+        self._lock = threading.Lock()
+        self._reaped = False
+
+    @property
+    def closed(self) -> bool:
+        return self._control < 0
+
+    def execute(self, order: native.Order, report_fd: int, fds: Sequence[int]) -> None:
+        """Sends a command. Raises CageClosedError when the cage is closed or its init is dead."""
+        with self._lock:
+            self._demand_open()
+            try:
+                native.send_order(self._control, order, report_fd, fds)
+            except (BrokenPipeError, ConnectionResetError):
+                raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
+
+    def signal(self, pid: int, number: int, scope: str) -> None:
+        """`pid` is the command's, as the cage sees it; `scope` "one", "session" or "all". A dead cage is no error."""
+        with self._lock, suppress(BrokenPipeError, ConnectionResetError):
+            if not self.closed:
+                native.send_signal(self._control, pid, number, scope)
+
+    def end(self) -> None:
+        """Closes the control socket: cage-init kills everything and exits. Does not wait; idempotent."""
+        with self._lock:
+            if self._control >= 0:
+                os.close(self._control)
+                self._control = -1
+
+    def reap(self) -> bool:
+        """Waits until the cage is gone and collects it; call after `end` or after the end was reported.
+
+        Returns False when even SIGKILL did not end it within KILL_PATIENCE seconds: a process in it hangs in the kernel.
+        """
+        with self._lock:
+            if self._reaped:
+                return True
+            if not self._gone(1.0):
+                with suppress(ProcessLookupError):
+                    _send_kill(self._pidfd)
+                if not self._gone(KILL_PATIENCE):
+                    return False
+            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | WALL)
+            os.close(self._pidfd)
+            self._reaped = True
+            return True
+
+    def _gone(self, seconds: float) -> bool:
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
+
+    def close(self) -> bool:
+        """Ends the cage and waits for it. Idempotent."""
+        self.end()
+        return self.reap()
+
+    def abandon(self) -> None:
+        """In a forked copy of the host: forget the cage without touching it."""
+        self._lock = threading.Lock()  # the original may have been held by another thread at the fork
+        if not self._reaped:
+            os.close(self._pidfd)
+            self._reaped = True
+        if self._control >= 0:
+            os.close(self._control)
+            self._control = -1
+
+    def open_root(self) -> int:
+        """A descriptor (O_PATH) of the cage's root directory, for openat2(RESOLVE_IN_ROOT)."""
+        with self._lock:
+            self._demand_open()
+            return os.open(f"/proc/{self.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _demand_open(self) -> None:
+        if self.closed:
+            raise CageClosedError(f"cage {self.id} is closed")
+
+
+def _send_kill(pidfd: int) -> None:
+    import signal
+
+    signal.pidfd_send_signal(pidfd, signal.SIGKILL)

@@ -1,0 +1,277 @@
+"""The only importer of the C extension beside `probe.kernel`: Plans and orders in, descriptors and reports out.
+
+What Python and C must agree on is declared once, in csrc/abi.h; this file names fields and never counts bytes. A
+failure comes back as {step, errno, path} and leaves here as StartError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pysandbox._native import ffi, lib
+from pysandbox.compile.plan import MountStep, Plan
+from pysandbox.errors import StartError
+from pysandbox.launch.numbers import (
+    CLONE_NEW,
+    LANDLOCK_ACCESS_FS,
+    LANDLOCK_ACCESS_NET,
+    LANDLOCK_SCOPE,
+    MOUNT_ATTR,
+    RLIM_INFINITY,
+    RLIMIT,
+    mask,
+)
+
+INIT_PATH = Path(__file__).parent.parent / "cage-init"
+BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
+
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10  # openat2(2)
+
+HINTS = {
+    ("clone", errno.EPERM): "this host forbids user namespaces: run `pysandbox check`, or use isolation = \"landlock\"",
+    ("clone", errno.ENOSPC): "the limit of namespaces is reached: raise user.max_user_namespaces",
+    ("uid_map", errno.EPERM): "this host forbids mapping ids in a user namespace: run `pysandbox check`",
+    ("propagation", errno.EACCES): "a security module forbids mounts: run `pysandbox check`",
+    ("proc", errno.EPERM): "/proc of this host is masked (a container?): give it an unmasked /proc, or use "
+    "isolation = \"landlock\"",
+    ("source", errno.EACCES): "the path may not be read by you, so it cannot be granted",
+    ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
+    ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
+    ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
+    ("exec", errno.EACCES): "the program is not executable in the cage",
+    ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
+    ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
+    ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",
+    ("terminal", errno.ENOTTY): "descriptor 0 is not a terminal",
+}  # fmt: skip
+
+
+def start_error(error: Any) -> StartError:
+    """A StartError from a struct psb_error."""
+    step = ffi.string(lib.psb_step_name(error.step)).decode()
+    path = ffi.string(error.path).decode(errors="surrogateescape") or None
+    return StartError(step, error.number, path, HINTS.get((step, error.number)))
+
+
+class NativePlan:
+    """A Plan as C structs, made once per plan and used for every cage of it."""
+
+    def __init__(self, plan: Plan, uid: int, gid: int) -> None:
+        self.plan = plan
+        self._keep: list[Any] = []  # what the structs point to lives as long as this object
+        mounts = ffi.new("struct psb_mount[]", len(plan.mounts) or 1)
+        for index, step in enumerate(plan.mounts):
+            self._fill_mount(mounts[index], step)
+        self._struct = ffi.new("struct psb_plan *")
+        self._keep.append(mounts)
+        self._struct.namespaces = mask(CLONE_NEW, plan.namespaces)
+        self._struct.inside_uid = uid if plan.inside_uid < 0 else plan.inside_uid
+        self._struct.inside_gid = gid if plan.inside_gid < 0 else plan.inside_gid
+        self._struct.outside_uid, self._struct.outside_gid = uid, gid
+        self._struct.loopback = plan.loopback
+        self._struct.unconfined = plan.isolation == "none"
+        self._struct.staging = self._text(plan.staging)
+        self._struct.mounts, self._struct.n_mounts = mounts, len(plan.mounts)
+        self._fill_landlock(self._struct.landlock)
+        self.without_namespaces = not plan.namespaces
+        scoped = bool(plan.landlock and "SIGNAL" in plan.landlock.scoped)
+        self._struct.scope_signals = self.without_namespaces and scoped
+        self._setup = self._setup_message(scoped)
+
+    def _text(self, text: str) -> Any:
+        held = ffi.new("char[]", os.fsencode(text))
+        self._keep.append(held)
+        return held
+
+    def _fill_mount(self, out: Any, step: MountStep) -> None:
+        out.kind = getattr(lib, f"PSB_MOUNT_{step.kind.value}")
+        out.flags = (
+            (lib.PSB_OPTIONAL if step.optional else 0)
+            | (lib.PSB_INSIDE_BIND if step.inside_bind else 0)
+            | (lib.PSB_VERIFY if step.ino else 0)
+        )
+        out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
+        out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))
+        out.source, out.target, out.data = self._text(step.source), self._text(step.target), self._text(step.data)
+
+    def _fill_landlock(self, out: Any) -> None:
+        wanted = self.plan.landlock
+        if wanted is None:
+            return
+        rules = ffi.new("struct psb_rule[]", len(wanted.rules) or 1)
+        self._keep.append(rules)
+        for index, rule in enumerate(wanted.rules):
+            rules[index].path = self._text(rule.path)
+            rules[index].access = mask(LANDLOCK_ACCESS_FS, rule.access)
+            rules[index].optional = rule.optional
+        out.enabled = 1
+        out.handled_fs = mask(LANDLOCK_ACCESS_FS, wanted.handled_fs)
+        out.handled_net = mask(LANDLOCK_ACCESS_NET, wanted.handled_net)
+        out.scoped = mask(LANDLOCK_SCOPE, wanted.scoped)
+        out.rules, out.n_rules = rules, len(wanted.rules)
+
+    def _setup_message(self, scoped: bool) -> bytes:
+        setup = ffi.new("struct psb_setup *")
+        setup.kind = lib.PSB_MESSAGE_SETUP
+        setup.filter_count = len(self.plan.seccomp) // BPF_INSTRUCTION_SIZE
+        if self.plan.landlock is not None:
+            setup.flags |= lib.PSB_SETUP_LANDLOCK
+        if self.without_namespaces:
+            setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
+        return bytes(ffi.buffer(setup)) + self.plan.seccomp
+
+    def open(self, init_fd: int, hostname: str) -> Opened:
+        """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then."""
+        held = ffi.new("char[]", hostname.encode())
+        plan = ffi.new("struct psb_plan *", self._struct[0])
+        plan.hostname = held
+        opened = ffi.new("struct psb_opened *")
+        if lib.psb_open_cage(plan, init_fd, opened):
+            raise start_error(opened.error)
+        result = Opened(opened.pid, opened.pidfd, opened.control)
+        send(result.control, self._setup, ())
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage."""
+
+    pid: int
+    pidfd: int
+    control: int
+
+
+def send(control: int, message: bytes, fds: Sequence[int]) -> None:
+    """One message to cage-init. Raises BrokenPipeError and other OSErrors when it is gone."""
+    result = lib.psb_send(control, message, len(message), fds, len(fds))
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One command, encoded. `body` is set when it is too long for a message and travels in a memfd."""
+
+    header: bytes
+    body: bytes
+    body_in_fd: bool
+
+
+def encode_order(
+    *,
+    argv: Sequence[bytes],
+    env: Sequence[bytes],
+    paths: Sequence[bytes],
+    cwd: bytes,
+    targets: Sequence[int],
+    limits: bytes,
+    n_limits: int,
+    walltime: float | None,
+    grace: float,
+    oneshot: bool,
+    terminal: bool,
+) -> Order:
+    """The struct psb_exec and its body. Strings must hold no NUL (checked by the caller, who knows their names)."""
+    padded = [*targets, 0] if len(targets) & 1 else targets
+    fds = b"".join(target.to_bytes(4, "little") for target in padded)
+    body = b"\0".join((fds + limits + cwd, *paths, *argv, *env, b""))
+    in_fd = len(body) > lib.PSB_MAX_INLINE
+    if len(body) > lib.PSB_MAX_BODY:
+        raise StartError("exec", errno.E2BIG, None, HINTS["exec", errno.E2BIG])
+    header = ffi.new("struct psb_exec *")
+    header.kind = lib.PSB_MESSAGE_EXEC
+    header.flags = (
+        (lib.PSB_EXEC_ONESHOT if oneshot else 0)
+        | (lib.PSB_EXEC_TERMINAL if terminal else 0)
+        | (lib.PSB_EXEC_BODY_FD if in_fd else 0)
+    )
+    header.n_fds, header.n_limits, header.n_paths = len(targets), n_limits, len(paths)
+    header.n_argv, header.n_env, header.body_size = len(argv), len(env), len(body)
+    header.walltime_ms = 0 if walltime is None else max(1, round(walltime * 1000))
+    header.grace_ms = round(grace * 1000)
+    return Order(bytes(ffi.buffer(header)), body, in_fd)
+
+
+def encode_limits(plan: Plan) -> bytes:
+    limits = ffi.new("struct psb_limit[]", len(plan.limits) or 1)
+    for index, limit in enumerate(plan.limits):
+        limits[index].resource = RLIMIT[limit.resource]
+        limits[index].value = RLIM_INFINITY if limit.value is None else limit.value
+    return bytes(ffi.buffer(limits))[: len(plan.limits) * ffi.sizeof("struct psb_limit")]
+
+
+def send_order(control: int, order: Order, report_fd: int, fds: Sequence[int]) -> None:
+    """Sends a command; its reports come on the pipe whose write end is `report_fd`."""
+    if not order.body_in_fd:
+        send(control, order.header + order.body, (report_fd, *fds))
+        return
+    body_fd = os.memfd_create("pysandbox-order", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(order.body)
+        while rest:
+            rest = rest[os.write(body_fd, rest) :]
+        send(control, order.header, (report_fd, body_fd, *fds))
+    finally:
+        os.close(body_fd)
+
+
+def send_signal(control: int, pid: int, number: int, scope: str) -> None:
+    """`scope`: "one" process, its "session", or "all" of the cage."""
+    message = ffi.new("struct psb_signal *")
+    message.kind = lib.PSB_MESSAGE_SIGNAL
+    message.pid, message.signal = pid, number
+    message.scope = getattr(lib, f"PSB_SIGNAL_{scope.upper()}")
+    send(control, bytes(ffi.buffer(message)), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One record of cage-init about one command; `kind` is "failed", "started" or "exited"."""
+
+    kind: str
+    pid: int
+    status: int
+    timed_out: bool
+    killed_others: int
+    user_time: float  # seconds
+    system_time: float
+    max_rss_kb: int
+    error: StartError | None
+
+
+_KINDS = {lib.PSB_REPORT_FAILED: "failed", lib.PSB_REPORT_STARTED: "started", lib.PSB_REPORT_EXITED: "exited"}
+
+
+def read_report(fd: int) -> Report | None:
+    """The next record (blocks until there is one), None when cage-init is gone. BlockingIOError on an O_NONBLOCK fd."""
+    record = ffi.new("struct psb_report *")
+    result = lib.psb_read_report(fd, record)
+    if result == 0:
+        return None
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return Report(
+        _KINDS[record.kind],
+        record.pid,
+        record.status,
+        bool(record.timed_out),
+        record.killed_others,
+        record.user_us / 1e6,
+        record.system_us / 1e6,
+        record.max_rss_kb,
+        start_error(record.error) if record.error.step else None,
+    )
+
+
+def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:
+    """openat2(2) below `root_fd`. Raises OSError with the path."""
+    fd = lib.psb_open_inside(root_fd, os.fsencode(path), flags, mode, resolve)
+    if fd < 0:
+        raise OSError(-fd, os.strerror(-fd), path)
+    return int(fd)

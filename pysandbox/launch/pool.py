@@ -1,0 +1,97 @@
+"""The warm pool: single-use cages, opened ahead, waiting for their first order (POOL-01).
+
+One parked cage is one process of some 30 KiB. Each is used once and by one caller, so nothing is ever shared between
+two cages. A policy gets its first parked cage after its first use; a miss on a warm policy doubles how many are kept,
+up to MOST; what was not used for a while is closed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from pysandbox.errors import CageError
+from pysandbox.launch.live import LiveInit
+from pysandbox.launch.worker import Worker
+
+MOST = 4  # parked cages per plan
+EXPIRY = 30.0  # seconds a parked cage may wait
+
+Opener = Callable[[], LiveInit]
+
+
+class Shelf:
+    """The parked cages of one plan."""
+
+    def __init__(self, opener: Opener) -> None:
+        self.opener = opener
+        self.parked: list[LiveInit] = []
+        self.wanted = 1
+        self.filling = 0
+        self.used = 0.0  # time.monotonic() of the last take
+
+
+class Pool:
+    """All shelves of a runtime, by plan digest. `size` 0 switches it off."""
+
+    def __init__(self, worker: Worker, size: int) -> None:
+        self._worker = worker
+        self._size = min(size, MOST)
+        self._shelves: dict[str, Shelf] = {}
+        self._lock = threading.Lock()
+
+    def take(self, digest: str, opener: Opener) -> LiveInit:
+        """A waiting cage of this plan, or a new one; its place is refilled in the background."""
+        with self._lock:
+            shelf = self._shelves.get(digest)
+            if shelf is None and self._size:
+                shelf = self._shelves[digest] = Shelf(opener)
+            elif shelf is not None and not shelf.parked:
+                shelf.wanted = min(shelf.wanted * 2, self._size)
+            ready = shelf.parked.pop() if shelf is not None and shelf.parked else None
+        live = ready if ready is not None else opener()  # a plan that cannot be opened raises here, not in the worker
+        if shelf is not None:
+            self._refill(shelf)
+        return live
+
+    def ready(self, digest: str) -> bool:
+        """Whether the next `take` of this plan finds a waiting cage."""
+        with self._lock:
+            shelf = self._shelves.get(digest)
+            return shelf is not None and bool(shelf.parked)
+
+    def _refill(self, shelf: Shelf) -> None:
+        with self._lock:
+            shelf.used = time.monotonic()
+            missing = shelf.wanted - len(shelf.parked) - shelf.filling
+            shelf.filling += max(0, missing)
+        for _ in range(missing):
+            self._worker.submit(lambda: self._fill(shelf))
+
+    def _fill(self, shelf: Shelf) -> None:
+        live = None
+        with suppress(CageError, OSError):  # whoever needs a cage of this plan next opens it and sees the error
+            live = shelf.opener()
+        with self._lock:
+            shelf.filling -= 1
+            if live is not None:
+                shelf.parked.append(live)
+
+    def expire(self, older_than: float = EXPIRY) -> None:
+        """Closes what nobody has taken for a while."""
+        limit = time.monotonic() - older_than
+        with self._lock:
+            old = [digest for digest, shelf in self._shelves.items() if shelf.used <= limit and not shelf.filling]
+            doomed = [live for digest in old for live in self._shelves.pop(digest).parked]
+        for live in doomed:
+            live.close()
+
+    def forget(self) -> None:
+        """In a forked copy of the host: the parked cages belong to the original."""
+        self._lock = threading.Lock()
+        for shelf in self._shelves.values():
+            for live in shelf.parked:
+                live.abandon()
+        self._shelves.clear()

@@ -1,0 +1,166 @@
+"""What the cages of one host process share: the facts of the host, compiled plans, the warm pool.
+
+A Runtime is plain state with an owner: pass one to Cage, or let `default_runtime()` make the one for the process.
+The path from a Policy to a waiting cage is here and reads top to bottom: prepare (cached), take.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+
+from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.plan import Plan
+from pysandbox.errors import PolicyError
+from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
+from pysandbox.launch import ids, native
+from pysandbox.launch.live import LiveInit
+from pysandbox.launch.pool import Pool
+from pysandbox.launch.worker import Worker
+from pysandbox.policy.model import Policy
+from pysandbox.policy.recipe import resolve
+from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
+from pysandbox.probe.paths import fresh, look
+
+PLANS_KEPT = 256  # the least recently made plan goes first
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A policy compiled for this host, and the paths it was compiled from."""
+
+    plan: Plan
+    digest: str
+    paths: PathFacts
+    native: native.NativePlan
+    limits: bytes
+
+
+class Runtime:
+    """Shared state of the cages of one process.
+
+    `sink` receives every Event. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
+    `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event.
+    """
+
+    def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False) -> None:
+        self.sink = sink
+        self.no_sandbox = no_sandbox
+        self._warm = warm
+        self._host: HostFacts | None = None
+        self._init_fd = -1
+        self._prepared: dict[object, Prepared] = {}
+        self._lock = threading.Lock()
+        self._worker = Worker(on_idle=self._expire)
+        self._pool = Pool(self._worker, warm)
+        self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
+
+    # ---- facts and plans ----------------------------------------------------------------------------------------
+
+    @property
+    def host(self) -> HostFacts:
+        if self._host is None:
+            self._host = host_facts()
+        return self._host
+
+    def prepare(self, policy: Policy, cwd: str) -> Prepared:
+        """The Plan of a policy in a working directory, from the cache while the paths are what they were.
+
+        Raises PolicyError, SandboxPathMissing, UnsupportedError.
+        """
+        key = (policy, cwd, _environment_key(policy))
+        prepared = self._prepared.get(key)
+        if prepared is not None and fresh(prepared.paths):
+            return prepared
+        prepared = self._compile(policy, cwd)
+        with self._lock:
+            self._prepared.pop(key, None)
+            self._prepared[key] = prepared
+            while len(self._prepared) > PLANS_KEPT:
+                del self._prepared[next(iter(self._prepared))]
+        return prepared
+
+    def _compile(self, policy: Policy, cwd: str) -> Prepared:
+        host = self.host
+        try:
+            resolved = resolve(policy, cwd=cwd, env=os.environ)
+            paths = look(resolved, cwd=cwd)
+            plan = compile_plan(resolved, host, paths)
+        except PolicyError as error:
+            self.sink(Event(COMPILE_ERROR.name, {"error_code": type(error).__name__, "details": str(error)}))
+            raise
+        for note in plan.notes:
+            self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
+        carried = native.NativePlan(plan, host.uid, host.gid)
+        return Prepared(plan, plan.digest, paths, carried, native.encode_limits(plan))
+
+    # ---- cages --------------------------------------------------------------------------------------------------
+
+    def take(self, prepared: Prepared) -> LiveInit:
+        """A cage of this plan, waiting for its first order. Raises StartError."""
+        return self._pool.take(prepared.digest, lambda: self._open(prepared))
+
+    def _open(self, prepared: Prepared) -> LiveInit:
+        cage_id = ids.new_id()
+        opened = prepared.native.open(self._init(), ids.hostname(prepared.plan.hostname_prefix, cage_id))
+        live = LiveInit(opened, cage_id)
+        self._lives.add(live)
+        return live
+
+    def _init(self) -> int:
+        with self._lock:
+            if self._init_fd < 0:
+                self._init_fd = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
+            return self._init_fd
+
+    def collect(self, live: LiveInit) -> None:
+        """Reaps an ended cage in the background."""
+        live.end()
+        self._worker.submit(lambda: self._reap(live))
+
+    def _reap(self, live: LiveInit) -> None:
+        if not live.reap():
+            self.sink(Event(LEFTOVER.name, {"invocation_id": live.id, "pid": live.pid}))
+
+    def is_warm(self, policy: Policy, cwd: str) -> bool:
+        """Whether the next cage of this policy is already waiting."""
+        return self._pool.ready(self.prepare(policy, cwd).digest)
+
+    def _expire(self) -> None:
+        self._pool.expire()
+
+    def drain(self) -> None:
+        """Waits for background work and closes every waiting cage; afterwards nothing of this runtime is running
+        but the cages their owners still hold."""
+        self._worker.drain()
+        self._pool.expire(older_than=-1.0)
+        self._worker.drain()
+
+    def forget(self) -> None:
+        """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
+        self._pool.forget()
+        for live in list(self._lives):
+            live.abandon()
+        self._lives.clear()
+        self._lock = threading.Lock()
+        self._worker = Worker(on_idle=self._expire)
+        self._pool = Pool(self._worker, self._warm)
+
+
+def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:
+    """What of the environment a plan depends on: the passed-through values; all of it where a path is expanded."""
+    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask)
+    if any("$" in grant.path or grant.path.startswith("~") for grant in grants) or "$" in "".join(policy.allow_execve):
+        return frozenset(os.environ.items())
+    return tuple(os.environ.get(name) for name in policy.env_passthrough)
+
+
+@functools.cache
+def default_runtime() -> Runtime:
+    """The Runtime of cages that were not given one. Made at first use; forked copies start empty."""
+    runtime = Runtime()
+    os.register_at_fork(after_in_child=runtime.forget)
+    return runtime

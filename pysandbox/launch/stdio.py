@@ -1,0 +1,141 @@
+"""The descriptors of one command: what the caller asked for, turned into pipes, files or a terminal.
+
+`None` for stdin is the null device, not the host's own stdin: a cage reads nothing it was not given. `None` for stdout
+and stderr inherits them, as Popen does. Everything opened here is close-on-exec and closed exactly once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import IO
+
+from pysandbox.launch import native
+
+PIPE = -1  # as subprocess.PIPE, STDOUT, DEVNULL
+STDOUT = -2
+DEVNULL = -3
+TIOCGPTPEER = 0x5441  # ioctl_tty(2)
+TIOCSPTLCK = 0x40045431
+
+File = int | IO[bytes] | IO[str] | None
+
+
+class Stdio:
+    """Both ends of a command's descriptors. `child` lists (fd of the host, number in the cage)."""
+
+    def __init__(self) -> None:
+        self.child: list[tuple[int, int]] = []
+        self.stdin = self.stdout = self.stderr = self.terminal = -1  # the host's ends
+        self._given: list[int] = []  # opened for the child: closed once it has them
+
+    def _pipe(self) -> tuple[int, int]:
+        return os.pipe2(os.O_CLOEXEC)
+
+    def _null(self, number: int) -> None:
+        fd = os.open(os.devnull, (os.O_RDONLY if number == 0 else os.O_WRONLY) | os.O_CLOEXEC)
+        self._give(fd, number)
+
+    def _give(self, fd: int, number: int) -> None:
+        self._given.append(fd)
+        self.child.append((fd, number))
+
+    def input(self, wanted: File) -> None:
+        if wanted is None or wanted == DEVNULL:
+            self._null(0)
+        elif wanted == PIPE:
+            read, self.stdin = self._pipe()
+            self._give(read, 0)
+        else:
+            self.child.append((_fileno(wanted, "stdin"), 0))
+
+    def output(self, number: int, wanted: File) -> int:
+        """Places descriptor 1 or 2; returns the host's end, -1 if there is none."""
+        if wanted == PIPE:
+            read, write = self._pipe()
+            self._give(write, number)
+            return read
+        if wanted == DEVNULL:
+            self._null(number)
+        elif wanted == STDOUT and number == 2:
+            self.child.append((self.child[-1][0], 2))
+        else:
+            self.child.append((number if wanted is None else _fileno(wanted, "stdout or stderr"), number))
+        return -1
+
+    def pass_on(self, fds: Sequence[int]) -> None:
+        """Descriptors the command inherits under the same numbers. Raises ValueError for 0-2 and for closed ones."""
+        for fd in fds:
+            if fd <= 2:
+                raise ValueError(f"pass_fds: {fd} is stdin, stdout or stderr; use stdin=, stdout=, stderr=")
+            os.fstat(fd)
+            self.child.append((fd, fd))
+
+    def attach_terminal(self, root_fd: int | None) -> None:
+        """A new pseudo-terminal as descriptors 0-2: the cage's own, from its devpts, where it has one."""
+        master = _open_master(root_fd)
+        try:
+            fcntl.ioctl(master, TIOCSPTLCK, b"\0\0\0\0")
+            slave = fcntl.ioctl(master, TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError:
+            os.close(master)
+            raise
+        self.terminal = master
+        self._given.append(slave)
+        self.child.extend((slave, number) for number in range(3))
+
+    def given(self) -> None:
+        """The child has its ends (or never will): close the host's copies of them."""
+        while self._given:
+            os.close(self._given.pop())
+
+    def close(self) -> None:
+        self.given()
+        for name in ("stdin", "stdout", "stderr", "terminal"):
+            fd = getattr(self, name)
+            if fd >= 0:
+                setattr(self, name, -1)
+                os.close(fd)
+
+
+def open_stdio(
+    stdin: File, stdout: File, stderr: File, pass_fds: Sequence[int], *, pty: bool, root_fd: int | None
+) -> Stdio:
+    """Raises ValueError and OSError; nothing stays open then."""
+    stdio = Stdio()
+    try:
+        if pty:
+            stdio.attach_terminal(root_fd)
+        else:
+            stdio.input(stdin)
+            stdio.stdout = stdio.output(1, stdout)
+            stdio.stderr = stdio.output(2, stderr)
+        stdio.pass_on(pass_fds)
+    except BaseException:
+        stdio.close()
+        raise
+    return stdio
+
+
+def _fileno(wanted: File, name: str) -> int:
+    if isinstance(wanted, int):
+        if wanted < 0:
+            raise ValueError(f"{name}: {wanted} is neither a descriptor nor PIPE, STDOUT, DEVNULL")
+        return wanted
+    if wanted is None or not hasattr(wanted, "fileno"):
+        raise ValueError(f"{name}: {wanted!r} has no descriptor; pass an int, an open file, PIPE or DEVNULL")
+    return wanted.fileno()
+
+
+def _open_master(root_fd: int | None) -> int:
+    """The cage may have put anything at /dev: nothing is followed on the way, and it must be a real ptmx (5, 2)."""
+    if root_fd is None:
+        return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    fd = native.open_inside(
+        root_fd, "dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY, resolve=native.RESOLVE_IN_ROOT | native.RESOLVE_NO_SYMLINKS
+    )
+    if os.fstat(fd).st_rdev != os.makedev(5, 2):
+        os.close(fd)
+        raise OSError("the cage's /dev/pts/ptmx is not a terminal multiplexer")
+    return fd

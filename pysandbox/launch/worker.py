@@ -1,0 +1,55 @@
+"""The one background thread of a Runtime: it opens cages ahead and collects ended ones, so that no caller waits.
+
+It starts with the first task and ends after IDLE seconds without one; `drain` waits until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+IDLE = 5.0  # seconds
+
+
+class Worker:
+    """Runs callables in order. A task must not raise: its owner turns failures into events."""
+
+    def __init__(self, on_idle: Callable[[], None]) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._on_idle = on_idle
+        self._lock = threading.Lock()
+        self._pending = 0
+        self._quiet = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+
+    def submit(self, task: Callable[[], None]) -> None:
+        with self._lock:
+            self._pending += 1
+            self._tasks.put(task)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pysandbox-worker", daemon=True)
+                self._thread.start()
+
+    def drain(self) -> None:
+        """Returns when every task submitted so far has run."""
+        with self._quiet:
+            self._quiet.wait_for(lambda: self._pending == 0)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                task = self._tasks.get(timeout=IDLE)
+            except queue.Empty:
+                self._on_idle()
+                with self._lock:
+                    if self._tasks.empty():
+                        self._thread = None
+                        return
+                continue
+            try:
+                task()
+            finally:
+                with self._quiet:
+                    self._pending -= 1
+                    self._quiet.notify_all()

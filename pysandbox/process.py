@@ -1,0 +1,351 @@
+"""A command in a cage, and what became of it.
+
+A Process owns the host's ends of the command's descriptors and its report pipe: cage-init writes one record there when
+the command starts (or why it could not) and one when it ends, so `fileno()` becomes readable at the end and works with
+any selector. A Result is plain data about a command that is over.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal as signals
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from pysandbox.errors import CageClosedError, ExitError
+from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, Event, Sink
+from pysandbox.launch import native
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import Note
+    from pysandbox.launch.live import LiveInit
+    from pysandbox.launch.stdio import Stdio
+
+Reason = Literal["exited", "signaled", "timeout", "oom", "seccomp", "cancelled"]
+
+EXIT_TIMEOUT = 124
+READ_SIZE = 65536
+LAST_REPORT_PATIENCE = 5.0  # seconds a killed command may take to be reported
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a command and the children it waited for used (getrusage(2)): seconds, and KiB at the peak."""
+
+    user_time: float = 0.0
+    system_time: float = 0.0
+    max_rss_kb: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """One thing the cage refused; `fix` is the one policy line that would allow it."""
+
+    kind: str
+    target: str
+    rule: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a command.
+
+    `exit_code` is a shell's view (128+n for signal n, 124 after the wall time), `returncode` Popen's (-n).
+    `stdout` and `stderr` are str or bytes as asked for, None where they were not captured. `duration` in seconds.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int
+    reason: Reason
+    stdout: Any = None
+    stderr: Any = None
+    truncated: bool = False
+    duration: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    denials: tuple[Denial, ...] = ()
+    caged: bool = True
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        if self.reason == "timeout":
+            return EXIT_TIMEOUT
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+
+    @property
+    def signal(self) -> int | None:
+        """The number of the signal that ended the command, None if it exited."""
+        return -self.returncode if self.returncode < 0 else None
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0 and self.reason == "exited"
+
+    def check(self) -> Result:
+        """This result if the command succeeded. Raises ExitError."""
+        if not self.ok:
+            raise ExitError(self)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a Process needs to know of the command it stands for."""
+
+    argv: tuple[str, ...]
+    oneshot: bool
+    caged: bool
+    output_cap: int
+    notes: tuple[Note, ...]
+
+
+class Process:
+    """A running command. Made by `Cage.spawn`; use it as a context manager, or close it, or wait for it.
+
+    Any thread may call any method. Descriptors are bytes; `stdin`, `stdout`, `stderr` are unbuffered binary files
+    where PIPE was asked for, `pty_fd` the terminal's master where pty=True was.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        live: LiveInit,
+        stdio: Stdio,
+        report_fd: int,
+        *,
+        sink: Sink,
+        collect: Callable[[LiveInit], None],
+    ) -> None:
+        self.argv = order.argv
+        self.caged = order.caged
+        self.pid: int | None = None
+        self._order = order
+        self._live = live
+        self._stdio = stdio
+        self._report_fd = report_fd
+        self._sink = sink
+        self._collect = collect
+        self._began = time.monotonic()
+        self._ended: float | None = None
+        self._final: native.Report | None = None  # None after the end: the cage died with it
+        self._cause: Reason | None = None  # why we ended it, when we did
+        self._truncated = False
+        self._captured: dict[str, bytes] = {}
+        self._lock = threading.RLock()
+        self._files: dict[str, IO[bytes]] = {}
+
+    # ---- the reports of cage-init -------------------------------------------------------------------------------
+
+    def _await_start(self) -> None:
+        """Blocks until the command runs. Raises StartError or CageClosedError; nothing is left open then."""
+        while self.pid is None and self._ended is None:
+            self._read_report()
+        if self.pid is None:
+            self.close()
+            raise CageClosedError(f"cage {self._live.id} ended before {self.argv[0]!r} could start")
+
+    def _read_report(self) -> None:
+        """Takes the next record, blocking. Raises StartError when it says that the command never ran."""
+        with self._lock:
+            if self._ended is not None:
+                return
+            report = native.read_report(self._report_fd)
+            if report is not None and report.kind == "started":
+                self.pid = report.pid
+                return
+            self._ended = time.monotonic()
+            self._final = report
+            if self._order.oneshot:
+                self._collect(self._live)
+            if report is not None and report.error is not None:
+                self.close()
+                raise report.error
+        self._tell_end()
+
+    def _tell_end(self) -> None:
+        result = self._result()
+        data: dict[str, object] = {"invocation_id": self._live.id, "reason": result.reason}
+        if result.reason in ("timeout", "seccomp", "cancelled", "oom"):
+            reason = "walltime_exceeded" if result.reason == "timeout" else result.reason
+            self._sink(Event(KILLED.name, {"invocation_id": self._live.id, "reason": reason}))
+            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason)
+            if limit:
+                violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
+                self._sink(Event(POLICY_VIOLATION.name, violation))
+        data |= {"exit_code": result.exit_code, "duration_ms": round(result.duration * 1000)}
+        self._sink(Event(EXIT.name, data))
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when the command has ended; `poll()` then tells how."""
+        return self._report_fd
+
+    # ---- waiting ------------------------------------------------------------------------------------------------
+
+    def poll(self) -> int | None:
+        """The return code (-n for signal n), None while it runs. Never blocks."""
+        if self._ended is None and _readable(self._report_fd, 0):
+            self._read_report()
+        return None if self._ended is None else self._returncode()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for the end and returns the return code. Raises TimeoutError after `timeout` seconds; it runs on."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._ended is None:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not _readable(self._report_fd, left):
+                raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
+            self._read_report()
+        return self._returncode()
+
+    def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
+        """Feeds stdin, reads stdout and stderr until the command has ended. Raises TimeoutError; it runs on.
+
+        At most `resources.output_mb` of each is kept; the rest is read and dropped (`Result.truncated`). Output of
+        processes that a session leaves running in the background is not waited for.
+        """
+        from pysandbox.exchange import exchange
+
+        try:
+            exchange(self, input, timeout)
+        finally:
+            self._truncated = self._truncated or any(
+                len(data) >= self._order.output_cap for data in self._captured.values()
+            )
+        return self._captured.get("stdout", b""), self._captured.get("stderr", b"")
+
+    def result(self) -> Result:
+        """Waits for the end and tells everything about it; output as bytes, where `communicate` captured it."""
+        self.wait()
+        return self._result()
+
+    def _returncode(self) -> int:
+        if self._final is None:
+            return -signals.SIGKILL  # the cage's init was killed, and everything with it
+        return os.waitstatus_to_exitcode(self._final.status)
+
+    def _reason(self) -> Reason:
+        if self._final is not None and self._final.timed_out:
+            return "timeout"
+        if self._cause is not None:
+            return self._cause
+        if self._final is None:
+            return "cancelled"
+        code = self._returncode()
+        if code >= 0:
+            return "exited"
+        return "seccomp" if code == -signals.SIGSYS else "signaled"
+
+    def _result(self) -> Result:
+        final = self._final
+        usage = Usage(final.user_time, final.system_time, final.max_rss_kb) if final else Usage()
+        return Result(
+            self.argv,
+            self._returncode(),
+            self._reason(),
+            self._captured.get("stdout"),
+            self._captured.get("stderr"),
+            self._truncated,
+            (self._ended or time.monotonic()) - self._began,
+            usage,
+            (),
+            self.caged,
+            self._order.notes,
+        )
+
+    # ---- signals and the end ------------------------------------------------------------------------------------
+
+    def signal(self, number: int, *, tree: bool = False) -> None:
+        """Sends a signal to the command, with `tree` to every process it started. Nothing when it is over.
+
+        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)).
+        """
+        if not 0 < number < signals.NSIG:
+            raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")
+        if self._ended is None and self.pid is not None:
+            scope = ("all" if self._order.oneshot else "session") if tree else "one"
+            self._live.signal(self.pid, number, scope)
+
+    def terminate(self) -> None:
+        self.signal(signals.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to the command and every process it started."""
+        self.signal(signals.SIGKILL, tree=True)
+
+    def stop(self, cause: Reason = "cancelled") -> None:
+        """Kills the command's tree and waits until that is reported. `cause` becomes the Result's reason."""
+        if self._ended is not None:
+            return
+        self._cause = cause
+        self.kill()
+        if self._order.oneshot:
+            self._live.end()  # reaches also what a signal does not: cage-init kills until nothing is left
+        with suppress(TimeoutError):
+            self.wait(LAST_REPORT_PATIENCE)
+
+    def close(self) -> None:
+        """Ends the command if it still runs and closes every descriptor. Idempotent."""
+        with self._lock:
+            if self._report_fd < 0:
+                return
+            self.stop()
+            for name, file in self._files.items():
+                setattr(self._stdio, name, -1)  # the file owns the descriptor
+                with suppress(OSError):  # a pipe that nobody reads any more
+                    file.close()
+            self._stdio.close()
+            if self._ended is None and self._order.oneshot:
+                self._collect(self._live)
+            self._ended = self._ended or time.monotonic()
+            os.close(self._report_fd)
+            self._report_fd = -1
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_report_fd", -1) >= 0:
+            with suppress(Exception):
+                self.close()
+
+    # ---- the host's ends of the descriptors ---------------------------------------------------------------------
+
+    def _file(self, name: str, mode: str) -> IO[bytes] | None:
+        fd = getattr(self._stdio, name)
+        if fd < 0:
+            return None
+        if name not in self._files:
+            self._files[name] = open(fd, mode, buffering=0)  # noqa: SIM115 - closed by close()
+        return self._files[name]
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        return self._file("stdin", "wb")
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        return self._file("stdout", "rb")
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        return self._file("stderr", "rb")
+
+    @property
+    def pty_fd(self) -> int | None:
+        """The master of the command's terminal; owned by this Process."""
+        return self._stdio.terminal if self._stdio.terminal >= 0 else None
+
+
+def _readable(fd: int, seconds: float | None) -> bool:
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(None if seconds is None else seconds * 1000))
