@@ -16,7 +16,8 @@ Item = Literal["", "executable", "variable", "syscall"]  # the grammar of a list
 class Option:
     """How one field of the Policy is spelled outside Python. `flag` None: TOML and keyword only.
 
-    `absent` pairs a choice that the documents know, but this version cannot carry out, with the sentence that refuses it.
+    `absent` pairs a choice that the documents know, but this version cannot carry out, with the sentence that refuses
+    it. `unit` and `maximum` are of the number as it is written.
     """
 
     section: str  # "" is the top level of the file

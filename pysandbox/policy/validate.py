@@ -121,9 +121,7 @@ def _grant(value: object) -> Grant:
 def _grant_of_table(table: Mapping[Any, Any]) -> Grant:
     for key in table:
         if key not in ("path", "optional"):
-            raise Refused(
-                f"{shown(key)} is not part of a path", did_you_mean(str(key), ("path", "optional")), (key,)
-            )
+            raise Refused(f"{shown(key)} is not part of a path", did_you_mean(str(key), ("path", "optional")), (key,))
     if "path" not in table:
         raise Refused("a table that stands for a path needs the key path", 'write { path = "/some/path" }')
     return _grant(Grant(table["path"], table.get("optional", False)))
@@ -190,14 +188,15 @@ def _pair(index: int, pair: object) -> tuple[str, str]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise Refused(f"must be pairs of a name and a value, not {shown(pair)}", at=(index,))
     name, value = pair
+    at = (name if isinstance(name, str) else index,)
     try:
         name = _variable(name)
     except Refused as refused:
-        raise Refused(f"name of a variable: {refused.message}", at=(name if isinstance(name, str) else index,)) from None
+        raise Refused(f"name of a variable: {refused.message}", at=at) from None
     if not isinstance(value, str):
-        raise Refused(f"the value of {shown(name)} must be a string, not {shown(value)}", at=(name,))
+        raise Refused(f"the value of {shown(name)} must be a string, not {shown(value)}", at=at)
     if "\0" in value:
-        raise Refused(f"the value of {shown(name)} must not contain a NUL character", at=(name,))
+        raise Refused(f"the value of {shown(name)} must not contain a NUL character", at=at)
     return name, value
 
 
