@@ -5,57 +5,24 @@ reader, the CLI, `to_toml`, the merge and the reference page are all generated f
 may be read anywhere that is not declared here, and a test fails for an option that nobody reads.
 
 A Policy says nothing about a kernel: `compile` turns it into a Plan. This file imports neither os nor subprocess.
+What an option may hold is in `validate`; the work of the methods is in the file each of them names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import Field, dataclass, fields
+from typing import Any, Self
 
-Merge = Literal["union", "or", "last", "overlay"]
+from pysandbox.errors import PolicyError
+from pysandbox.policy.merge import merge_layers
+from pysandbox.policy.option import Grant, Option, option
+from pysandbox.policy.refusal import Refused, did_you_mean
+from pysandbox.policy.validate import KINDS, consistent
 
+__all__ = ["Grant", "Option", "Policy", "by_toml_key", "option", "options"]
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """How one field of the Policy is spelled outside Python. `flag` None: TOML and keyword only."""
-
-    section: str  # "" is the top level of the file
-    key: str
-    doc: str
-    merge: Merge
-    flag: str | None = None
-    choices: tuple[str, ...] = ()
-    minimum: int | None = None
-    unit: str = ""
-
-    @property
-    def toml_key(self) -> str:
-        return f"{self.section}.{self.key}" if self.section else self.key
-
-
-def option(
-    section: str,
-    key: str,
-    doc: str,
-    *,
-    default: Any = MISSING,
-    merge: Merge,
-    flag: str | None = None,
-    choices: tuple[str, ...] = (),
-    minimum: int | None = None,
-    unit: str = "",
-) -> Any:
-    described = Option(section, key, doc, merge, flag, choices, minimum, unit)
-    return field(default=default, metadata={"option": described})
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """One path of a policy. `optional`: skipped with an event when it does not exist; else that is an error."""
-
-    path: str
-    optional: bool = False
+_NO_GATEKEEPER = "proxy-only needs the network gatekeeper, which this version does not have; use none or direct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +48,7 @@ class Policy:
     workdir: str = option(
         "filesystem", "workdir", "How the current directory appears in the cage.",
         default="none", merge="last", flag="--workdir", choices=("none", "read", "write", "cow"),
+        absent=(("cow", "cow needs the copy-on-write workspace, which this version does not have; use read or write"),),
     )  # fmt: skip
     base: bool = option(
         "filesystem", "base", "Mount the system directories that any program needs (recipe `base`).",
@@ -96,11 +64,11 @@ class Policy:
     )
     env_passthrough: tuple[str, ...] = option(
         "process", "env_passthrough", "Names of host variables the cage inherits; all others are dropped.",
-        default=(), merge="union", flag="--env-passthrough",
+        default=(), merge="union", flag="--env-passthrough", item="variable",
     )  # fmt: skip
     allow_execve: tuple[str, ...] = option(
         "process", "allow_execve", "Executables the cage may run, `/dir/*` for a tree; empty allows all.",
-        default=(), merge="union", flag="--allow-execve",
+        default=(), merge="union", flag="--allow-execve", item="executable",
     )  # fmt: skip
     max_pids: int | None = option(
         "process", "max_pids", "Most processes and threads at once; further forks fail with EAGAIN.",
@@ -120,8 +88,8 @@ class Policy:
         minimum=1, unit="%",
     )  # fmt: skip
     cpu_shares: int | None = option(
-        "resources", "cpu_shares", "CPU weight against other cages.", default=None, merge="last", flag="--cpu-shares",
-        minimum=1,
+        "resources", "cpu_shares", "CPU weight against other cages; 100 is an equal share.", default=None, merge="last",
+        flag="--cpu-shares", minimum=1, maximum=10_000,
     )  # fmt: skip
     walltime_sec: float | None = option(
         "resources", "walltime_sec", "Wall time of a command; then SIGTERM, the grace period, SIGKILL.",
@@ -166,16 +134,17 @@ class Policy:
     )  # fmt: skip
     allow_syscalls: tuple[str, ...] = option(
         "syscalls", "allow_extra", "System calls allowed on top of the profile.", default=(), merge="union",
-        flag="--allow-syscall",
+        flag="--allow-syscall", item="syscall",
     )  # fmt: skip
     deny_syscalls: tuple[str, ...] = option(
         "syscalls", "deny_extra", "System calls refused on top of the profile; wins over allow_extra.", default=(),
-        merge="union", flag="--deny-syscall",
+        merge="union", flag="--deny-syscall", item="syscall",
     )  # fmt: skip
     # [network]
     egress: str = option(
         "network", "egress", "none: loopback only. direct: the host's own network, not confined.", default="none",
         merge="last", flag="--egress", choices=("none", "proxy-only", "direct"),
+        absent=(("proxy-only", _NO_GATEKEEPER),),
     )  # fmt: skip
     unsafe_direct: bool = option(
         "network", "unsafe", "Acknowledges that egress = \"direct\" gives the cage the host's network.",
@@ -195,6 +164,78 @@ class Policy:
         flag=None,
     )  # fmt: skip
 
+    def __new__(cls, /, *_: Any, **asked: Any) -> Self:
+        """Refuse a misspelt option by name; the TypeError of a dataclass would not say which one was meant."""
+        if not asked.keys() <= _DECLARED.keys():
+            name = next(each for each in asked if each not in _DECLARED)
+            raise PolicyError("Policy has no such option", key=name, suggestion=suggest_field(name))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, (described, coerce, default) in _DECLARED.items():
+            value = self.__dict__[name]
+            if value is not default:
+                try:
+                    object.__setattr__(self, name, coerce(described, value))
+                except Refused as refused:
+                    raise refused.error(described.toml_key) from None
+        consistent(self)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that differ from their default: what this policy says, as a layer for a merge."""
+        return {name: self.__dict__[name] for name, row in _DECLARED.items() if self.__dict__[name] != row[2]}
+
+    def merge(self, other: Policy) -> Policy:
+        """This policy with `other` laid over it (`merge.py`). A field that `other` leaves at its default keeps ours."""
+        return Policy(**merge_layers(MERGE_WORDS, self.given, other.given))
+
+    def narrow(self, **tighter: Any) -> Policy:
+        """This policy with some fields tightened (`narrow.py`); PolicyError names the first one that is not."""
+        from pysandbox.policy.narrow import narrow
+
+        return narrow(self, tighter)
+
+    @classmethod
+    def parse(cls, text: str, file: str | None = None) -> Policy:
+        """The policy that one TOML text describes (`sources.py`); `file` is its name in errors."""
+        from pysandbox.policy.sources import parse_policy
+
+        return parse_policy(text, file)
+
+    @classmethod
+    def load(cls, *files: str) -> Policy:
+        """The policy of TOML files merged left to right (`sources.py`)."""
+        from pysandbox.policy.sources import load_policy
+
+        return load_policy(*files)
+
+    def to_toml(self) -> str:
+        """This policy as a recipe that reads back equal (`render.py`)."""
+        from pysandbox.policy.render import to_toml
+
+        return to_toml(self)
+
+    def to_json(self) -> str:
+        """Canonical JSON: equal policies, equal text (`serial.py`)."""
+        from pysandbox.policy.serial import to_json
+
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Policy:
+        """The inverse of `to_json`; refuses what `to_json` cannot have written."""
+        from pysandbox.policy.serial import from_json
+
+        return from_json(text)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical JSON: equal policies, equal digest, on every machine and Python."""
+        from pysandbox.policy.serial import digest
+
+        return digest(self)
+
 
 def options() -> Iterator[tuple[Field[Any], Option]]:
     """Each field of Policy with its declaration, in order."""
@@ -204,3 +245,16 @@ def options() -> Iterator[tuple[Field[Any], Option]]:
 
 def by_toml_key() -> Mapping[str, Field[Any]]:
     return {described.toml_key: each for each, described in options()}
+
+
+def suggest_field(word: str) -> str | None:
+    """The field that was meant by `word`, which may be a misspelling or the TOML key."""
+    for name, (described, _, _) in _DECLARED.items():
+        if word in (described.key, described.toml_key):
+            return f'in Python it is called "{name}"'
+    return did_you_mean(word, _DECLARED)
+
+
+# What __post_init__ needs of every field, looked up once: declaration, coercion, default.
+_DECLARED = {each.name: (described, KINDS[str(each.type)], each.default) for each, described in options()}
+MERGE_WORDS = {each.name: described.merge for each, described in options()}

@@ -1,0 +1,71 @@
+"""EffectiveCage: what a cage block came to, as document 000 has it; plain frozen data for the runner and the audit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from pysandbox.policy.model import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Netns:
+    name: str = ""
+    allow: tuple[str, ...] = ()
+    enabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """`walltime_sec` is kept by a watchdog; the kernel's cgroups know no wall time."""
+
+    name: str = ""
+    memory_mb: int | None = None
+    cpu_shares: int | None = None
+    pids: int | None = None
+    walltime_sec: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FsMount:
+    mode: str
+    src_host: str
+    dst_cage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    summary: str
+    fs_mounts: tuple[FsMount, ...] = ()
+    net_allow: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveCage:
+    """What a block came to. `uncaged_reason` is empty for a cage, else dsl_disabled or daemon_no_sandbox."""
+
+    invocation_id: str
+    project_id: str
+    session_id: str
+    daemon_mode: str
+    id_map: tuple[int, int]  # (inside, outside); the same id twice when there is no cage
+    uncaged_reason: str
+    netns: Netns
+    cgroup: Cgroup
+    seccomp_profile: str
+    scratch_dir: str  # a name below the runtime directory; "" when there is no cage
+    audit: Audit
+    effective_cage_hash: str
+
+    @property
+    def caged(self) -> bool:
+        return not self.uncaged_reason
+
+
+def hash_of(policy: Policy, audit: Audit, id_map: tuple[int, int]) -> str:
+    """SHA-256 (hex) of what the cage may do; whose it is and when it ran stay out."""
+    import hashlib
+    import json
+
+    mounts = [asdict(each) for each in audit.fs_mounts]
+    content = {"policy": policy.digest, "fs_mounts": mounts, "net_allow": audit.net_allow, "id_map": id_map}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()

@@ -1,0 +1,128 @@
+"""Expansion: the paths of a policy as its author wrote them become absolute paths, from a given environment.
+
+Known are `$NAME`, `${NAME}`, `$$` for a dollar sign, and a leading `~`; anything else that a shell would know is
+refused. An unset or empty variable is refused too: `$CACHE/..` must not come to mean `/`. Relative paths lie below
+the working directory and may not climb out of it. Pure: environment, directory and home are arguments.
+
+The result holds literal paths. It is not expanded again; `quoted` makes a policy of it that can be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pysandbox.policy.merge import union_grants
+from pysandbox.policy.model import Policy, options
+from pysandbox.policy.option import Grant
+from pysandbox.policy.refusal import Refused, shown
+
+_DOLLAR = re.compile(r"\$(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[^}]*)\}|(?P<dollar>\$))?")
+_GRANTS = ("allow", "allow_write", "deny", "mask")
+_TOML_KEY = {field.name: described.toml_key for field, described in options()}
+
+
+class Unset(Refused):
+    """A path names a variable that the environment does not hold, or holds empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a path is expanded with."""
+
+    env: Mapping[str, str]
+    cwd: str
+    home: str
+
+    def absolute(self, path: str) -> str:
+        """The literal, absolute, normal form of one path; Refused says what stands in the way."""
+        if path.startswith("~"):
+            return normal(self._home(path) + self._substituted(path[1:]))
+        expanded = self._substituted(path)
+        return normal(expanded) if expanded.startswith("/") else self._below_cwd(path, expanded)
+
+    def _home(self, path: str) -> str:
+        if path[1:2] not in ("", "/"):
+            raise Refused(f"{shown(path)}: only ~ and ~/ stand for a directory", "write the path out")
+        if not self.home.startswith("/"):
+            raise Refused(f"{shown(path)}: there is no home directory", "set HOME, or write the path out")
+        return self.home
+
+    def _substituted(self, path: str) -> str:
+        return _DOLLAR.sub(lambda match: self._value(match, path), path)
+
+    def _value(self, match: re.Match[str], path: str) -> str:
+        if match["dollar"]:
+            return "$"
+        name = match["name"] or match["braced"]
+        if not name:
+            raise Refused(f"{shown(path)}: a dollar sign without a name", "write $$ for a dollar sign")
+        if not self.env.get(name):
+            raise Unset(
+                f"{shown(path)}: the variable {shown(name)} is unset or empty",
+                "set it, or write the path out; $$ is a dollar sign",
+            )
+        return self.env[name]
+
+    def _below_cwd(self, path: str, expanded: str) -> str:
+        depth = 0
+        for part in expanded.split("/"):
+            depth += {"": 0, ".": 0, "..": -1}.get(part, 1)
+            if depth < 0:
+                raise Refused(f"{shown(path)} leaves the working directory", "write an absolute path")
+        return normal(f"{self.cwd}/{expanded}")
+
+
+def normal(path: str) -> str:
+    """An absolute path without empty, `.` and `..` components, by letters."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def expand(policy: Policy, *, env: Mapping[str, str], cwd: str, home: str) -> Policy:
+    """`policy` with every path literal and absolute. PolicyError names the option of the first that cannot be."""
+    return _with_paths(policy, Surroundings(env, cwd, home).absolute)
+
+
+def quoted(policy: Policy) -> Policy:
+    """An expanded policy as one whose expansion is that policy again: what `to_toml` may write for later use."""
+    return _with_paths(policy, quote)
+
+
+def quote(path: str) -> str:
+    return path.replace("$", "$$")
+
+
+def _with_paths(policy: Policy, absolute: Callable[[str], str]) -> Policy:
+    changes: dict[str, Any] = {}
+    name = ""
+    try:
+        for name in _GRANTS:
+            grants = getattr(policy, name)
+            changes[name] = union_grants(Grant(absolute(each.path), each.optional) for each in grants)
+        name = "allow_execve"
+        changes[name] = tuple(absolute(each) for each in policy.allow_execve)
+    except Refused as refused:
+        raise refused.error(_TOML_KEY[name]) from None
+    return replace(policy, **changes)
+
+
+def expand_prefixes(prefixes: Iterable[str], *, env: Mapping[str, str], cwd: str, home: str) -> tuple[str, ...]:
+    """The prefixes of a recipe's match_prefix; one whose variable is unset matches nothing and is left out."""
+    around = Surroundings(env, cwd, home)
+    expanded = []
+    for prefix in prefixes:
+        try:
+            expanded.append(around.absolute(prefix))
+        except Unset:
+            continue
+        except Refused as refused:
+            raise refused.error("recipe.match_prefix") from None
+    return tuple(expanded)

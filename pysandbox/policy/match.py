@@ -1,0 +1,50 @@
+"""Whether a path lies below another, and what that means for a policy: deny wins, then mask, then write, then read.
+
+Comparison is by component (`/usr/lib` covers `/usr/lib/python3`, never `/usr/library`) and by letters only. Paths
+must be expanded (`expand.py`); where a symlink leads is for the look to say, and the mount plan to act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pysandbox.policy.model import Policy
+from pysandbox.policy.option import Grant
+
+Access = Literal["denied", "masked", "write", "read", "unseen"]
+
+
+def covers(parent: str, path: str) -> bool:
+    """True when `path` is `parent` or lies below it."""
+    return path == parent or path.startswith(parent.rstrip("/") + "/")
+
+
+def covering(path: str, grants: Iterable[Grant]) -> Grant | None:
+    """The most specific of `grants` that covers `path`."""
+    return max((each for each in grants if covers(each.path, path)), key=lambda each: len(each.path), default=None)
+
+
+def access(policy: Policy, path: str) -> tuple[Access, Grant | None]:
+    """What an expanded policy makes of `path`, and the entry that decides. The working directory is not considered.
+
+    Deny and mask win wherever they stand; between allow and allow_write the more specific entry decides, and
+    writing wins over reading for the same path.
+    """
+    for hidden, grants in (("denied", policy.deny), ("masked", policy.mask)):
+        if entry := covering(path, grants):
+            return ("denied" if hidden == "denied" else "masked"), entry
+    write, read = covering(path, policy.allow_write), covering(path, policy.allow)
+    if write and (read is None or len(write.path) >= len(read.path)):
+        return "write", write
+    return ("read", read) if read else ("unseen", None)
+
+
+def may_execute(policy: Policy, path: str) -> bool:
+    """True when allow_execve lets `path` run: nothing listed, the very path, or below the `/dir` of a `/dir/*`."""
+    if not policy.allow_execve:
+        return True
+    return any(
+        path != tree and covers(tree, path) if (tree := entry.removesuffix("/*")) != entry else path == entry
+        for entry in policy.allow_execve
+    )

@@ -1,0 +1,63 @@
+"""How two layers of policy become one: the merge laws, one function per merge word of an `Option`.
+
+    union    lists: every item once, in the order of first occurrence; variables: the later value of a name wins
+    or       true as soon as one layer says true, and never false again (strict)
+    last     the later layer wins where it says anything
+    overlay  the later value replaces the earlier one entirely (the metadata of a recipe)
+
+Every rule is associative, and merging a layer with itself changes nothing. A layer is a mapping that holds only the
+fields it gives. Pure: nothing is read, nothing is validated; this file imports only the declarations' words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pysandbox.policy.option import Grant, Merge
+
+
+def union_grants(grants: Iterable[Grant]) -> tuple[Grant, ...]:
+    """Each path once. A path stays optional only while every layer that names it calls it optional."""
+    merged: dict[str, Grant] = {}
+    for grant in grants:
+        known = merged.setdefault(grant.path, grant)
+        if known.optional and not grant.optional:
+            merged[grant.path] = grant
+    return tuple(merged.values())
+
+
+def union(earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The union of two lists of grants, of (name, value) pairs or of strings."""
+    both = (*earlier, *later)
+    if not both:
+        return both
+    if isinstance(both[0], Grant):
+        return union_grants(both)
+    if isinstance(both[0], tuple):
+        return tuple(dict(both).items())
+    return tuple(dict.fromkeys(both))
+
+
+def either(earlier: bool, later: bool) -> bool:
+    return earlier or later
+
+
+def replaced(earlier: Any, later: Any) -> Any:
+    return later
+
+
+RULES: Mapping[Merge, Callable[[Any, Any], Any]] = {
+    "union": union,
+    "or": either,
+    "last": replaced,
+    "overlay": replaced,
+}
+
+
+def merge_layers(words: Mapping[str, Merge], earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Both layers as one; `words` holds the merge word of every field. A field that neither gives stays out."""
+    merged = dict(earlier)
+    for name, value in later.items():
+        merged[name] = RULES[words[name]](merged[name], value) if name in merged else value
+    return merged

@@ -1,0 +1,111 @@
+"""Tightening a policy: `Policy.narrow` may change a field only towards less, and this table says what less means.
+
+Grants shrink by exact path, not by prefix: `/proj/src` lies below `/proj` by its letters, yet as a symlink it may lead
+anywhere, and nothing here may look. Every field of Policy has a row; a field without one fails the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pysandbox.policy.model import Policy, options
+from pysandbox.policy.option import Grant
+from pysandbox.policy.refusal import Refused, shown
+
+Tighter = Callable[[Any, Any, Policy], bool]  # (old value, new value, old policy) -> the new one grants no more
+_EQUAL_CPU_WEIGHT = 100  # cpu.weight of a cgroup that nobody set (cgroup-v2.rst)
+
+
+def _paths(grants: tuple[Grant, ...]) -> set[str]:
+    return {grant.path for grant in grants}
+
+
+def _reads_less(old: tuple[Grant, ...], new: tuple[Grant, ...], policy: Policy) -> bool:
+    return _paths(new) <= _paths(old) | _paths(policy.allow_write)
+
+
+def _writes_less(old: tuple[Grant, ...], new: tuple[Grant, ...], policy: Policy) -> bool:
+    return _paths(new) <= _paths(old)
+
+
+def _hides_more(old: tuple[Grant, ...], new: tuple[Grant, ...], policy: Policy) -> bool:
+    kept = {grant.path: grant.optional for grant in new}
+    return all(grant.path in kept and (grant.optional or not kept[grant.path]) for grant in old)
+
+
+def _shrinks(old: tuple[Any, ...], new: tuple[Any, ...], policy: Policy) -> bool:
+    return set(new) <= set(old)
+
+
+def _grows(old: tuple[Any, ...], new: tuple[Any, ...], policy: Policy) -> bool:
+    return set(new) >= set(old)
+
+
+def _executes_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -> bool:
+    return not old or (bool(new) and set(new) <= set(old))  # an empty list allows every executable
+
+
+def _falls(old: float | None, new: float | None, policy: Policy) -> bool:
+    return old is None or (new is not None and new <= old)
+
+
+def _falls_from_lifted(old: int, new: int, policy: Policy) -> bool:
+    return old == 0 or 0 < new <= old  # 0 lifts the limit
+
+
+def _weighs_less(old: int | None, new: int | None, policy: Policy) -> bool:
+    return (new or _EQUAL_CPU_WEIGHT) <= (old or _EQUAL_CPU_WEIGHT)
+
+
+def _towards(*names: str | bool) -> Tighter:
+    """A choice may only move towards the first, the tightest, of these."""
+    return lambda old, new, policy: names.index(new) <= names.index(old)
+
+
+TIGHTER: Mapping[str, Tighter] = {
+    "allow": _reads_less,  # a path that was writable may become readable only
+    "allow_write": _writes_less,
+    "deny": _hides_more,
+    "mask": _hides_more,
+    "workdir": _towards("none", "read", "cow", "write"),
+    "base": _towards(False, True),
+    "state": _towards("ephemeral", "scratch"),
+    "env": _shrinks,
+    "env_passthrough": _shrinks,
+    "allow_execve": _executes_less,
+    "max_pids": _falls,
+    "run_as": _towards("nobody", "self", "root"),
+    "memory_mb": _falls,
+    "cpu_percent": _falls,
+    "cpu_shares": _weighs_less,
+    "walltime_sec": _falls,
+    "grace_sec": _falls,
+    "address_space_gb": _falls_from_lifted,
+    "open_files": _falls,
+    "file_size_gb": _falls_from_lifted,
+    "tmp_mb": _falls,
+    "output_mb": _falls,
+    "limits_required": _towards(True, False),
+    "seccomp": _towards("seed-187", "baseline", "default", "relaxed"),
+    "seccomp_mode": _towards("allow-list", "deny-list"),
+    "allow_syscalls": _shrinks,
+    "deny_syscalls": _grows,
+    "egress": _towards("none", "proxy-only", "direct"),
+    "unsafe_direct": _towards(False, True),
+    "strict": _towards(True, False),
+    "isolation": _towards("full", "landlock"),
+    "caged": _towards(True, False),
+}
+
+
+def narrow(policy: Policy, tighter: Mapping[str, Any]) -> Policy:
+    """`policy` with these fields; PolicyError names the first of them that would grant more than before."""
+    narrowed = replace(policy, **tighter)
+    for field, described in options():
+        old, new = getattr(policy, field.name), getattr(narrowed, field.name)
+        if old != new and not TIGHTER[field.name](old, new, policy):
+            message = f"may only be tightened; {shown(new)} is looser than {shown(old)}"
+            raise Refused(message, "make a new Policy to grant more").error(described.toml_key)
+    return narrowed

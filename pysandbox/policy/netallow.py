@@ -1,0 +1,71 @@
+"""One entry of an allow list for the network, read strictly: a host name or pattern, an address or a CIDR range.
+
+    example.com   *.example.com   **.example.com   198.51.100.7   10.0.0.0/8   2001:db8::/32
+    each also with a port: example.com:443, 198.51.100.7:443, [2001:db8::1]:443
+
+An entry that is nearly an address is refused, never read as a name: `10.0.0.8x` would otherwise be looked up.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pysandbox.policy.refusal import Refused, shown
+
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_NUMERIC_LABEL = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)  # what a resolver may read as part of an IPv4 address
+_STARTS_AS_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
+_LONGEST_NAME = 253
+
+
+def entry(value: object) -> str:
+    """The canonical spelling of one entry (lower case, no trailing dot); Refused names what is wrong with it."""
+    if not isinstance(value, str) or not value:
+        raise Refused(f"must be a host name, an address or a range, not {shown(value)}")
+    if value.startswith("[") or value.count(":") > 1:
+        return _ipv6(value)
+    host, colon, port = value.partition(":")
+    if colon and not port.isdecimal():
+        raise Refused(f"{shown(value)} looks like provider:model, not like a host", "write host or host:443")
+    host = _address(value, host) if _STARTS_AS_ADDRESS.match(host) else _name(value, host)
+    return host + colon + _port(value, port) if colon else host
+
+
+def _port(value: str, port: str) -> str:
+    if not port.isascii() or len(port) > 5 or not 1 <= int(port) <= 65535:
+        raise Refused(f"{shown(value)}: a port is a number from 1 to 65535")
+    return str(int(port))
+
+
+def _ipv6(value: str) -> str:
+    if not value.startswith("["):
+        return _address(value, value)
+    bracketed = re.fullmatch(r"\[([0-9A-Fa-f:./]*:[0-9A-Fa-f:./]*)\](?::(\d+))?", value, re.ASCII)
+    if not bracketed:
+        raise Refused(f"{shown(value)} is not an address in brackets", "write [2001:db8::1]:443")
+    address = _address(value, bracketed[1])
+    return f"[{address}]:{_port(value, bracketed[2])}" if bracketed[2] else address
+
+
+def _address(value: str, text: str) -> str:
+    import ipaddress
+
+    if "%" in text:
+        raise Refused(f"{shown(value)}: a zone means another interface on every host")
+    try:
+        if "/" in text:
+            return str(ipaddress.ip_network(text))
+        return str(ipaddress.ip_address(text))
+    except ValueError as error:
+        raise Refused(f"{shown(value)} is not an address or a range: {error}") from None
+
+
+def _name(value: str, host: str) -> str:
+    name = host.lower().removesuffix(".")
+    pattern = next((prefix for prefix in ("**.", "*.") if name.startswith(prefix)), "")
+    labels = name.removeprefix(pattern).split(".")
+    if len(name) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+        raise Refused(f"{shown(value)} is not a host name", "write names in ASCII (xn--), a star only as *. or **.")
+    if _NUMERIC_LABEL.fullmatch(labels[-1]):
+        raise Refused(f"{shown(value)} is neither a host name nor a whole address")
+    return name

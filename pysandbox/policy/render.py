@@ -1,0 +1,61 @@
+"""A Policy as TOML: a recipe that reads back equal. Only what differs from the defaults is written, except for the
+three options whose value nobody should have to look up: strict, egress and the mode of the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pysandbox.policy.model import Policy, options
+from pysandbox.policy.option import Grant
+from pysandbox.policy.refusal import Refused, shown
+
+_ALWAYS = frozenset({"strict", "egress", "seccomp_mode"})
+_ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)} | {ord('"'): '\\"', ord("\\"): "\\\\"}
+
+
+def to_toml(policy: Policy) -> str:
+    """PolicyError for the one thing TOML cannot hold: a file name that is not UTF-8."""
+    sections: dict[str, list[str]] = {"": []}  # the keys of no section come first, or they would belong to one
+    for field, described in options():
+        value = getattr(policy, field.name)
+        if value == field.default and field.name not in _ALWAYS:
+            continue
+        try:
+            line = f"{described.key} = {_value(value)}"
+        except Refused as refused:
+            raise refused.error(described.toml_key) from None
+        sections.setdefault(described.section, []).append(line)
+    return "\n\n".join(_section(name, lines) for name, lines in sections.items() if lines) + "\n"
+
+
+def _section(name: str, lines: list[str]) -> str:
+    return "\n".join([f"[{name}]", *lines] if name else lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Grant):
+        return _grant(value)
+    if not isinstance(value, tuple):
+        return repr(value)
+    if value and isinstance(value[0], tuple):
+        return f"{{ {', '.join(f'{_string(name)} = {_string(each)}' for name, each in value)} }}"
+    return _array(_value(each) for each in value)
+
+
+def _array(items: Iterator[str]) -> str:
+    return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
+
+
+def _grant(grant: Grant) -> str:
+    return f"{{ path = {_string(grant.path)}, optional = true }}" if grant.optional else _string(grant.path)
+
+
+def _string(text: str) -> str:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise Refused(f"{shown(text)} is not UTF-8, and TOML can hold nothing else", "use to_json")
+    return f'"{text.translate(_ESCAPES)}"'

@@ -1,0 +1,40 @@
+"""A Policy as JSON and back, and its digest. One canonical text per policy: sorted keys, no spaces, ASCII.
+
+ASCII with escapes also keeps file names that are not UTF-8 (Python's surrogate escapes), which TOML cannot hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+from pysandbox.errors import PolicyError
+from pysandbox.policy.model import Policy
+from pysandbox.policy.refusal import shown
+
+
+def to_json(policy: Policy) -> str:
+    return json.dumps(asdict(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(policy: Policy) -> str:
+    return hashlib.sha256(to_json(policy).encode("ascii")).hexdigest()
+
+
+def from_json(text: str) -> Policy:
+    try:
+        given = json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"not JSON: {error}", suggestion="give the text that to_json wrote") from None
+    if not isinstance(given, dict):
+        raise PolicyError(f"not a policy: {shown(given)}", suggestion="give the text that to_json wrote")
+    return Policy(**given)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key occurs twice in one object")
+    return table

@@ -1,0 +1,244 @@
+"""What a value of a policy may be: one coercion per kind of field, and the combinations that contradict themselves.
+
+A coercion takes the declaration and the value and returns the value as the Policy keeps it (lists become tuples,
+strings become Grants), or raises `Refused`. Nothing here looks at the host: whether a path exists is for the look to
+say, and whether a system call of that name exists is for the filter's compiler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pysandbox.policy.merge import union, union_grants
+from pysandbox.policy.option import Grant, Option
+from pysandbox.policy.refusal import Refused, did_you_mean, shown
+
+if TYPE_CHECKING:
+    from pysandbox.policy.model import Policy
+
+LARGEST = 2**31 - 1  # a count, MiB or GiB up to here fits the kernel's 64-bit fields once it is scaled to bytes
+_SYSCALL = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+_Number = TypeVar("_Number", int, float)
+
+
+def boolean(option: Option, value: object) -> bool:
+    if value is True or value is False:
+        return value
+    raise Refused(f"must be true or false, not {shown(value)}")
+
+
+def whole_number(option: Option, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _within(option, value)
+    raise Refused(f"must be a whole number, not {shown(value)}")
+
+
+def number(option: Option, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Refused(f"must be a number, not {shown(value)}")
+    if isinstance(value, float) and not isfinite(value):
+        raise Refused(f"must be finite, not {shown(value)}")
+    return float(_within(option, value))
+
+
+def _within(option: Option, value: _Number) -> _Number:
+    least = option.minimum or 0
+    most = LARGEST if option.maximum is None else option.maximum
+    if value < least:
+        raise Refused(f"must be at least {least}{_unit(option)}, not {shown(value)}")
+    if value > most:
+        raise Refused(f"must be at most {most}{_unit(option)}, not {shown(value)}")
+    return value
+
+
+def _unit(option: Option) -> str:
+    return f" {option.unit}" if option.unit else ""
+
+
+def choice(option: Option, value: object) -> str:
+    if not isinstance(value, str):
+        raise Refused(f"must be one of {_listed(option.choices)}, not {shown(value)}")
+    for name, sentence in option.absent:
+        if value == name:
+            raise Refused(sentence)
+    if value not in option.choices:
+        offered = [each for each in option.choices if each not in dict(option.absent)]
+        raise Refused(f"must be one of {_listed(offered)}, not {shown(value)}", did_you_mean(value, offered))
+    return value
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def optional(coerce: Callable[[Option, Any], Any]) -> Callable[[Option, Any], Any]:
+    def coerce_unless_none(option: Option, value: object) -> Any:
+        return None if value is None else coerce(option, value)
+
+    return coerce_unless_none
+
+
+def text(value: object) -> str:
+    """A string that the kernel can be handed: a C string cannot hold NUL, and an empty path names nothing."""
+    if not isinstance(value, str):
+        raise Refused(f"must be a string, not {shown(value)}")
+    if not value:
+        raise Refused("must not be empty")
+    if "\0" in value:
+        raise Refused(f"must not contain a NUL character: {shown(value)}")
+    return value
+
+
+def _items(value: object, what: str) -> tuple[Any, ...]:
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str):
+        raise Refused(f"must be a list of {what}, not one string", f"write [{shown(value)}]")
+    raise Refused(f"must be a list of {what}, not {shown(value)}")
+
+
+def grants(option: Option, value: object) -> tuple[Grant, ...]:
+    return union_grants(_each(_grant, _items(value, "paths")))
+
+
+def _grant(value: object) -> Grant:
+    if type(value) is Grant:
+        text(value.path)
+        if not isinstance(value.optional, bool):
+            raise Refused(f"optional must be true or false, not {shown(value.optional)}")
+        return value
+    if isinstance(value, Mapping):
+        return _grant_of_table(value)
+    path = getattr(value, "__fspath__", None)  # pathlib, without importing os
+    return Grant(text(path() if callable(path) else value))
+
+
+def _grant_of_table(table: Mapping[Any, Any]) -> Grant:
+    for key in table:
+        if key not in ("path", "optional"):
+            raise Refused(f"{shown(key)} is not part of a path", did_you_mean(str(key), ("path", "optional")), (key,))
+    if "path" not in table:
+        raise Refused("a table that stands for a path needs the key path", 'write { path = "/some/path" }')
+    return _grant(Grant(table["path"], table.get("optional", False)))
+
+
+def strings(option: Option, value: object) -> tuple[str, ...]:
+    what, grammar = _GRAMMARS[option.item]
+    return union((), _each(grammar, _items(value, what)))
+
+
+def _each(coerce: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, ...]:
+    coerced = []
+    for index, value in enumerate(values):
+        try:
+            coerced.append(coerce(value))
+        except Refused as refused:
+            raise Refused(refused.message, refused.suggestion, (index, *refused.at)) from None
+    return tuple(coerced)
+
+
+def _variable(value: object) -> str:
+    name = text(value)
+    if "=" in name:
+        raise Refused(f"{shown(name)} is not the name of a variable", "to set a variable, use env")
+    return name
+
+
+def _executable(value: object) -> str:
+    path = text(value)
+    if "/" not in path and path[0] not in "$~":
+        raise Refused(f"{shown(path)} is not a path", f'write where it is, such as "/usr/bin/{path}"')
+    if "*" in path.removesuffix("/*"):
+        raise Refused(f"{shown(path)}: a star stands only at the end, after a slash", 'write "/dir/*" for a tree')
+    return path
+
+
+def _syscall(value: object) -> str:
+    name = text(value)
+    if not _SYSCALL.fullmatch(name):
+        raise Refused(f"{shown(name)} is not the name of a system call")
+    return name
+
+
+_GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
+    "executable": ("paths of executables", _executable),
+    "variable": ("names of variables", _variable),
+    "syscall": ("names of system calls", _syscall),
+    "": ("strings", text),
+}
+
+
+def environment(option: Option, value: object) -> tuple[tuple[str, str], ...]:
+    """A table, or the (name, value) pairs of one, in their order; of two values for one name the later stays."""
+    if isinstance(value, Mapping):
+        pairs = tuple(value.items())
+    elif isinstance(value, tuple | list):
+        pairs = tuple(value)
+    else:
+        raise Refused(f"must be a table of strings, not {shown(value)}")
+    return union((), tuple(_pair(index, pair) for index, pair in enumerate(pairs)))
+
+
+def _pair(index: int, pair: object) -> tuple[str, str]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise Refused(f"must be pairs of a name and a value, not {shown(pair)}", at=(index,))
+    name, value = pair
+    at = (name if isinstance(name, str) else index,)
+    try:
+        name = _variable(name)
+    except Refused as refused:
+        raise Refused(f"name of a variable: {refused.message}", at=at) from None
+    if not isinstance(value, str):
+        raise Refused(f"the value of {shown(name)} must be a string, not {shown(value)}", at=at)
+    if "\0" in value:
+        raise Refused(f"the value of {shown(name)} must not contain a NUL character", at=at)
+    return name, value
+
+
+# Every annotation a field of Policy may have, as written there.
+KINDS: Mapping[str, Callable[[Option, Any], Any]] = {
+    "bool": boolean,
+    "int": whole_number,
+    "int | None": optional(whole_number),
+    "float": number,
+    "float | None": optional(number),
+    "str": choice,
+    "tuple[Grant, ...]": grants,
+    "tuple[str, ...]": strings,
+    "tuple[tuple[str, str], ...]": environment,
+}
+
+
+# Fields that are each right and together wrong: (key, what to look for, what is wrong, what to do).
+CONTRADICTIONS: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
+    (
+        "network.egress",
+        lambda policy: policy.egress == "direct" and not policy.unsafe_direct,
+        'egress = "direct" gives the cage the host\'s own network, with nothing between',
+        "to accept that, write unsafe = true beside it in [network] (unsafe_direct=True in Python); else use none",
+    ),
+    (
+        "resources.required",
+        lambda policy: policy.strict and not policy.limits_required,
+        "strict lets nothing degrade, and required = false lets a limit go unenforced",
+        "leave required out, or strict",
+    ),
+    (
+        "caged",
+        lambda policy: policy.strict and not policy.caged,
+        "strict lets nothing degrade, and caged = false runs with no cage at all",
+        "leave caged out, or strict",
+    ),
+)
+
+
+def consistent(policy: Policy) -> None:
+    """Raise PolicyError for the first contradiction."""
+    for key, contradicts, message, suggestion in CONTRADICTIONS:
+        if contradicts(policy):
+            raise Refused(message, suggestion).error(key)

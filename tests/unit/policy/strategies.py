@@ -1,0 +1,54 @@
+"""What hypothesis draws for the policy's tests: values for each kind of field, layers, and whole policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pysandbox.policy.model import Grant, Policy, options
+
+NAMES = st.text("ABXYZ_09", min_size=1, max_size=4)
+# Whatever a file name may hold, with what TOML and expansion find special made likely.
+TEXT = st.text(st.one_of(st.sampled_from("/.$~\"'\\#=[]{},\n\t\x7f ä"), st.characters(exclude_characters="\0", codec="utf-8")), max_size=8)
+PATHS = st.one_of(st.sampled_from(["/usr", "/usr/lib", "/proj", "$HOME/x", "~/y", "rel/z"]), TEXT.filter(bool))
+GRANTS = st.builds(Grant, PATHS, st.booleans())
+ITEMS = {
+    "executable": st.sampled_from(["/usr/bin/git", "/nix/store/*", "$HOME/bin/x", "./run", "/*"]),
+    "variable": NAMES,
+    "syscall": st.sampled_from(["ptrace", "io_uring_setup", "_sysctl", "seccomp"]),
+}
+
+
+def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
+    """Valid values of one field, as the Policy keeps them or in a looser spelling."""
+    least = option.minimum or 0
+    most = option.maximum or 2**31 - 1
+    absent = dict(option.absent)
+    by_kind = {
+        "bool": st.booleans(),
+        "int": st.integers(least, most),
+        "int | None": st.none() | st.integers(least, most),
+        "float": st.floats(least, 1e6),
+        "float | None": st.none() | st.floats(least, 1e6),
+        "str": st.sampled_from([each for each in option.choices if each not in absent] or [""]),
+        "tuple[Grant, ...]": st.lists(GRANTS, max_size=4).map(tuple),
+        "tuple[str, ...]": st.lists(ITEMS.get(option.item, TEXT), max_size=4).map(tuple),
+        "tuple[tuple[str, str], ...]": st.dictionaries(NAMES, TEXT, max_size=4).map(lambda table: tuple(table.items())),
+    }
+    return by_kind[kind]
+
+
+FIELDS = {field.name: values(str(field.type), described) for field, described in options()}
+
+
+def _without_contradictions(layer: dict[str, Any]) -> dict[str, Any]:
+    if layer.get("egress") == "direct":
+        layer["unsafe_direct"] = True
+    if layer.get("strict"):
+        layer |= {"limits_required": True, "caged": True}
+    return layer
+
+
+LAYERS = st.fixed_dictionaries({}, optional=FIELDS).map(_without_contradictions)
+POLICIES = LAYERS.map(lambda layer: Policy(**layer))

@@ -1,0 +1,152 @@
+"""narrow: only tightens."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from unit.policy.strategies import POLICIES
+
+from pysandbox.errors import PolicyError
+from pysandbox.policy.model import Grant, Policy, options
+from pysandbox.policy.narrow import TIGHTER
+
+WIDE = Policy(
+    allow=["/a", "/b"], allow_write=["/w"], deny=["/d"], mask=[Grant("/m", True)], workdir="write", state="scratch",
+    env={"A": "1"}, env_passthrough=["LANG"], allow_execve=["/bin/a", "/bin/b"], max_pids=9, run_as="root",
+    memory_mb=64, cpu_percent=50, cpu_shares=50, walltime_sec=60, address_space_gb=4, file_size_gb=0,
+    limits_required=False, seccomp="default", seccomp_mode="deny-list", allow_syscalls=["ptrace"],
+    deny_syscalls=["bpf"], egress="direct", unsafe_direct=True, isolation="landlock",
+)  # fmt: skip
+
+
+def test_every_field_says_what_tighter_means():
+    assert TIGHTER.keys() == {field.name for field in fields(Policy)}
+
+
+def test_every_choice_has_a_place_in_its_order():
+    for field, described in options():
+        for name in described.choices:
+            assert TIGHTER[field.name](name, described.choices[0], Policy()) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "tighter",
+    [
+        {"allow": ["/a"]},
+        {"allow": ["/a", "/w"], "allow_write": []},
+        {"allow_write": []},
+        {"deny": ["/d", "/e"]},
+        {"mask": ["/m"]},
+        {"workdir": "read"},
+        {"base": False},
+        {"state": "ephemeral"},
+        {"env": {}},
+        {"env_passthrough": []},
+        {"allow_execve": ["/bin/a"]},
+        {"max_pids": 1},
+        {"run_as": "self"},
+        {"memory_mb": 16},
+        {"cpu_percent": 1},
+        {"cpu_shares": 49},
+        {"walltime_sec": 1},
+        {"grace_sec": 0},
+        {"address_space_gb": 3},
+        {"file_size_gb": 100},
+        {"open_files": 3},
+        {"tmp_mb": 1},
+        {"output_mb": 0},
+        {"limits_required": True},
+        {"seccomp": "seed-187"},
+        {"seccomp_mode": "allow-list"},
+        {"allow_syscalls": []},
+        {"deny_syscalls": ["bpf", "keyctl"]},
+        {"egress": "none", "unsafe_direct": False},
+        {"strict": True, "limits_required": True},
+        {"isolation": "full"},
+        {},
+    ],
+)
+def test_less_is_granted(tighter):
+    narrowed = WIDE.narrow(**tighter)
+    assert narrowed == Policy(**{**WIDE.given, **tighter})
+
+
+@pytest.mark.parametrize(
+    ("looser", "key"),
+    [
+        ({"allow": ["/a", "/c"]}, "filesystem.allow"),
+        ({"allow": ["/a/below"]}, "filesystem.allow"),  # by its letters below /a, as a symlink anywhere
+        ({"allow_write": ["/w", "/a"]}, "filesystem.allow_write"),
+        ({"deny": []}, "filesystem.deny"),
+        ({"deny": [Grant("/d", True)]}, "filesystem.deny"),
+        ({"mask": []}, "filesystem.mask"),
+        ({"env": {"A": "2"}}, "process.env"),
+        ({"env": {"A": "1", "B": "2"}}, "process.env"),
+        ({"env_passthrough": ["LANG", "HOME"]}, "process.env_passthrough"),
+        ({"allow_execve": []}, "process.allow_execve"),
+        ({"allow_execve": ["/bin/c"]}, "process.allow_execve"),
+        ({"max_pids": 10}, "process.max_pids"),
+        ({"max_pids": None}, "process.max_pids"),
+        ({"memory_mb": None}, "resources.memory_mb"),
+        ({"cpu_shares": None}, "resources.cpu_shares"),
+        ({"walltime_sec": 61}, "resources.walltime_sec"),
+        ({"address_space_gb": 0}, "resources.address_space_gb"),
+        ({"address_space_gb": 5}, "resources.address_space_gb"),
+        ({"open_files": 5000}, "resources.open_files"),
+        ({"seccomp": "relaxed"}, "syscalls.profile"),
+        ({"allow_syscalls": ["ptrace", "bpf"]}, "syscalls.allow_extra"),
+        ({"deny_syscalls": []}, "syscalls.deny_extra"),
+        ({"caged": False}, "caged"),
+    ],
+)
+def test_anything_looser_is_refused_by_name(looser, key):
+    with pytest.raises(PolicyError, match="only be tightened") as caught:
+        WIDE.narrow(**looser)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    "looser",
+    [
+        {"workdir": "read"}, {"state": "scratch"}, {"run_as": "self"}, {"limits_required": False},
+        {"seccomp_mode": "deny-list"}, {"egress": "direct", "unsafe_direct": True}, {"isolation": "landlock"},
+        {"cpu_shares": 200}, {"file_size_gb": 0},
+    ],
+)  # fmt: skip
+def test_the_defaults_are_not_loosened(looser):
+    with pytest.raises(PolicyError, match="only be tightened"):
+        Policy().narrow(**looser)
+
+
+def test_strict_and_base_are_not_switched_back():
+    with pytest.raises(PolicyError, match="only be tightened"):
+        Policy(strict=True).narrow(strict=False)
+    with pytest.raises(PolicyError, match="only be tightened"):
+        Policy(base=False).narrow(base=True)
+
+
+def test_the_first_limit_on_executables_and_on_numbers_is_a_tightening():
+    narrowed = Policy().narrow(allow_execve=["/bin/sh"], memory_mb=64, cpu_shares=100, walltime_sec=5)
+    assert narrowed.memory_mb == 64
+
+
+@settings(max_examples=40, deadline=None)
+@given(POLICIES, POLICIES)
+def test_narrowing_both_ways_happens_only_between_equally_tight_policies(first, second):
+    """The order has no loops: what may go down and up again has granted the same all along."""
+    narrowed = {}
+    for name, tighter in TIGHTER.items():
+        old, new = getattr(first, name), getattr(second, name)
+        if tighter(old, new, first) and tighter(new, old, second):
+            narrowed[name] = (old, new)
+    for name, (old, new) in narrowed.items():
+        if isinstance(old, str | bool | int | float):
+            assert old == new or (name == "cpu_shares" and {old, new} == {100, None})
+
+
+@settings(max_examples=40, deadline=None)
+@given(POLICIES)
+def test_every_policy_narrows_to_itself(policy):
+    assert policy.narrow(**policy.given) == policy
