@@ -125,6 +125,10 @@ class Cage:
     def _prepare(self) -> Prepared:
         return self.runtime.prepare(self.policy, self._cwd or os.getcwd())
 
+    def _is_quick(self) -> bool:
+        """Whether starting a command only sends an order: an open session, or a cage that already waits."""
+        return self._live is not None or self.runtime.is_warm(self.policy, self._cwd or os.getcwd())
+
     # ---- commands -----------------------------------------------------------------------------------------------
 
     def spawn(
@@ -190,7 +194,7 @@ class Cage:
         prepared = self._prepared if self._prepared is not None else self._prepare()
         plan = prepared.plan
         if self.caged:
-            command.demand_allowed(self.policy.allow_execve)
+            command.demand_allowed(prepared.policy)
         live = self._live if self._live is not None else self.runtime.take(prepared)
         report_read = report_write = -1
         stdio = None

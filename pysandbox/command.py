@@ -5,6 +5,7 @@ Everything that can be wrong with an argument is found here, before anything is 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from pysandbox.errors import PolicyError, StartError
 from pysandbox.launch import native
-from pysandbox.policy.match import executable_allowed
+from pysandbox.policy.match import may_execute
 
 if TYPE_CHECKING:
     from pysandbox.launch.runtime import Prepared
+    from pysandbox.policy.model import Policy
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -54,19 +56,20 @@ class Command:
             return [name]
         return [os.path.join(directory or ".", name) for directory in path.split(":")]
 
-    def demand_allowed(self, allow_execve: tuple[str, ...]) -> None:
-        """The initial command against process.allow_execve (PROC-06). Raises PolicyError."""
-        if not allow_execve:
+    def demand_allowed(self, policy: Policy) -> None:
+        """The initial command against process.allow_execve (PROC-06). Raises PolicyError, StartError."""
+        if not policy.allow_execve:
             return
-        for path in self.candidates(DEFAULT_PATH):
-            if os.access(path, os.X_OK):
-                if executable_allowed(os.path.realpath(path), allow_execve):
-                    return
-                raise PolicyError(
-                    f"{path} is not on the list of executables", key="process.allow_execve",
-                    suggestion=f'add "{os.path.realpath(path)}" to allow_execve',
-                )  # fmt: skip
-        raise StartError("exec", 2, self.argv[0], native.HINTS["exec", 2])
+        found = next((path for path in self.candidates(DEFAULT_PATH) if os.access(path, os.X_OK)), None)
+        if found is None:
+            raise StartError("exec", errno.ENOENT, self.argv[0], native.HINTS["exec", errno.ENOENT])
+        real = os.path.realpath(found)
+        if not may_execute(policy, real):
+            raise PolicyError(
+                f"{found} is not on the list of executables",
+                key="process.allow_execve",
+                suggestion=f'add "{real}" to allow_execve',
+            )
 
 
 def encode(

@@ -20,18 +20,20 @@ from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.worker import Worker
+from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
-from pysandbox.policy.recipe import resolve
+from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
-from pysandbox.probe.paths import fresh, look
+from pysandbox.probe.paths import fresh, home, look
 
 PLANS_KEPT = 256  # the least recently made plan goes first
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A policy compiled for this host, and the paths it was compiled from."""
+    """A policy compiled for this host (expanded, with its base), and the paths it was compiled from."""
 
+    policy: Policy
     plan: Plan
     digest: str
     paths: PathFacts
@@ -86,7 +88,7 @@ class Runtime:
     def _compile(self, policy: Policy, cwd: str) -> Prepared:
         host = self.host
         try:
-            resolved = resolve(policy, cwd=cwd, env=os.environ)
+            resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             paths = look(resolved, cwd=cwd)
             plan = compile_plan(resolved, host, paths)
         except PolicyError as error:
@@ -95,7 +97,7 @@ class Runtime:
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = native.NativePlan(plan, host.uid, host.gid)
-        return Prepared(plan, plan.digest, paths, carried, native.encode_limits(plan))
+        return Prepared(resolved, plan, plan.digest, paths, carried, native.encode_limits(plan))
 
     # ---- cages --------------------------------------------------------------------------------------------------
 
