@@ -13,6 +13,11 @@ from enum import Enum
 from typing import Any
 
 
+# Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
+# cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
+SCRATCH = "PSB_SCRATCH"
+
+
 class MountKind(Enum):
     """One mount or file system step; the value is the suffix of PSB_MOUNT_* in csrc/abi.h."""
 
@@ -64,7 +69,10 @@ class MountStep:
 
 @dataclass(frozen=True, slots=True)
 class LandlockRule:
-    """Rights (landlock access names without the LANDLOCK_ACCESS_FS_ prefix) below one path as seen in the cage."""
+    """Rights (landlock access names without the LANDLOCK_ACCESS_FS_ prefix) below one path as seen in the cage.
+
+    The path "" is the scratch directory (see SCRATCH).
+    """
 
     path: str
     access: tuple[str, ...]
@@ -113,7 +121,7 @@ class Plan:
     landlock: LandlockPlan | None
     seccomp: bytes  # struct sock_filter[], empty: no filter
     limits: tuple[Limit, ...]
-    env: tuple[tuple[str, str], ...]
+    env: tuple[tuple[str, str], ...]  # a value may be SCRATCH
     cwd: str  # "" lets the launcher pick the first of the workdir and /
     walltime: float | None
     grace: float

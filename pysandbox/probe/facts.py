@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Host directories on which a cage's root may be assembled, the least likely to hold anything granted first.
+STAGING_CANDIDATES = ("/mnt", "/media", "/srv", "/opt", "/run", "/var/tmp", "/tmp", "/sys")
+
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:

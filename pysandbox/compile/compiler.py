@@ -1,0 +1,113 @@
+"""START HERE: Policy + HostFacts + PathFacts -> Plan. Each line below is one file of this folder.
+
+Pure: equal arguments give an equal Plan. The policy must already hold the grants of `base`
+(`policy.recipe.with_base`), and `paths` must be a look at this policy. Raises PolicyError for what cannot be asked,
+UnsupportedError for what this host cannot do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pysandbox.compile import degrade, landlock_only
+from pysandbox.compile.environ import environment, uncaged_environment
+from pysandbox.compile.landlock import second_wall
+from pysandbox.compile.limits import limits
+from pysandbox.compile.mounts import mount_steps, own_directories, staging
+from pysandbox.compile.network import namespaces, network_notes
+from pysandbox.compile.plan import LandlockPlan, Note, Plan
+from pysandbox.compile.view import View, see
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts, PathFacts
+
+HOSTNAME_PREFIX = "cage-"
+MIB = 1 << 20
+
+FilterCompiler = Callable[[Policy, str], bytes]
+
+
+def compile_plan(
+    policy: Policy, host: HostFacts, paths: PathFacts, *, compile_filter: FilterCompiler | None = None
+) -> Plan:
+    """`compile_filter` stands in for `seccomp.compile_filter` in tests."""
+    if not policy.caged:
+        return _uncaged(policy, host, paths)
+    lacking = (*degrade.weigh(policy, host), *network_notes(policy))
+    view = see(policy, paths)
+    open_guards = _check_isolation(policy, view)
+    uid, gid = _ids(policy, host)
+    spaces = namespaces(policy)
+    return Plan(
+        isolation=policy.isolation,
+        namespaces=spaces,
+        inside_uid=uid,
+        inside_gid=gid,
+        hostname_prefix=HOSTNAME_PREFIX if spaces else "",
+        staging=staging(policy, paths, view),
+        mounts=mount_steps(policy, paths, view),
+        loopback="NET" in spaces,
+        landlock=_landlock(policy, host, paths, view),
+        seccomp=(compile_filter or _shipped_filter())(policy, host.machine),
+        limits=limits(policy),
+        env=environment(policy, host, paths, view),
+        cwd=_cwd(policy, paths, view),
+        walltime=policy.walltime_sec,
+        grace=policy.grace_sec,
+        output_cap=policy.output_mb * MIB,
+        notes=(*lacking, *open_guards, *view.notes),
+    )
+
+
+def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
+    """No namespace, no filter, no limit: the caller's own world (COMP-24), with the wall time kept (WALL-04)."""
+    return Plan(
+        isolation="none",
+        namespaces=(),
+        inside_uid=-1,
+        inside_gid=-1,
+        hostname_prefix="",
+        staging="",
+        mounts=(),
+        loopback=False,
+        landlock=None,
+        seccomp=b"",
+        limits=(),
+        env=uncaged_environment(policy, host.env),
+        cwd=paths.cwd,
+        walltime=policy.walltime_sec,
+        grace=policy.grace_sec,
+        output_cap=policy.output_mb * MIB,
+        notes=(),
+    )
+
+
+def _check_isolation(policy: Policy, view: View) -> tuple[Note, ...]:
+    if policy.isolation == "full":
+        return ()
+    landlock_only.refuse_what_needs_namespaces(policy, view)
+    return degrade.unguarded_notes(policy, landlock_only.unguarded(view))
+
+
+def _ids(policy: Policy, host: HostFacts) -> tuple[int, int]:
+    if policy.isolation != "full":
+        return -1, -1
+    return {"nobody": (65534, 65534), "self": (host.uid, host.gid), "root": (0, 0)}[policy.run_as]
+
+
+def _landlock(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> LandlockPlan | None:
+    if policy.isolation == "full":
+        return second_wall(policy, host, paths, view)
+    return landlock_only.first_wall(policy, host, view)
+
+
+def _shipped_filter() -> FilterCompiler:
+    from pysandbox.compile.seccomp import compile_filter
+
+    return compile_filter
+
+
+def _cwd(policy: Policy, paths: PathFacts, view: View) -> str:
+    """The caller's directory where the cage shows it, else the root."""
+    real = paths[paths.cwd].real
+    own = policy.isolation == "full" and (real == "/tmp" or real in own_directories(policy, paths, view))
+    return real if own or view.shows(real) else "/"

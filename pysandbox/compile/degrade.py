@@ -1,0 +1,165 @@
+"""The only place that weakens: what a host or this version lacks, and whether that refuses the cage or is noted.
+
+    REFUSE    a denial that nothing else makes: an error that names the feature and the fix
+    NOTE      a second wall or a check that something else stands in front of: a Note; under `strict` an error
+    LIMIT     a limit that was asked for: an error; with `resources.required = false` a Note
+
+The rows of SHORTFALLS are asked of policy and host together; GAPS are what landlock isolation leaves open and nobody can
+close by asking (LL-05). To let something degrade, change its row; there is no second place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
+from pysandbox.compile.plan import Note
+from pysandbox.errors import UnsupportedError
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
+
+REFUSE, NOTE, LIMIT = "refuse", "note", "limit"
+CHECK = "`pysandbox check` says what forbids it and how to allow it"
+LANDLOCK = 'or set isolation = "landlock", which needs no namespace'
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    feature: str  # as a row of `pysandbox check`
+    key: str
+    verdict: str
+    lacking: Callable[[Policy, HostFacts], bool]
+    lost: str
+    fix: str
+
+
+def _full(policy: Policy) -> bool:
+    return policy.isolation == "full"
+
+
+def _cgroup_limit(name: str) -> Shortfall:
+    return Shortfall(
+        "cgroup", f"resources.{name}", LIMIT, lambda policy, host: getattr(policy, name) is not None,
+        f"{name} needs a cgroup, and cages are not placed in one",
+        f"leave {name} out, or set resources.required = false to run without it",
+    )  # fmt: skip
+
+
+SHORTFALLS: tuple[Shortfall, ...] = (
+    Shortfall(
+        "seccomp_filter", "syscalls.profile", REFUSE, lambda policy, host: not host.seccomp_filter,
+        "this kernel has no seccomp filters, without which a cage cannot hold",
+        "boot a kernel with CONFIG_SECCOMP_FILTER, or start the container without its own seccomp restrictions",
+    ),
+    Shortfall(
+        "user_namespaces", "isolation", REFUSE, lambda policy, host: _full(policy) and not host.user_namespaces,
+        "this host forbids user namespaces, and with them every other namespace of a cage",
+        f"{CHECK}, {LANDLOCK}",
+    ),
+    Shortfall(
+        "network_namespaces", "isolation", REFUSE,
+        lambda policy, host: _full(policy) and policy.egress != "direct" and not host.network_namespaces,
+        "this host forbids network namespaces, so a cage would have the host's network",
+        f"{CHECK}, {LANDLOCK}",
+    ),
+    Shortfall(
+        "mount_setattr", "isolation", REFUSE, lambda policy, host: _full(policy) and not host.mount_setattr,
+        "this kernel has no mount_setattr, so a granted tree cannot be made read-only with what is mounted below it",
+        "use Linux 5.12 or newer",
+    ),
+    Shortfall(
+        "proc_mountable", "isolation", REFUSE, lambda policy, host: _full(policy) and not host.proc_mountable,
+        "a new /proc cannot be mounted, because parts of this one are hidden, as in a container",
+        f'start the container with an unmasked /proc (Docker: "--security-opt systempaths=unconfined"), {LANDLOCK}',
+    ),
+    Shortfall(
+        "landlock", "isolation", REFUSE, lambda policy, host: not _full(policy) and host.landlock_abi == 0,
+        'this kernel has no Landlock, which isolation = "landlock" is made of',
+        'boot with landlock in the lsm= list (Linux 6.12 or newer), or set isolation = "full"',
+    ),
+    Shortfall(
+        "landlock_scope", "isolation", REFUSE, lambda policy, host: not _full(policy) and 0 < host.landlock_abi < 6,
+        "this kernel's Landlock cannot keep a command from signalling the caller's other processes or reaching their "
+        "abstract sockets",
+        'use Linux 6.12 or newer (Landlock ABI 6), or set isolation = "full"',
+    ),
+    Shortfall(
+        "landlock", "isolation", NOTE, lambda policy, host: _full(policy) and host.landlock_abi == 0,
+        "this kernel has no Landlock: files are kept apart by mounts alone",
+        "boot with landlock in the lsm= list, or leave strict out",
+    ),
+    Shortfall(
+        "landlock_refer", "isolation", NOTE, lambda policy, host: _full(policy) and host.landlock_abi == 1,
+        "this kernel's Landlock refuses every rename and link between directories with EXDEV",
+        "use Linux 5.19 or newer, or leave strict out",
+    ),
+    Shortfall(
+        "landlock_scope", "network.egress", NOTE,
+        lambda policy, host: _full(policy) and policy.egress == "direct" and host.landlock_abi < 6,
+        "with the host's network the cage also reaches the host's abstract unix sockets",
+        'use Linux 6.12 or newer, egress = "none", or leave strict out',
+    ),
+    Shortfall(
+        "exec_list", "process.allow_execve", NOTE, lambda policy, host: bool(policy.allow_execve),
+        "only the first command is held against allow_execve; what it executes in turn is not",
+        "leave allow_execve out, or leave strict out",
+    ),
+    Shortfall(
+        "rlimit_nproc", "process.max_pids", LIMIT, lambda policy, host: policy.max_pids is not None and host.uid == 0,
+        "the kernel does not count the processes of root, so max_pids cannot hold",
+        "run as an ordinary user, leave max_pids out, or set resources.required = false to run without it",
+    ),
+    _cgroup_limit("memory_mb"),
+    _cgroup_limit("cpu_percent"),
+    _cgroup_limit("cpu_shares"),
+)  # fmt: skip
+
+# (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and abstract
+# sockets (Landlock scope), TCP (no rule on a port) and every other protocol (BPF) unless egress is direct, the list of
+# processes (no rule on /proc).
+GAPS: tuple[tuple[str, Callable[[Policy], bool], str], ...] = (
+    ("isolation", lambda policy: True, "stat shows the metadata of any path of the host, granted or not"),
+    ("isolation", lambda policy: True,
+     "chmod, chown, utimes and setxattr work on any file that the caller owns and the command can name"),
+    ("isolation", lambda policy: True, "unix sockets bound to a path of the host can be connected to"),
+    ("isolation", lambda policy: True, "the host's name, System V IPC and POSIX message queues are shared with the caller"),
+    ("resources.tmp_mb", lambda policy: True, "$TMPDIR is a directory of the host, not held to tmp_mb"),
+    ("process.max_pids", lambda policy: policy.max_pids is not None,
+     "max_pids counts every process of this user, not only the cage's"),
+    ("network.egress", lambda policy: policy.egress == "direct", "UDP and every other protocol of the host are open too"),
+)  # fmt: skip
+
+
+def weigh(policy: Policy, host: HostFacts) -> tuple[Note, ...]:
+    """The notes of everything that is lacking; raises UnsupportedError for the first that may not be."""
+    gaps = () if _full(policy) else _gaps(policy)
+    return (*_shortfalls(policy, host), *gaps)
+
+
+def _shortfalls(policy: Policy, host: HostFacts) -> Iterator[Note]:
+    for row in SHORTFALLS:
+        if row.lacking(policy, host):
+            if _refuses(row.verdict, policy):
+                raise UnsupportedError(row.lost, feature=row.feature, fix=row.fix)
+            yield Note(LIMITS_NOT_ENFORCED if row.verdict == LIMIT else DEGRADED, row.key, row.lost)
+
+
+def _refuses(verdict: str, policy: Policy) -> bool:
+    if verdict == LIMIT:
+        return policy.limits_required or policy.strict
+    return verdict == REFUSE or policy.strict
+
+
+def _gaps(policy: Policy) -> Iterator[Note]:
+    return (Note(ISOLATION_GAP, key, message) for key, applies, message in GAPS if applies(policy))
+
+
+def unguarded_notes(policy: Policy, names: tuple[str, ...]) -> tuple[Note, ...]:
+    """Landlock isolation cannot protect single files in a granted tree: policy files and git's commands are open."""
+    if not names:
+        return ()
+    message = f"{', '.join(names)} can be read or changed by the cage: Landlock cannot close a file in a granted tree"
+    if policy.strict:
+        raise UnsupportedError(message, feature="mount_namespace", fix='set isolation = "full", or leave strict out')
+    return (not_coverable("filesystem.workdir", message),)

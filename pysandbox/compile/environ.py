@@ -1,0 +1,39 @@
+"""The environment of a caged command: two fixed variables, what is passed through by name, what the policy sets.
+
+Nothing else is inherited (PROC-03, T44). Later wins: a name passed through replaces a fixed one, `env` replaces both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pysandbox.compile.plan import SCRATCH
+from pysandbox.compile.view import View
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts, PathFacts
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+Environment = tuple[tuple[str, str], ...]
+
+
+def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> Environment:
+    variables = {"PATH": PATH, **_places(policy, paths, view)}
+    for name in policy.env_passthrough:
+        if name in host.env:
+            variables[name] = host.env[name]
+    variables.update(policy.env)
+    return tuple(variables.items())
+
+
+def uncaged_environment(policy: Policy, inherited: Mapping[str, str]) -> Environment:
+    """All of the caller's, then what the policy sets."""
+    return tuple({**inherited, **dict(policy.env)}.items())
+
+
+def _places(policy: Policy, paths: PathFacts, view: View) -> dict[str, str]:
+    """Where a program may keep its files: the cage's own home or /tmp, or without a view of its own the scratch."""
+    if policy.isolation == "full":
+        return {"HOME": "/tmp" if policy.run_as == "nobody" else paths.home}
+    home = paths.home if view.shows(paths[paths.home].real) else SCRATCH
+    return {"HOME": home, "TMPDIR": SCRATCH}

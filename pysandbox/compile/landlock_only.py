@@ -1,0 +1,76 @@
+"""isolation = "landlock": a cage with no namespace, for hosts that forbid them. Asked for by name, never a fallback.
+
+Landlock gives rights and cannot take them back further down, has no mount to put in place of the host's, no user id of
+its own: what a policy asks that needs one of these is refused here, with the reason (LL-03). What stays open without
+being asked for is a Note (`degrade.GAPS`). The rules are the first wall, at the host's own paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pysandbox.compile.landlock import FS_RIGHTS, NET_RIGHTS, SCOPES, Rights, abi_of, tree_rules
+from pysandbox.compile.plan import LandlockPlan, LandlockRule
+from pysandbox.compile.view import DEVICES, View, nearest
+from pysandbox.errors import SandboxCompileError
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
+
+# What programs read of the machine. No process is in the list: the host's /proc shows all of them, so it must be
+# granted by name to be seen.
+PROC_FILES = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys")
+FULL = 'use isolation = "full"'
+
+REFUSED: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
+    ("process.run_as", lambda policy: policy.run_as != "self", "without a user namespace a command keeps the caller's id",
+     f'set run_as = "self", or {FULL}'),
+    ("filesystem.state", lambda policy: policy.state != "ephemeral", "without a mount namespace there is no /scratch",
+     f'leave state out and use $TMPDIR, or {FULL}'),
+)  # fmt: skip
+
+
+def refuse_what_needs_namespaces(policy: Policy, view: View) -> None:
+    for key, asks, reason, suggestion in REFUSED:
+        if asks(policy):
+            raise SandboxCompileError(f'isolation = "landlock": {reason}', key=key, suggestion=suggestion)
+    for real, hole in view.holes.items():
+        tree = view.over(real)
+        if tree is not None and not hole.implied:
+            raise _cannot_take_back(hole.kind, hole.key, hole.fact.path, tree.fact.path)
+    for real, tree in view.trees.items():
+        above = view.over(real)
+        if above is not None and above.writable and not tree.implied:
+            raise _cannot_take_back("make read-only", tree.key, tree.fact.path, above.fact.path)
+
+
+def _cannot_take_back(verb: str, key: str, path: str, tree: str) -> SandboxCompileError:
+    return SandboxCompileError(f'isolation = "landlock" cannot {verb} {path!r} inside the allowed {tree!r}', key=key,
+                               suggestion=f"grant narrower paths, or {FULL}")  # fmt: skip
+
+
+def unguarded(view: View) -> tuple[str, ...]:
+    """The files that steer the next run or the host's git and that a full cage would protect; here the cage has them."""
+    masks = (real for real, hole in view.holes.items() if hole.implied)
+    return (*masks, *(real for real, tree in view.trees.items() if tree.implied))
+
+
+def first_wall(policy: Policy, host: HostFacts, view: View) -> LandlockPlan:
+    """With no rule for them, no TCP port can be bound or reached; `direct` leaves ports alone."""
+    abi = abi_of(host)
+    return LandlockPlan(
+        handled_fs=FS_RIGHTS[abi],
+        handled_net=() if policy.egress == "direct" else NET_RIGHTS[abi],
+        scoped=SCOPES[abi],
+        rules=tuple(_host_rules(FS_RIGHTS[abi], view)),
+    )
+
+
+def _host_rules(every: Rights, view: View) -> Iterator[LandlockRule]:
+    yield from (rule for rule in tree_rules(every, view, writable_only=False) if not view.trees[rule.path].implied)
+    for device in DEVICES:
+        on_tty = ("IOCTL_DEV",) if device == "/dev/tty" else ()
+        yield LandlockRule(device, ("READ_FILE", "WRITE_FILE", *on_tty), optional=True)
+    for path in (f"/proc/{name}" for name in PROC_FILES):
+        if nearest(path, view.holes) is None:
+            yield LandlockRule(path, ("READ_FILE", "READ_DIR") if path == "/proc/sys" else ("READ_FILE",), optional=True)
+    yield LandlockRule("", every)

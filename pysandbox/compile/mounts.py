@@ -1,0 +1,177 @@
+"""The mounts of a full cage, as data and in order, and the host directory to assemble them on.
+
+The order is what makes them sound (T28): the root and what it holds, the read-only trees under one recursive
+protection, the links, /dev, the cage's own tmpfs, then every tree that is writable or lies below one, then /proc, then
+masks and denials, which nothing may follow. Whatever is laid over a name inside a writable tree has the directories
+above it pinned: bound onto themselves, they cannot be renamed away and put back with other content. What that costs is
+that a rename across a pinned directory is EXDEV.
+
+What remains of T52: /proc/PID/mountinfo of every process of the cage but its init can be read by that process. It names
+the devices below the binds, and paths that are the same inside as outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pysandbox.compile.network import HOSTS_TEXT
+from pysandbox.compile.plan import SCRATCH, Attr, MountKind, MountStep
+from pysandbox.compile.view import DEVICES, HOSTS, Tree, View, nearest, parent
+from pysandbox.errors import UnsupportedError
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import STAGING_CANDIDATES, PathFacts
+
+READ_ONLY = (Attr.RDONLY, Attr.NOSUID, Attr.NODEV)
+WRITABLE = (Attr.NOSUID, Attr.NODEV)
+
+# Made once: MountStep is frozen, and these are the same in every cage.
+SEAL = (
+    MountStep(MountKind.PROTECT, "/", attrs=READ_ONLY),
+    MountStep(MountKind.UNPROTECT_ROOT, "/"),
+)
+# After the seal: under NODEV no device could be opened. A pty needs an instance of its own, which shows no other's (FS-12).
+DEV = (
+    *(MountStep(MountKind.BIND, path, path, optional=path != "/dev/null") for path in DEVICES),
+    MountStep(MountKind.DEVPTS, "/dev/pts", data="newinstance,mode=600,ptmxmode=666"),
+    MountStep(MountKind.SYMLINK, "/dev/ptmx", "pts/ptmx"),
+    MountStep(MountKind.SYMLINK, "/dev/fd", "/proc/self/fd"),
+    MountStep(MountKind.SYMLINK, "/dev/stdin", "/proc/self/fd/0"),
+    MountStep(MountKind.SYMLINK, "/dev/stdout", "/proc/self/fd/1"),
+    MountStep(MountKind.SYMLINK, "/dev/stderr", "/proc/self/fd/2"),
+)
+HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "latency_stats", "kallsyms", "schedstat",
+                  "1/mountinfo")  # fmt: skip
+PROC = (
+    MountStep(MountKind.PROC, "/proc"),
+    MountStep(MountKind.BIND, "/proc/sys", "/proc/sys", inside_bind=True),
+    MountStep(MountKind.PROTECT, "/proc/sys", attrs=READ_ONLY, inside_bind=True),
+    MountStep(MountKind.MQUEUE, "/dev/mqueue", optional=True),
+    *(MountStep(MountKind.MASK_FILE, f"/proc/{name}", optional=True, inside_bind=True) for name in HIDDEN_IN_PROC),
+    *(MountStep(MountKind.MASK_DIR, f"/proc/{name}", optional=True, inside_bind=True) for name in ("acpi", "scsi")),
+)
+OWN_TMPFS = ("/tmp", "/dev/shm")
+KINDS = {
+    ("mask", False): MountKind.MASK_FILE,
+    ("mask", True): MountKind.MASK_DIR,
+    ("deny", False): MountKind.DENY_FILE,
+    ("deny", True): MountKind.DENY_DIR,
+}
+
+
+def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
+    if policy.isolation != "full":
+        return ()
+    size = f"size={policy.tmp_mb}m"
+    early: list[Tree] = []
+    late: list[Tree] = []
+    for real, tree in view.trees.items():
+        (late if _comes_late(real, tree, view) else early).append(tree)
+    links = [MountStep(MountKind.SYMLINK, link, target) for link, target in view.links.items()]
+    return (
+        MountStep(MountKind.TMPFS, "/", data=f"{size},mode=755"),
+        *(MountStep(MountKind.DIR, path, mode=mode) for path, mode in own_directories(policy, paths, view).items()),
+        *(_bind(tree, view) for tree in early),
+        *_hosts(view),
+        *(step for step in links if not _on_tmp(step.target)),
+        *SEAL,
+        *DEV,
+        *(MountStep(MountKind.TMPFS, path, data=f"{size},mode=1777") for path in OWN_TMPFS),
+        *_session_scratch(policy),
+        *(step for step in links if _on_tmp(step.target)),
+        *(step for tree in late for step in _bind_late(tree, view)),
+        *PROC,
+        *_cover("mask", view),
+        *_cover("deny", view),
+    )
+
+
+def own_directories(policy: Policy, paths: PathFacts, view: View) -> dict[str, int]:
+    """Directories of the cage's own root, with their modes; what is granted or linked there takes their place."""
+    wanted = {"/var/tmp": 0o1777}
+    if policy.state == "ephemeral":
+        wanted["/scratch"] = 0o755
+    if policy.run_as != "nobody":
+        home = paths[paths.home]
+        wanted[paths.home if home.kind == "missing" else home.real] = 0o700
+    taken = (view.trees, view.links, dict.fromkeys((*OWN_TMPFS, "/proc", "/dev"), True))
+    return {path: mode for path, mode in wanted.items()
+            if path != "/" and all(nearest(path, table) is None for table in taken)}  # fmt: skip
+
+
+def staging(policy: Policy, paths: PathFacts, view: View) -> str:
+    """A directory that hides no source when a tmpfs lies on it, and that no source contains."""
+    if policy.isolation != "full":
+        return ""
+    sources = dict.fromkeys((*view.trees, *DEVICES), True)
+    above = {"/"}
+    for source in sources:
+        while source not in above:
+            above.add(source)
+            source = parent(source)
+    for candidate in STAGING_CANDIDATES:
+        fact = paths[candidate]
+        if fact.kind == "dir" and fact.real == candidate and candidate not in above:
+            if nearest(candidate, sources) is None:
+                return candidate
+    raise UnsupportedError(
+        f"no host directory is free to assemble the cage's root on ({', '.join(STAGING_CANDIDATES)})",
+        feature="staging", fix="create an empty /mnt, or grant directories below these instead of these",
+    )  # fmt: skip
+
+
+def _on_tmp(path: str) -> bool:
+    return path.startswith(("/tmp/", "/scratch/"))
+
+
+def _comes_late(real: str, tree: Tree, view: View) -> bool:
+    """Whether the one protection over everything comes too early for it, or is too much."""
+    return tree.writable or _on_tmp(real) or view.over(real) is not None
+
+
+def _bind(tree: Tree, view: View) -> MountStep:
+    fact = tree.fact
+    inside = view.over(fact.real) is not None
+    return MountStep(MountKind.BIND, fact.real, fact.real, optional=tree.optional, inside_bind=inside,
+                     dev=fact.dev, ino=fact.ino)  # fmt: skip
+
+
+def _bind_late(tree: Tree, view: View) -> Iterator[MountStep]:
+    real = tree.fact.real
+    bind = _bind(tree, view)
+    yield bind
+    if tree.writable:
+        for pin in _pins(real, view):
+            yield MountStep(MountKind.BIND, pin, pin, inside_bind=True)
+    attrs = WRITABLE if tree.writable else READ_ONLY
+    yield MountStep(MountKind.PROTECT, real, attrs=attrs, inside_bind=bind.inside_bind)
+
+
+def _pins(real: str, view: View) -> list[str]:
+    """The directories between the writable tree and anything laid over a name in it, parents first."""
+    pins = set()
+    for covered in (*view.trees, *view.holes):
+        if covered.startswith(f"{real}/"):
+            above = view.over(covered)
+            if above is not None and above.fact.real == real:
+                between = parent(covered)
+                while between != real:
+                    pins.add(between)
+                    between = parent(between)
+    return sorted(pins)
+
+
+def _hosts(view: View) -> Iterator[MountStep]:
+    if view.hosts:
+        yield MountStep(MountKind.FILE, HOSTS, data=HOSTS_TEXT, mode=0o644)
+
+
+def _session_scratch(policy: Policy) -> Iterator[MountStep]:
+    if policy.state == "scratch":
+        yield MountStep(MountKind.BIND, "/scratch", SCRATCH)
+        yield MountStep(MountKind.PROTECT, "/scratch", attrs=WRITABLE)
+
+
+def _cover(kind: str, view: View) -> Iterator[MountStep]:
+    for real, hole in view.holes.items():
+        if hole.kind == kind:
+            yield MountStep(KINDS[kind, hole.fact.kind == "dir"], real, inside_bind=True)

@@ -1,0 +1,277 @@
+"""The View: what a cage sees of the host's files, settled once for the mounts and for Landlock.
+
+    trees   what is visible, each read-only or writable, by real path; the nearest tree above a path decides
+    holes   what is denied or masked inside a tree; deny wins over every grant at or below it
+    links   the symlinks on the way to a grant, made anew so that it is found under the name it was granted by
+
+`see` reads top to bottom: collect what was granted, guard the files that steer the host, let denials win, prune what
+a wider tree already shows. A path is always its real path here; the nearest ancestor is found by walking up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pysandbox.compile.notes import grant_skipped, not_coverable, wide_grant
+from pysandbox.compile.plan import Note
+from pysandbox.errors import SandboxCompileError, SandboxPathMissing
+from pysandbox.policy.model import Policy
+from pysandbox.policy.paths_wanted import GIT_FILES, POLICY_FILES, absolute, guarded_trees
+from pysandbox.probe.facts import PathFact, PathFacts
+
+HOSTS = "/etc/hosts"
+ROOT = "/"
+DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
+
+# Places that a full cage has of its own: a grant of the host's is left out (T30, COMP-08, COMP-09).
+OWN_PLACES: Mapping[str, str] = {
+    "/tmp": "the cage has a /tmp of its own; grant a directory below it",
+    "/scratch": "the cage has a /scratch of its own; grant a directory below it",
+}
+OWN_TREES: Mapping[str, str] = {
+    "/proc": "the cage has a /proc of its own, which shows its own processes",
+    "/dev": "the cage has a /dev of its own; no other device can be granted",
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One visible file or directory and, unless another tree or a hole begins, everything below it."""
+
+    fact: PathFact
+    writable: bool
+    key: str
+    optional: bool
+    implied: bool = False  # a guard that nobody asked for by name
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """One denied or masked thing inside a tree."""
+
+    fact: PathFact
+    kind: str  # "deny" | "mask"
+    key: str
+    implied: bool = False
+
+
+@dataclass(slots=True)
+class View:
+    """Filled by `see`, in that order; read-only for everyone else. The keys are real paths."""
+
+    trees: dict[str, Tree] = field(default_factory=dict)
+    holes: dict[str, Hole] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    hosts: bool = False  # /etc/hosts is generated instead of granted
+    notes: list[Note] = field(default_factory=list)
+
+    def over(self, real: str) -> Tree | None:
+        """The tree strictly above a real path."""
+        return nearest(parent(real), self.trees)
+
+    def shows(self, real: str) -> bool:
+        return nearest(real, self.trees) is not None and nearest(real, self.holes) is None
+
+
+def parent(path: str) -> str:
+    return path[: path.rfind("/")]
+
+
+def nearest(path: str, table: Mapping[str, T]) -> T | None:
+    """The entry at `path` or at its closest ancestor: prefixes end on component boundaries (FS-08, T57)."""
+    while path:
+        found = table.get(path)
+        if found is not None:
+            return found
+        path = path[: path.rfind("/")]
+    return table.get(ROOT)
+
+
+def see(policy: Policy, paths: PathFacts) -> View:
+    view = View()
+    _collect_trees(view, policy, paths)
+    _collect_holes(view, policy, paths)
+    _guard(view, policy, paths)
+    _let_denials_win(view)
+    if policy.isolation != "full":
+        _leave_out_what_is_pierced(view)
+    _note_what_is_absent(view, policy, paths)
+    _prune(view)
+    return view
+
+
+def _asked(policy: Policy, cwd: str) -> Iterator[tuple[str, str, bool, bool]]:
+    """Every grant as (path, key, writable, optional)."""
+    for grant in policy.allow:
+        yield absolute(grant.path, cwd), "filesystem.allow", False, grant.optional
+    for grant in policy.allow_write:
+        yield absolute(grant.path, cwd), "filesystem.allow_write", True, grant.optional
+    if policy.workdir == "cow":
+        raise SandboxCompileError("a cage alone cannot hold back changes", key="filesystem.workdir",
+                                  suggestion='use "read" or "write"')  # fmt: skip
+    if policy.workdir != "none":
+        yield cwd, "filesystem.workdir", policy.workdir == "write", False
+
+
+def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
+    full = policy.isolation == "full"
+    for path, key, writable, optional in _asked(policy, paths.cwd):
+        if path == HOSTS and optional and full and policy.egress != "direct":
+            view.hosts = True  # without a network the host's own names are of no use and need not be told
+            continue
+        fact = paths[path]
+        real = fact.real
+        if fact.kind == "missing":
+            if not optional:
+                raise SandboxPathMissing(f"{path!r} does not exist", key=key,
+                                         suggestion="create it, or mark it optional")  # fmt: skip
+            view.notes.append(grant_skipped(key, path, f"{real!r} does not exist"))
+            continue
+        if real == ROOT and key != "filesystem.workdir":
+            raise SandboxCompileError("the whole root cannot be granted", key=key,
+                                      suggestion="name the directories that are needed")  # fmt: skip
+        if full:
+            _remember_links(view, fact)
+        reason = _own(real) if full or real == ROOT else None
+        if reason is not None:
+            if real not in DEVICES:
+                view.notes.append(grant_skipped(key, path, reason))
+            continue
+        known = view.trees.get(real)
+        if known is not None:
+            writable, optional = writable or known.writable, optional and known.optional
+        view.trees[real] = Tree(fact, writable, key, optional)
+        if writable and nearest(paths[paths.home].real, {real: True}):
+            view.notes.append(wide_grant(key, f"{path!r} is writable and holds the home directory with all its secrets"))
+    if full and policy.run_as != "nobody":
+        _remember_links(view, paths[paths.home])
+
+
+def _own(real: str) -> str | None:
+    """Why the host's `real` is not granted, or None."""
+    if real == ROOT:
+        return "the root of the cage is its own"
+    return OWN_PLACES.get(real) or nearest(real, OWN_TREES)
+
+
+def _remember_links(view: View, fact: PathFact) -> None:
+    for link, target in fact.links:
+        if _own(link) is None:  # /proc/self, say, is there already
+            view.links[link] = target
+
+
+def _collect_holes(view: View, policy: Policy, paths: PathFacts) -> None:
+    for kind, key, grants in (("deny", "filesystem.deny", policy.deny), ("mask", "filesystem.mask", policy.mask)):
+        for grant in grants:
+            fact = paths[absolute(grant.path, paths.cwd)]
+            if fact.kind == "missing":
+                continue  # _note_what_is_absent
+            if _takes_what_a_cage_needs(fact.real):
+                raise SandboxCompileError(f"{grant.path!r} is the cage's own and cannot be taken from it", key=key,
+                                          suggestion="the host's is not visible anyway")  # fmt: skip
+            view.holes.setdefault(fact.real, Hole(fact, kind, key))
+
+
+def _takes_what_a_cage_needs(real: str) -> bool:
+    """The root, /dev and its nodes, /proc and the processes in it. An entry such as /proc/meminfo may be denied."""
+    if real.startswith("/proc/"):
+        return real.split("/", 3)[2].isdigit()  # what /proc/self led to is a process of the host
+    return real in (ROOT, "/proc", "/dev", *DEVICES)
+
+
+def _guard(view: View, policy: Policy, paths: PathFacts) -> None:
+    """Hide policy files and keep git's commands read-only, wherever a cage could plant them (T27, T59, MAN-12)."""
+    for path in guarded_trees(policy, paths.cwd):
+        tree = view.trees.get(paths[path].real)
+        if tree is None or tree.fact.kind != "dir":
+            continue
+        absent = []
+        for name in POLICY_FILES:
+            fact = paths[f"{path}/{name}"]
+            if fact.kind == "missing":
+                absent.append(name)
+            else:
+                view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
+                _note_a_detour(view, tree, name, fact)
+        if tree.writable:
+            absent += _guard_git(view, tree, path, paths)
+            if absent:
+                view.notes.append(not_coverable(
+                    tree.key, f"{path!r} has no {', '.join(absent)}: what the cage creates there stays on the host"
+                ))  # fmt: skip
+
+
+def _guard_git(view: View, tree: Tree, path: str, paths: PathFacts) -> list[str]:
+    """Keep what exists; return the names that do not."""
+    absent = []
+    for name in GIT_FILES:
+        fact = paths[f"{path}/{name}"]
+        if fact.kind == "missing":
+            absent.append(name)
+            if name == ".git":
+                break
+        elif name != ".git" or fact.kind == "file":
+            above = view.over(fact.real)
+            if above is not None and above.writable:
+                view.trees.setdefault(fact.real, Tree(fact, False, tree.key, False, implied=True))
+            _note_a_detour(view, tree, name, fact)
+            if name == ".git":
+                break
+    return absent
+
+
+def _note_a_detour(view: View, tree: Tree, name: str, fact: PathFact) -> None:
+    if tree.writable and fact.real != f"{tree.fact.real}/{name}":
+        view.notes.append(not_coverable(tree.key, f"{fact.path!r} is a symlink, which the cage may replace"))
+
+
+def _let_denials_win(view: View) -> None:
+    for real, tree in list(view.trees.items()):
+        hole = nearest(real, view.holes)
+        if hole is not None:
+            del view.trees[real]
+            if not tree.implied:
+                view.notes.append(grant_skipped(tree.key, tree.fact.path, f"{hole.kind} {hole.fact.path!r} wins"))
+
+
+def _leave_out_what_is_pierced(view: View) -> None:
+    """Without mounts nothing inside a tree can be covered: an optional tree goes, any other is refused elsewhere."""
+    for real, hole in view.holes.items():
+        tree = None if hole.implied else view.over(real)
+        while tree is not None and tree.optional:
+            del view.trees[tree.fact.real]
+            view.notes.append(grant_skipped(tree.key, tree.fact.path, f"it holds {real!r}, which is not to be seen"))
+            tree = view.over(real)
+
+
+def _note_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
+    """T28: nothing can be laid over a name that is not there; below a read-only tree the cage cannot make it either."""
+    for key, grants in (("filesystem.deny", policy.deny), ("filesystem.mask", policy.mask)):
+        for grant in grants:
+            fact = paths[absolute(grant.path, paths.cwd)]
+            if fact.kind == "missing" and nearest(fact.real, view.holes) is None:
+                tree = nearest(fact.real, view.trees)
+                if tree is not None and tree.writable:
+                    view.notes.append(not_coverable(
+                        key, f"{grant.path!r} does not exist: the cage may create it in {tree.fact.path!r}"
+                    ))  # fmt: skip
+
+
+def _prune(view: View) -> None:
+    """Drop what shows nothing new, and order by path: parents before children."""
+    view.hosts = view.hosts and nearest(HOSTS, view.trees) is None and nearest(HOSTS, view.holes) is None
+    kept = {}
+    for real in sorted(view.trees):
+        tree, above = view.trees[real], view.over(real)
+        if above is None or above.writable != tree.writable:
+            kept[real] = tree
+    holes = {}
+    for real in sorted(view.holes):
+        if nearest(parent(real), view.holes) is None and (view.over(real) is not None or real.startswith("/proc/")):
+            holes[real] = view.holes[real]
+    links = {link: view.links[link] for link in sorted(view.links) if nearest(link, view.trees) is None}
+    view.trees, view.holes, view.links = kept, holes, links
