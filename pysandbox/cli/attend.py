@@ -1,0 +1,120 @@
+"""The watch over one running command: its end, our signals, the clock and any stream, in one poll loop.
+
+A signal to us ends the command: SIGTERM first, SIGKILL after the grace period or at the second signal. Handlers only
+leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing of policies, terminals or documents.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pysandbox.process import Process
+
+OUT_OF_TIME = 124
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """While entered, the signals that end us (and SIGWINCH) arrive as bytes on `fileno()`.
+
+    What the caller has us ignore stays ignored: `nohup pysandbox run` outlives its terminal.
+    """
+
+    def __enter__(self) -> Signals:
+        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._write = write
+        self._before: dict[int, Any] = {}
+        for number in (*ENDING, signal.SIGWINCH):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, _wake)
+        self._wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        return self._read
+
+    def take(self) -> bytes:
+        """The numbers of the signals that arrived, in order."""
+        try:
+            return os.read(self._read, 512)
+        except BlockingIOError:
+            return b""
+
+
+def _wake(number: int, frame: object) -> None:
+    """Python needs a handler for the byte to be written; the byte says it all."""
+
+
+class Attendance:
+    """One command under watch. `cause`: the exit code when we ended it, None while it is left alone."""
+
+    def __init__(self, process: Process, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
+        self.cause: int | None = None
+        self.resized: Callable[[], None] = lambda: None
+        self._process = process
+        self._signals = signals
+        self._grace = grace
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._ended = False
+        self._poll = select.poll()
+        self._acts: dict[int, Callable[[int], None]] = {}
+        self.watch(process.fileno(), select.POLLIN, self._on_end)
+        self.watch(signals.fileno(), select.POLLIN, self._on_signal)
+
+    def watch(self, fd: int, events: int, act: Callable[[int], None]) -> None:
+        """Call `act(events)` whenever `fd` is ready; again for the same fd, replace what was asked."""
+        self._poll.register(fd, events)
+        self._acts[fd] = act
+
+    def forget(self, fd: int) -> None:
+        if self._acts.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def until_end(self) -> None:
+        """Blocks until the command has ended, or was killed because its grace ran out."""
+        while not self._ended:
+            ready = self._poll.poll(self._patience())
+            for fd, events in ready:
+                if fd in self._acts:  # an act before this one may have forgotten it
+                    self._acts[fd](events)
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self.stop(OUT_OF_TIME)
+
+    def stop(self, cause: int) -> None:
+        """End the command: politely, and when it is being ended already, at once."""
+        if self.cause is None:
+            self.cause = cause
+            self._deadline = time.monotonic() + self._grace
+            self._process.terminate()
+        else:
+            self._process.kill()
+            self._ended = True
+
+    def _patience(self) -> float | None:
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - time.monotonic()) * 1000
+
+    def _on_end(self, events: int) -> None:
+        self._ended = True
+
+    def _on_signal(self, events: int) -> None:
+        for number in self._signals.take():
+            if number == signal.SIGWINCH:
+                self.resized()
+            elif number in ENDING:
+                self.stop(128 + number)

@@ -1,0 +1,95 @@
+"""`pysandbox check`: what this host can do for a cage, what is lost without the rest, and how to get it.
+
+Exit code 0 when the minimum is met (the required rows of `pysandbox.probe.features`), else 1.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from pysandbox.cli import console
+from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.probe.features import Feature, Host, Reading, mac_system, minimum_met, read_all
+
+BELOW_MINIMUM = 1
+NETWORK_HELPER = "not needed"  # a cage's network has no way out that a helper would have to make
+
+EPILOG = """\
+Examples:
+  pysandbox check              a table to read
+  pysandbox check --json       the same for a program
+  pysandbox check && echo ok   exit code 0: cages can run here; 1: they cannot
+"""
+
+Readings = list[tuple[Feature, Reading]]
+
+
+def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
+    """Print the report; `host` stands in for this one in tests."""
+    parser = Parser("pysandbox check", "Say what this host can do for a cage, and how to get the rest.", EPILOG)
+    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
+    parser.add_argument("-v", "--verbose", action="store_true", help="Explain also what works.")
+    try:
+        namespace = parser.read(arguments)
+    except UsageError as wrong:
+        return console.usage_error(str(wrong), "pysandbox check --help")
+    except SystemExit as stop:  # argparse printed the help
+        return int(stop.code or 0)
+    host = host or Host()
+    readings = read_all(host)
+    if namespace.json:
+        print(_document(readings, host))
+    else:
+        print(_table(readings, host, console.Palette(sys.stdout), explain_all=verbose or namespace.verbose))
+    return 0 if minimum_met(readings) else BELOW_MINIMUM
+
+
+def _document(readings: Readings, host: Host) -> str:
+    import json
+
+    document: dict[str, Any] = {
+        "version": console.version(),
+        "kernel": host.release or os.uname().release,
+        "machine": os.uname().machine,
+        "minimum_met": minimum_met(readings),
+        "mac": mac_system(host),
+        "network_helper": NETWORK_HELPER,
+        "features": [_row(row, reading) for row, reading in readings],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _row(row: Feature, reading: Reading) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "ok": reading.ok,
+        "required": row.required,
+        "detail": reading.detail,
+        "since": f"{row.since[0]}.{row.since[1]}",
+        "without": row.without,
+        "fix": row.fix,
+    }
+
+
+def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_all: bool) -> str:
+    lines = [palette.paint(console.BOLD, f"pysandbox {console.version()}, Linux {host.release or os.uname().release}")]
+    for heading, required in (("Required", True), ("Optional", False)):
+        lines += ["", heading]
+        for row, reading in readings:
+            if row.required == required:
+                lines += _lines(row, reading, palette, explain=explain_all or not reading.ok)
+    lines += ["", f"Access control (MAC): {mac_system(host)}", f"Network helper: {NETWORK_HELPER}", ""]
+    met = minimum_met(readings)
+    verdict = "Cages can run here." if met else "Cages cannot run here: see what is required above."
+    return "\n".join([*lines, palette.paint(console.GREEN if met else console.RED, verdict)])
+
+
+def _lines(row: Feature, reading: Reading, palette: console.Palette, *, explain: bool) -> list[str]:
+    colour = console.GREEN if reading.ok else console.RED if row.required else console.YELLOW
+    mark = palette.paint(colour, f"{'yes' if reading.ok else 'NO':<3}")
+    lines = [f"  {mark}  {row.name:<20}  {reading.detail}"]
+    if explain:
+        lines += [f"{'':29}without it: {row.without}", f"{'':29}to get it:  {row.fix}"]
+    return lines

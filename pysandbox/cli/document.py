@@ -1,0 +1,88 @@
+"""The one JSON document of `pysandbox run --json`: what was captured and how the command ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from dataclasses import asdict, is_dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pysandbox.cli.attend import Attendance
+    from pysandbox.process import Result
+
+CHUNK = 65536
+REASONS = {124: "timeout"}  # of the endings that are ours; all others are "cancelled"
+
+
+class Capture:
+    """One stream of the command, kept up to `limit` bytes and read to its end all the same."""
+
+    def __init__(self, attendance: Attendance, stream: IO[bytes], limit: int) -> None:
+        self.truncated = False
+        self._kept = bytearray()
+        self._limit = limit
+        self._fd = stream.fileno()
+        self._attendance = attendance
+        os.set_blocking(self._fd, False)
+        attendance.watch(self._fd, select.POLLIN, self._on_output)
+
+    def drain(self) -> None:
+        """Take what the command had written before it ended; what others still hold open is not waited for."""
+        while self._take():
+            pass
+
+    @property
+    def text(self) -> str:
+        return self._kept.decode("utf-8", "replace")
+
+    def _on_output(self, events: int) -> None:
+        if not self._take():
+            self._attendance.forget(self._fd)
+
+    def _take(self) -> bool:
+        try:
+            piece = os.read(self._fd, CHUNK)
+        except BlockingIOError:
+            return False
+        room = self._limit - len(self._kept)
+        self._kept += piece[:room]
+        self.truncated = self.truncated or len(piece) > room
+        return bool(piece)
+
+
+def of_result(result: Result, stdout: Capture, stderr: Capture, cause: int | None) -> str:
+    """`cause`: our exit code when it was we who ended the command."""
+    document: dict[str, Any] = {
+        "argv": list(result.argv),
+        "exit_code": result.exit_code,
+        "returncode": result.returncode,
+        "ok": result.ok,
+        "signal": result.signal,
+        "reason": result.reason,
+        "stdout": stdout.text,
+        "stderr": stderr.text,
+        "truncated": stdout.truncated or stderr.truncated,
+        "duration": result.duration,
+        "usage": result.usage,
+        "denials": list(result.denials),
+        "caged": result.caged,
+        "notes": list(result.notes),
+    }
+    if cause is not None:
+        document |= {"exit_code": cause, "ok": False, "reason": REASONS.get(cause, "cancelled")}
+    return _text(document)
+
+
+def of_failure(argv: list[str], code: int, message: str) -> str:
+    """The document when there is no result: nothing ran."""
+    return _text({"argv": argv, "exit_code": code, "ok": False, "reason": "error", "error": message})
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)

@@ -1,0 +1,120 @@
+"""The flags that follow from the policy's options, and the parser that holds them.
+
+No flag of a policy is written here: each comes from the declaration beside its field in `pysandbox.policy.model`.
+A flag that is not given leaves no trace, so that a recipe's value stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pysandbox.policy.model import Grant, Option, options
+
+SECTIONS = {
+    "filesystem": "files",
+    "process": "processes",
+    "resources": "resources",
+    "syscalls": "system calls",
+    "network": "network",
+    "": "isolation",
+}
+SHORT = {"--strict": ("-s",)}
+METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
+
+
+class UsageError(Exception):
+    """The command line is wrong; `str()` says how. Never leaves `pysandbox.cli`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that neither guesses abbreviations nor exits with its own code."""
+
+    def __init__(self, prog: str, description: str, epilog: str) -> None:
+        super().__init__(
+            prog=prog, description=description, epilog=epilog, formatter_class=_Help, allow_abbrev=False,
+            usage=f"{prog} [flags]",
+        )  # fmt: skip
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+    def read(self, arguments: list[str]) -> argparse.Namespace:
+        """The namespace; UsageError with a suggestion for a flag that does not exist."""
+        from pysandbox.cli.console import meant
+
+        namespace, unknown = self.parse_known_args(arguments)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            raise UsageError(f"unknown flag {flag!r}{meant(flag, self._option_string_actions)}")
+        return namespace
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """argparse asks shutil for the width, even when no help is printed: an import this start can do without."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = os.get_terminal_size().columns
+        except OSError:
+            columns = 80
+        super().__init__(prog, max_help_position=32, width=min(columns, 120) - 2)
+
+
+def add_policy_flags(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]) -> None:
+    """One flag per option that has one, in groups named as in SECTIONS; `defaults` (those that differ) is for the help."""
+    groups = {section: parser.add_argument_group(title) for section, title in SECTIONS.items()}
+    for field, described in options():
+        if described.flag:
+            names = (*SHORT.get(described.flag, ()), described.flag)
+            default = defaults.get(field.name, field.default)
+            groups[described.section].add_argument(
+                *names, dest=field.name, default=None, **_argument(str(field.type), described, default)
+            )
+
+
+def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:
+    explained = described.doc.replace("%", "%%")
+    if kind == "bool":
+        # What merges by `or` cannot be taken back, so there is no --no- that would only seem to.
+        if described.merge == "or":
+            return {"action": "store_true", "help": explained}
+        return {"action": argparse.BooleanOptionalAction, "help": f"{explained} Default: {'yes' if default else 'no'}."}
+    if kind.startswith("tuple["):
+        kind = kind.removeprefix("tuple[").removesuffix(", ...]")
+        metavar = METAVARS.get(kind) or described.item.upper()
+        return {"action": "append", "type": TYPES.get(kind, str), "metavar": metavar, "help": f"{explained} Repeatable."}
+    if default is not None:
+        explained += f" Default: {default:g}." if isinstance(default, float) else f" Default: {default}."
+    if described.choices:
+        return {"choices": described.choices, "help": explained}
+    kind = kind.removesuffix(" | None")
+    return {"type": TYPES[kind], "metavar": described.unit or METAVARS[kind], "help": explained}
+
+
+def _path(text: str) -> Grant:
+    """As in a recipe, but `../x` means what it means to the shell: whoever types it may point out of this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty path")
+    if text[0] in "/~$":
+        return Grant(text)
+    here = os.getcwd().replace("$", "$$")  # only what was typed is expanded later
+    return Grant(os.path.normpath(f"{here}/{text}"))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+TYPES = {"Grant": _path, "tuple[str, str]": _pair, "int": int, "float": float}
+
+
+def policy_values(namespace: argparse.Namespace) -> dict[str, Any]:
+    """The fields of the policy that the command line gave, and only those."""
+    given = {field.name: getattr(namespace, field.name, None) for field, _ in options()}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value is not None}

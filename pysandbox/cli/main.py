@@ -1,0 +1,113 @@
+"""The front door of the command line: picks the command, imports only that one, turns its end into an exit code.
+
+Exit codes are documented and stable: the command's own; 124 out of time; 125 a failure of pysandbox itself or of what
+it was asked; 126 found but not executable; 127 not found; 128+n ended by signal n. A command is a module with
+`main(arguments, verbose) -> int`; to add one, write the module and its row in COMMANDS.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from pysandbox.cli import console
+from pysandbox.errors import CageError
+
+OUR_FAILURE = 125
+INTERRUPTED = 128 + 2
+BROKEN_PIPE = 128 + 13
+
+COMMANDS = {
+    "run": "run one command in a cage",
+    "check": "say what this host can do for a cage, and how to get the rest",
+    "help": "explain a command: pysandbox help run",
+}
+
+HELP = """\
+Usage: pysandbox [-v] COMMAND ...
+
+Runs code that nobody has reviewed, in a cage, without root.
+
+Commands:
+{commands}
+
+Options:
+  -h, --help  show this text
+  --version   show the version
+  -v          say more on standard error
+
+Examples:
+  pysandbox run -- python3 script.py
+  pysandbox run --workdir read --memory-mb 512 -- make test
+  pysandbox check
+
+Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
+128+n ended by signal n.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code. Everything printed has been flushed when this returns."""
+    try:
+        code = _reported(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever read our output has gone. The interpreter flushes once more at its exit: let that succeed.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return BROKEN_PIPE
+
+
+def _reported(arguments: list[str]) -> int:
+    try:
+        return _dispatch(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except (CageError, OSError) as error:
+        console.error(str(error))
+    except Exception as error:
+        console.error(f"internal error: {type(error).__name__}: {error}; please report it, with the output of -v")
+        if "-v" in arguments:
+            import traceback
+
+            traceback.print_exc()
+    return OUR_FAILURE
+
+
+def _dispatch(arguments: list[str]) -> int:
+    verbose = False
+    while arguments and arguments[0].startswith("-"):
+        flag = arguments.pop(0)
+        if flag in ("-h", "--help"):
+            return _help([])
+        if flag == "--version":
+            print(f"pysandbox {console.version()}")
+            return 0
+        if flag not in ("-v", "--verbose"):
+            known = ["--help", "--version", "--verbose"]
+            return console.usage_error(f"unknown flag {flag!r}{console.meant(flag, known)}", "pysandbox --help")
+        verbose = True
+    if not arguments:
+        return console.usage_error("no command given", "pysandbox --help")
+    name, *rest = arguments
+    if name == "help":
+        return _help(rest)
+    if name not in COMMANDS:
+        hint = console.meant(name, COMMANDS) or "; to run a program: pysandbox run -- PROGRAM"
+        return console.usage_error(f"unknown command {name!r}{hint}", "pysandbox --help")
+    command: Callable[[list[str], bool], int] = import_module(f"pysandbox.cli.{name}").main
+    return command(rest, verbose)
+
+
+def _help(topics: list[str]) -> int:
+    if topics and topics[0] != "help":
+        return _dispatch([topics[0], "--help"])
+    commands = "\n".join(f"  {name:<10}  {text}" for name, text in COMMANDS.items())
+    print(HELP.format(commands=commands), end="")
+    return 0

@@ -1,0 +1,216 @@
+"""`pysandbox run`: one command in a cage, its exit code ours.
+
+Reads top to bottom: the flags, the policy they make, the start, the watch over the running command, the ending. The
+command's standard output is never written to by us; with --json it is captured and the one document is printed there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from pysandbox.cli import console
+from pysandbox.cli.attend import Attendance, Signals
+from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
+from pysandbox.errors import CageError, StartError
+from pysandbox.policy.merge import merge_layers
+from pysandbox.policy.model import MERGE_WORDS, Policy
+
+if TYPE_CHECKING:
+    from pysandbox.process import Process, Result
+
+OUR_FAILURE, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
+
+# What a command line is for: working on the files at hand, as oneself. Recipes and flags override it.
+DEFAULTS: dict[str, Any] = {"workdir": "write", "run_as": "self"}
+
+EPILOG = """\
+The command sees the system's programs and libraries, the current directory (read and write) and nothing else; it has
+no network but its own loopback, and none of your environment. Flags and recipes grant more, or take away.
+
+Examples:
+  pysandbox run -- python3 script.py                    run a script on the files in this directory
+  pysandbox run --workdir read -- make test             the directory can be read, not changed
+  pysandbox run --allow ~/.cargo --deny ~/.cargo/credentials.toml -- cargo build
+  pysandbox run --memory-mb 512 --max-pids 64 --timeout 60 -- ./a.out
+  pysandbox run --env CI=1 --env-passthrough LANG -- pytest -q
+  pysandbox run -r team.toml -r ci.toml --json -- pytest -q
+  pysandbox run -- bash -i                              a shell, with job control
+
+Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
+128+n ended by signal n.
+"""
+
+
+def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
+    """Run the command; `cage_type` stands in for `Cage` in tests."""
+    try:
+        namespace, argv = read_arguments(arguments)
+    except UsageError as wrong:
+        return console.usage_error(str(wrong), "pysandbox run --help")
+    except SystemExit as stop:  # argparse printed the help
+        return int(stop.code or 0)
+    try:
+        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), cage_type)
+    except (CageError, OSError) as error:
+        code, document = _failed(error, argv, as_json=namespace.json)
+    if namespace.json:
+        print(document)
+    return code
+
+
+def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
+    """The flags and the command. What follows the first `--` is the command's, whatever it looks like."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    namespace = _parser().read(arguments[:at])
+    argv = [*namespace.command, *(arguments[at:] if namespace.command else arguments[at + 1 :])]
+    if not argv or not argv[0]:
+        raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
+    if namespace.json and namespace.pty:
+        raise UsageError("--json captures the output, which --pty shows: choose one")
+    return namespace, argv
+
+
+def _parser() -> Parser:
+    parser = Parser("pysandbox run", "Run one command in a cage.", EPILOG)
+    parser.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
+    add = parser.add_argument
+    add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
+    add("-r", "--recipe", action="append", default=[], metavar="FILE",
+        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
+    add("--timeout", type=_seconds, metavar="S", help="End the command after S seconds (exit code 124).")
+    add("--json", action="store_true", help="Capture the output and print one document about the run.")
+    add("--pty", action=BooleanOptionalAction, default=None,
+        help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
+    add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
+    add("-v", "--verbose", action="store_true", help="Say more on standard error.")
+    add_policy_flags(parser, DEFAULTS)
+    return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e9:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+# ---- the policy ----------------------------------------------------------------------------------------------
+
+
+def command_policy(namespace: Namespace, *, pty: bool) -> Policy:
+    """Our defaults, then each recipe, then the flags; --no-sandbox has the last word."""
+    given = dict(DEFAULTS)
+    for name in namespace.recipe:
+        given = merge_layers(MERGE_WORDS, given, _recipe_layer(name))
+    given = merge_layers(MERGE_WORDS, given, policy_values(namespace))
+    if pty:  # a program at a terminal must know which kind it is
+        given = merge_layers(MERGE_WORDS, {"env_passthrough": ("TERM",)}, given)
+    if namespace.no_sandbox:
+        given["caged"] = False
+    return Policy(**given)
+
+
+def _recipe_layer(name: str) -> dict[str, Any]:
+    if "/" in name or name.endswith(".toml"):
+        from pysandbox.policy.sources import read_recipe
+
+        return dict(read_recipe(name).given)
+    from pysandbox.policy.recipe import shipped
+
+    return dict(shipped(name).given)
+
+
+def _wants_pty(namespace: Namespace) -> bool:
+    """Where all three streams are the user's terminal; a redirected one must stay what it is."""
+    if namespace.pty is not None or namespace.json:
+        return bool(namespace.pty)
+    return all(os.isatty(fd) for fd in (0, 1, 2))
+
+
+# ---- the run -------------------------------------------------------------------------------------------------
+
+
+def _run(namespace: Namespace, argv: list[str], log: console.Log, cage_type: Any) -> tuple[int, str]:
+    """The exit code and, with --json, the document."""
+    pty = _wants_pty(namespace)
+    policy = command_policy(namespace, pty=pty)
+    if not policy.caged:
+        console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")
+    with Signals() as signals, ExitStack() as stack:
+        process = stack.enter_context(_start(policy, argv, capture=namespace.json, pty=pty, cage_type=cage_type))
+        log.say("started", argv=argv, pid=process.pid, caged=process.caged)
+        attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
+        outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20, pty=pty)
+        attendance.until_end()
+        process.wait()
+        for outlet in outlets:
+            outlet.drain()
+        result, cause = process.result(), attendance.cause
+    _explain(result, log)
+    code = result.exit_code if cause is None else cause
+    if not namespace.json:
+        return code, ""
+    from pysandbox.cli.document import of_result
+
+    return code, of_result(result, *outlets, cause)
+
+
+def _start(policy: Policy, argv: list[str], *, capture: bool, pty: bool, cage_type: Any) -> Process:
+    if cage_type is None:
+        from pysandbox.cage import Cage as cage_type  # noqa: N813
+    if capture:
+        from pysandbox import PIPE
+
+        return cage_type(policy).spawn(argv, stdout=PIPE, stderr=PIPE)
+    return cage_type(policy).spawn(argv, pty=pty)
+
+
+def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int, pty: bool) -> list[Any]:
+    """Where the command's output goes, other than straight to our own descriptors."""
+    if pty:
+        from pysandbox.cli.terminal import RawMode, Relay
+
+        stack.enter_context(RawMode(0))
+        return [Relay(attendance, process.pty_fd)]
+    if process.stdout is None or process.stderr is None:
+        return []
+    from pysandbox.cli.document import Capture
+
+    return [Capture(attendance, stream, kept) for stream in (process.stdout, process.stderr)]
+
+
+def _explain(result: Result, log: console.Log) -> None:
+    for note in result.notes:
+        log.say("note", note=note)
+    for denial in result.denials:
+        log.say("denied", denial=denial)
+    log.say("ended", exit_code=result.exit_code, reason=result.reason, duration=result.duration)
+
+
+# ---- when it did not start -----------------------------------------------------------------------------------
+
+
+def _failed(error: CageError | OSError, argv: list[str], *, as_json: bool) -> tuple[int, str]:
+    code, message = _meaning(error, argv[0])
+    console.error(message)
+    if not as_json:
+        return code, ""
+    from pysandbox.cli.document import of_failure
+
+    return code, of_failure(argv, code, message)
+
+
+def _meaning(error: CageError | OSError, program: str) -> tuple[int, str]:
+    """The exit code of a failure to start (as of env(1) and the shells) and what the reader can do."""
+    if not isinstance(error, StartError) or error.step != "exec":
+        return OUR_FAILURE, str(error)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        hint = "check the name; a program outside the system directories needs --allow"
+        return NOT_FOUND, f"{program!r} was not found in the cage; {hint}"
+    reason = f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"
+    hint = "check that it is an executable file, and the recipe's allow_execve"
+    return NOT_EXECUTABLE, f"{program!r} cannot be executed in the cage ({reason}); {hint}"

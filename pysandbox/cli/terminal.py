@@ -1,0 +1,109 @@
+"""A terminal between a user and a cage: ours in raw mode, the cage's own pty behind it, bytes copied both ways.
+
+The cage never holds the user's terminal, so nothing in it can push input into the shell that started us. Job control,
+Ctrl-C and line editing are the business of the cage's pty. Whatever happens, the user's terminal is put back.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import termios
+import tty
+from types import TracebackType
+from typing import Any
+
+from pysandbox.cli.attend import Attendance
+
+CHUNK = 65536
+END_OF_INPUT = b"\x04"  # Ctrl-D: what a pty has for an end of file
+BROKEN_PIPE = 128 + 13
+
+
+class RawMode:
+    """The terminal `fd` in raw mode while entered; nothing at all when it is not a terminal."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._saved: list[Any] | None = None
+
+    def __enter__(self) -> RawMode:
+        if os.isatty(self._fd):
+            self._saved = termios.tcgetattr(self._fd)
+            tty.setraw(self._fd)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._saved is not None:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+
+
+class Relay:
+    """Copies keyboard to pty and pty to screen, and the size of the screen to the pty."""
+
+    def __init__(self, attendance: Attendance, pty: int, *, keyboard: int = 0, screen: int = 1) -> None:
+        self._attendance = attendance
+        self._pty, self._keyboard, self._screen = pty, keyboard, screen
+        self._typed = b""  # read, and not yet taken by the pty
+        self._input_ended = False
+        os.set_blocking(pty, False)  # a command that does not read must not stop us from showing what it writes
+        attendance.resized = self._resize
+        self._resize()
+        self._listen()
+
+    def drain(self) -> None:
+        """Show what the command had written before it ended."""
+        while self._show():
+            pass
+
+    def _resize(self) -> None:
+        if os.isatty(self._screen):
+            termios.tcsetwinsize(self._pty, termios.tcgetwinsize(self._screen))
+
+    def _listen(self) -> None:
+        """Ask for keys only when the last ones are gone: what is typed ahead stays with the terminal."""
+        wanted = select.POLLIN | (select.POLLOUT if self._typed else 0)
+        self._attendance.watch(self._pty, wanted, self._on_pty)
+        if self._typed or self._input_ended:
+            self._attendance.forget(self._keyboard)
+        else:
+            self._attendance.watch(self._keyboard, select.POLLIN, self._on_key)
+
+    def _on_key(self, events: int) -> None:
+        try:
+            keys = os.read(self._keyboard, CHUNK)
+        except OSError:  # EIO: the terminal has hung up
+            keys = b""
+        self._input_ended = not keys
+        self._typed = keys or END_OF_INPUT
+        self._send()
+
+    def _send(self) -> None:
+        try:
+            self._typed = self._typed[os.write(self._pty, self._typed) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # EIO: nobody has the other side open
+            self._typed = b""
+        self._listen()
+
+    def _on_pty(self, events: int) -> None:
+        if events & select.POLLOUT:
+            self._send()
+        if events & ~select.POLLOUT and not self._show():
+            self._attendance.forget(self._pty)
+            self._attendance.forget(self._keyboard)
+
+    def _show(self) -> bool:
+        """One piece from the pty to the screen; False when there is none or its other side is closed."""
+        try:
+            left = piece = os.read(self._pty, CHUNK)
+        except OSError:
+            return False
+        try:
+            while left:
+                left = left[os.write(self._screen, left) :]
+        except OSError:  # whoever watched has gone, as for any program that writes to a closed pipe
+            self._attendance.stop(BROKEN_PIPE)
+            return False
+        return bool(piece)

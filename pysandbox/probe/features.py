@@ -1,0 +1,332 @@
+"""Every kernel feature a cage can use: one row each, read by one of a few small readers.
+
+A row says how the feature is found out, what is lost without it and how to get it. `pysandbox check` prints the rows;
+`UnsupportedError` quotes them. To add a feature: one row here (and its probe in csrc/host/probe.c if it has to be
+tried). The minimum for a cage is what is marked `required`; nothing here decides how a cage does without the rest.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pysandbox.probe import kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where the readers look; tests give them a pretended one."""
+
+    root: str = ""  # put before every path
+    release: str | None = None  # None: this kernel's
+    probe: Callable[[str], int] = kernel.probe
+    landlock_abi: Callable[[], int] = kernel.landlock_abi
+    landlock_errata: Callable[[], int | None] = kernel.landlock_errata
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    ok: bool
+    detail: str
+
+
+Reader = Callable[[Host], Reading]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """`since`: the first kernel that has it. `without` and `fix` are one sentence each."""
+
+    name: str
+    reader: Reader
+    since: tuple[int, int]
+    without: str
+    fix: str
+    required: bool = False
+
+
+# ---- readers -------------------------------------------------------------------------------------------------
+
+
+def tried(probe: str) -> Reader:
+    """A probe of the extension."""
+
+    def read(host: Host) -> Reading:
+        number = host.probe(probe)
+        if number == 0:
+            return Reading(True, "works")
+        return Reading(False, f"{errno.errorcode.get(number, number)} ({os.strerror(number)})")
+
+    return read
+
+
+def landlock(abi: int) -> Reader:
+    """Landlock at this ABI or a newer one."""
+
+    def read(host: Host) -> Reading:
+        have, errata = host.landlock_abi(), host.landlock_errata()
+        detail = "none" if have == 0 else f"ABI {have}" + (f", errata {errata:#x}" if errata is not None else "")
+        return Reading(have >= abi, detail)
+
+    return read
+
+
+def release(major: int, minor: int) -> Reader:
+    """The version of the kernel."""
+
+    def read(host: Host) -> Reading:
+        text = host.release or os.uname().release
+        return Reading(kernel.version(text) >= (major, minor), text)
+
+    return read
+
+
+def setting(path: str, fine: Callable[[int], bool]) -> Reader:
+    """A number in a file of /proc/sys; a kernel without that file does not restrict."""
+
+    def read(host: Host) -> Reading:
+        value = _text(host.root + path)
+        if value is None:
+            return Reading(True, "not restricted")
+        return Reading(value.isdecimal() and fine(int(value)), f"{path.rpartition('/')[2]} = {value}")
+
+    return read
+
+
+def exists(path: str) -> Reader:
+    """A path of the host."""
+
+    def read(host: Host) -> Reading:
+        there = os.path.exists(host.root + path)
+        return Reading(there, path if there else f"no {path}")
+
+    return read
+
+
+def delegated(*controllers: str) -> Reader:
+    """The caller may make child groups, with these controllers, in its own group of the cgroup v2 tree."""
+
+    def read(host: Host) -> Reading:
+        groups = (_text(host.root + "/proc/self/cgroup") or "").splitlines()
+        own = next((line[3:] for line in groups if line.startswith("0::")), None)
+        if own is None:
+            return Reading(False, "not in a cgroup v2 group")
+        group = f"/sys/fs/cgroup{own.rstrip('/')}"
+        have = (_text(f"{host.root}{group}/cgroup.controllers") or "").split()
+        if lacking := [name for name in controllers if name not in have]:
+            return Reading(False, f"{group} has no controller {', '.join(lacking)}")
+        if not all(os.access(host.root + group + name, os.W_OK) for name in ("", "/cgroup.subtree_control")):
+            return Reading(False, f"{group} is not writable")
+        return Reading(True, group)
+
+    return read
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def mac_system(host: Host) -> str:
+    """The mandatory access control system in force: AppArmor, SELinux or none."""
+    if _text(host.root + "/sys/module/apparmor/parameters/enabled") == "Y":
+        return "AppArmor"
+    return "SELinux" if os.path.exists(host.root + "/sys/fs/selinux/enforce") else "none"
+
+
+# ---- the table -----------------------------------------------------------------------------------------------
+
+_USERNS = (
+    "as root: sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1 "
+    "kernel.apparmor_restrict_unprivileged_userns=0 (those that exist); in Docker: --security-opt seccomp=unconfined"
+)
+_CONTAINER = "in Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+_UNMASK = "in Docker: --security-opt systempaths=unconfined; in Kubernetes: procMount: Unmasked"
+
+FEATURES: tuple[Feature, ...] = (
+    Feature(
+        "kernel", release(5, 6), (5, 6),
+        "Cages do not start.",
+        "Boot Linux 5.6 or newer (5.19 or newer has all that matters).",
+        required=True,
+    ),
+    Feature(
+        "user_namespaces", tried("USER_NS"), (3, 8),
+        "Only isolation = \"landlock\" is left: no private view of files, processes or network.",
+        f"Allow user namespaces, {_USERNS}.",
+        required=True,
+    ),
+    Feature(
+        "userns_count", setting("/proc/sys/user/max_user_namespaces", lambda value: value > 0), (4, 9),
+        "Nobody can create user namespaces.",
+        "As root: sysctl -w user.max_user_namespaces=65536.",
+    ),
+    Feature(
+        "userns_unprivileged", setting("/proc/sys/kernel/unprivileged_userns_clone", lambda value: value > 0), (4, 4),
+        "Users other than root cannot create user namespaces (a Debian setting).",
+        "As root: sysctl -w kernel.unprivileged_userns_clone=1.",
+    ),
+    Feature(
+        "userns_apparmor",
+        setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value == 0), (6, 2),
+        "User namespaces of programs without an AppArmor profile have no power (an Ubuntu setting).",
+        "As root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0.",
+    ),
+    Feature(
+        "pid_namespaces", tried("PID_NS"), (3, 8),
+        "A cage would see the host's processes.",
+        f"Allow user namespaces first; {_CONTAINER}.",
+        required=True,
+    ),
+    Feature(
+        "mount_namespaces", tried("MOUNT_NS"), (3, 8),
+        "A cage cannot have its own view of the files.",
+        f"Allow user namespaces first; {_CONTAINER}.",
+        required=True,
+    ),
+    Feature(
+        "network_namespaces", tried("NET_NS"), (3, 8),
+        "Only egress = \"direct\" works: the cage shares the host's network.",
+        "Allow user namespaces first; as root: sysctl -w user.max_net_namespaces=65536.",
+    ),
+    Feature(
+        "ipc_namespaces", tried("IPC_NS"), (3, 8),
+        "A cage would share System V and POSIX message queues with the host.",
+        "Allow user namespaces first; as root: sysctl -w user.max_ipc_namespaces=65536.",
+    ),
+    Feature(
+        "uts_namespaces", tried("UTS_NS"), (3, 8),
+        "A cage would see the host's name.",
+        "Allow user namespaces first; as root: sysctl -w user.max_uts_namespaces=65536.",
+    ),
+    Feature(
+        "cgroup_namespaces", tried("CGROUP_NS"), (4, 6),
+        "A cage would see its place in the host's control groups.",
+        "Allow user namespaces first; as root: sysctl -w user.max_cgroup_namespaces=65536.",
+    ),
+    Feature(
+        "proc_mountable", tried("PROC"), (3, 8),
+        "A cage has no /proc of its own.",
+        f"Lift what covers parts of the host's /proc; {_UNMASK}.",
+    ),
+    Feature(
+        "mount_setattr", tried("MOUNT_SETATTR"), (5, 12),
+        "The mounts of a cage cannot be made read-only in one step.",
+        f"Boot Linux 5.12 or newer; {_CONTAINER}.",
+    ),
+    Feature(
+        "tmpfs", tried("TMPFS"), (3, 8),
+        "A cage has no root and no /tmp of its own.",
+        f"Allow user namespaces first; {_CONTAINER}.",
+    ),
+    Feature(
+        "tmpfs_xattr", tried("TMPFS_XATTR"), (6, 6),
+        "Copy-on-write layers in memory cannot re-create a removed directory (EIO).",
+        "Boot Linux 6.6 or newer, or keep the upper layer on a disk.",
+    ),
+    Feature(
+        "overlayfs", tried("OVERLAY"), (5, 11),
+        "Copy-on-write (workdir = \"cow\") is not available.",
+        "Boot Linux 5.11 or newer; as root: modprobe overlay.",
+    ),
+    Feature(
+        "binfmt_misc", tried("BINFMT_MISC"), (6, 7),
+        "A cage cannot register interpreters for foreign executables of its own.",
+        "Boot Linux 6.7 or newer; as root: modprobe binfmt_misc.",
+    ),
+    Feature(
+        "seccomp_filter", tried("SECCOMP_FILTER"), (3, 17),
+        "System calls cannot be filtered.",
+        "Boot a kernel with CONFIG_SECCOMP_FILTER=y.",
+        required=True,
+    ),
+    Feature(
+        "user_notif", tried("USER_NOTIF"), (5, 0),
+        "Rules that look at the arguments of a call while it happens are not available.",
+        "Boot Linux 5.9 or newer; EBUSY: do not start below another seccomp supervisor.",
+    ),
+    Feature(
+        "notif_addfd", tried("NOTIF_ADDFD"), (5, 9),
+        "Connections cannot be opened on behalf of the cage.",
+        "Boot Linux 5.9 or newer; EBUSY: do not start below another seccomp supervisor.",
+    ),
+    Feature(
+        "wait_killable", tried("WAIT_KILLABLE"), (5, 19),
+        "A signal during an intercepted call repeats the call.",
+        "Boot Linux 5.19 or newer.",
+    ),
+    Feature(
+        "sync_wake_up", tried("SYNC_WAKE_UP"), (6, 6),
+        "Intercepted calls are answered about ten times slower on a busy machine.",
+        "Boot Linux 6.6 or newer; EBUSY: do not start below another seccomp supervisor.",
+    ),
+    Feature(
+        "landlock", landlock(1), (5, 13),
+        "There is no second wall behind the mounts, and isolation = \"landlock\" is not available.",
+        "Boot Linux 5.13 or newer with landlock in the boot option lsm= (see /sys/kernel/security/lsm).",
+    ),
+    Feature(
+        "landlock_net", landlock(4), (6, 7),
+        "Landlock does not restrict TCP; the network namespace still does.",
+        "Boot Linux 6.7 or newer.",
+    ),
+    Feature(
+        "landlock_scope", landlock(6), (6, 12),
+        "Without a network namespace, abstract sockets of the host can be reached from the cage.",
+        "Boot Linux 6.12 or newer.",
+    ),
+    Feature(
+        "pidfd", tried("PIDFD"), (5, 3),
+        "Processes of a cage can be named by number only, which is open to re-use.",
+        "Boot Linux 5.3 or newer.",
+    ),
+    Feature(
+        "pidfd_thread", tried("PIDFD_THREAD"), (6, 9),
+        "The caller of an intercepted call is found by way of /proc.",
+        "Boot Linux 6.9 or newer.",
+    ),
+    Feature(
+        "close_range", tried("CLOSE_RANGE"), (5, 11),
+        "File descriptors are closed one by one when a cage starts.",
+        "Boot Linux 5.11 or newer.",
+    ),
+    Feature(
+        "cgroup_v2", exists("/sys/fs/cgroup/cgroup.controllers"), (4, 5),
+        "The limits of a cage hold for each process, not for the cage (memory_mb, cpu_percent and cpu_shares fail).",
+        "Boot with systemd.unified_cgroup_hierarchy=1; in a container, mount the cgroup v2 tree.",
+    ),
+    Feature(
+        "cgroup_delegation", delegated("memory", "pids"), (4, 15),
+        "The same as without cgroup_v2, for this user.",
+        "Start below systemd-run --user --scope -p Delegate=yes; in Docker: --cgroupns=private and a writable cgroup.",
+    ),
+    Feature(
+        "clone_into_cgroup", tried("CLONE_INTO_CGROUP"), (5, 7),
+        "A cage is moved into its control group just after it was made.",
+        "Boot Linux 5.7 or newer; in Docker: a seccomp profile that knows clone3.",
+    ),
+)  # fmt: skip
+
+
+def feature(name: str) -> Feature:
+    """The row of this name; KeyError for a name that is not one."""
+    for row in FEATURES:
+        if row.name == name:
+            return row
+    raise KeyError(name)
+
+
+def read_all(host: Host | None = None) -> list[tuple[Feature, Reading]]:
+    """Every row with what this host says to it."""
+    there = host or Host()
+    return [(row, row.reader(there)) for row in FEATURES]
+
+
+def minimum_met(readings: list[tuple[Feature, Reading]]) -> bool:
+    """Whether a cage can start at all."""
+    return all(reading.ok for row, reading in readings if row.required)

@@ -1,0 +1,132 @@
+"""The look at the host's paths: what each path that a policy names really is, link by link.
+
+`look` walks every path component by component (lstat, readlink), as the kernel would, and records what it met.
+Nothing is opened and nothing decided: a path that cannot be walked (absent, a loop of links, below a file, below a
+directory the caller may not search) is "missing", and `compile` knows what to do with that. The result goes stale
+the moment it is taken: `fresh` asks whether a kept one still holds, and the mounts themselves verify (dev, ino).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
+
+if TYPE_CHECKING:
+    from pysandbox.policy.model import Policy
+
+LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
+
+
+class _Entry(NamedTuple):
+    """One name in one real directory."""
+
+    kind: str  # as PathFact.kind, or "link"
+    target: str = ""  # of a link
+    dev: int = 0
+    ino: int = 0
+
+
+_MISSING = _Entry("missing")
+
+
+def look(policy: Policy, *, cwd: str) -> PathFacts:
+    """What every path named by the policy is, with `cwd`, the home directory and the staging candidates."""
+    from pysandbox.policy.paths_wanted import wanted_paths
+
+    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=home())
+
+
+def look_at(paths: Iterable[str], *, cwd: str, home: str) -> PathFacts:
+    """The same for any absolute paths."""
+    entries: dict[str, _Entry] = {}
+    wanted = dict.fromkeys((*paths, cwd, home, *STAGING_CANDIDATES))
+    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted})
+
+
+def home() -> str:
+    """The caller's home directory by the user database (never $HOME); /tmp for users that have none."""
+    import pwd
+
+    try:
+        directory = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/tmp"
+    return "/tmp" if directory in ("", "/", "/nonexistent") else directory
+
+
+def stamp(paths: PathFacts) -> tuple[object, ...]:
+    """A hashable fingerprint: equal exactly when two looks saw the same paths as the same things."""
+    facts = sorted(paths.facts.items())
+    return (
+        paths.cwd,
+        paths.home,
+        tuple((path, fact.real, fact.kind, fact.links, fact.dev, fact.ino) for path, fact in facts),
+    )
+
+
+def fresh(paths: PathFacts) -> bool:
+    """Whether every path still leads to the inode that it led to (or still to none)."""
+    status, there = os.stat, os.access
+    try:
+        for path, fact in paths.facts.items():
+            if fact.kind == "missing":
+                if there(path, os.F_OK):  # unlike stat, no exception for the expected answer
+                    return False
+            else:
+                now = status(path)
+                if now.st_ino != fact.ino or now.st_dev != fact.dev:
+                    return False
+    except OSError:
+        return False
+    return True
+
+
+def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
+    """Follow one absolute path; `entries` remembers the names met so far in this look."""
+    real, entry = "", _MISSING  # "" is the root, so that real + "/" + name always holds
+    links: list[tuple[str, str]] = []
+    ahead = path.split("/")[::-1]
+    while ahead:
+        name = ahead.pop()
+        if not name or name == ".":
+            continue
+        if name == "..":
+            real = real.rpartition("/")[0]
+            continue
+        here = f"{real}/{name}"
+        entry = entries.get(here) or _enter(here, entries)
+        if entry.kind == "dir":
+            real = here
+        elif entry.kind == "link" and len(links) < LINK_LIMIT:
+            links.append((here, entry.target))
+            ahead.extend(entry.target.split("/")[::-1])
+            if entry.target.startswith("/"):
+                real = ""
+        elif entry.kind in ("link", "missing"):
+            return PathFact(path, here, "missing", tuple(links))
+        elif ahead:  # a name below something that is no directory
+            return PathFact(path, f"{here}/{ahead[-1]}", "missing", tuple(links))
+        else:
+            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino)
+    entry = entries.get(real) or _enter(real or "/", entries)
+    return PathFact(path, real or "/", "dir", tuple(links), entry.dev, entry.ino)
+
+
+def _enter(here: str, entries: dict[str, _Entry]) -> _Entry:
+    entries[here] = entry = _examine(here)
+    return entry
+
+
+def _examine(here: str) -> _Entry:
+    try:
+        found = os.lstat(here)
+        if stat.S_ISLNK(found.st_mode):
+            return _Entry("link", os.readlink(here))
+    except OSError:
+        return _MISSING
+    kind = "dir" if stat.S_ISDIR(found.st_mode) else "file" if stat.S_ISREG(found.st_mode) else "other"
+    return _Entry(kind, "", found.st_dev, found.st_ino)
