@@ -35,9 +35,8 @@ class Verdict(Enum):
     DENY = "refused"
     NEVER = "refused in every profile"
     KILL = "the process is killed"
+    MILD = "refused, but never by a kill: programs ask for it unasked"
     ABSENT = "answered as by a kernel without the call"
-    NO_PROTOCOL = "answered as by a kernel without the protocol"
-    NO_FAMILY = "answered as by a kernel without the address family"
 
 
 class When(NamedTuple):

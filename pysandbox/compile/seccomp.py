@@ -10,7 +10,6 @@ deny_extra; not open in this profile and mode (the tier OFF, the lists); its rul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,10 +22,12 @@ if TYPE_CHECKING:
 
 # <linux/seccomp.h>, errno(3)
 RET_KILL_PROCESS, RET_ERRNO, RET_LOG, RET_ALLOW = 0x80000000, 0x00050000, 0x7FFC0000, 0x7FFF0000
-EPERM, ENOSYS, EPROTONOSUPPORT, EAFNOSUPPORT = 1, 38, 93, 97
+EPERM, ENOSYS = 1, 38
 
 # What a refusal is: normal, strict, monitor. The program is the same in all three but for these words.
 DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "log": RET_LOG}
+
+SHIPPED = f"{__file__.rpartition('/compile/')[0]}/_data/seccomp/"
 
 X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
 NO_CALL = 0xFFFFFFFF  # -1: a tracer's way to skip a call; the kernel answers ENOSYS by itself
@@ -46,10 +47,9 @@ class Choice(NamedTuple):
     allow: frozenset[str]
     deny: frozenset[str]
 
-    @property
-    def key(self) -> str:
-        """The name of a filter without extras among the shipped ones."""
-        return f"{self.profile} {self.mode} {self.sockets} {self.denial}"
+    def file(self, machine: str) -> str:
+        """What a shipped filter, one without extras, is called."""
+        return f"{machine}.{self.profile}.{self.mode}.{self.sockets}.{self.denial}.bpf"
 
 
 class Description(NamedTuple):
@@ -74,41 +74,35 @@ class Description(NamedTuple):
         return f"{allowed}, {len(self.denied)} denied"
 
 
-def compile_filter(policy: Policy, machine: str, *, log_only: bool = False) -> bytes:
-    """`struct sock_filter[]` for this policy. `log_only`: a refusal is logged and allowed, the tier NEVER excepted."""
-    choice = _choice(policy, log_only)
-    if not choice.allow and not choice.deny:
-        shipped = _shipped(machine).get(choice.key)
-        if shipped is not None:
-            return shipped
-    return build(choice, machine)
+def compile_filter(policy: Policy, machine: str, *, landlock_net: bool = True, log_only: bool = False) -> bytes:
+    """`struct sock_filter[]` for this policy.
+
+    `landlock_net`: Landlock rules on TCP will be in force (ABI 4), so that without a network namespace TCP sockets may
+    be made. `log_only` (monitor): a refusal is logged and the call allowed, but for the tier NEVER.
+    """
+    choice = choose(policy, landlock_net=landlock_net, log_only=log_only)
+    extras = choice.allow or choice.deny
+    shipped = None if extras else _shipped(choice.file(machine))
+    return shipped or build(choice, machine)
 
 
-def _choice(policy: Policy, log_only: bool) -> Choice:
+def choose(policy: Policy, *, landlock_net: bool = True, log_only: bool = False) -> Choice:
     denial = "log" if log_only else "kill" if policy.strict else "errno"
     mode = policy.seccomp_mode if policy.seccomp in ("baseline", "seed-187") else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
-    return Choice(policy.seccomp, mode, _sockets(policy), denial, *extras)
-
-
-def _sockets(policy: Policy) -> str:
-    """Without a network namespace Landlock is the wall, and it sees TCP only."""
-    if policy.isolation == "full" or policy.egress == "direct":
-        return "inet"
-    return "local" if policy.egress == "none" else "tcp"
+    namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
+    sockets = "inet" if namespace else "tcp" if landlock_net else "local"
+    return Choice(policy.seccomp, mode, sockets, denial, *extras)
 
 
 @cache
-def _shipped(machine: str) -> Mapping[str, bytes]:
-    """Filters made at build time; none in a source tree that was not built."""
-    from importlib import import_module
-
+def _shipped(file: str) -> bytes | None:
+    """A filter made at build time; None for what is not shipped, and in a source tree that was not built."""
     try:
-        module = import_module(f"pysandbox._data.seccomp_{machine}")
-    except ModuleNotFoundError:
-        return {}
-    filters: Mapping[str, bytes] = module.FILTERS
-    return filters
+        with open(SHIPPED + file, "rb") as program:
+            return program.read()
+    except FileNotFoundError:
+        return None
 
 
 @lru_cache(maxsize=64)
@@ -132,7 +126,7 @@ def build(choice: Choice, machine: str) -> bytes:
 
 
 def words(denial: str) -> dict[Verdict, int]:
-    """The action word of each verdict. What answers for a missing feature is never a kill: libc asks and falls back."""
+    """The action word of each verdict."""
     from pysandbox.compile.bpf import Verdict
 
     return {
@@ -140,9 +134,8 @@ def words(denial: str) -> dict[Verdict, int]:
         Verdict.DENY: DENIALS[denial],
         Verdict.NEVER: RET_KILL_PROCESS if denial == "kill" else RET_ERRNO | EPERM,
         Verdict.KILL: RET_KILL_PROCESS,
+        Verdict.MILD: RET_ERRNO | EPERM,
         Verdict.ABSENT: RET_ERRNO | ENOSYS,
-        Verdict.NO_PROTOCOL: RET_ERRNO | EPROTONOSUPPORT,
-        Verdict.NO_FAMILY: RET_ERRNO | EAFNOSUPPORT,
     }
 
 
@@ -154,12 +147,13 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     from pysandbox.compile.syscalls import table
 
     profile = profiles.profile(choice.profile)
-    _check_extras(choice)
     opens = set(names_of(profile.opens))
+    _check_extras(choice, opens)
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
     listed = set(names_of(profile.allow))
     closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
     rule = arguments.rules(choice.sockets)
+    limited = profile.limited if choice.mode == "allow-list" else {}
 
     def one(name: str) -> Decision:
         ruled = rule(name)
@@ -173,12 +167,12 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.DENY
         if choice.mode == "allow-list" and name not in listed and name not in choice.allow:
             return Verdict.DENY
-        return ruled if name in choice.allow else profile.limited.get(name, ruled)
+        return ruled if name in choice.allow else limited.get(name, ruled)
 
     return {name: one(name) for name in table(machine).numbers}
 
 
-def _check_extras(choice: Choice) -> None:
+def _check_extras(choice: Choice, opens: set[str]) -> None:
     """A name no machine has is a mistake; a name only another machine has is not; what is never allowed is refused."""
     from pysandbox.compile import syscalls
     from pysandbox.compile.profiles import names_of, tiers
@@ -190,7 +184,7 @@ def _check_extras(choice: Choice) -> None:
                 hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
                 raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
     for group in tiers.NEVER:
-        for name in sorted(choice.allow.intersection(group.names) - choice.deny):
+        for name in sorted(choice.allow.intersection(group.names) - choice.deny - opens):
             raise PolicyError(
                 f"{name!r} is never allowed in a cage: {group.reason}",
                 key="syscalls.allow_extra",
@@ -204,9 +198,9 @@ def describe(policy: Policy) -> Description:
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
 
-    choice = _choice(policy, log_only=False)
-    _check_extras(choice)
+    choice = choose(policy)
     profile = profiles.profile(choice.profile)
+    _check_extras(choice, set(names_of(profile.opens)))
     opens = (*names_of(profile.opens), *policy.allow_syscalls)
     allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)
     denied = _merged(names_of((*profile.kill, *profile.deny)), policy.deny_syscalls, without=())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from pysandbox.compile.bpf import Decision, Verdict, When
 
-ALLOW, NEVER, ABSENT = Verdict.ALLOW, Verdict.NEVER, Verdict.ABSENT
+ALLOW, NEVER, MILD, ABSENT = Verdict.ALLOW, Verdict.NEVER, Verdict.MILD, Verdict.ABSENT
 INT = 0xFFFFFFFF
 
 
@@ -66,19 +66,20 @@ def families(inet: Decision) -> When:
 
 
 def transports(protocols: tuple[int, ...], datagram: Decision) -> When:
-    """TCP, and `datagram` for UDP. MPTCP is answered as by a kernel built without it: Go asks for it unasked."""
-    other = When(2, INT, (IPPROTO_MPTCP,), Verdict.NO_PROTOCOL, NEVER)
+    """TCP, and `datagram` for UDP. MPTCP goes past Landlock's TCP rules; Go tries it for every listener, then TCP."""
+    other = When(2, INT, (IPPROTO_MPTCP,), MILD, NEVER)
     listed = When(2, INT, protocols, ALLOW, other)
     return When(1, SOCK_TYPE_MASK, (SOCK_STREAM,), listed, When(1, SOCK_TYPE_MASK, (SOCK_DGRAM,), datagram, NEVER))
 
 
-# What the inet families may be used for. Inside a network namespace: TCP and UDP, the namespace is the wall. Without
-# one UDP would leave the host past Landlock, which sees TCP only; with no network granted no IP socket is made.
+# What the inet families may be used for. inet: TCP and UDP, in a network namespace that is the wall. tcp: without one,
+# where Landlock is the wall and sees TCP only. local: without either, so that no IP socket is made. A resolver opens
+# UDP sockets unasked, so those two refuse mildly.
 UDP = When(2, INT, (IPPROTO_IP, IPPROTO_UDP), ALLOW, NEVER)
 SOCKETS: Mapping[str, Decision] = {
     "inet": families(transports((IPPROTO_IP, IPPROTO_TCP), UDP)),
-    "tcp": families(transports((IPPROTO_IP, IPPROTO_TCP), Verdict.NO_PROTOCOL)),
-    "local": families(Verdict.NO_FAMILY),
+    "tcp": families(transports((IPPROTO_IP, IPPROTO_TCP), MILD)),
+    "local": families(MILD),
 }
 
 RULES: Mapping[str, Decision] = {
