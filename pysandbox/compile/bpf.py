@@ -118,6 +118,8 @@ class _Program:
             return self.jump(JEQ, alone, self.decide(rows[low + 1].decision), self.decide(rows[low].decision))
         half = (weights[low] + weights[high]) / 2
         middle = bisect_left(weights, half, low + 1, high - 1)
+        if middle - 1 > low and half - weights[middle - 1] < weights[middle] - half:
+            middle -= 1
         right = self.tree(rows, weights, middle, high)
         return self.jump(JGE, rows[middle].start, right, self.tree(rows, weights, low, middle))
 
