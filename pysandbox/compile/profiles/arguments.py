@@ -1,0 +1,111 @@
+"""Rules on register arguments. They hold in every profile and mode, for whichever of these calls is allowed at all.
+
+Only what the kernel reads from a register can be decided here: the number, an int, a flag word. What lies behind a
+pointer can be changed by another thread after a filter has looked, so the two calls that keep their flags there,
+clone3 and openat2, are answered as by an older kernel, and libc goes on with the call that has them in registers.
+
+Each rule names the kernel's type of the argument by its mask: an int is the low half, whatever is in the upper one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pysandbox.compile.bpf import Decision, Verdict, When
+
+ALLOW, NEVER, MILD, ABSENT = Verdict.ALLOW, Verdict.NEVER, Verdict.MILD, Verdict.ABSENT
+INT = 0xFFFFFFFF
+
+
+def any_bit(arg: int, bits: int, yes: Decision, no: Decision) -> When:
+    return When(arg, bits, (0,), no, yes)
+
+
+# <linux/sched.h>; clone takes the low 32 bits and its low byte is a signal, so CLONE_NEWTIME (0x80) is unshare's only.
+CLONE_NEW = 0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000
+CLONE_NEWTIME = 0x80
+
+# <asm-generic/ioctls.h>: type into the terminal of whoever started the cage (TIOCSTI), paste into the console.
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+
+# A file with S_ISUID or S_ISGID, made on a path of the host, would lend the owner's power to anyone outside the cage.
+# mkdir drops both bits by itself; a chmod cannot tell a directory, so g+s on directories is refused with the rest.
+SETID = 0o6000
+O_CREATES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE: without them the mode register is garbage
+
+MSG_FASTOPEN = 0x2000_0000  # a connect inside a send: Landlock and the supervisor look at connect only
+
+# A listener of its own would take the place of the supervisor's: the newest filter wins among equal verdicts.
+SECCOMP_FILTER_FLAG_NEW_LISTENER = 0x8
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+SOCK_TYPE_MASK = 0xF  # the rest are SOCK_NONBLOCK and SOCK_CLOEXEC
+SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
+NETLINK_ROUTE = 0
+IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_MPTCP = 0, 6, 17, 262
+
+
+def no_setid(mode: int) -> When:
+    return any_bit(mode, SETID, NEVER, ALLOW)
+
+
+def no_setid_created(flags: int, mode: int) -> When:
+    return any_bit(flags, O_CREATES, no_setid(mode), ALLOW)
+
+
+def no_fast_open(flags: int) -> When:
+    return any_bit(flags, MSG_FASTOPEN, NEVER, ALLOW)
+
+
+def families(inet: Decision) -> When:
+    """socket(domain, type, protocol): unix, route netlink, and `inet` for both IP families."""
+    route = When(2, INT, (NETLINK_ROUTE,), ALLOW, NEVER)
+    unix = When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET), ALLOW, NEVER)
+    other = When(0, INT, (AF_NETLINK,), route, NEVER)
+    return When(0, INT, (AF_UNIX,), unix, When(0, INT, (AF_INET, AF_INET6), inet, other))
+
+
+def transports(protocols: tuple[int, ...], datagram: Decision) -> When:
+    """TCP, and `datagram` for UDP. MPTCP goes past Landlock's TCP rules; Go tries it for every listener, then TCP."""
+    other = When(2, INT, (IPPROTO_MPTCP,), MILD, NEVER)
+    listed = When(2, INT, protocols, ALLOW, other)
+    return When(1, SOCK_TYPE_MASK, (SOCK_STREAM,), listed, When(1, SOCK_TYPE_MASK, (SOCK_DGRAM,), datagram, NEVER))
+
+
+# What the inet families may be used for. inet: TCP and UDP, in a network namespace that is the wall. tcp: without one,
+# where Landlock is the wall and sees TCP only. local: without either, so that no IP socket is made. A resolver opens
+# UDP sockets unasked, so those two refuse mildly.
+UDP = When(2, INT, (IPPROTO_IP, IPPROTO_UDP), ALLOW, NEVER)
+SOCKETS: Mapping[str, Decision] = {
+    "inet": families(transports((IPPROTO_IP, IPPROTO_TCP), UDP)),
+    "tcp": families(transports((IPPROTO_IP, IPPROTO_TCP), MILD)),
+    "local": families(MILD),
+}
+
+RULES: Mapping[str, Decision] = {
+    "clone": any_bit(0, CLONE_NEW, NEVER, ALLOW),
+    "unshare": any_bit(0, CLONE_NEW | CLONE_NEWTIME, NEVER, ALLOW),
+    "clone3": ABSENT,
+    "openat2": ABSENT,
+    "ioctl": When(1, INT, (TIOCSTI, TIOCLINUX), NEVER, ALLOW),
+    "socketpair": When(0, INT, (AF_UNIX,), ALLOW, NEVER),
+    "sendto": no_fast_open(3),
+    "sendmsg": no_fast_open(2),
+    "sendmmsg": no_fast_open(3),
+    "chmod": no_setid(1),
+    "fchmod": no_setid(1),
+    "fchmodat": no_setid(2),
+    "fchmodat2": no_setid(2),
+    "creat": no_setid(1),
+    "mknod": no_setid(1),
+    "mknodat": no_setid(2),
+    "open": no_setid_created(1, 2),
+    "openat": no_setid_created(2, 3),
+    "seccomp": any_bit(1, SECCOMP_FILTER_FLAG_NEW_LISTENER, NEVER, ALLOW),
+}
+
+
+def rules(sockets: str) -> Callable[[str], Decision]:
+    """The rule of a call that is open: ALLOW where there is none."""
+    table = {**RULES, "socket": SOCKETS[sockets]}
+    return lambda name: table.get(name, ALLOW)

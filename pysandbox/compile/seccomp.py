@@ -1,0 +1,233 @@
+"""From the [syscalls] part of a Policy to a seccomp program, and to words about it.
+
+`compile_filter` is pure and is the only way to a filter. The shipped profiles were compiled when the package was
+built (tools/compile_profiles.py) and are looked up; a policy with extras is compiled on first use, by the same code.
+What each profile lists is data in `compile.profiles`; how a program is laid out is `compile.bpf`.
+
+A name is decided in this order, the first that applies: killed by the profile; answered as absent; tier NEVER;
+deny_extra; not open in this profile and mode (the tier OFF, the lists); its rule on arguments, or plain ALLOW.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from pysandbox.errors import PolicyError
+
+if TYPE_CHECKING:
+    from pysandbox.compile.bpf import Decision, Verdict
+    from pysandbox.compile.profiles import Profile
+    from pysandbox.policy.model import Policy
+
+# <linux/seccomp.h>, errno(3)
+RET_KILL_PROCESS, RET_ERRNO, RET_LOG, RET_ALLOW = 0x80000000, 0x00050000, 0x7FFC0000, 0x7FFF0000
+EPERM, ENOSYS = 1, 38
+
+# What a refusal is: normal, strict, monitor. The program is the same in all three but for these words.
+DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "log": RET_LOG}
+
+SHIPPED = f"{__file__.rpartition('/compile/')[0]}/_data/seccomp/"
+
+X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
+NO_CALL = 0xFFFFFFFF  # -1: a tracer's way to skip a call; the kernel answers ENOSYS by itself
+LAST_CACHED = 512  # the kernel runs the program at install for every number it has, fewer than these
+
+# These run the program at every call because an argument decides; their paths count more than those of one install.
+OFTEN = {"openat": 40, "ioctl": 40, "open": 20, "sendto": 20, "sendmsg": 20, "clone": 10, "socket": 5}
+
+
+class Choice(NamedTuple):
+    """Everything of a policy that a filter depends on."""
+
+    profile: str
+    mode: str
+    sockets: str  # a row of profiles.arguments.SOCKETS
+    denial: str  # a row of DENIALS
+    allow: frozenset[str]
+    deny: frozenset[str]
+
+    def file(self, machine: str) -> str:
+        """What a shipped filter, one without extras, is called."""
+        return f"{machine}.{self.profile}.{self.mode}.{self.sockets}.{self.denial}.bpf"
+
+
+class Description(NamedTuple):
+    """What `recipe list` and `explain` say. `allowed` and `denied` are the profile's lists with the extras applied;
+    `never` and `off` are closed beside them, `limited` is open as far as its arguments allow, `absent` answers ENOSYS.
+    """
+
+    profile: str
+    mode: str
+    summary: str
+    allowed: tuple[str, ...]
+    denied: tuple[str, ...]
+    never: tuple[str, ...]
+    off: tuple[str, ...]
+    limited: tuple[str, ...]
+    absent: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def counts(self) -> str:
+        allowed = f"{len(self.allowed)} allowed" if self.mode == "allow-list" else "the rest allowed"
+        return f"{allowed}, {len(self.denied)} denied"
+
+
+def compile_filter(policy: Policy, machine: str, *, landlock_net: bool = True, log_only: bool = False) -> bytes:
+    """`struct sock_filter[]` for this policy.
+
+    `landlock_net`: Landlock rules on TCP will be in force (ABI 4), so that without a network namespace TCP sockets may
+    be made. `log_only` (monitor): a refusal is logged and the call allowed, but for the tier NEVER.
+    """
+    choice = choose(policy, landlock_net=landlock_net, log_only=log_only)
+    extras = choice.allow or choice.deny
+    shipped = None if extras else _shipped(choice.file(machine))
+    return shipped or build(choice, machine)
+
+
+def choose(policy: Policy, *, landlock_net: bool = True, log_only: bool = False) -> Choice:
+    denial = "log" if log_only else "kill" if policy.strict else "errno"
+    mode = policy.seccomp_mode if policy.seccomp in ("baseline", "seed-187") else "deny-list"
+    extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
+    namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
+    sockets = "inet" if namespace else "tcp" if landlock_net else "local"
+    return Choice(policy.seccomp, mode, sockets, denial, *extras)
+
+
+@cache
+def _shipped(file: str) -> bytes | None:
+    """A filter made at build time; None for what is not shipped, and in a source tree that was not built."""
+    try:
+        with open(SHIPPED + file, "rb") as program:
+            return program.read()
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def build(choice: Choice, machine: str) -> bytes:
+    """Compiles a filter from the data, extras and all."""
+    from pysandbox.compile import bpf
+    from pysandbox.compile.syscalls import table
+
+    numbers = table(machine).numbers
+    decisions = {numbers[name]: decision for name, decision in decide(choice, machine).items()}
+    hot = {numbers[name]: times for name, times in OFTEN.items() if name in numbers}
+
+    def weight(start: int, end: int) -> int:
+        return max(0, min(end, LAST_CACHED) - start) + sum(hot[number] for number in hot if start <= number < end)
+
+    beyond = [bpf.Range(max(numbers.values()) + 1, bpf.Verdict.ABSENT)]
+    if machine == "x86_64":
+        beyond += [bpf.Range(X32_BIT, bpf.Verdict.KILL), bpf.Range(NO_CALL, bpf.Verdict.ABSENT)]
+    rows = bpf.ranges(decisions, bpf.Verdict.ABSENT, beyond)
+    return bpf.assemble(table(machine).audit_arch, rows, words(choice.denial), weight)
+
+
+def words(denial: str) -> dict[Verdict, int]:
+    """The action word of each verdict."""
+    from pysandbox.compile.bpf import Verdict
+
+    return {
+        Verdict.ALLOW: RET_ALLOW,
+        Verdict.DENY: DENIALS[denial],
+        Verdict.NEVER: RET_KILL_PROCESS if denial == "kill" else RET_ERRNO | EPERM,
+        Verdict.KILL: RET_KILL_PROCESS,
+        Verdict.MILD: RET_ERRNO | EPERM,
+        Verdict.ABSENT: RET_ERRNO | ENOSYS,
+    }
+
+
+def decide(choice: Choice, machine: str) -> dict[str, Decision]:
+    """The decision for every call that this machine has."""
+    from pysandbox.compile import profiles
+    from pysandbox.compile.bpf import Verdict
+    from pysandbox.compile.profiles import arguments, names_of, tiers
+    from pysandbox.compile.syscalls import table
+
+    profile = profiles.profile(choice.profile)
+    opens = set(names_of(profile.opens))
+    _check_extras(choice, opens)
+    kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
+    listed = set(names_of(profile.allow))
+    closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
+    rule = arguments.rules(choice.sockets)
+    limited = profile.limited if choice.mode == "allow-list" else {}
+
+    def one(name: str) -> Decision:
+        ruled = rule(name)
+        if name in kill:
+            return Verdict.KILL
+        if ruled is Verdict.ABSENT:
+            return Verdict.ABSENT
+        if name in never:
+            return Verdict.NEVER
+        if name in choice.deny or name in closed:
+            return Verdict.DENY
+        if choice.mode == "allow-list" and name not in listed and name not in choice.allow:
+            return Verdict.DENY
+        return ruled if name in choice.allow else limited.get(name, ruled)
+
+    return {name: one(name) for name in table(machine).numbers}
+
+
+def _check_extras(choice: Choice, opens: set[str]) -> None:
+    """A name no machine has is a mistake; a name only another machine has is not; what is never allowed is refused."""
+    from pysandbox.compile import syscalls
+    from pysandbox.compile.profiles import names_of, tiers
+
+    for key, extra in (("syscalls.allow_extra", choice.allow), ("syscalls.deny_extra", choice.deny)):
+        for name in sorted(extra):
+            if not syscalls.is_name(name):
+                meant = syscalls.closest(name)
+                hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
+                raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
+    for group in tiers.NEVER:
+        for name in sorted(choice.allow.intersection(group.names) - choice.deny - opens):
+            raise PolicyError(
+                f"{name!r} is never allowed in a cage: {group.reason}",
+                key="syscalls.allow_extra",
+                suggestion="remove it; no profile and no extra opens it",
+            )
+
+
+def describe(policy: Policy) -> Description:
+    """The sets behind a policy's filter, for people."""
+    from pysandbox.compile import profiles
+    from pysandbox.compile.bpf import Verdict
+    from pysandbox.compile.profiles import arguments, names_of, tiers
+
+    choice = choose(policy)
+    profile = profiles.profile(choice.profile)
+    _check_extras(choice, set(names_of(profile.opens)))
+    opens = (*names_of(profile.opens), *policy.allow_syscalls)
+    allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)
+    denied = _merged(names_of((*profile.kill, *profile.deny)), policy.deny_syscalls, without=())
+    rules = {**arguments.RULES, "socket": arguments.SOCKETS[choice.sockets], **profile.limited}
+    return Description(
+        profile.name,
+        choice.mode,
+        profile.summary,
+        allowed,
+        tuple(name for name in denied if name in policy.deny_syscalls or name not in policy.allow_syscalls),
+        _merged(names_of(tiers.NEVER), (), without=opens),
+        _merged(names_of(tiers.OFF), (), without=opens),
+        tuple(sorted(name for name, rule in rules.items() if rule is not Verdict.ABSENT)),
+        tuple(sorted(name for name, rule in rules.items() if rule is Verdict.ABSENT)),
+        _remarks(profile, policy),
+    )
+
+
+def _merged(first: tuple[str, ...], more: tuple[str, ...], *, without: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys((*first, *more)) if name not in without)
+
+
+def _remarks(profile: Profile, policy: Policy) -> tuple[str, ...]:
+    """What a reader should know that no list says."""
+    remarks = []
+    if policy.seccomp_mode not in profile.modes:
+        remarks.append(f"profile {profile.name} is always a {profile.modes[0]}")
+    if any(name.startswith("io_uring") for name in policy.allow_syscalls):
+        remarks.append("io_uring submits calls that no filter sees: the rules on sockets and file modes do not bind them")
+    return tuple(remarks)

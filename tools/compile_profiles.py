@@ -1,0 +1,74 @@
+"""Compiles the shipped profiles: writes OUTDIR/seccomp/*.bpf; the build installs OUTDIR as pysandbox/_data.
+
+    python tools/compile_profiles.py OUTDIR [--require-oracle]
+
+Run by the build from the source tree. libseccomp is the oracle: where pyseccomp is installed, every number of the
+tables is checked against it, and a difference stops the build. Where it is not, that is said, and --require-oracle
+(releases) makes it an error. The filters are the same either way; libseccomp is never needed at run time.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from pysandbox.compile.profiles import SHIPPED, profile  # noqa: E402
+from pysandbox.compile.seccomp import Choice, build  # noqa: E402
+from pysandbox.compile.syscalls import MACHINES, table  # noqa: E402
+
+NONE: frozenset[str] = frozenset()
+UNCHECKED = """compile_profiles: pyseccomp (libseccomp) is not installed: the system call numbers were NOT checked against
+it; `pip install pyseccomp`, and the distribution's libseccomp2, to have that done"""
+
+
+def main(arguments: list[str]) -> int:
+    options = [each for each in arguments if each.startswith("--")]
+    targets = [each for each in arguments if not each.startswith("--")]
+    if len(targets) != 1 or set(options) - {"--require-oracle"}:
+        print(__doc__, file=sys.stderr)
+        return 2
+    wrong = check_numbers()
+    if wrong is None:
+        print(UNCHECKED, file=sys.stderr)
+        if options:
+            return 1
+    elif wrong:
+        print("compile_profiles: libseccomp knows other numbers: " + ", ".join(wrong), file=sys.stderr)
+        return 1
+    directory = Path(targets[0]) / "seccomp"
+    directory.mkdir(parents=True, exist_ok=True)
+    for choice, machine in product(choices(), MACHINES):
+        (directory / choice.file(machine)).write_bytes(build(choice, machine))
+    return 0
+
+
+def choices() -> list[Choice]:
+    """Every filter that a policy without extras asks for; monitor's are compiled on first use."""
+    return [
+        Choice(name, mode, sockets, denial, NONE, NONE)
+        for name, sockets, denial in product(SHIPPED, ("inet", "tcp"), ("errno", "kill"))
+        for mode in profile(name).modes
+    ]
+
+
+def check_numbers() -> list[str] | None:
+    """Names that libseccomp numbers otherwise; None where it is not installed. What it does not know yet is skipped."""
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError):
+        return None
+    arches = {"x86_64": pyseccomp.Arch.X86_64, "aarch64": pyseccomp.Arch.AARCH64}
+    wrong = []
+    for machine, (_, numbers) in ((each, table(each)) for each in MACHINES):
+        for name, number in numbers.items():
+            theirs = pyseccomp.resolve_syscall(arches[machine], name)
+            if theirs >= 0 and theirs != number:
+                wrong.append(f"{machine} {name} {theirs} (here {number})")
+    return wrong
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
