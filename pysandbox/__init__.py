@@ -26,6 +26,7 @@ _WHERE = {
     ),
     "pysandbox.events": ("Event",),
     "pysandbox.launch.runtime": ("Runtime",),
+    "pysandbox.launch.scratch": ("Session",),
     "pysandbox.policy.model": ("Policy",),
     "pysandbox.policy.option": ("Grant",),
     "pysandbox.process": ("Denial", "Process", "Result", "Usage"),
@@ -35,7 +36,7 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [
     "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError", "CageTimeout",
     "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
-    "SandboxCompileError", "SandboxPathMissing", "StartError", "UnsupportedError", "Usage", "run", "spawn",
+    "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     )
     from pysandbox.events import Event
     from pysandbox.launch.runtime import Runtime
+    from pysandbox.launch.scratch import Session
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
     from pysandbox.process import Denial, Process, Result, Usage

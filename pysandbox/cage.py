@@ -21,6 +21,7 @@ from pysandbox.command import Command, encode
 from pysandbox.errors import CageClosedError, CageTimeout
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
+from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, open_stdio
 from pysandbox.policy.model import Policy
 from pysandbox.process import Order, Process, Result
@@ -36,8 +37,8 @@ class Cage:
     """Commands under one policy. Thread-safe; `close()` is idempotent, and leaving the `with` block closes.
 
     `policy` None is `Policy()`: the system's programs, no network, nothing writable but the cage's own tmpfs.
-    `cwd` is the working directory the policy is read in (default: the host's); `session` names the session that
-    cages with `state = "scratch"` share /scratch in.
+    `cwd` is the working directory the policy is read in (default: the host's); `session` is the Session that
+    cages with `state = "scratch"` share /scratch in; without one the cage has it to itself.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Cage:
         policy: Policy | None = None,
         *,
         cwd: str | os.PathLike[str] | None = None,
-        session: str | None = None,
+        session: Session | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = runtime or default_runtime()
@@ -71,7 +72,7 @@ class Cage:
                 raise CageClosedError("this cage is closed; make another one")
             if self._live is None:
                 self._prepared = self._prepare()
-                self._live = self.runtime.take(self._prepared)
+                self._live = self._take(self._prepared)
         return self
 
     def __enter__(self) -> Cage:
@@ -124,6 +125,9 @@ class Cage:
 
     def _prepare(self) -> Prepared:
         return self.runtime.prepare(self.policy, self._cwd or os.getcwd())
+
+    def _take(self, prepared: Prepared) -> LiveInit:
+        return self.runtime.take(prepared, self.session.path if self.session and prepared.uses_scratch else "")
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
@@ -195,7 +199,7 @@ class Cage:
         plan = prepared.plan
         if self.caged:
             command.demand_allowed(prepared.policy)
-        live = self._live if self._live is not None else self.runtime.take(prepared)
+        live = self._live if self._live is not None else self._take(prepared)
         report_read = report_write = -1
         stdio = None
         try:
@@ -207,7 +211,10 @@ class Cage:
                     os.close(root)
             report_read, report_write = os.pipe2(os.O_CLOEXEC)
             targets = [number for _, number in stdio.child]
-            order = encode(command, prepared, targets, oneshot=oneshot, terminal=pty, caged=self.caged)
+            order = encode(
+                command, prepared, targets,
+                scratch=live.scratch, oneshot=oneshot, terminal=pty, caged=self.caged,
+            )  # fmt: skip
             live.execute(order, report_write, [fd for fd, _ in stdio.child])
         except BaseException:
             if stdio is not None:

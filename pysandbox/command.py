@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pysandbox.compile.plan import SCRATCH
 from pysandbox.errors import PolicyError, StartError
 from pysandbox.launch import native
 from pysandbox.policy.match import may_execute
@@ -73,11 +74,20 @@ class Command:
 
 
 def encode(
-    command: Command, prepared: Prepared, targets: Sequence[int], *, oneshot: bool, terminal: bool, caged: bool
+    command: Command,
+    prepared: Prepared,
+    targets: Sequence[int],
+    *,
+    scratch: str,
+    oneshot: bool,
+    terminal: bool,
+    caged: bool,
 ) -> native.Order:
-    """The order of a command under a plan."""
+    """The order of a command under a plan; `scratch` stands for SCRATCH in the plan's variables."""
     plan = prepared.plan
-    env = dict(plan.env) if caged else {**os.environ, **dict(plan.env)}
+    env = {name: scratch if value == SCRATCH else value for name, value in plan.env}
+    if not caged:
+        env = {**os.environ, **env}
     env.update(command.env)
     cwd = os.path.join(plan.cwd or "/", command.cwd) if command.cwd is not None else plan.cwd
     return native.encode_order(

@@ -15,4 +15,4 @@ def new_id() -> str:
 
 
 def hostname(prefix: str, cage_id: str) -> str:
-    return f"{prefix}-{cage_id[-8:].lower()}"
+    return f"{prefix}{cage_id[-8:].lower()}"

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
+from pysandbox.launch.scratch import remove_scratch
 
 WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
@@ -22,8 +23,10 @@ KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the ker
 class LiveInit:
     """One cage-init and everything below it."""
 
-    def __init__(self, opened: native.Opened, cage_id: str) -> None:
+    def __init__(self, opened: native.Opened, cage_id: str, scratch: str = "", *, owns_scratch: bool = False) -> None:
         self.id = cage_id
+        self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
+        self._owns_scratch = owns_scratch
         self.pid = opened.pid
         self._pidfd = opened.pidfd
         self._control = opened.control
@@ -72,6 +75,8 @@ class LiveInit:
             os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | WALL)
             os.close(self._pidfd)
             self._reaped = True
+            if self._owns_scratch:
+                remove_scratch(self.scratch)
             return True
 
     def _gone(self, seconds: float) -> bool:

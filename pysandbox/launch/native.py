@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pysandbox._native import ffi, lib
-from pysandbox.compile.plan import MountStep, Plan
+from pysandbox.compile.plan import SCRATCH, MountStep, Plan
 from pysandbox.errors import StartError
 from pysandbox.launch.numbers import (
     CLONE_NEW,
@@ -115,6 +115,23 @@ class NativePlan:
         out.scoped = mask(LANDLOCK_SCOPE, wanted.scoped)
         out.rules, out.n_rules = rules, len(wanted.rules)
 
+    def _place_scratch(self, plan: Any, path: Any) -> list[Any]:
+        """Copies of the arrays in which the placeholder stands, with the path in its place."""
+        mounts = ffi.new("struct psb_mount[]", max(1, plan.n_mounts))
+        ffi.memmove(mounts, plan.mounts, plan.n_mounts * ffi.sizeof("struct psb_mount"))
+        for index, step in enumerate(self.plan.mounts):
+            if step.source == SCRATCH:
+                mounts[index].source = path
+        plan.mounts = mounts
+        wanted = self.plan.landlock.rules if self.plan.landlock else ()
+        rules = ffi.new("struct psb_rule[]", max(1, len(wanted)))
+        ffi.memmove(rules, plan.landlock.rules, len(wanted) * ffi.sizeof("struct psb_rule"))
+        for index, rule in enumerate(wanted):
+            if rule.path == "" and not self.plan.namespaces:
+                rules[index].path = path
+        plan.landlock.rules = rules
+        return [mounts, rules]
+
     def _setup_message(self, scoped: bool) -> bytes:
         setup = ffi.new("struct psb_setup *")
         setup.kind = lib.PSB_MESSAGE_SETUP
@@ -125,11 +142,16 @@ class NativePlan:
             setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
         return bytes(ffi.buffer(setup)) + self.plan.seccomp
 
-    def open(self, init_fd: int, hostname: str) -> Opened:
-        """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then."""
-        held = ffi.new("char[]", hostname.encode())
+    def open(self, init_fd: int, hostname: str, scratch: str) -> Opened:
+        """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
+
+        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none.
+        """
+        held = [ffi.new("char[]", hostname.encode()), ffi.new("char[]", os.fsencode(scratch))]
         plan = ffi.new("struct psb_plan *", self._struct[0])
-        plan.hostname = held
+        plan.hostname = held[0]
+        if scratch:
+            held += self._place_scratch(plan, held[1])
         opened = ffi.new("struct psb_opened *")
         if lib.psb_open_cage(plan, init_fd, opened):
             raise start_error(opened.error)

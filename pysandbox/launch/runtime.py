@@ -19,6 +19,7 @@ from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
+from pysandbox.launch.scratch import make_scratch, remove_scratch, uses_scratch
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
@@ -39,6 +40,7 @@ class Prepared:
     paths: PathFacts
     native: native.NativePlan
     limits: bytes
+    uses_scratch: bool
 
 
 class Runtime:
@@ -56,7 +58,7 @@ class Runtime:
         self._init_fd = -1
         self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
-        self._worker = Worker(on_idle=self._expire)
+        self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
 
@@ -97,18 +99,26 @@ class Runtime:
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = native.NativePlan(plan, host.uid, host.gid)
-        return Prepared(resolved, plan, plan.digest, paths, carried, native.encode_limits(plan))
+        return Prepared(resolved, plan, plan.digest, paths, carried, native.encode_limits(plan), uses_scratch(plan))
 
     # ---- cages --------------------------------------------------------------------------------------------------
 
-    def take(self, prepared: Prepared) -> LiveInit:
-        """A cage of this plan, waiting for its first order. Raises StartError."""
-        return self._pool.take(prepared.digest, lambda: self._open(prepared))
+    def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
+        """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
+        shares one. Raises StartError."""
+        return self._pool.take(prepared.digest + scratch, lambda: self._open(prepared, scratch))
 
-    def _open(self, prepared: Prepared) -> LiveInit:
+    def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
         cage_id = ids.new_id()
-        opened = prepared.native.open(self._init(), ids.hostname(prepared.plan.hostname_prefix, cage_id))
-        live = LiveInit(opened, cage_id)
+        own = make_scratch() if prepared.uses_scratch and not scratch else ""
+        name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
+        try:
+            opened = prepared.native.open(self._init(), name, own or scratch)
+        except BaseException:
+            if own:
+                remove_scratch(own)
+            raise
+        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own))
         self._lives.add(live)
         return live
 
@@ -131,6 +141,9 @@ class Runtime:
         """Whether the next cage of this policy is already waiting."""
         return self._pool.ready(self.prepare(policy, cwd).digest)
 
+    def _complain(self, error: Exception) -> None:
+        self.sink(Event(NOTE.name, {"key": "background", "reason": f"{type(error).__name__}: {error}"}))
+
     def _expire(self) -> None:
         self._pool.expire()
 
@@ -148,7 +161,7 @@ class Runtime:
             live.abandon()
         self._lives.clear()
         self._lock = threading.Lock()
-        self._worker = Worker(on_idle=self._expire)
+        self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
 
 

@@ -13,9 +13,10 @@ IDLE = 5.0  # seconds
 
 
 class Worker:
-    """Runs callables in order. A task must not raise: its owner turns failures into events."""
+    """Runs callables in order. One that raises is handed to `on_error`; the next one runs all the same."""
 
-    def __init__(self, on_idle: Callable[[], None]) -> None:
+    def __init__(self, on_idle: Callable[[], None], on_error: Callable[[Exception], None]) -> None:
+        self._on_error = on_error
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._on_idle = on_idle
         self._lock = threading.Lock()
@@ -49,6 +50,8 @@ class Worker:
                 continue
             try:
                 task()
+            except Exception as error:
+                self._on_error(error)
             finally:
                 with self._quiet:
                     self._pending -= 1
