@@ -193,9 +193,7 @@ def _summary(spawn: _Spawn, block: CageBlock) -> str:
 
 def _printable(path: str) -> str:
     """The path without what would break a line, or forge another field of it."""
-    return "".join(
-        each if each.isprintable() and each not in " ,\\" else each.encode("unicode_escape").decode() for each in path
-    )
+    return "".join(each if each.isprintable() and each not in " ,\\" else f"\\u{{{ord(each):x}}}" for each in path)
 
 
 def _check_paths(entries: tuple[FsEntry, ...], root: str, paths: Facts) -> None:
