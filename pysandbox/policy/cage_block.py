@@ -223,7 +223,5 @@ def _stays_inside(key: str, entry: FsEntry, root: str, root_fact: Fact, fact: Fa
     links = [each for each in fact.links if each not in root_fact.links]
     for place in (*(link for link, _ in links), fact.real):
         if not covers(root, place) and not covers(root_fact.real, place):
-            raise refuse(key, f"{shown(entry.path)} leads out of the project root, to {shown(place)}", _LINK)
-
-
-_LINK = "remove the symbolic link, or the entry"
+            message = f"{shown(entry.path)} leads out of the project root, to {shown(place)}"
+            raise refuse(key, message, "remove the symbolic link, or the entry")
