@@ -149,7 +149,7 @@ def _shortfalls(policy: Policy, host: HostFacts) -> Iterator[Note]:
 
 def _refuses(verdict: str, policy: Policy) -> bool:
     if verdict == LIMIT:
-        return policy.limits_required or policy.strict
+        return policy.limits_required  # a strict policy always requires them
     return verdict == REFUSE or policy.strict
 
 

@@ -99,5 +99,10 @@ def test_guards_that_cannot_be_made_are_named_and_strict_refuses_them() -> None:
         plan_of(alone(workdir="write", strict=True))
 
 
+def test_a_guard_that_cannot_be_made_is_no_rule_either() -> None:
+    paths = [rule.path for rule in wall(plan_of(alone(workdir="write"))).rules]
+    assert [path for path in paths if path.startswith(PROJECT)] == [PROJECT]
+
+
 def test_it_compiles_for_a_host_that_forbids_user_namespaces() -> None:
     assert plan_of(alone(allow=SYSTEM), HOSTS["forbids-user-namespaces"]).isolation == "landlock"

@@ -135,6 +135,19 @@ def test_a_wider_grant_makes_a_narrower_one_unneeded() -> None:
     assert [path for path in paths_of(plan, "BIND") if path.startswith(("/usr", f"{PROJECT}/out"))] == ["/usr"]
 
 
+def test_nothing_is_laid_inside_a_denial() -> None:
+    plan = plan_of(Policy(allow=grants("/d"), deny=grants("/d/a"), mask=grants("/d/a/x"), allow_write=grants("/d/a/y")),
+                   tree=FOREST)  # fmt: skip
+    assert [step.target for step in plan.mounts if below(step.target, "/d")] == ["/d", "/d/a"]
+
+
+def test_granted_twice_a_path_is_writable_and_explicit_if_either_grant_says_so() -> None:
+    written = plan_of(Policy(allow_write=grants(PROJECT), workdir="read"))
+    assert Mounts(written.mounts).shows(PROJECT) == "write"
+    twice = plan_of(Policy(allow=(Grant("/data/set"), Grant("/home/ann/way/set", optional=True))))
+    assert not any(step.optional for step in twice.mounts if step.target == "/data/set")
+
+
 def test_a_prefix_ends_on_a_component() -> None:
     plan = plan_of(Policy(allow=grants("/d/b", "/d/bb")), tree=FOREST)
     assert {"/d/b", "/d/bb"} <= set(paths_of(plan, "BIND"))
@@ -176,6 +189,11 @@ def test_the_staging_directory_holds_and_hides_no_source() -> None:
     assert plan_of(Policy()).staging == "/mnt"
     tree = "/mnt/\n/opt/tool/\n/run/\n/home/ann/project/"
     assert plan_of(Policy(allow=grants("/mnt", "/opt/tool")), tree=tree).staging == "/run"
+
+
+def test_the_staging_directory_does_not_lie_inside_a_source() -> None:
+    with pytest.raises(UnsupportedError, match="assemble"):
+        plan_of(Policy(allow=grants("/var")), tree="/var/tmp/\n/home/ann/project/")
 
 
 def test_no_free_staging_directory_is_an_error_with_a_fix() -> None:
