@@ -124,7 +124,7 @@ GAPS: tuple[tuple[str, Callable[[Policy], bool], str], ...] = (
      "chmod, chown, utimes and setxattr work on any file that the caller owns and the command can name"),
     ("isolation", lambda policy: True, "unix sockets bound to a path of the host can be connected to"),
     ("isolation", lambda policy: True,
-     "the host's name, System V IPC and POSIX message queues are shared with the caller"),
+     "the host's name and System V IPC are shared with the caller"),
     ("resources.tmp_mb", lambda policy: True, "$TMPDIR is a directory of the host, not held to tmp_mb"),
     ("process.max_pids", lambda policy: policy.max_pids is not None,
      "max_pids counts every process of this user, not only the cage's"),
