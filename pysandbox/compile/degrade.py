@@ -4,8 +4,8 @@
     NOTE      a second wall or a check that something else stands in front of: a Note; under `strict` an error
     LIMIT     a limit that was asked for: an error; with `resources.required = false` a Note
 
-The rows of SHORTFALLS are asked of policy and host together; GAPS are what landlock isolation leaves open and nobody can
-close by asking (LL-05). To let something degrade, change its row; there is no second place.
+The rows of SHORTFALLS are asked of policy and host together; GAPS are what landlock isolation leaves open and nobody
+can close by asking (LL-05). To let something degrade, change its row; there is no second place.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def _full(policy: Policy) -> bool:
     return policy.isolation == "full"
 
 
-def _cgroup_limit(name: str) -> Shortfall:
+def _needs_cgroup(name: str, asked: Callable[[Policy, HostFacts], bool]) -> Shortfall:
     return Shortfall(
-        "cgroup", f"resources.{name}", LIMIT, lambda policy, host: getattr(policy, name) is not None,
+        "cgroup", f"resources.{name}", LIMIT, asked,
         f"{name} needs a cgroup, and cages are not placed in one",
         f"leave {name} out, or set resources.required = false to run without it",
     )  # fmt: skip
@@ -110,24 +110,26 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         "the kernel does not count the processes of root, so max_pids cannot hold",
         "run as an ordinary user, leave max_pids out, or set resources.required = false to run without it",
     ),
-    _cgroup_limit("memory_mb"),
-    _cgroup_limit("cpu_percent"),
-    _cgroup_limit("cpu_shares"),
+    _needs_cgroup("memory_mb", lambda policy, host: policy.memory_mb is not None),
+    _needs_cgroup("cpu_percent", lambda policy, host: policy.cpu_percent is not None),
+    _needs_cgroup("cpu_shares", lambda policy, host: policy.cpu_shares is not None),
 )  # fmt: skip
 
-# (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and abstract
-# sockets (Landlock scope), TCP (no rule on a port) and every other protocol (BPF) unless egress is direct, the list of
-# processes (no rule on /proc).
+# (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and
+# abstract sockets (Landlock scope), TCP (no rule on a port) and every other protocol (BPF) unless egress is direct, the
+# list of processes (no rule on /proc).
 GAPS: tuple[tuple[str, Callable[[Policy], bool], str], ...] = (
     ("isolation", lambda policy: True, "stat shows the metadata of any path of the host, granted or not"),
     ("isolation", lambda policy: True,
      "chmod, chown, utimes and setxattr work on any file that the caller owns and the command can name"),
     ("isolation", lambda policy: True, "unix sockets bound to a path of the host can be connected to"),
-    ("isolation", lambda policy: True, "the host's name, System V IPC and POSIX message queues are shared with the caller"),
+    ("isolation", lambda policy: True,
+     "the host's name and System V IPC are shared with the caller"),
     ("resources.tmp_mb", lambda policy: True, "$TMPDIR is a directory of the host, not held to tmp_mb"),
     ("process.max_pids", lambda policy: policy.max_pids is not None,
      "max_pids counts every process of this user, not only the cage's"),
-    ("network.egress", lambda policy: policy.egress == "direct", "UDP and every other protocol of the host are open too"),
+    ("network.egress", lambda policy: policy.egress == "direct",
+     "UDP and every other protocol of the host are open too"),
 )  # fmt: skip
 
 
@@ -147,7 +149,7 @@ def _shortfalls(policy: Policy, host: HostFacts) -> Iterator[Note]:
 
 def _refuses(verdict: str, policy: Policy) -> bool:
     if verdict == LIMIT:
-        return policy.limits_required or policy.strict
+        return policy.limits_required  # a strict policy always requires them
     return verdict == REFUSE or policy.strict
 
 

@@ -6,12 +6,10 @@ from collections.abc import Iterable
 
 from pysandbox.policy.model import Grant, Policy
 
-
 WORKDIR = {
     "none": "The current directory is not visible unless it is granted.",
     "read": "The current directory is visible and read-only.",
-    "write": "The current directory is writable; policy files in it are hidden and git's hooks and config are read-only.",
-    "cow": "The current directory is writable, and its changes are held back.",
+    "write": "The current directory is writable, but for git's hooks and config; policy files in it are hidden.",
 }
 IDENTITY = {
     "nobody": "Commands run as nobody (65534).",
@@ -20,7 +18,6 @@ IDENTITY = {
 }
 NETWORK = {
     "none": "There is no network but the cage's own loopback.",
-    "proxy-only": "No destination is listed, so there is no network but the cage's own loopback.",
     "direct": "The network is the host's own, and nothing that is sent is confined.",
 }
 

@@ -40,8 +40,14 @@ FS_RIGHTS: tuple[Rights, ...] = tuple(
     for abi in range(NEWEST_ABI + 1)
 )
 NET_RIGHTS: tuple[Rights, ...] = tuple(("BIND_TCP", "CONNECT_TCP") if abi >= 4 else () for abi in range(NEWEST_ABI + 1))
-SCOPES: tuple[Rights, ...] = tuple(("ABSTRACT_UNIX_SOCKET", "SIGNAL") if abi >= 6 else () for abi in range(NEWEST_ABI + 1))
-ON_FILES = frozenset(("EXECUTE", "READ_FILE", "WRITE_FILE", "TRUNCATE", "IOCTL_DEV"))  # all that a rule on a file may hold
+SCOPES: tuple[Rights, ...] = tuple(
+    ("ABSTRACT_UNIX_SOCKET", "SIGNAL") if abi >= 6 else () for abi in range(NEWEST_ABI + 1)
+)
+# All that a rule on a file may hold; a right of directories there is EINVAL.
+ON_FILES = frozenset(("EXECUTE", "READ_FILE", "WRITE_FILE", "TRUNCATE", "IOCTL_DEV"))
+ON_DEVICES = frozenset(("WRITE_FILE", "TRUNCATE", "IOCTL_DEV"))
+# A process may write what is its own there, such as comm and oom_score_adj; the mounts close the rest.
+ON_PROC = frozenset(("WRITE_FILE", "TRUNCATE"))
 
 
 def abi_of(host: HostFacts) -> int:
@@ -61,10 +67,9 @@ def second_wall(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -
 
 
 def _cage_rules(every: Rights, policy: Policy, paths: PathFacts, view: View) -> Iterator[LandlockRule]:
-    files = tuple(right for right in every if right in ON_FILES or right == "READ_DIR")
     yield LandlockRule("/", READ)
-    yield LandlockRule("/dev", files)  # the nodes and the ptys
-    yield LandlockRule("/proc", tuple(right for right in files if right not in ("EXECUTE", "IOCTL_DEV")))
+    yield LandlockRule("/dev", tuple(right for right in every if right in ON_DEVICES))
+    yield LandlockRule("/proc", tuple(right for right in every if right in ON_PROC))
     yield LandlockRule("/dev/mqueue", every, optional=True)  # mq_open walks up to the root of the queues and no further
     for path in (*OWN_TMPFS, *own_directories(policy, paths, view)):
         yield LandlockRule(path, every)

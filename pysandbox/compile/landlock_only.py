@@ -18,14 +18,20 @@ from pysandbox.probe.facts import HostFacts
 
 # What programs read of the machine. No process is in the list: the host's /proc shows all of them, so it must be
 # granted by name to be seen.
-PROC_FILES = ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys")
+PROC_READABLE = {
+    "/proc/sys": "dir",
+    **{
+        f"/proc/{name}": "file"
+        for name in ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version")
+    },
+}
 FULL = 'use isolation = "full"'
 
 REFUSED: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
-    ("process.run_as", lambda policy: policy.run_as != "self", "without a user namespace a command keeps the caller's id",
-     f'set run_as = "self", or {FULL}'),
-    ("filesystem.state", lambda policy: policy.state != "ephemeral", "without a mount namespace there is no /scratch",
-     f'leave state out and use $TMPDIR, or {FULL}'),
+    ("process.run_as", lambda policy: policy.run_as != "self",
+     "without a user namespace a command keeps the caller's id", f'set run_as = "self", or {FULL}'),
+    ("filesystem.state", lambda policy: policy.state != "ephemeral",
+     "without a mount namespace there is no /scratch", f'leave state out and use $TMPDIR, or {FULL}'),
 )  # fmt: skip
 
 
@@ -49,7 +55,7 @@ def _cannot_take_back(verb: str, key: str, path: str, tree: str) -> SandboxCompi
 
 
 def unguarded(view: View) -> tuple[str, ...]:
-    """The files that steer the next run or the host's git and that a full cage would protect; here the cage has them."""
+    """The files that steer the next run or the host's git: a full cage would protect them, this one has them."""
     masks = (real for real, hole in view.holes.items() if hole.implied)
     return (*masks, *(real for real, tree in view.trees.items() if tree.implied))
 
@@ -70,7 +76,7 @@ def _host_rules(every: Rights, view: View) -> Iterator[LandlockRule]:
     for device in DEVICES:
         on_tty = ("IOCTL_DEV",) if device == "/dev/tty" else ()
         yield LandlockRule(device, ("READ_FILE", "WRITE_FILE", *on_tty), optional=True)
-    for path in (f"/proc/{name}" for name in PROC_FILES):
+    for path, kind in PROC_READABLE.items():
         if nearest(path, view.holes) is None:
-            yield LandlockRule(path, ("READ_FILE", "READ_DIR") if path == "/proc/sys" else ("READ_FILE",), optional=True)
+            yield LandlockRule(path, ("READ_FILE",) if kind == "file" else ("READ_FILE", "READ_DIR"), optional=True)
     yield LandlockRule("", every)

@@ -29,7 +29,7 @@ SEAL = (
     MountStep(MountKind.PROTECT, "/", attrs=READ_ONLY),
     MountStep(MountKind.UNPROTECT_ROOT, "/"),
 )
-# After the seal: under NODEV no device could be opened. A pty needs an instance of its own, which shows no other's (FS-12).
+# After the seal: under NODEV no device could be opened. The ptys are of an instance that shows no other's (FS-12).
 DEV = (
     *(MountStep(MountKind.BIND, path, path, optional=path != "/dev/null") for path in DEVICES),
     MountStep(MountKind.DEVPTS, "/dev/pts", data="newinstance,mode=600,ptmxmode=666"),
@@ -110,9 +110,9 @@ def staging(policy: Policy, paths: PathFacts, view: View) -> str:
             source = parent(source)
     for candidate in STAGING_CANDIDATES:
         fact = paths[candidate]
-        if fact.kind == "dir" and fact.real == candidate and candidate not in above:
-            if nearest(candidate, sources) is None:
-                return candidate
+        free = candidate not in above and nearest(candidate, sources) is None
+        if free and fact.kind == "dir" and fact.real == candidate:
+            return candidate
     raise UnsupportedError(
         f"no host directory is free to assemble the cage's root on ({', '.join(STAGING_CANDIDATES)})",
         feature="staging", fix="create an empty /mnt, or grant directories below these instead of these",

@@ -1,8 +1,7 @@
 """Which namespaces a cage gets, and what it knows of a network.
 
 A full cage has a network namespace with loopback and nothing else. `direct` is the exception, under an explicit
-acknowledgement (T07): the host's own network, nothing between. With no host, address or port listed, proxy-only is the
-same as none (T06).
+acknowledgement (T07): the host's own network, nothing between.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 
 DIRECT = "network.direct"
-COLLAPSED = "network.nothing_allowed"
 
 
 def network_notes(policy: Policy) -> tuple[Note, ...]:
@@ -24,8 +22,6 @@ def network_notes(policy: Policy) -> tuple[Note, ...]:
             raise SandboxCompileError('"direct" gives the cage the host\'s own network', key="network.egress",
                                       suggestion="to accept that, set network.unsafe = true")  # fmt: skip
         return (Note(DIRECT, "network.egress", "the cage uses the host's own network; nothing it sends is confined"),)
-    if policy.egress == "proxy-only":
-        return (Note(COLLAPSED, "network.egress", "no destination is allowed: the cage has loopback and nothing else"),)
     return ()
 
 

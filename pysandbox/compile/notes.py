@@ -16,6 +16,11 @@ def grant_skipped(key: str, path: str, reason: str) -> Note:
     return Note(GRANT_SKIPPED, key, f"{path!r} is left out: {reason}")
 
 
+def grants_absent(paths: list[str]) -> Note:
+    """One note for all of them: a recipe for every distribution names many paths that any one host lacks."""
+    return Note(GRANT_SKIPPED, "filesystem.allow", f"left out, because they do not exist: {', '.join(paths)}")
+
+
 def not_coverable(key: str, message: str) -> Note:
     return Note(NOT_COVERABLE, key, message)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"

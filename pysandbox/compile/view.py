@@ -11,10 +11,10 @@ a wider tree already shows. A path is always its real path here; the nearest anc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pysandbox.compile.notes import grant_skipped, not_coverable, wide_grant
+from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
 from pysandbox.compile.plan import Note
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
 from pysandbox.policy.model import Policy
@@ -110,45 +110,50 @@ def _asked(policy: Policy, cwd: str) -> Iterator[tuple[str, str, bool, bool]]:
         yield absolute(grant.path, cwd), "filesystem.allow", False, grant.optional
     for grant in policy.allow_write:
         yield absolute(grant.path, cwd), "filesystem.allow_write", True, grant.optional
-    if policy.workdir == "cow":
-        raise SandboxCompileError("a cage alone cannot hold back changes", key="filesystem.workdir",
-                                  suggestion='use "read" or "write"')  # fmt: skip
     if policy.workdir != "none":
         yield cwd, "filesystem.workdir", policy.workdir == "write", False
 
 
 def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
     full = policy.isolation == "full"
+    absent = []
     for path, key, writable, optional in _asked(policy, paths.cwd):
         if path == HOSTS and optional and full and policy.egress != "direct":
             view.hosts = True  # without a network the host's own names are of no use and need not be told
             continue
         fact = paths[path]
-        real = fact.real
         if fact.kind == "missing":
             if not optional:
                 raise SandboxPathMissing(f"{path!r} does not exist", key=key,
                                          suggestion="create it, or mark it optional")  # fmt: skip
-            view.notes.append(grant_skipped(key, path, f"{real!r} does not exist"))
+            absent.append(path)
             continue
-        if real == ROOT and key != "filesystem.workdir":
+        if fact.real == ROOT and key != "filesystem.workdir":
             raise SandboxCompileError("the whole root cannot be granted", key=key,
                                       suggestion="name the directories that are needed")  # fmt: skip
         if full:
             _remember_links(view, fact)
-        reason = _own(real) if full or real == ROOT else None
-        if reason is not None:
-            if real not in DEVICES:
-                view.notes.append(grant_skipped(key, path, reason))
-            continue
-        known = view.trees.get(real)
-        if known is not None:
-            writable, optional = writable or known.writable, optional and known.optional
-        view.trees[real] = Tree(fact, writable, key, optional)
-        if writable and nearest(paths[paths.home].real, {real: True}):
-            view.notes.append(wide_grant(key, f"{path!r} is writable and holds the home directory with all its secrets"))
+        reason = _own(fact.real) if full or fact.real == ROOT else None
+        if reason is None:
+            _add_tree(view, Tree(fact, writable, key, optional), paths)
+        elif fact.real not in DEVICES:
+            view.notes.append(grant_skipped(key, path, reason))
+    if absent:
+        view.notes.append(grants_absent(absent))
     if full and policy.run_as != "nobody":
         _remember_links(view, paths[paths.home])
+
+
+def _add_tree(view: View, tree: Tree, paths: PathFacts) -> None:
+    """Granted twice, a path is writable if either says so, and explicit if either is."""
+    real = tree.fact.real
+    known = view.trees.get(real)
+    if known is not None:
+        tree = replace(tree, writable=tree.writable or known.writable, optional=tree.optional and known.optional)
+    view.trees[real] = tree
+    if tree.writable and nearest(paths[paths.home].real, {real: True}):
+        message = f"{tree.fact.path!r} is writable and holds the home directory with all its secrets"
+        view.notes.append(wide_grant(tree.key, message))
 
 
 def _own(real: str) -> str | None:

@@ -193,9 +193,7 @@ def _summary(spawn: _Spawn, block: CageBlock) -> str:
 
 def _printable(path: str) -> str:
     """The path without what would break a line, or forge another field of it."""
-    return "".join(
-        each if each.isprintable() and each not in " ,\\" else each.encode("unicode_escape").decode() for each in path
-    )
+    return "".join(each if each.isprintable() and each not in " ,\\" else f"\\u{{{ord(each):x}}}" for each in path)
 
 
 def _check_paths(entries: tuple[FsEntry, ...], root: str, paths: Facts) -> None:
@@ -225,7 +223,5 @@ def _stays_inside(key: str, entry: FsEntry, root: str, root_fact: Fact, fact: Fa
     links = [each for each in fact.links if each not in root_fact.links]
     for place in (*(link for link, _ in links), fact.real):
         if not covers(root, place) and not covers(root_fact.real, place):
-            raise refuse(key, f"{shown(entry.path)} leads out of the project root, to {shown(place)}", _LINK)
-
-
-_LINK = "remove the symbolic link, or the entry"
+            message = f"{shown(entry.path)} leads out of the project root, to {shown(place)}"
+            raise refuse(key, message, "remove the symbolic link, or the entry")

@@ -51,7 +51,7 @@ class Surroundings:
         return self.home
 
     def _substituted(self, path: str) -> str:
-        return _DOLLAR.sub(lambda match: self._value(match, path), path)
+        return path if "$" not in path else _DOLLAR.sub(lambda match: self._value(match, path), path)
 
     def _value(self, match: re.Match[str], path: str) -> str:
         if match["dollar"]:
@@ -77,6 +77,8 @@ class Surroundings:
 
 def normal(path: str) -> str:
     """An absolute path without empty, `.` and `..` components, by letters."""
+    if "/." not in path and "//" not in path and not path.endswith("/"):
+        return path
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":

@@ -31,9 +31,10 @@ def access(policy: Policy, path: str) -> tuple[Access, Grant | None]:
     Deny and mask win wherever they stand; between allow and allow_write the more specific entry decides, and
     writing wins over reading for the same path.
     """
-    for hidden, grants in (("denied", policy.deny), ("masked", policy.mask)):
-        if entry := covering(path, grants):
-            return ("denied" if hidden == "denied" else "masked"), entry
+    if denial := covering(path, policy.deny):
+        return "denied", denial
+    if mask := covering(path, policy.mask):
+        return "masked", mask
     write, read = covering(path, policy.allow_write), covering(path, policy.allow)
     if write and (read is None or len(write.path) >= len(read.path)):
         return "write", write
@@ -42,9 +43,11 @@ def access(policy: Policy, path: str) -> tuple[Access, Grant | None]:
 
 def may_execute(policy: Policy, path: str) -> bool:
     """True when allow_execve lets `path` run: nothing listed, the very path, or below the `/dir` of a `/dir/*`."""
-    if not policy.allow_execve:
-        return True
-    return any(
-        path != tree and covers(tree, path) if (tree := entry.removesuffix("/*")) != entry else path == entry
-        for entry in policy.allow_execve
-    )
+    return not policy.allow_execve or any(_executes(entry, path) for entry in policy.allow_execve)
+
+
+def _executes(entry: str, path: str) -> bool:
+    if entry.endswith("/*"):
+        tree = entry.removesuffix("/*")
+        return path != tree and covers(tree, path)
+    return path == entry

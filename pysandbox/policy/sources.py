@@ -19,6 +19,7 @@ from pysandbox.policy.refusal import Refused, did_you_mean, shown
 from pysandbox.policy.toml_lines import Path, line_of
 from pysandbox.policy.validate import KINDS, strings, text
 
+_WHERE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")  # how tomllib ends its messages
 LARGEST_FILE = 1 << 20  # bytes; a policy that people can review is a thousand times smaller
 
 SECTIONS = tuple(dict.fromkeys(described.section for _, described in options() if described.section))
@@ -119,10 +120,14 @@ class _Document:
         except RecursionError:
             raise PolicyError("is nested too deeply", file=self.file) from None
         except ValueError as error:  # TOMLDecodeError, and the numbers that int() and datetime refuse
-            found = re.search(r" \(at line (\d+), column \d+\)$", str(error))
-            message = str(error)[: found.start()] if found else str(error)
-            line = int(found.group(1)) if found else None
-            raise PolicyError(f"not TOML: {message}", file=self.file, line=line) from None
+            raise self._not_toml(str(error)) from None
+
+    def _not_toml(self, message: str) -> PolicyError:
+        line = None
+        if found := _WHERE.search(message):
+            message = message[: found.start()]
+            line = int(found[1] or self.content.count("\n") + 1)
+        return PolicyError(f"not TOML: {message}", file=self.file, line=line)
 
     def table(self, path: Path, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -160,7 +165,7 @@ def _unknown(path: tuple[str, ...]) -> Refused:
             return Refused("is no longer part of a recipe", REPLACED[word])
     if len(path) == 1:
         return Refused("no such key or section", _elsewhere(key) or did_you_mean(key, _known("")))
-    return Refused("no such key", did_you_mean(key, _known(path[0])) or _elsewhere(key))
+    return Refused("no such key", _elsewhere(key) or did_you_mean(key, _known(path[0])))
 
 
 def _known(section: str) -> list[str]:

@@ -10,7 +10,10 @@ from pysandbox.policy.model import Grant, Policy, options
 
 NAMES = st.text("ABXYZ_09", min_size=1, max_size=4)
 # Whatever a file name may hold, with what TOML and expansion find special made likely.
-TEXT = st.text(st.one_of(st.sampled_from("/.$~\"'\\#=[]{},\n\t\x7f ä"), st.characters(exclude_characters="\0", codec="utf-8")), max_size=8)
+TEXT = st.text(
+    st.one_of(st.sampled_from("/.$~\"'\\#=[]{},\n\t\x7f ä"), st.characters(exclude_characters="\0", codec="utf-8")),
+    max_size=8,
+)
 PATHS = st.one_of(st.sampled_from(["/usr", "/usr/lib", "/proj", "$HOME/x", "~/y", "rel/z"]), TEXT.filter(bool))
 GRANTS = st.builds(Grant, PATHS, st.booleans())
 ITEMS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.policy.strategies import GRANTS, LAYERS, NAMES, POLICIES, TEXT
 
 from pysandbox.policy.merge import RULES, merge_layers, union, union_grants
 from pysandbox.policy.model import MERGE_WORDS, Grant, Policy
+from unit.policy.strategies import GRANTS, LAYERS, NAMES, POLICIES, TEXT
 
 LAWS = settings(max_examples=60, deadline=None)
 GRANT_LISTS = st.lists(GRANTS, max_size=5).map(union_grants)

@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 from hypothesis import given, settings
-from unit.policy.strategies import POLICIES
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Grant, Policy, options
 from pysandbox.policy.narrow import TIGHTER
+from unit.policy.strategies import POLICIES
 
 WIDE = Policy(
     allow=["/a", "/b"], allow_write=["/w"], deny=["/d"], mask=[Grant("/m", True)], workdir="write", state="scratch",

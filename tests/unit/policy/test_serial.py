@@ -7,11 +7,11 @@ import tomllib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.policy.strategies import POLICIES
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy
 from pysandbox.policy.serial import from_json
+from unit.policy.strategies import POLICIES
 
 ROUNDS = settings(max_examples=60, deadline=None)
 

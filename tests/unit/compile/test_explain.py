@@ -1,0 +1,42 @@
+"""The policy in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from golden.pretend import grants
+from pysandbox.compile.explain import IDENTITY, NETWORK, WORKDIR, explain
+from pysandbox.errors import PolicyError
+from pysandbox.policy.model import Policy, options
+
+
+@pytest.mark.parametrize(("change", "word"), [
+    ({"allow": grants("/data")}, "read-only: /data"),
+    ({"allow_write": grants("/data")}, "reach the host: /data"),
+    ({"deny": grants("/data")}, "Never readable or writable: /data"),
+    ({"mask": grants("/data")}, "Shown empty: /data"),
+    ({"strict": True}, "killed at its first"),
+    ({"isolation": "landlock"}, "no namespaces"),
+    ({"env_passthrough": ("LANG",)}, "inherited from the host: LANG"),
+    ({"allow_execve": ("/bin/sh",)}, "/bin/sh"),
+    ({"max_pids": 9}, "At most 9"),
+    ({"memory_mb": 99}, "99 MiB"),
+    ({"walltime_sec": 5.0}, "after 5 s, and killed 5 s later"),
+    ({"caged": False}, "no cage at all"),
+])  # fmt: skip
+def test_what_a_policy_says_is_in_its_explanation_and_not_in_the_defaults(change: dict[str, Any], word: str) -> None:
+    assert word in " ".join(explain(Policy(**change)))
+    assert word not in " ".join(explain(Policy()))
+
+
+@pytest.mark.parametrize(("name", "sentences"), [("workdir", WORKDIR), ("run_as", IDENTITY), ("egress", NETWORK)])
+def test_every_choice_that_a_policy_accepts_has_its_sentence(name: str, sentences: dict[str, str]) -> None:
+    (described,) = (each for field, each in options() if field.name == name)
+    for choice in described.choices:
+        try:
+            policy = Policy(unsafe_direct=True, **{name: choice})  # type: ignore[arg-type]
+        except PolicyError:
+            continue
+        assert sentences[choice] in explain(policy)

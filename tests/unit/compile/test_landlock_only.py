@@ -1,0 +1,108 @@
+"""isolation = "landlock": what is refused, what is granted, and what is owned up to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from golden.pretend import HOSTS, MODERN, PROJECT, SYSTEM, grants, notes_of, plan_of
+from pysandbox.compile.notes import GRANT_SKIPPED, ISOLATION_GAP, NOT_COVERABLE
+from pysandbox.compile.plan import SCRATCH, LandlockPlan, Plan
+from pysandbox.errors import SandboxCompileError, UnsupportedError
+from pysandbox.policy.model import Grant, Policy
+
+
+def alone(**options: Any) -> Policy:
+    return Policy(isolation="landlock", **{"run_as": "self", **options})
+
+
+def wall(plan: Plan) -> LandlockPlan:
+    assert plan.landlock is not None
+    return plan.landlock
+
+
+@pytest.mark.parametrize(("options", "key"), [
+    ({"run_as": "nobody"}, "process.run_as"),
+    ({"run_as": "root"}, "process.run_as"),
+    ({"state": "scratch"}, "filesystem.state"),
+    ({"allow": grants("/data"), "deny": grants("/data/set")}, "filesystem.deny"),
+    ({"allow": grants("/data"), "mask": grants("/data/set")}, "filesystem.mask"),
+    ({"allow_write": grants("/data"), "allow": grants("/data/set")}, "filesystem.allow"),
+])  # fmt: skip
+def test_what_needs_namespaces_is_refused_by_key(options: dict[str, Any], key: str) -> None:
+    with pytest.raises(SandboxCompileError) as caught:
+        plan_of(alone(**options))
+    assert caught.value.key == key
+    assert 'isolation = "full"' in str(caught.value)
+
+
+def test_an_optional_grant_goes_rather_than_show_what_is_denied_inside_it() -> None:
+    plan = plan_of(alone(allow=(Grant("/etc/ssl", optional=True),), deny=grants("/etc/ssl/private")))
+    assert not any(rule.path.startswith("/etc/ssl") for rule in wall(plan).rules)
+    assert "'/etc/ssl' is left out" in notes_of(plan, GRANT_SKIPPED)[0]
+
+
+def test_an_explicit_grant_survives_the_optional_one_around_it() -> None:
+    policy = alone(allow=(Grant("/etc/ssl", optional=True), *grants("/etc/ssl/certs")), deny=grants("/etc/ssl/private"))
+    assert "/etc/ssl/certs" in {rule.path for rule in wall(plan_of(policy)).rules}
+
+
+def test_nothing_is_mounted_and_no_id_changes() -> None:
+    plan = plan_of(alone(allow=SYSTEM, workdir="write"))
+    assert (plan.namespaces, plan.mounts, plan.staging, plan.loopback) == ((), (), "", False)
+    assert (plan.inside_uid, plan.inside_gid) == (-1, -1)
+
+
+def test_every_path_is_granted_by_its_real_name() -> None:
+    plan = plan_of(alone(allow=grants("/home/ann/way/set"), workdir="write"))
+    access = {rule.path: set(rule.access) for rule in wall(plan).rules}
+    assert access["/data/set"] == {"EXECUTE", "READ_FILE", "READ_DIR"}
+    assert access[PROJECT] == access[""] == set(wall(plan).handled_fs)
+
+
+def test_no_rule_lies_on_a_process_of_the_host_unless_it_is_granted() -> None:
+    assert not any(rule.path in ("/", "/proc", "/proc/self") for rule in wall(plan_of(alone())).rules)
+    assert "/proc" in {rule.path for rule in wall(plan_of(alone(allow=grants("/proc")))).rules}
+
+
+def test_ports_are_closed_unless_egress_is_direct() -> None:
+    closed = wall(plan_of(alone()))
+    assert closed.handled_net == ("BIND_TCP", "CONNECT_TCP")
+    assert wall(plan_of(alone(egress="direct", unsafe_direct=True))).handled_net == ()
+
+
+def test_signals_and_abstract_sockets_stay_inside() -> None:
+    assert wall(plan_of(alone())).scoped == ("ABSTRACT_UNIX_SOCKET", "SIGNAL")
+
+
+@pytest.mark.parametrize("abi", range(6))
+def test_a_kernel_that_cannot_keep_signals_inside_is_refused(abi: int) -> None:
+    with pytest.raises(UnsupportedError, match=r"6\.12"):
+        plan_of(alone(), replace(MODERN, landlock_abi=abi))
+
+
+def test_home_and_tmpdir_are_the_scratch_directory_unless_home_is_granted() -> None:
+    assert {("HOME", SCRATCH), ("TMPDIR", SCRATCH)} <= set(plan_of(alone()).env)
+    assert ("HOME", "/home/ann") in plan_of(alone(allow=grants("/home/ann"))).env
+
+
+@pytest.mark.parametrize("word", ["stat", "chmod", "unix sockets", "host's name", "tmp_mb"])
+def test_each_gap_is_named(word: str) -> None:
+    assert any(word in note for note in notes_of(plan_of(alone()), ISOLATION_GAP))
+
+
+def test_guards_that_cannot_be_made_are_named_and_strict_refuses_them() -> None:
+    assert any(".git/hooks" in note for note in notes_of(plan_of(alone(workdir="write")), NOT_COVERABLE))
+    with pytest.raises(UnsupportedError, match=r"\.git/hooks"):
+        plan_of(alone(workdir="write", strict=True))
+
+
+def test_a_guard_that_cannot_be_made_is_no_rule_either() -> None:
+    paths = [rule.path for rule in wall(plan_of(alone(workdir="write"))).rules]
+    assert [path for path in paths if path.startswith(PROJECT)] == [PROJECT]
+
+
+def test_it_compiles_for_a_host_that_forbids_user_namespaces() -> None:
+    assert plan_of(alone(allow=SYSTEM), HOSTS["forbids-user-namespaces"]).isolation == "landlock"

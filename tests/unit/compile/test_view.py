@@ -1,0 +1,149 @@
+"""What is visible: missing paths, the cage's own places, guards, and denials that win."""
+
+from __future__ import annotations
+
+import pytest
+
+from golden.pretend import PROJECT, grants, notes_of, paths_of, plan_of
+from pysandbox.compile.notes import GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT
+from pysandbox.errors import PolicyError, SandboxCompileError, SandboxPathMissing
+from pysandbox.policy.model import Grant, Policy
+
+
+@pytest.mark.parametrize(
+    ("policy", "key"),
+    [
+        (Policy(allow=grants("/nowhere")), "filesystem.allow"),
+        (Policy(allow_write=grants("/data/set/none")), "filesystem.allow_write"),
+    ],
+)
+def test_an_explicit_grant_that_is_missing_is_refused_by_key_and_path(policy: Policy, key: str) -> None:
+    with pytest.raises(SandboxPathMissing) as caught:
+        plan_of(policy)
+    assert caught.value.key == key
+    assert repr((policy.allow + policy.allow_write)[0].path) in str(caught.value)
+
+
+def test_a_working_directory_that_is_gone_is_refused() -> None:
+    with pytest.raises(SandboxPathMissing) as caught:
+        plan_of(Policy(workdir="read"), cwd="/gone")
+    assert caught.value.key == "filesystem.workdir"
+
+
+def test_optional_grants_that_are_missing_are_named_in_one_note() -> None:
+    plan = plan_of(Policy(allow=(Grant("/nowhere", optional=True), Grant("/no/where", optional=True))))
+    assert notes_of(plan, GRANT_SKIPPED) == ["left out, because they do not exist: /nowhere, /no/where"]
+
+
+def test_the_whole_root_cannot_be_granted() -> None:
+    with pytest.raises(SandboxCompileError, match="whole root"):
+        plan_of(Policy(allow_write=grants("/")))
+
+
+def test_a_root_as_working_directory_is_left_out_with_a_note() -> None:
+    plan = plan_of(Policy(workdir="write"), cwd="/")
+    assert plan.cwd == "/"
+    assert "'/' is left out" in notes_of(plan, GRANT_SKIPPED)[0]
+
+
+def test_the_home_directory_as_writable_workdir_is_noted() -> None:
+    assert "secrets" in notes_of(plan_of(Policy(workdir="write"), cwd="/home/ann"), WIDE_GRANT)[0]
+    assert notes_of(plan_of(Policy(workdir="write")), WIDE_GRANT) == []
+
+
+@pytest.mark.parametrize("path", ["/tmp", "/proc", "/proc/meminfo", "/dev", "/dev/kvm"])
+def test_the_hosts_copy_of_what_a_cage_has_itself_is_left_out(path: str) -> None:
+    plan = plan_of(Policy(allow_write=grants(path)))
+    assert [step for step in plan.mounts if step.ino and step.source == path] == []
+    assert repr(path) in notes_of(plan, GRANT_SKIPPED)[0]
+
+
+def test_a_granted_link_into_proc_is_made_and_proc_is_not_bound() -> None:
+    plan = plan_of(Policy(allow=grants("/etc/mtab")))
+    assert "/etc/mtab" in paths_of(plan, "SYMLINK")
+    assert not any(step.source.startswith("/proc/4711") or step.target == "/proc/self" for step in plan.mounts)
+
+
+def test_deny_and_mask_win_over_the_grants_they_cover() -> None:
+    plan = plan_of(Policy(allow=grants("/data/set/a"), allow_write=grants("/opt/tool"), deny=grants("/data"),
+                          mask=grants("/opt/tool")))  # fmt: skip
+    assert not any(step.target.startswith(("/data", "/opt")) for step in plan.mounts)
+    assert notes_of(plan, GRANT_SKIPPED) == ["'/data/set/a' is left out: deny '/data' wins",
+                                             "'/opt/tool' is left out: mask '/opt/tool' wins"]  # fmt: skip
+
+
+def test_a_denial_outside_every_grant_costs_nothing() -> None:
+    assert plan_of(Policy(deny=grants("/etc/shadow", "/home/ann/.ssh"))).mounts == plan_of(Policy()).mounts
+
+
+def test_an_absent_denial_is_noted_only_where_the_cage_could_create_it() -> None:
+    writable = plan_of(Policy(allow_write=grants("/data/set"), deny=grants("/data/set/later")))
+    assert any("'/data/set/later' does not exist" in each for each in notes_of(writable, NOT_COVERABLE))
+    assert notes_of(plan_of(Policy(allow=grants("/data/set"), deny=grants("/data/set/later"))), NOT_COVERABLE) == []
+
+
+def test_an_entry_of_proc_can_be_denied() -> None:
+    plan = plan_of(Policy(deny=grants("/proc/meminfo")))
+    assert (plan.mounts[-1].kind.value, plan.mounts[-1].target) == ("DENY_FILE", "/proc/meminfo")
+
+
+@pytest.mark.parametrize("path", ["/", "/proc", "/dev", "/dev/null", "/proc/self/mounts"])
+def test_what_a_cage_needs_cannot_be_denied(path: str) -> None:
+    with pytest.raises(SandboxCompileError) as caught:
+        plan_of(Policy(deny=grants(path)))
+    assert caught.value.key == "filesystem.deny"
+
+
+def test_policy_files_are_hidden_and_what_git_executes_is_read_only() -> None:
+    plan = plan_of(Policy(workdir="write"))
+    assert f"{PROJECT}/pysandbox.toml" in paths_of(plan, "MASK_FILE")
+    protected = [step.target for step in plan.mounts if step.kind.value == "PROTECT" and len(step.attrs) == 3]
+    assert {f"{PROJECT}/.git/hooks", f"{PROJECT}/.git/config"} <= set(protected)
+    assert f"{PROJECT}/.git" in paths_of(plan, "BIND"), "an ancestor that is no mount point can be renamed away"
+
+
+def test_a_git_file_is_read_only_itself() -> None:
+    plan = plan_of(Policy(workdir="write"), cwd="/home/ann/worktree")
+    assert "/home/ann/worktree/.git" in paths_of(plan, "PROTECT")
+
+
+def test_files_to_guard_that_do_not_exist_are_noted() -> None:
+    plan = plan_of(Policy(workdir="write"), cwd="/home/ann/empty")
+    note = "'/home/ann/empty' has no pysandbox.toml, .pysandbox, .git: what the cage creates there stays on the host"
+    assert notes_of(plan, NOT_COVERABLE) == [note]
+
+
+def test_a_guard_never_makes_anything_visible() -> None:
+    plan = plan_of(Policy(workdir="write"), cwd="/home/ann/linked")
+    assert not any(step.target.startswith("/opt/tool") for step in plan.mounts)
+    assert any("is a symlink" in each for each in notes_of(plan, NOT_COVERABLE))
+
+
+def test_a_guarded_file_that_is_granted_by_name_is_writable() -> None:
+    hooks = f"{PROJECT}/.git/hooks"
+    plan = plan_of(Policy(workdir="write", allow_write=grants(hooks)))
+    assert not any(step.target == hooks and len(step.attrs) == 3 for step in plan.mounts)
+
+
+def test_a_read_only_workdir_still_hides_policy_files() -> None:
+    plan = plan_of(Policy(workdir="read"))
+    assert f"{PROJECT}/pysandbox.toml" in paths_of(plan, "MASK_FILE")
+    assert f"{PROJECT}/.git/hooks" not in paths_of(plan, "BIND")
+
+
+@pytest.mark.parametrize("workdir", ["none", "read", "write"])
+def test_the_working_directory_appears_as_asked(workdir: str) -> None:
+    plan = plan_of(Policy(workdir=workdir))
+    bound = [step for step in plan.mounts if step.target == PROJECT and step.kind.value == "BIND"]
+    protected = [len(step.attrs) for step in plan.mounts if step.target == PROJECT and step.kind.value == "PROTECT"]
+    assert (len(bound), protected) == {"none": (0, []), "read": (1, []), "write": (1, [2])}[workdir]
+    assert plan.cwd == ("/" if workdir == "none" else PROJECT)
+
+
+def test_a_denied_working_directory_is_not_where_commands_start() -> None:
+    assert plan_of(Policy(allow=grants("/home/ann"), deny=grants(PROJECT))).cwd == "/"
+
+
+def test_a_path_that_was_not_expanded_is_refused() -> None:
+    with pytest.raises(PolicyError, match="not expanded"):
+        plan_of(Policy(deny=grants("$HOME/.ssh")))
