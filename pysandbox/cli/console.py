@@ -65,7 +65,7 @@ class Log:
     def __init__(self, verbose: bool) -> None:
         self.verbose = verbose
 
-    def say(self, event: str, **fields: object) -> None:
+    def say(self, event: str, /, **fields: object) -> None:
         if not self.verbose:
             return
         if sys.stderr.isatty():

@@ -10,6 +10,7 @@ import errno
 import os
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
@@ -156,17 +157,22 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, cage_type: Any
         return code, ""
     from pysandbox.cli.document import of_result
 
-    return code, of_result(result, *outlets, cause)
+    return code, of_result(result, outlets[0], outlets[1], cause)
 
 
 def _start(policy: Policy, argv: list[str], *, capture: bool, pty: bool, cage_type: Any) -> Process:
     if cage_type is None:
-        from pysandbox.cage import Cage as cage_type  # noqa: N813
+        from pysandbox.cage import Cage
+
+        cage_type = Cage
+    cage = cage_type(policy)  # not entered: it closes with its one command
+    streams: dict[str, Any] = {"pty": pty}
     if capture:
         from pysandbox import PIPE
 
-        return cage_type(policy).spawn(argv, stdout=PIPE, stderr=PIPE)
-    return cage_type(policy).spawn(argv, pty=pty)
+        streams = {"stdout": PIPE, "stderr": PIPE}
+    started: Process = cage.spawn(argv, **streams)
+    return started
 
 
 def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int, pty: bool) -> list[Any]:
@@ -185,10 +191,14 @@ def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept
 
 def _explain(result: Result, log: console.Log) -> None:
     for note in result.notes:
-        log.say("note", note=note)
+        log.say("note", **_fields(note))
     for denial in result.denials:
-        log.say("denied", denial=denial)
+        log.say("denied", **_fields(denial))
     log.say("ended", exit_code=result.exit_code, reason=result.reason, duration=result.duration)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return asdict(record) if is_dataclass(record) and not isinstance(record, type) else {"text": str(record)}
 
 
 # ---- when it did not start -----------------------------------------------------------------------------------
