@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _reported(arguments: list[str]) -> int:
     try:
-        return _dispatch(arguments)
+        return _dispatch(list(arguments))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
