@@ -54,6 +54,7 @@ def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
         return console.usage_error(str(wrong), "pysandbox run --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
+    _fill_standard_descriptors()
     try:
         code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), cage_type)
     except (CageError, OSError) as error:
@@ -61,6 +62,15 @@ def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
     if namespace.json:
         print(document)
     return code
+
+
+def _fill_standard_descriptors() -> None:
+    """Started with one of 0, 1, 2 closed, something of ours would be opened there, and handed to the command."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
 
 
 def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
@@ -166,11 +176,14 @@ def _start(policy: Policy, argv: list[str], *, capture: bool, pty: bool, cage_ty
 
         cage_type = Cage
     cage = cage_type(policy)  # not entered: it closes with its one command
-    streams: dict[str, Any] = {"pty": pty}
-    if capture:
+    if pty:
+        streams: dict[str, Any] = {"pty": True}
+    elif capture:
         from pysandbox import PIPE
 
-        streams = {"stdout": PIPE, "stderr": PIPE}
+        streams = {"stdin": 0, "stdout": PIPE, "stderr": PIPE}
+    else:
+        streams = {"stdin": 0}
     started: Process = cage.spawn(argv, **streams)
     return started
 

@@ -127,6 +127,15 @@ def test_standard_input_is_the_commands(run: Run) -> None:
     assert run("--", "cat", input="through\n").stdout == "through\n"
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_standard_descriptor_is_the_null_device_inside(tmp_path: Path, closed: str) -> None:
+    code = "import os, sys; sys.exit(any(os.fstat(fd).st_rdev != os.stat('/dev/null').st_rdev for fd in (0, 1, 2)))"
+    script = f'exec {sys.executable} -m pysandbox run -- /usr/bin/python3 -c "$1" {closed}'
+    null = subprocess.DEVNULL
+    done = subprocess.run(["sh", "-c", script, "sh", code], cwd=tmp_path, stdin=null, stdout=null, stderr=null, timeout=LIMIT)
+    assert done.returncode == 0
+
+
 def test_a_closed_reader_ends_the_command_as_in_any_pipeline(tmp_path: Path) -> None:
     with subprocess.Popen([*MODULE, "run", "--", "yes"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

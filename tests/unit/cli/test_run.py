@@ -293,7 +293,12 @@ def test_json_tells_of_a_failure_to_start(cage: Cage, capsys: pytest.CaptureFixt
 
 def test_without_json_the_streams_are_inherited(cage: Cage) -> None:
     run.main(["--", "ls"], False, cage)
-    assert cage.options == {"pty": False}
+    assert cage.options == {"stdin": 0}
+
+
+def test_with_json_only_the_output_is_ours(cage: Cage) -> None:
+    run.main(["--json", "--", "ls"], False, cage)
+    assert cage.options == {"stdin": 0, "stdout": -1, "stderr": -1}
 
 
 # ---- the pty -------------------------------------------------------------------------------------------------
