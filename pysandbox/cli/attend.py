@@ -11,8 +11,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pysandbox.process import Process
@@ -27,17 +26,16 @@ class Signals:
     What the caller has us ignore stays ignored: `nohup pysandbox run` outlives its terminal.
     """
 
-    def __enter__(self) -> Signals:
-        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._write = write
+    def __enter__(self) -> Self:
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, Any] = {}
         for number in (*ENDING, signal.SIGWINCH):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _wake)
-        self._wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -52,8 +52,9 @@ def version() -> str:
 class Palette:
     """Colours for one stream: only on a terminal, and never when NO_COLOR is set (no-color.org)."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.enabled = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    def __init__(self, stream: TextIO | None) -> None:
+        terminal = stream is not None and stream.isatty()
+        self.enabled = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def paint(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.enabled else text
@@ -63,9 +64,9 @@ class Log:
     """What `-v` says. Without it, silence."""
 
     def __init__(self, verbose: bool) -> None:
-        self.verbose = verbose
+        self.verbose = verbose and sys.stderr is not None
 
-    def say(self, event: str, **fields: object) -> None:
+    def say(self, event: str, /, **fields: object) -> None:
         if not self.verbose:
             return
         if sys.stderr.isatty():

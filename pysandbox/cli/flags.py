@@ -64,7 +64,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def add_policy_flags(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]) -> None:
-    """One flag per option that has one, in groups named as in SECTIONS; `defaults` (those that differ) is for the help."""
+    """One flag per option that has one, in the groups of SECTIONS; `defaults`: those that differ, for the help."""
     groups = {section: parser.add_argument_group(title) for section, title in SECTIONS.items()}
     for field, described in options():
         if described.flag:
@@ -85,7 +85,8 @@ def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:
     if kind.startswith("tuple["):
         kind = kind.removeprefix("tuple[").removesuffix(", ...]")
         metavar = METAVARS.get(kind) or described.item.upper()
-        return {"action": "append", "type": TYPES.get(kind, str), "metavar": metavar, "help": f"{explained} Repeatable."}
+        explained += " Repeatable."
+        return {"action": "append", "type": TYPES.get(kind, str), "metavar": metavar, "help": explained}
     if default is not None:
         explained += f" Default: {default:g}." if isinstance(default, float) else f" Default: {default}."
     if described.choices:
@@ -116,5 +117,5 @@ TYPES = {"Grant": _path, "tuple[str, str]": _pair, "int": int, "float": float}
 
 def policy_values(namespace: argparse.Namespace) -> dict[str, Any]:
     """The fields of the policy that the command line gave, and only those."""
-    given = {field.name: getattr(namespace, field.name, None) for field, _ in options()}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items() if value is not None}
+    values = ((field.name, getattr(namespace, field.name, None)) for field, _ in options())
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values if value is not None}

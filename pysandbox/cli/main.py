@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. Everything printed has been flushed when this returns."""
     try:
         code = _reported(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # started with it closed
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         # Whoever read our output has gone. The interpreter flushes once more at its exit: let that succeed.
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _reported(arguments: list[str]) -> int:
     try:
-        return _dispatch(arguments)
+        return _dispatch(list(arguments))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

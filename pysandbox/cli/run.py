@@ -10,6 +10,7 @@ import errno
 import os
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
@@ -53,6 +54,7 @@ def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
         return console.usage_error(str(wrong), "pysandbox run --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
+    _fill_standard_descriptors()
     try:
         code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), cage_type)
     except (CageError, OSError) as error:
@@ -60,6 +62,15 @@ def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
     if namespace.json:
         print(document)
     return code
+
+
+def _fill_standard_descriptors() -> None:
+    """Started with one of 0, 1, 2 closed, something of ours would be opened there, and handed to the command."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
 
 
 def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
@@ -156,17 +167,25 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, cage_type: Any
         return code, ""
     from pysandbox.cli.document import of_result
 
-    return code, of_result(result, *outlets, cause)
+    return code, of_result(result, outlets[0], outlets[1], cause)
 
 
 def _start(policy: Policy, argv: list[str], *, capture: bool, pty: bool, cage_type: Any) -> Process:
     if cage_type is None:
-        from pysandbox.cage import Cage as cage_type  # noqa: N813
-    if capture:
+        from pysandbox.cage import Cage
+
+        cage_type = Cage
+    cage = cage_type(policy)  # not entered: it closes with its one command
+    if pty:
+        streams: dict[str, Any] = {"pty": True}
+    elif capture:
         from pysandbox import PIPE
 
-        return cage_type(policy).spawn(argv, stdout=PIPE, stderr=PIPE)
-    return cage_type(policy).spawn(argv, pty=pty)
+        streams = {"stdin": 0, "stdout": PIPE, "stderr": PIPE}
+    else:
+        streams = {"stdin": 0}
+    started: Process = cage.spawn(argv, **streams)
+    return started
 
 
 def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int, pty: bool) -> list[Any]:
@@ -185,10 +204,14 @@ def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept
 
 def _explain(result: Result, log: console.Log) -> None:
     for note in result.notes:
-        log.say("note", note=note)
+        log.say("note", **_fields(note))
     for denial in result.denials:
-        log.say("denied", denial=denial)
+        log.say("denied", **_fields(denial))
     log.say("ended", exit_code=result.exit_code, reason=result.reason, duration=result.duration)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return asdict(record) if is_dataclass(record) and not isinstance(record, type) else {"text": str(record)}
 
 
 # ---- when it did not start -----------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import os
 import select
 import termios
 import tty
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from pysandbox.cli.attend import Attendance
 
@@ -27,13 +26,13 @@ class RawMode:
         self._fd = fd
         self._saved: list[Any] | None = None
 
-    def __enter__(self) -> RawMode:
+    def __enter__(self) -> Self:
         if os.isatty(self._fd):
             self._saved = termios.tcgetattr(self._fd)
             tty.setraw(self._fd)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._saved is not None:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
 

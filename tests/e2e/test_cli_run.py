@@ -1,0 +1,241 @@
+"""`pysandbox run`, the command as users have it: exit codes, streams, signals, --json, recipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODULE = [sys.executable, "-m", "pysandbox"]
+LIMIT = 60  # seconds after which a test is stuck
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs `pysandbox run` with these arguments in an empty directory."""
+
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        settings = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": LIMIT, "stdin": subprocess.DEVNULL}
+        if "input" in options:
+            del settings["stdin"]
+        return subprocess.run([*MODULE, "run", *arguments], **settings | options)
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts `pysandbox run` and waits for its command to say "ready"."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [*MODULE, "run", *arguments]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate(timeout=LIMIT)
+        return process
+
+    return start
+
+
+def python(code: str) -> list[str]:
+    return ["--", "/usr/bin/python3", "-c", code]
+
+
+def test_the_installed_command_is_the_module(tmp_path: Path) -> None:
+    command = shutil.which("pysandbox", path=str(Path(sys.executable).parent))
+    assert command is not None
+    for program in ([command], MODULE):
+        done = subprocess.run([*program, "run", "--", "sh", "-c", "exit 42"], cwd=tmp_path, timeout=LIMIT)
+        assert done.returncode == 42
+
+
+# ---- exit codes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [0, 1, 42, 255])
+def test_the_exit_code_is_the_commands_own(run: Run, code: int) -> None:
+    assert run("--", "sh", "-c", f"exit {code}").returncode == code
+
+
+def test_a_command_ended_by_a_signal_is_128_and_its_number(run: Run) -> None:
+    assert run("--", "sh", "-c", "kill -9 $$").returncode == 137
+
+
+def test_a_command_that_does_not_exist_is_127_and_one_line(run: Run) -> None:
+    done = run("--", "no-such-program-anywhere")
+    assert done.returncode == 127
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("pysandbox: error: 'no-such-program-anywhere' was not found")
+
+
+def test_a_file_that_is_not_executable_is_126(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("no program\n")
+    done = run("--", "./plain")
+    assert done.returncode == 126
+    assert "pysandbox: error: './plain' cannot be executed" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--no-such-flag", "--", "true"], ["--"], ["-r", "/absent.toml", "--", "true"]])
+def test_our_own_refusal_is_125(run: Run, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith("pysandbox: error: ")
+
+
+def test_a_granted_path_that_does_not_exist_is_125_and_named(run: Run) -> None:
+    done = run("--allow", "/no/such/path", "--", "true")
+    assert done.returncode == 125
+    assert "/no/such/path" in done.stderr
+
+
+@pytest.mark.parametrize("limit", [["--timeout", "0.3"], ["--walltime", "1"]])
+def test_out_of_time_is_124(run: Run, limit: list[str]) -> None:
+    assert run(*limit, "--", "sleep", "1000").returncode == 124
+
+
+# ---- streams -------------------------------------------------------------------------------------------------
+
+
+def test_standard_output_holds_the_commands_bytes_and_nothing_else(run: Run) -> None:
+    done = run("-v", "--", "printf", "a\\0b", text=False)
+    assert done.stdout == b"a\0b"
+
+
+def test_a_quiet_run_says_nothing_on_standard_error(run: Run) -> None:
+    done = run("--", "sh", "-c", "echo mine >&2")
+    assert (done.stdout, done.stderr) == ("", "mine\n")
+
+
+def test_verbose_speaks_json_lines_into_a_pipe(run: Run) -> None:
+    events = [json.loads(line)["event"] for line in run("-v", "--", "true").stderr.splitlines()]
+    assert (events[0], events[-1]) == ("started", "ended")
+
+
+def test_standard_input_is_the_commands(run: Run) -> None:
+    assert run("--", "cat", input="through\n").stdout == "through\n"
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_standard_descriptor_is_the_null_device_inside(tmp_path: Path, closed: str) -> None:
+    code = "import os, sys; sys.exit(any(os.fstat(fd).st_rdev != os.stat('/dev/null').st_rdev for fd in (0, 1, 2)))"
+    script = f'exec {sys.executable} -m pysandbox run -- /usr/bin/python3 -c "$1" {closed}'
+    null = subprocess.DEVNULL
+    done = subprocess.run(["sh", "-c", script, "sh", code], cwd=tmp_path, stdin=null, stdout=null, stderr=null, timeout=LIMIT)
+    assert done.returncode == 0
+
+
+def test_a_closed_reader_ends_the_command_as_in_any_pipeline(tmp_path: Path) -> None:
+    with subprocess.Popen([*MODULE, "run", "--", "yes"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"y\n"
+        process.stdout.close()
+        assert process.wait(LIMIT) == 128 + signal.SIGPIPE
+
+
+def test_what_follows_the_dashes_is_the_commands(run: Run) -> None:
+    assert run("--", "printf", "%s|", "--json", "--", "-h").stdout == "--json|--|-h|"
+
+
+# ---- the cage it makes ---------------------------------------------------------------------------------------
+
+NAMESPACE = "import os; print(os.readlink('/proc/self/ns/pid'))"
+
+
+def test_the_command_runs_in_namespaces_of_its_own(run: Run) -> None:
+    assert run(*python(NAMESPACE)).stdout.strip() not in ("", os.readlink("/proc/self/ns/pid"))
+
+
+def test_no_sandbox_runs_it_in_ours_and_says_so_loudly(run: Run) -> None:
+    done = run("--no-sandbox", *python(NAMESPACE))
+    assert done.stdout.strip() == os.readlink("/proc/self/ns/pid")
+    assert "NO CAGE" in done.stderr
+
+
+def test_the_directory_at_hand_is_writable_and_can_be_made_read_only(run: Run, tmp_path: Path) -> None:
+    assert run("--", "touch", "made").returncode == 0
+    assert (tmp_path / "made").exists()
+    assert run("--workdir", "read", "--", "touch", "other").returncode == 1
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_environment_stays_outside_but_for_what_is_named(run: Run) -> None:
+    environment = os.environ | {"PSB_SECRET": "hidden", "PSB_WANTED": "seen"}
+    done = run("--env-passthrough", "PSB_WANTED", "--env", "PSB_SET=here", "--", "env", env=environment)
+    lines = done.stdout.splitlines()
+    assert {"PSB_WANTED=seen", "PSB_SET=here"} <= set(lines)
+    assert not [line for line in lines if line.startswith("PSB_SECRET")]
+
+
+def test_a_recipe_file_is_obeyed_and_a_flag_outranks_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text('[filesystem]\nworkdir = "read"\n[process]\nenv = { FROM = "recipe" }\n')
+    code = "import os; print(os.environ['FROM'], os.access('.', os.W_OK))"
+    assert run("-r", "r.toml", *python(code)).stdout == "recipe False\n"
+    assert run("-r", "r.toml", "--workdir", "write", "--env", "FROM=flag", *python(code)).stdout == "flag True\n"
+
+
+def test_a_mistake_in_a_recipe_is_named_with_its_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text('[filesystem]\nalow = ["/x"]\n')
+    done = run("-r", "r.toml", "--", "true")
+    assert done.returncode == 125
+    assert "r.toml:2" in done.stderr
+
+
+# ---- --json --------------------------------------------------------------------------------------------------
+
+
+def test_json_is_one_document_on_standard_output(run: Run) -> None:
+    done = run("--json", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert done.returncode == 3
+    document = json.loads(done.stdout)
+    assert (document["stdout"], document["stderr"]) == ("out\n", "err\n")
+    assert (document["exit_code"], document["ok"], document["reason"]) == (3, False, "exited")
+    assert document["caged"] is True
+    assert document["duration"] > 0
+
+
+def test_json_holds_a_megabyte_of_output(run: Run) -> None:
+    document = json.loads(run("--json", "--", "sh", "-c", "yes 0123456 | head -c 1048576").stdout)
+    assert (len(document["stdout"]), document["truncated"]) == (1 << 20, False)
+
+
+def test_json_is_a_document_also_when_nothing_could_run(run: Run) -> None:
+    done = run("--json", "--", "no-such-program-anywhere")
+    assert done.returncode == 127
+    assert json.loads(done.stdout)["exit_code"] == 127
+
+
+# ---- signals -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_us_lets_the_command_say_goodbye(start: Any, number: int) -> None:
+    with start("--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done") as process:
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=LIMIT)
+    assert (stdout, stderr) == ("bye\n", "")
+    assert process.returncode == 128 + number
+
+
+def test_a_command_that_will_not_go_is_killed_after_its_grace(start: Any) -> None:
+    with start("--grace", "0.2", "--", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT) == 143
+
+
+def test_nothing_of_the_cage_outlives_us_even_when_we_are_killed(start: Any) -> None:
+    with start("--", "sh", "-c", "echo ready; exec sleep 1000") as process:
+        process.kill()
+        assert process.wait(LIMIT) == -signal.SIGKILL
+        assert process.stdout.read() == ""  # the command held the other end

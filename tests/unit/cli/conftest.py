@@ -1,0 +1,122 @@
+"""A cage that runs nothing: what the command line asks of it is written down, and it ends as the test says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import pytest
+
+import pysandbox
+from pysandbox.policy.model import Policy
+
+
+class FakeResult:
+    """The fields of Result, for a command that ended by itself with `exit_code`."""
+
+    def __init__(self, argv: list[str], exit_code: int = 0, **fields: Any) -> None:
+        self.argv = tuple(argv)
+        self.exit_code, self.returncode, self.ok = exit_code, exit_code, exit_code == 0
+        self.signal, self.reason, self.truncated, self.duration = None, "exited", False, 0.25
+        self.usage, self.denials, self.caged, self.notes = {"user_time": 0.1}, (), True, ()
+        vars(self).update(fields)
+
+
+class FakeProcess:
+    """`obeys`: SIGTERM ends it. It has ended already where nothing is said to the contrary."""
+
+    def __init__(self, result: FakeResult, *, ended: bool = True, obeys: bool = True) -> None:
+        self.calls: list[str] = []
+        self.pid, self.caged, self.pty_fd = 2, True, -1
+        self.stdout: Any = None
+        self.stderr: Any = None
+        self._result, self._obeys = result, obeys
+        self._read, self._write = os.pipe()
+        if ended:
+            self.end()
+
+    def end(self) -> None:
+        if self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        return self._read
+
+    def terminate(self) -> None:
+        self.calls.append("terminate")
+        if self._obeys:
+            self.end()
+
+    def kill(self) -> None:
+        self.calls.append("kill")
+        self.end()
+
+    def wait(self) -> int:
+        self.calls.append("wait")
+        return int(self._result.returncode)
+
+    def result(self) -> FakeResult:
+        return self._result
+
+    def close(self) -> None:
+        self.end()
+        if self._read >= 0:
+            self.calls.append("close")
+            os.close(self._read)
+            self._read = -1
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+
+
+class FakeCage:
+    """Stands in for the class Cage: called with the policy, it is the cage."""
+
+    def __init__(self) -> None:
+        self.policy = Policy()
+        self.argv: list[str] = []
+        self.options: dict[str, Any] = {}
+        self.raises: BaseException | None = None
+        self.result_fields: dict[str, Any] = {}
+        self.output = (b"", b"")
+        self.on_spawn: Callable[[], None] = lambda: None
+        self.ended, self.obeys = True, True
+        self.process: FakeProcess | None = None
+
+    def __call__(self, policy: Policy) -> FakeCage:
+        self.policy = policy
+        return self
+
+    def spawn(self, argv: list[str], **options: Any) -> FakeProcess:
+        self.argv, self.options = argv, options
+        if self.raises is not None:
+            raise self.raises
+        self.process = FakeProcess(FakeResult(argv, **self.result_fields), ended=self.ended, obeys=self.obeys)
+        if "stdout" in options:
+            self.process.stdout, self.process.stderr = map(stream_of, self.output)
+        self.on_spawn()
+        return self.process
+
+
+def stream_of(data: bytes) -> Any:
+    read, write = os.pipe()
+    os.write(write, data)
+    os.close(write)
+    return os.fdopen(read, "rb")
+
+
+@pytest.fixture
+def cage(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCage]:
+    monkeypatch.setattr(pysandbox, "PIPE", -1, raising=False)
+    fake = FakeCage()
+    yield fake
+    if fake.process is not None:
+        fake.process.close()
