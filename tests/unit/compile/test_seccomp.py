@@ -6,7 +6,6 @@ import struct
 from itertools import product
 
 import pytest
-from unit.compile.bpf_simulator import Machine
 
 from pysandbox.compile import seccomp
 from pysandbox.compile.bpf import RET, When
@@ -14,6 +13,7 @@ from pysandbox.compile.profiles import SHIPPED, arguments, names_of, profile, ti
 from pysandbox.compile.syscalls import MACHINES, is_name, table
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.policy.model import Policy
+from unit.compile.bpf_simulator import Machine
 
 ALLOW, LOG, KILL, EPERM, ENOSYS = 0x7FFF0000, 0x7FFC0000, 0x80000000, 0x00050001, 0x00050026
 ARCH_I386, ARCH_ARM = 0x40000003, 0x40000028
@@ -39,6 +39,10 @@ class Filter:
 
     def has(self, name: str) -> bool:
         return name in self.numbers
+
+
+def names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 def x86(**policy: object) -> Filter:
@@ -185,7 +189,8 @@ def test_sockets_lead_to_the_local_machine_and_by_tcp_and_udp_only(policy: Polic
     for (domain, kind, protocol), flags, upper in product(OPEN_SOCKETS, (0, FLAGS), (0, UPPER)):
         assert asked("socket", upper | domain, upper | kind | flags, upper | protocol) == ALLOW, (domain, kind)
     for (domain, kind, protocol), flags, upper in product(CLOSED_SOCKETS, (0, FLAGS), (0, UPPER)):
-        assert asked("socket", upper | domain, upper | kind | flags, upper | protocol) == EPERM, (domain, kind, protocol)
+        answer = asked("socket", upper | domain, upper | kind | flags, upper | protocol)
+        assert answer == EPERM, (domain, kind, protocol)
     assert asked("socketpair", UPPER | UNIX, STREAM) == ALLOW
     assert {asked("socketpair", domain, STREAM) for domain in (0, INET, NETLINK, 30, UPPER | INET)} == {EPERM}
 
@@ -222,9 +227,9 @@ def test_seed_187_is_the_document_to_the_letter_in_number() -> None:
     assert (len(described.allowed), len(described.denied)) == (187, 18)
     assert described.counts == "187 allowed, 18 denied"
     assert not set(described.allowed) & set(described.denied)
-    assert described.denied == tuple(
-        "reboot kexec_load init_module finit_module delete_module swapon swapoff acct mount umount2 pivot_root chroot "
-        "syslog settimeofday unshare setns memfd_create execveat".split()
+    assert described.denied == names(
+        """reboot kexec_load init_module finit_module delete_module swapon swapoff acct mount umount2 pivot_root chroot
+        syslog settimeofday unshare setns memfd_create execveat"""
     )
 
 
@@ -232,7 +237,7 @@ def test_the_baseline_is_a_superset_of_the_seed() -> None:
     seed, baseline = (seccomp.describe(Policy(seccomp=name)) for name in ("seed-187", "baseline"))
     assert set(seed.allowed) < set(baseline.allowed)
     assert seed.denied == baseline.denied
-    for name in "utimensat statfs fstatfs getxattr timer_create membarrier recvmmsg restart_syscall".split():
+    for name in names("utimensat statfs fstatfs getxattr timer_create membarrier recvmmsg restart_syscall"):
         assert name in baseline.allowed and name not in seed.allowed
 
 
@@ -255,10 +260,10 @@ def test_a_deny_list_refuses_the_denied_and_the_tiers_and_allows_the_rest() -> N
 
 def test_default_refuses_its_list_and_kills_for_ports_and_clocks() -> None:
     asked = x86(seccomp="default")
-    refused = """ptrace kexec_load kexec_file_load init_module finit_module delete_module keyctl request_key add_key mount
-        umount2 pivot_root swapon swapoff reboot nfsservctl vmsplice migrate_pages move_pages userfaultfd bpf
+    refused = """ptrace kexec_load kexec_file_load init_module finit_module delete_module keyctl request_key add_key
+        mount umount2 pivot_root swapon swapoff reboot nfsservctl vmsplice migrate_pages move_pages userfaultfd bpf
         perf_event_open setns io_uring_setup io_uring_enter io_uring_register process_vm_writev"""
-    assert {name: asked(name) for name in refused.split()} == dict.fromkeys(refused.split(), EPERM)
+    assert {name: asked(name) for name in names(refused)} == dict.fromkeys(names(refused), EPERM)
     assert {asked(name) for name in ("iopl", "ioperm", "clock_settime", "settimeofday")} == {KILL}
     for name in ("unshare", "memfd_create", "execveat", "modify_ldt", "fanotify_init", "personality"):
         assert asked(name) == ALLOW, name
@@ -267,9 +272,9 @@ def test_default_refuses_its_list_and_kills_for_ports_and_clocks() -> None:
 
 def test_relaxed_opens_debuggers_and_profilers_and_keeps_rings_closed() -> None:
     asked = x86(seccomp="relaxed")
-    for name in "ptrace process_vm_readv perf_event_open bpf userfaultfd memfd_create execveat vmsplice kcmp".split():
+    for name in names("ptrace process_vm_readv perf_event_open bpf userfaultfd memfd_create execveat vmsplice kcmp"):
         assert asked(name) == ALLOW, name
-    for name in "reboot kexec_load kexec_file_load init_module finit_module delete_module swapon swapoff".split():
+    for name in names("reboot kexec_load kexec_file_load init_module finit_module delete_module swapon swapoff"):
         assert asked(name) == EPERM, name
     assert {asked(name) for name in names_of(tiers.OFF[:1])} == {EPERM}
 
@@ -320,7 +325,9 @@ def test_an_extra_does_not_lift_a_rule_on_arguments() -> None:
     assert asked("clone3") == asked("openat2") == ENOSYS
 
 
-@pytest.mark.parametrize(("name", "meant"), [("opennat", "openat"), ("io_uring_set", "io_uring_setup"), ("PTRACE", "ptrace")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("opennat", "openat"), ("io_uring_set", "io_uring_setup"), ("PTRACE", "ptrace")]
+)
 def test_a_misspelled_name_is_an_error_that_names_the_right_one(name: str, meant: str) -> None:
     for field, key in (("allow_syscalls", "syscalls.allow_extra"), ("deny_syscalls", "syscalls.deny_extra")):
         with pytest.raises(PolicyError, match=f"{name!r} is not a system call") as caught:
@@ -368,7 +375,8 @@ def test_normal_strict_and_monitor_are_one_program_but_for_the_words_it_returns(
     shapes = set()
     for denial in seccomp.DENIALS:
         program = seccomp.build(seccomp.choose(policy)._replace(denial=denial), machine)
-        shapes.add(tuple((code, yes, no, code != RET and value) for code, yes, no, value in struct.iter_unpack("<HBBI", program)))
+        rows = struct.iter_unpack("<HBBI", program)
+        shapes.add(tuple((code, yes, no, code != RET and value) for code, yes, no, value in rows))
     assert len(shapes) == 1
 
 
