@@ -108,11 +108,11 @@ def sayable(machine: str, call: str | int) -> bool:
     return machine == "x86_64" or (isinstance(call, str) and pyseccomp.resolve_syscall(arch_of(machine), call) >= 0)
 
 
-def theirs(machine: str, otherwise: int, rules: list[tuple[int, str | int, Rule]]) -> Machine:
+def compiled(machine: str, otherwise: int, rules: list[tuple[int, str | int, Rule]], *, optimize: int) -> bytes:
     """libseccomp's filter: action, call, arguments. A rule that only repeats `otherwise` is not accepted by it."""
     built = pyseccomp.SyscallFilter(otherwise)
     built.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
-    built.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a binary tree: short paths for the simulator
+    built.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, optimize)
     if not built.exist_arch(arch_of(machine)):
         built.add_arch(arch_of(machine))
         built.remove_arch(pyseccomp.Arch.NATIVE)
@@ -123,7 +123,11 @@ def theirs(machine: str, otherwise: int, rules: list[tuple[int, str | int, Rule]
     with tempfile.TemporaryFile() as file:
         built.export_bpf(file)
         file.seek(0)
-        return Machine(file.read())
+        return file.read()
+
+
+def theirs(machine: str, otherwise: int, rules: list[tuple[int, str | int, Rule]]) -> Machine:
+    return Machine(compiled(machine, otherwise, rules, optimize=2))  # its binary tree: short paths, quick to simulate
 
 
 def older_kernel(machine: str) -> list[tuple[int, str | int, Rule]]:
