@@ -15,13 +15,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pysandbox.compile.profiles import SHIPPED, profile  # noqa: E402
-from pysandbox.compile.seccomp import Choice, build  # noqa: E402
-from pysandbox.compile.syscalls import MACHINES, table  # noqa: E402
+from pysandbox.compile.profiles import SHIPPED, profile
+from pysandbox.compile.seccomp import Choice, build
+from pysandbox.compile.syscalls import MACHINES, table
 
 NONE: frozenset[str] = frozenset()
-UNCHECKED = """compile_profiles: pyseccomp (libseccomp) is not installed: the system call numbers were NOT checked against
-it; `pip install pyseccomp`, and the distribution's libseccomp2, to have that done"""
+UNCHECKED = """compile_profiles: pyseccomp (libseccomp) is not installed: the system call numbers were NOT checked
+against it; `pip install pyseccomp`, and the distribution's libseccomp2, to have that done"""
 
 
 def main(arguments: list[str]) -> int:

@@ -99,7 +99,7 @@ def _add(machine: str, table: dict[str, int], more: dict[str, int]) -> None:
 
 
 def _name(arch: pyseccomp.Arch, number: int) -> str:
-    """"" where libseccomp knows no call of that number."""
+    """The empty string where libseccomp knows no call of that number."""
     try:
         name = pyseccomp.resolve_syscall(arch, number)
     except ValueError:

@@ -54,6 +54,7 @@ class When(NamedTuple):
 
 
 Decision: TypeAlias = Verdict | When
+Weight: TypeAlias = Callable[[int, int], int]
 
 
 class Range(NamedTuple):
@@ -74,7 +75,7 @@ def ranges(decisions: Mapping[int, Decision], gaps: Decision, tail: Sequence[Ran
     return [next(same) for _, same in groupby((*rows, *tail), key=lambda row: row.decision)]
 
 
-def assemble(arch: int, rows: Sequence[Range], words: Mapping[Verdict, int], weight: Callable[[int, int], int]) -> bytes:
+def assemble(arch: int, rows: Sequence[Range], words: Mapping[Verdict, int], weight: Weight) -> bytes:
     """`struct sock_filter[]`: `rows` for calls of machine `arch`, KILL for those of any other.
 
     `weight(start, end)` says how much the length of the path to those numbers matters.
@@ -90,7 +91,7 @@ def assemble(arch: int, rows: Sequence[Range], words: Mapping[Verdict, int], wei
     return program.encode(words)
 
 
-def _weights(rows: Sequence[Range], weight: Callable[[int, int], int]) -> Iterable[int]:
+def _weights(rows: Sequence[Range], weight: Weight) -> Iterable[int]:
     ends = [row.start for row in rows[1:]] + [WORD + 1]
     return (weight(row.start, end) for row, end in zip(rows, ends, strict=True))
 

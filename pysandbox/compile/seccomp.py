@@ -152,11 +152,11 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
     listed = set(names_of(profile.allow))
     closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
-    rule = arguments.rules(choice.sockets)
+    rules = arguments.rules(choice.sockets)
     limited = profile.limited if choice.mode == "allow-list" else {}
 
     def one(name: str) -> Decision:
-        ruled = rule(name)
+        ruled = rules.get(name, Verdict.ALLOW)
         if name in kill:
             return Verdict.KILL
         if ruled is Verdict.ABSENT:
@@ -175,7 +175,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
 def _check_extras(choice: Choice, opens: set[str]) -> None:
     """A name no machine has is a mistake; a name only another machine has is not; what is never allowed is refused."""
     from pysandbox.compile import syscalls
-    from pysandbox.compile.profiles import names_of, tiers
+    from pysandbox.compile.profiles import tiers
 
     for key, extra in (("syscalls.allow_extra", choice.allow), ("syscalls.deny_extra", choice.deny)):
         for name in sorted(extra):
@@ -204,7 +204,7 @@ def describe(policy: Policy) -> Description:
     opens = (*names_of(profile.opens), *policy.allow_syscalls)
     allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)
     denied = _merged(names_of((*profile.kill, *profile.deny)), policy.deny_syscalls, without=())
-    rules = {**arguments.RULES, "socket": arguments.SOCKETS[choice.sockets], **profile.limited}
+    rules = {**arguments.rules(choice.sockets), **profile.limited}
     return Description(
         profile.name,
         choice.mode,
@@ -229,5 +229,5 @@ def _remarks(profile: Profile, policy: Policy) -> tuple[str, ...]:
     if policy.seccomp_mode not in profile.modes:
         remarks.append(f"profile {profile.name} is always a {profile.modes[0]}")
     if any(name.startswith("io_uring") for name in policy.allow_syscalls):
-        remarks.append("io_uring submits calls that no filter sees: the rules on sockets and file modes do not bind them")
+        remarks.append("io_uring submits calls that no filter sees: no rule on sockets and file modes binds them")
     return tuple(remarks)

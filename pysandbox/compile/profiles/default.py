@@ -23,7 +23,7 @@ PROFILE = Profile(
     "document 000's profile: refuses a list, allows the rest",
     ("deny-list",),
     deny=DENY,
-    kill=(group("port access and the machine's clock are never an accident", "iopl ioperm clock_settime settimeofday"),),
+    kill=(group("ports and the clock: never an accident", "iopl ioperm clock_settime settimeofday"),),
     opens=(
         group("allowed without namespace flags", "unshare"),
         group("not on the document's list", "memfd_create memfd_secret execveat name_to_handle_at"),

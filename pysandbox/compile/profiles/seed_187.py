@@ -9,12 +9,15 @@ from __future__ import annotations
 from pysandbox.compile.profiles import Profile, group
 
 ALLOW = (
-    group("start, signal and wait for processes", "fork vfork clone clone3 execve kill tkill tgkill exit exit_group wait4 waitid"),
+    group(
+        "start, signal and wait for processes",
+        "fork vfork clone clone3 execve kill tkill tgkill exit exit_group wait4 waitid",
+    ),
     group("settings of the process itself", "prctl"),
     group(
         "open files and move bytes",
-        """open openat openat2 creat close close_range read write readv writev pread64 pwrite64 lseek dup dup2 dup3 fcntl
-        flock fsync fdatasync truncate ftruncate fallocate""",
+        """open openat openat2 creat close close_range read write readv writev pread64 pwrite64 lseek dup dup2 dup3
+        fcntl flock fsync fdatasync truncate ftruncate fallocate""",
     ),
     group(
         "what a file is, whose it is and who may use it",
@@ -23,8 +26,8 @@ ALLOW = (
     ),
     group(
         "names and directories",
-        """mkdir mkdirat rmdir rename renameat renameat2 link linkat unlink unlinkat symlink symlinkat readlink readlinkat
-        getdents getdents64""",
+        """mkdir mkdirat rmdir rename renameat renameat2 link linkat unlink unlinkat symlink symlinkat readlink
+        readlinkat getdents getdents64""",
     ),
     group("memory", "mmap mprotect munmap mremap madvise msync brk mlock mlock2 munlock mlockall munlockall"),
     group(
@@ -57,11 +60,11 @@ ALLOW = (
     ),
     group(
         "the rest that libc needs",
-        """getcwd chdir fchdir umask uname sysinfo getrusage getrandom prlimit64 pidfd_open copy_file_range sendfile splice
-        tee""",
+        """getcwd chdir fchdir umask uname sysinfo getrusage getrandom prlimit64 pidfd_open copy_file_range sendfile
+        splice tee""",
     ),
     group("the thread pointer on x86-64", "arch_prctl"),
-)  # fmt: skip
+)
 
 DENY = (
     group("power, other kernels, modules", "reboot kexec_load init_module finit_module delete_module"),

@@ -18,14 +18,14 @@ NEVER = (
         """mount umount umount2 pivot_root chroot open_tree open_tree_attr move_mount fsopen fsconfig fsmount fspick
         mount_setattr""",
     ),
-    group("another kernel, or code inside this one", "kexec_load kexec_file_load init_module finit_module delete_module"),
-    group("the machine's power, swap, accounting, quotas and terminals", "reboot swapon swapoff acct quotactl quotactl_fd vhangup"),
+    group("another kernel, or code in this one", "kexec_load kexec_file_load init_module finit_module delete_module"),
+    group("power, swap, accounting, quotas, terminals", "reboot swapon swapoff acct quotactl quotactl_fd vhangup"),
     group("the machine's clock: no time namespace covers it", "settimeofday clock_settime stime"),
     group("the kernel's log names what the host does", "syslog"),
     group("names that belong to whoever made the UTS namespace", "sethostname setdomainname"),
     group("x86 I/O ports", "iopl ioperm"),
     group("files by handle: past every mount and every path rule", "open_by_handle_at"),
-    group("keyrings: counted per user, shared with the host's processes, and served by helpers outside", "add_key request_key keyctl"),
+    group("keyrings: inherited from the host, filled by helpers outside", "add_key request_key keyctl"),
     group("removed from kernels, present in old ones, with a history of holes", "nfsservctl lookup_dcookie"),
 )  # fmt: skip
 

@@ -1,0 +1,92 @@
+"""The filters that travel with the package: the ones the compiler makes, for every policy without extras."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pysandbox.compile import seccomp
+from pysandbox.compile.profiles import SHIPPED
+from pysandbox.compile.syscalls import MACHINES
+from pysandbox.policy.model import Policy
+
+TOOL = Path(__file__).parents[3] / "tools" / "compile_profiles.py"
+PLAIN = [
+    Policy(seccomp=name, seccomp_mode=mode, strict=strict, isolation=isolation)
+    for name, mode, strict, isolation in product(
+        SHIPPED, ("allow-list", "deny-list"), (False, True), ("full", "landlock")
+    )
+]
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return runpy.run_path(str(TOOL))
+
+
+@pytest.fixture
+def shipped(tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    main: Callable[[list[str]], int] = tool["main"]
+    assert main([str(tmp_path)]) == 0
+    monkeypatch.setattr(seccomp, "SHIPPED", f"{tmp_path}/seccomp/")
+    seccomp._shipped.cache_clear()
+    return tmp_path / "seccomp"
+
+
+def test_every_policy_without_extras_finds_its_filter_and_needs_no_compiler(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = {pair: seccomp.build(seccomp.choose(pair[0]), pair[1]) for pair in product(PLAIN, MACHINES)}
+    monkeypatch.setattr(seccomp, "build", None)
+    for (policy, machine), program in fresh.items():
+        assert seccomp.compile_filter(policy, machine) == program
+    assert {path.read_bytes() for path in shipped.iterdir()} == set(fresh.values())
+    seccomp._shipped.cache_clear()
+
+
+def test_a_policy_with_extras_is_compiled_and_never_looked_up(shipped: Path) -> None:
+    for path in shipped.iterdir():
+        path.write_bytes(b"")
+    assert seccomp.compile_filter(Policy(deny_syscalls=("ptrace",)), "x86_64")
+    seccomp._shipped.cache_clear()
+
+
+def test_an_installed_package_carries_what_this_tree_compiles() -> None:
+    """Filters left over from an older build would be used in place of the profiles beside them."""
+    directory = Path(seccomp.SHIPPED)
+    for policy, machine in product(PLAIN, MACHINES):
+        choice = seccomp.choose(policy)
+        carried = directory / choice.file(machine)
+        assert not carried.exists() or carried.read_bytes() == seccomp.build(choice, machine)
+
+
+def test_a_build_without_libseccomp_says_so(
+    tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyseccomp", None)
+    assert tool["main"]([str(tmp_path)]) == 0
+    assert "NOT checked" in capsys.readouterr().err
+    assert tool["main"]([str(tmp_path), "--require-oracle"]) == 1
+
+
+def test_a_number_libseccomp_disputes_stops_the_build(
+    tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyseccomp")
+    monkeypatch.setitem(seccomp_numbers(), "read", 1000)
+    assert tool["main"]([str(tmp_path)]) == 1
+    assert "x86_64 read 0 (here 1000)" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def seccomp_numbers() -> dict[str, int]:
+    from pysandbox.compile.syscalls import x86_64
+
+    return x86_64.NUMBERS
