@@ -22,6 +22,8 @@ def total(text: str) -> Counter[str]:
 
 def summary(counts: Counter[str], seconds: float | None = None) -> str:
     parts = [f"{counts[kind]} {kind}" for kind in ORDER if counts[kind]] or ["no tests ran"]
+    if counts["error"] > 1:
+        parts[-1] += "s"
     took = "" if seconds is None else f" in {seconds:.2f}s"
     return f" {', '.join(parts)}{took} ".center(100, "=")
 
