@@ -1,9 +1,9 @@
 """The suite's rules, applied to every test: its marker from its folder, a leak guard around it, skips that count.
 
-    unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C core
-    e2e       the public API and the CLI       security one claim a file: control, attack, evidence
-    meta      the tree itself                  root     needs real root; everything else runs unprivileged
-    slow      more than a second               matrix   the small set for other kernels
+unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C core
+e2e       the public API and the CLI       security one claim a file: control, attack, evidence
+meta      the tree itself                  root     needs real root; everything else runs unprivileged
+slow      more than a second               matrix   the small set for other kernels
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from _support import cage, ccode
 from _support.golden import Golden
 from _support.outcome import Outcome

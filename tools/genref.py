@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,15 @@ MERGE = {
     "or": "true once any file says so",
     "last": "the last file that says it",
     "overlay": "the last file, key by key",
+}
+
+# The facts of an Option that bound its value, and the words for them; an Option that lacks one has no such bound.
+BOUNDS = {
+    "choices": "one of",
+    "absent": "not in this version",
+    "minimum": "at least",
+    "maximum": "at most",
+    "unit": "unit",
 }
 
 
@@ -53,12 +62,10 @@ def _option(each: Field[Any], described: Option) -> Iterator[str]:
     yield "|---|---|"
     yield f"| command line | {f'`{described.flag}`' if described.flag else 'none'} |"
     yield f"| default | {_default(each)} |"
-    if described.choices:
-        yield f"| one of | {', '.join(f'`{choice}`' for choice in described.choices)} |"
-    if described.minimum is not None:
-        yield f"| at least | {described.minimum} |"
-    if described.unit:
-        yield f"| unit | {described.unit} |"
+    for each_fact in fields(described):
+        value = getattr(described, each_fact.name)
+        if each_fact.name in BOUNDS and value not in (None, (), ""):
+            yield f"| {BOUNDS[each_fact.name]} | {_shown(value)} |"
     yield f"| several files | {MERGE[described.merge]} |"
 
 
@@ -71,6 +78,14 @@ def _default(each: Field[Any]) -> str:
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+
+
+def _shown(value: object) -> str:
+    """A tuple holds words, or pairs of a word and the sentence about it."""
+    if not isinstance(value, tuple):
+        return str(value)
+    words = (each if isinstance(each, str) else each[0] for each in value)
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def errors_page() -> str:

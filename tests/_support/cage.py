@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pysandbox import Cage, Policy, Result
 
 PYTHON = "/usr/bin/python3"
-PRELUDE = '''\
+PRELUDE = """\
 import errno, json, os, sys
 
 def report(value):
@@ -30,7 +30,7 @@ def attempt(call, *args, **kwargs):
         return errno.errorcode.get(error.errno, str(error))
     return "ok"
 
-'''
+"""
 
 
 def script(source: str, *arguments: str) -> list[str]:

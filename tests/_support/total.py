@@ -1,6 +1,6 @@
 """Adds up the counts of several pytest runs and prints them as pytest would: the last line of tests/run and .ci/run.
 
-    python total.py COUNTS [SECONDS]      COUNTS: one JSON object for each run, as outcome.py writes them
+python total.py COUNTS [SECONDS]      COUNTS: one JSON object for each run, as outcome.py writes them
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the sources are. Under tests/run the package is the installed one; beside it lies the rest of the repository."""
+"""Where the sources are. The package is the installed one; the rest of the repository lies around this file."""
 
 from __future__ import annotations
 

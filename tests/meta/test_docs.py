@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from _support import pages
 from _support.tree import REPOSITORY
 from _support.tree import pages as all_pages

@@ -20,7 +20,7 @@ def seconds(code: str) -> float:
 
 
 def test_importing_the_package_loads_no_heavy_module() -> None:
-    code = "import json, sys; before = set(sys.modules); import pysandbox; print(json.dumps(list(set(sys.modules) - before)))"
+    code = "import json, sys; old = set(sys.modules); import pysandbox; print(json.dumps([*set(sys.modules) - old]))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout)
     heavy = sorted(name for name in loaded if name.partition(".")[0] in FORBIDDEN)
     assert not heavy, f"import pysandbox loads {heavy}"
@@ -31,4 +31,6 @@ def test_importing_the_package_stays_within_its_budget() -> None:
     empty, imported = (statistics.median(column) for column in zip(*pairs, strict=True))
     # On a slow machine everything is slow: the empty interpreter (10-15 ms where the budget was set) is the yardstick.
     allowed = max(BUDGET, BUDGET * empty / 0.012)
-    assert imported - empty <= allowed, f"{1000 * (imported - empty):.1f} ms over an empty interpreter's {1000 * empty:.1f}"
+    assert imported - empty <= allowed, (
+        f"{1000 * (imported - empty):.1f} ms over an empty interpreter's {1000 * empty:.1f}"
+    )

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+
 from _support.outcome import refuse_skip
 from _support.residue import Picture
 from _support.stillness import Stillness

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 
 from _support.tree import PACKAGE, modules
-
 from pysandbox.policy.model import options
 
 # Options that are used up before a Plan is compiled, and the one file that does it.
