@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pysandbox.compile.compiler import compile_plan
-from pysandbox.launch.encode import encode
+from pysandbox.launch.native import NativePlan
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.paths import look
 
@@ -70,7 +70,7 @@ def test_compile_plan(benchmark: Benchmark, policy: Policy, host: HostFacts, pat
 
 
 def test_encode(benchmark: Benchmark, policy: Policy, host: HostFacts, paths: PathFacts) -> None:
-    benchmark(encode, compile_plan(policy, host, paths))
+    benchmark(NativePlan, compile_plan(policy, host, paths), host.uid, host.gid)
 
 
 def test_cold_open(benchmark: Benchmark) -> None:

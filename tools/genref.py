@@ -105,13 +105,14 @@ def _block(text: str) -> Iterator[str]:
 
 
 def events_page() -> str | None:
-    """From `pysandbox.events.EVENTS`, a mapping of each event's name to its sentence; None while there is none."""
+    """From `pysandbox.events.TYPES`, each with a name, a sentence and its fields; None where there are no events."""
     try:
-        declared = import_module("pysandbox.events").EVENTS
-    except (ModuleNotFoundError, AttributeError):
+        declared = import_module("pysandbox.events").TYPES.values()
+    except ModuleNotFoundError:
         return None
-    lines = [NOTICE, "# Events", "", "| event | when |", "|---|---|"]
-    lines += [f"| `{name}` | {sentence} |" for name, sentence in sorted(declared.items())]
+    lines = [NOTICE, "# Events", "", "| event | when | fields |", "|---|---|---|"]
+    for each in declared:
+        lines.append(f"| `{each.name}` | {each.doc} | {', '.join(f'`{name}`' for name in each.fields)} |")
     return "\n".join([*lines, ""])
 
 

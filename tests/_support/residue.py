@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 WORKER_PREFIX = "pysandbox-"  # the library's background worker; the only thread that may outlive a test
+PROGRAM = "/cage-init"  # the file every cage executes; the library opens it once, O_PATH, and keeps it
 
 # One line of advice for each kind of residue: what to look for first.
 ADVICE = {
@@ -66,7 +67,8 @@ def _fds() -> Iterator[tuple[str, str]]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the descriptor of this very listing
             continue
-        yield name, f"fd {name} -> {target}"
+        if not target.endswith(PROGRAM):
+            yield name, f"fd {name} -> {target}"
 
 
 def _children() -> Iterator[tuple[str, str]]:
