@@ -1,0 +1,133 @@
+"""What a test may leave behind: nothing. A picture of this process and its cages, taken before and after.
+
+`Picture.take()` looks, `left_behind(before)` compares; the fixture in conftest.py waits a moment for what the kernel
+still tears down. Only things of this process and its cages are looked at, so that other work on the machine cannot
+fail a test.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+WORKER_PREFIX = "pysandbox-"  # the library's background worker; the only thread that may outlive a test
+PROGRAM = "/cage-init"  # the file every cage executes; the library opens it once, O_PATH, and keeps it
+
+# One line of advice for each kind of residue: what to look for first.
+ADVICE = {
+    "fds": "an open file descriptor: close() the Cage or Process, or own it with `with`",
+    "children": "a child process that still runs or was never waited for",
+    "caged": "a process in another PID namespace: a cage outlived its owner",
+    "mounts": "a mount in the host's mount namespace: propagation was not cut",
+    "paths": "a temporary directory or cgroup that was not removed",
+    "threads": f"a thread; only the background worker ({WORKER_PREFIX}*) may stay",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Each field maps what was found to a description of it; the names are those of `ADVICE`."""
+
+    fds: Mapping[str, str]
+    children: Mapping[str, str]
+    caged: Mapping[str, str]
+    mounts: Mapping[str, str]
+    paths: Mapping[str, str]
+    threads: Mapping[str, str]
+
+    @classmethod
+    def take(cls, *, cages: bool = True) -> Picture:
+        """`cages=False` leaves out the walk over /proc, for tests that cannot have started one."""
+        return cls(
+            fds=dict(_fds()),
+            children=dict(_children()),
+            caged=dict(_caged()) if cages else {},
+            mounts=dict(_mounts()),
+            paths=dict(_paths()),
+            threads=dict(_threads()),
+        )
+
+    def left_behind(self, before: Picture) -> list[str]:
+        """One line for everything that is here and was not there `before`; empty when nothing is."""
+        lines = []
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(before, each.name)
+            new = {key: text for key, text in mine.items() if theirs.get(key) != text}
+            lines += [f"{each.name}: {text} ({ADVICE[each.name]})" for text in new.values()]
+        return lines
+
+
+def _fds() -> Iterator[tuple[str, str]]:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:  # the descriptor of this very listing
+            continue
+        if not target.endswith(PROGRAM):
+            yield name, f"fd {name} -> {target}"
+
+
+def _children() -> Iterator[tuple[str, str]]:
+    """Children of every thread, also those cloned without SIGCHLD, which wait() alone would not show."""
+    for task in os.listdir("/proc/self/task"):
+        for pid in _read(f"/proc/self/task/{task}/children").split():
+            yield pid, f"pid {pid} ({_command(pid)})"
+
+
+def _caged() -> Iterator[tuple[str, str]]:
+    """Processes of this user in another PID namespace: also orphans, which are nobody's children any more."""
+    ours, me = os.readlink("/proc/self/ns/pid"), os.geteuid()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{pid}").st_uid == me and os.readlink(f"/proc/{pid}/ns/pid") != ours:
+                yield pid, f"pid {pid} ({_command(pid)})"
+        except OSError:  # it ended, or it is a setuid program that is not ours to look into
+            continue
+
+
+def _mounts() -> Iterator[tuple[str, str]]:
+    for line in _read("/proc/self/mountinfo").splitlines():
+        number, _, _, _, point = line.split()[:5]
+        yield number, f"mount {number} on {point}"
+
+
+def _paths() -> Iterator[tuple[str, str]]:
+    for folder in {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", _cgroup()} - {""}:
+        for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
+            if os.lstat(path).st_uid == os.geteuid():
+                yield path, path
+
+
+def _cgroup() -> str:
+    """The directory of this process in the cgroup v2 tree, or "" where there is none."""
+    for line in _read("/proc/self/cgroup").splitlines():
+        if line.startswith("0::"):
+            root = "/sys/fs/cgroup/unified" if os.path.isdir("/sys/fs/cgroup/unified") else "/sys/fs/cgroup"
+            return root + line[3:].rstrip("/")
+    return ""
+
+
+def _threads() -> Iterator[tuple[str, str]]:
+    """Threads by kernel id, so that one started in C is seen as well."""
+    names = {each.native_id: each.name for each in threading.enumerate()}
+    for task in map(int, os.listdir("/proc/self/task")):
+        name = names.get(task) or _read(f"/proc/self/task/{task}/comm").strip()
+        if name and not name.startswith(WORKER_PREFIX):
+            yield str(task), f"thread {name}"
+
+
+def _command(pid: str) -> str:
+    command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+    return command[:80] or _read(f"/proc/{pid}/stat").partition(") ")[0].partition("(")[2] or "ended"
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,26 @@
+"""Where the sources are. The package is the installed one; the rest of the repository lies around this file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+def _package() -> Path:
+    spec = importlib.util.find_spec("pysandbox")
+    assert spec is not None and spec.origin is not None, "pysandbox is not installed: run bash tests/run"
+    return Path(spec.origin).parent
+
+
+PACKAGE = _package()
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def pages() -> list[Path]:
+    """Everything a user reads: the README and the pages below docs/."""
+    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]

@@ -1,0 +1,117 @@
+"""The suite's rules, applied to every test: its marker from its folder, a leak guard around it, skips that count.
+
+unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C core
+e2e       the public API and the CLI       security one claim a file: control, attack, evidence
+meta      the tree itself                  root     needs real root; everything else runs unprivileged
+slow      more than a second               matrix   the small set for other kernels
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from _support import cage, ccode
+from _support.golden import Golden
+from _support.outcome import Outcome
+from _support.residue import Picture
+from _support.stillness import Stillness
+
+TESTS = Path(__file__).parent
+FOLDERS = ("unit", "kernel", "e2e", "security", "meta")
+SETTLE = 3.0  # seconds the kernel may take to tear down what a test has closed
+
+stillness = Stillness()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Outcome())
+    for line in (
+        *(f"{folder}: a test in tests/{folder}" for folder in FOLDERS),
+        "root: needs real root; deselected when the suite runs unprivileged",
+        "slow: takes more than a second",
+        "matrix: the small set that is also run on other kernels",
+    ):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test's folder is its marker; root's tests are left to the part of the run that is root."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        if folder in FOLDERS:
+            item.add_marker(folder)
+    if os.geteuid() != 0:
+        kept = [item for item in items if not item.get_closest_marker("root")]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("root")])
+        items[:] = kept
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test after which an fd, process, mount, thread, cgroup or temporary directory is left."""
+    pure = request.node.get_closest_marker("unit") is not None
+    _drain()
+    before = Picture.take(cages=not pure)
+    stillness.forbidden = request.node.nodeid if pure else None
+    try:
+        yield
+    finally:
+        stillness.forbidden = None
+    _drain()
+    left = Picture.take(cages=not pure).left_behind(before)
+    deadline, pause = time.monotonic() + SETTLE, 0.001
+    while left and time.monotonic() < deadline:
+        time.sleep(pause)
+        pause = min(pause * 2, 0.1)
+        left = Picture.take(cages=not pure).left_behind(before)
+    if left:
+        pytest.fail("the test left behind:\n  " + "\n  ".join(left), pytrace=False)
+
+
+def _drain() -> None:
+    """Closes the cages that the library keeps warm, if the test has got as far as importing it."""
+    testing = _testing()
+    if testing is not None and hasattr(testing, "drain"):
+        testing.drain()
+
+
+def _testing() -> ModuleType | None:
+    if "pysandbox.launch" not in sys.modules:  # whoever has not met the launcher has no warm cage
+        return None
+    try:
+        import pysandbox.testing
+    except ModuleNotFoundError:
+        return None
+    return pysandbox.testing
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    return Golden(update=request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def cage_python() -> Callable[..., Any]:
+    return cage.cage_python
+
+
+@pytest.fixture
+def uncaged_python() -> Callable[..., Any]:
+    return cage.uncaged_python
+
+
+@pytest.fixture
+def compile_c() -> Callable[..., Path]:
+    return ccode.compile_c
