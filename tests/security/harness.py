@@ -84,10 +84,11 @@ def syscall_numbers() -> dict[str, int]:
     return {**YOUNG, **{name: int(number) for name, number in found}}
 
 
-def program(body: str, **names: object) -> list[str]:
-    """argv of a Python attack: `names` are defined as literals, then the prelude, then `body`."""
+def program(*bodies: str, **names: object) -> list[str]:
+    """argv of a Python attack: `names` are defined as literals, then the prelude, then the bodies."""
     head = "".join(f"{name} = {value!r}\n" for name, value in {**names, "NR": syscall_numbers()}.items())
-    return [PYTHON, "-I", "-S", "-c", head + PRELUDE.read_text() + textwrap.dedent(body)]
+    attack = "\n".join(textwrap.dedent(body) for body in bodies)
+    return [PYTHON, "-I", "-S", "-c", head + PRELUDE.read_text() + attack]
 
 
 def policy(isolation: str = "full", **options: Any) -> Policy:

@@ -91,8 +91,7 @@ def test_the_same_attack_reads_and_writes_an_uncaged_process() -> None:
 
 
 def test_a_debugger_reads_its_own_child_when_the_policy_allows_it() -> None:
-    body = "\n".join(__import__("textwrap").dedent(each) for each in (OWN_CHILD, ATTACK))
-    report = caged(program(body), policy(allow_syscalls=DEBUGGER))
+    report = caged(program(OWN_CHILD, ATTACK), policy(allow_syscalls=DEBUGGER))
 
     assert report["process_vm_readv"].value == "a word of the child"
     assert report["PTRACE_SEIZE"].errno is None

@@ -31,7 +31,7 @@ ATTACK = """
     attempt("quotactl", call, "quotactl", 0x80000100, 0, 0, 0)
 """
 
-IN_A_NAMESPACE = 'call("unshare", 0x10020000)\n'
+IN_A_NAMESPACE = 'call("unshare", 0x10020000)'
 
 MOUNTS = (
     "mount tmpfs", "mount proc", "mount bind", "mount remount writable", "mount make private", "mount move", "umount2",
@@ -53,9 +53,7 @@ def test_being_root_inside_helps_nothing(ground: Ground) -> None:
 
 
 def test_the_calls_work_in_a_user_namespace_of_an_uncaged_process(ground: Ground) -> None:
-    attack = program("\n" + IN_A_NAMESPACE + __import__("textwrap").dedent(ATTACK), TREE=str(ground.inside))
-
-    report = uncaged(attack)
+    report = uncaged(program(IN_A_NAMESPACE, ATTACK, TREE=str(ground.inside)))
 
     worked = ("mount tmpfs", "mount bind", "mount make private", "umount2", "fsopen", "open_tree", "mount_setattr", "chroot")
     assert {name: report[name].errno for name in worked} == dict.fromkeys(worked)

@@ -25,6 +25,8 @@ ATTACK = """
     say("end")
 """
 
+TAKE_TERMINAL = 'call("ioctl", 0, 0x540E, 0)'  # TIOCSCTTY: TIOCSTI asks for a controlling terminal
+
 REFUSED = {
     "TIOCGWINSZ": None, "TIOCSTI": "EPERM", "TIOCLINUX": "EPERM", "TIOCSTI with upper bits": "EPERM",
     "TIOCLINUX with upper bits": "EPERM", "TIOCSTI on /dev/tty": ("EPERM", "ENXIO", "ENOENT", "EACCES"), "end": None,
@@ -60,8 +62,7 @@ def test_uncaged_the_kernel_takes_the_byte() -> None:
     switch = Path("/proc/sys/dev/tty/legacy_tiocsti")
     answer = None if not switch.exists() or switch.read_text().strip() == "1" else "EIO"
     ours, theirs = pty.openpty()
-    take_terminal = "import fcntl\n    fcntl.ioctl(0, 0x540E, 0)\n    "  # TIOCSCTTY: TIOCSTI asks for a controlling terminal
-    attack = program("\n    " + take_terminal + ATTACK.strip())
+    attack = program(TAKE_TERMINAL, ATTACK)
     try:
         process = subprocess.Popen(attack, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
         said = said_on(ours)
