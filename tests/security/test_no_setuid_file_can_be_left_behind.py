@@ -36,7 +36,7 @@ ATTACK = """
         attempt(f"fchmodat {label}", reset, call, "fchmodat", -100, file, mode)
         attempt(f"fchmodat2 {label}", reset, call, "fchmodat2", -100, file, mode, 0)
         attempt(f"openat {label}", call, "openat", -100, next(made), os.O_CREAT | os.O_WRONLY, mode)
-        attempt(f"openat tmpfile {label}", call, "openat", -100, TREE, 0o20200000 | os.O_WRONLY, mode)
+        attempt(f"openat tmpfile {label}", call, "openat", -100, TREE, os.O_TMPFILE | os.O_WRONLY, mode)
         attempt(f"mknodat {label}", call, "mknodat", -100, next(made), mode | 0o100000, 0)
     how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, SUID, 0)
     attempt("openat2", call, "openat2", -100, next(made), how, 24)
