@@ -28,6 +28,7 @@ from pysandbox.policy.model import Policy
 
 PYTHON = "/usr/bin/python3"
 ISOLATIONS = ("full", "landlock")
+OWN_PROC = {"full": (), "landlock": ("/proc",)}  # without namespaces a process must be granted the sight of itself
 PATIENCE = 60.0  # seconds until an attack counts as hanging
 PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
 YOUNG = {"fchmodat2": 452, "map_shadow_stack": 453, "open_tree_attr": 467}  # newer than Debian 12's headers
@@ -92,6 +93,9 @@ def program(*bodies: str, **names: object) -> list[str]:
 
 
 def policy(isolation: str = "full", **options: Any) -> Policy:
+    """A Policy for a test: str for Grant, and in landlock mode the only identity it has."""
+    if isolation == "landlock":
+        options.setdefault("run_as", "self")
     return Policy(isolation=isolation, **options)
 
 

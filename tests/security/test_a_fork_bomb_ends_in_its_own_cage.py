@@ -23,7 +23,7 @@ def test_the_bomb_stops_at_the_limit(attack_bin: Path, isolation: str, kind: str
         report = caged(bomb, policy(isolation, max_pids=MOST, allow=[str(attack_bin)]))
     except pysandbox.UnsupportedError as error:
         # RLIMIT_NPROC does not bind the host's root: then the limit must be refused, never forgotten.
-        assert os.geteuid() == 0 and "pids" in f"{error.feature} {error}"
+        assert os.geteuid() == 0 and "max_pids" in str(error)
         return
 
     assert report[kind].errno == "EAGAIN"
@@ -38,7 +38,7 @@ def test_another_cage_forks_while_the_bomb_is_held(attack_bin: Path) -> None:
         try:
             bomb = bombed.spawn([many, "fork", "500"], stdin=PIPE, stdout=PIPE)
         except pysandbox.UnsupportedError as error:
-            assert os.geteuid() == 0 and "pids" in f"{error.feature} {error}"
+            assert os.geteuid() == 0 and "max_pids" in str(error)
             return
         assert bomb.stdout is not None
         assert json.loads(bomb.stdout.readline())["errno"] == "EAGAIN"

@@ -28,7 +28,7 @@ GAPS = {
     "the list of processes": Gap(
         'attempt("it", lambda: WORD in "".join(content(f"/proc/{pid}/environ").decode("latin-1") for pid in [VICTIM]))', "process"
     ),
-    "that a process exists": Gap('attempt("it", lambda: os.path.isdir(f"/proc/{VICTIM}"))', "process"),
+    "that a process exists": Gap('attempt("it", lambda: os.path.isdir(f"/proc/{VICTIM}"))', "stat"),
     "stat of any path": Gap('attempt("it", lambda: os.stat(SECRET).st_size > 0)', "stat"),
     "chmod of a read-only file": Gap('attempt("it", os.chmod, PLAIN, 0o600)', "chmod"),
     "chmod of a file outside": Gap('attempt("it", os.chmod, SECRET, 0o600)', "chmod"),

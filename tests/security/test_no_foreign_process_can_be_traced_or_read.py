@@ -10,7 +10,7 @@ import pytest
 
 from pysandbox import Cage
 
-from .harness import caged, in_cage, policy, program, uncaged, victim
+from .harness import OWN_PROC, caged, in_cage, policy, program, uncaged, victim
 
 ATTACK = """
     class Span(ctypes.Structure):
@@ -67,9 +67,8 @@ def test_the_init_is_out_of_reach(extra: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("extra", [(), DEBUGGER], ids=["default", "debugger"])
 def test_a_host_process_is_out_of_reach(isolation: str, extra: tuple[str, ...]) -> None:
-    grants = [] if isolation == "full" else ["/proc"]
     with victim() as target:
-        rules = policy(isolation, allow_syscalls=extra, allow=grants)
+        rules = policy(isolation, allow_syscalls=extra, allow=OWN_PROC[isolation])
         report = caged(program(ATTACK, PID=target.pid, ADDRESS=target.address), rules)
 
         if isolation == "full":

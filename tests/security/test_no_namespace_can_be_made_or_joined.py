@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .harness import caged, policy, program, uncaged
+from .harness import OWN_PROC, caged, policy, program, uncaged
 
 FLAGS = {
     "NEWNS": 0x00020000, "NEWCGROUP": 0x02000000, "NEWUTS": 0x04000000, "NEWIPC": 0x08000000,
@@ -58,7 +58,7 @@ JOIN = """
     for name in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup"):
         fd = os.open(f"/proc/self/ns/{name}", os.O_RDONLY)
         attempt("setns " + name, call, "setns", fd, 0)
-    attempt("setns of a process", call, "setns", call("pidfd_open", os.getpid(), 0), 0x10000000)
+    attempt("setns of a process", lambda: call("setns", call("pidfd_open", os.getpid(), 0), 0x10000000))
 """
 
 PLAIN = """
@@ -88,14 +88,11 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("run_as", ["self", "root"])
+@pytest.mark.parametrize(("isolation", "run_as"), [("full", "nobody"), ("full", "root"), ("landlock", "self")])
 def test_no_namespace_is_made(isolation: str, run_as: str) -> None:
-    if run_as == "root":
-        rules = policy(run_as="root") if isolation == "full" else policy("landlock", run_as="self")
-    else:
-        rules = policy(isolation, run_as=run_as)
+    report = caged(program(ATTACK, FLAGS=FLAGS), policy(isolation, run_as=run_as))
 
-    assert caged(program(ATTACK, FLAGS=FLAGS), rules).differs(REFUSED) == {}
+    assert report.differs(REFUSED) == {}
 
 
 def test_uncaged_a_user_namespace_brings_all_the_others() -> None:
@@ -108,9 +105,7 @@ def test_uncaged_a_user_namespace_brings_all_the_others() -> None:
 
 
 def test_no_namespace_is_joined(isolation: str) -> None:
-    rules = policy(isolation, allow=[] if isolation == "full" else ["/proc"])
-
-    report = caged(program(JOIN), rules)
+    report = caged(program(JOIN), policy(isolation, allow=OWN_PROC[isolation]))
 
     refused = dict.fromkeys([f"setns {name}" for name in JOINED], "EPERM")
     assert report.differs({**refused, "setns of a process": "EPERM"}) == {}
@@ -120,17 +115,12 @@ def test_plain_processes_and_threads_still_start(isolation: str) -> None:
     report = caged(program(PLAIN), policy(isolation))
 
     assert (report["fork"].value, report["thread"].errno) == (7, None)
-    assert report["unshare of files only"].errno in (None, "EPERM")
+    assert report["unshare of files only"].errno is None
 
 
-@pytest.mark.parametrize("profile", ["baseline", "seed-187", "default"])
+@pytest.mark.parametrize("profile", ["seed-187", "default", "relaxed"])
 @pytest.mark.parametrize("mode", ["allow-list", "deny-list"])
-def test_no_profile_and_no_extra_opens_them(profile: str, mode: str) -> None:
-    try:
-        rules = policy(seccomp=profile, seccomp_mode=mode, allow_syscalls=("unshare", "setns", "clone3"))
-        report = caged(program(ATTACK, FLAGS={"NEWUSER": FLAGS["NEWUSER"]}), rules)
-    except ValueError as error:  # refused by name is as good: these can never be allowed again
-        assert "unshare" in str(error) or "setns" in str(error)
-        return
+def test_no_profile_opens_them(profile: str, mode: str) -> None:
+    report = caged(program(ATTACK, FLAGS=FLAGS), policy(seccomp=profile, seccomp_mode=mode))
 
-    assert all(each.errno in ("EPERM", "ENOSYS") for each in report.attempts.values())
+    assert report.differs(REFUSED) == {}

@@ -84,7 +84,7 @@ def test_no_metadata_changes(ground: Ground) -> None:
 
     report = caged(program(METADATA, TREE=str(ground.inside)), policy(allow=[str(ground.inside)]))
 
-    # fchmodat2 is younger than the profiles of some kernels and libraries: unknown there, read-only otherwise.
+    # fchmodat2 came with Linux 6.6
     assert report.differs({**dict.fromkeys(META, "EROFS"), "chmod by fchmodat2": ("EROFS", "ENOSYS")}) == {}
     assert state(ground.inside) == before
     assert os.listxattr(ground.inside / "file") == ["user.there"]
