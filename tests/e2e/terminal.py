@@ -1,0 +1,38 @@
+"""The host's end of a pty: send what a person would type, wait for what they would see."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+CTRL_C, CTRL_D, CTRL_Z = "\x03", "\x04", "\x1a"
+
+
+class Terminal:
+    """`fd` is borrowed. `seen` is everything since the last `expect`."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.seen = ""
+
+    def send(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def expect(self, text: str, within: float = 20.0) -> str:
+        """Reads on until `text` has been seen; returns what came up to its end."""
+        deadline = time.monotonic() + within
+        while text not in self.seen:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                raise AssertionError(f"waited {within} s for {text!r}; the terminal shows:\n{self.seen}")
+            try:
+                more = os.read(self.fd, 4096)
+            except OSError:  # EIO: nobody holds the other end any more
+                more = b""
+            if not more:
+                raise AssertionError(f"the terminal closed before {text!r}; it shows:\n{self.seen}")
+            self.seen += more.decode(errors="replace")
+        end = self.seen.index(text) + len(text)
+        before, self.seen = self.seen[:end], self.seen[end:]
+        return before

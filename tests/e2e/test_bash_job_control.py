@@ -1,0 +1,104 @@
+"""An interactive bash in a pty behaves as at a desk: jobs, fg, Ctrl-Z, Ctrl-C, window size, exit."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import struct
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from pysandbox import Cage, Policy, Process
+
+from .terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
+
+PROMPT = "cage> "
+
+
+@pytest.fixture
+def bash() -> Iterator[Process]:
+    argv = ["/bin/bash", "--norc", "--noprofile", "-i"]
+    with Cage(Policy(run_as="self")).spawn(argv, pty=True, env={"PS1": PROMPT, "TERM": "dumb", "HISTFILE": ""}) as process:
+        yield process
+
+
+@pytest.fixture
+def terminal(bash: Process) -> Terminal:
+    assert bash.pty_fd is not None
+    terminal = Terminal(bash.pty_fd)
+    started = terminal.expect(PROMPT)
+    assert "no job control" not in started
+    return terminal
+
+
+def test_a_background_job_is_listed_and_brought_forward(terminal: Terminal) -> None:
+    terminal.send("sleep 100 &\n")
+    terminal.expect("[1]")
+    terminal.expect(PROMPT)
+    terminal.send("jobs\n")
+    assert "Running" in terminal.expect("sleep 100 &")
+    terminal.expect(PROMPT)
+
+    terminal.send("fg\n")
+    terminal.expect("sleep 100")
+    terminal.send(CTRL_Z)
+    terminal.expect("Stopped")
+    terminal.expect(PROMPT)
+
+    terminal.send("bg\n")
+    terminal.expect("sleep 100 &")
+    terminal.send("fg\n")
+    terminal.expect("sleep 100")
+    terminal.send(CTRL_C)
+    terminal.expect(PROMPT)
+    terminal.send("echo code $?; jobs | wc -l\n")
+    terminal.expect("code 130")
+    terminal.expect("0")
+
+
+def test_ctrl_c_ends_the_command_and_not_the_shell(terminal: Terminal, bash: Process) -> None:
+    terminal.send("echo started; sleep 100\n")
+    terminal.expect("started\r\n")
+
+    terminal.send(CTRL_C)
+
+    terminal.expect(PROMPT)
+    terminal.send("echo alive $((40 + 2))\n")
+    terminal.expect("alive 42")
+    assert bash.poll() is None
+
+
+def test_the_shell_ends_at_end_of_file_with_its_code(terminal: Terminal, bash: Process) -> None:
+    terminal.send("(exit 5)\n")
+    terminal.expect(PROMPT)
+
+    terminal.send(CTRL_D)
+
+    assert bash.wait(timeout=20) == 5
+
+
+def test_the_window_size_of_the_host_arrives(terminal: Terminal, bash: Process) -> None:
+    assert bash.pty_fd is not None
+    fcntl.ioctl(bash.pty_fd, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
+
+    terminal.send("stty size\n")
+
+    terminal.expect("33 111")
+
+
+def test_the_terminal_is_its_own_session_and_controls_it(terminal: Terminal) -> None:
+    terminal.send("ps -o tty= -p $$ 2>/dev/null || tty; tty < /dev/tty > /dev/null && echo controls\n")
+
+    terminal.expect("pts/")
+    terminal.expect("controls")
+
+
+def test_hanging_up_ends_the_shell_and_its_jobs(terminal: Terminal, bash: Process) -> None:
+    terminal.send("trap '' HUP; sleep 100 & disown; echo set\n")
+    terminal.expect("set\r\n")
+
+    bash.close()
+
+    assert bash.wait(timeout=20) in (-signal.SIGHUP, -signal.SIGTERM, -signal.SIGKILL)

@@ -1,0 +1,105 @@
+"""`cage.files` reads and writes as the cage itself would: its own view, its own rights, nothing of the host's beyond them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pysandbox import Cage, Policy
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text("secret")
+    return path
+
+
+def test_what_is_written_is_read_by_a_command_and_back() -> None:
+    every = bytes(range(256)) * 4096
+    with Cage() as cage:
+        cage.files.write("/tmp/file", every)
+
+        assert cage.run(["/bin/cat", "/tmp/file"], text=False).stdout == every
+        assert cage.files.read("/tmp/file") == every
+        assert cage.files.list("/tmp") == ["file"]
+        assert cage.files.exists("/tmp/file") and not cage.files.exists("/tmp/gone")
+
+
+def test_the_tmp_of_the_cage_is_not_the_host_s(tmp_path: Path) -> None:
+    with Cage() as cage:
+        cage.files.write("/tmp/psb-of-the-cage", b"x")
+
+    assert not os.path.exists("/tmp/psb-of-the-cage")
+
+
+def test_a_granted_directory_is_the_host_s(project: Path) -> None:
+    (project / "in").write_text("from the host")
+    with Cage(Policy(workdir="write"), cwd=str(project)) as cage:
+        assert cage.files.read(f"{project}/in") == b"from the host"
+        cage.files.write(f"{project}/out", b"from the cage")
+
+    assert (project / "out").read_bytes() == b"from the cage"
+
+
+def test_a_path_outside_the_view_is_not_there(secret: Path) -> None:
+    with Cage() as cage:
+        assert not cage.files.exists(str(secret))
+        with pytest.raises(FileNotFoundError) as caught:
+            cage.files.read(str(secret))
+        with pytest.raises(OSError):
+            cage.files.list(str(secret.parent))
+
+    assert caught.value.filename == str(secret)
+
+
+def test_a_link_that_the_cage_plants_does_not_lead_the_host_out(project: Path, secret: Path) -> None:
+    with Cage(Policy(workdir="write"), cwd=str(project)) as cage:
+        cage.run(["/bin/ln", "-s", str(secret), f"{project}/way"], check=True)
+        cage.run(["/bin/ln", "-s", str(secret.parent), f"{project}/road"], check=True)
+
+        for path in (f"{project}/way", f"{project}/road/secret", f"{project}/../secret"):
+            with pytest.raises(OSError):
+                cage.files.read(path)
+            with pytest.raises(OSError):
+                cage.files.write(path, b"overwritten")
+
+    assert secret.read_text() == "secret"
+
+
+def test_a_read_only_grant_cannot_be_written_through_the_api(project: Path) -> None:
+    with Cage(Policy(workdir="read"), cwd=str(project)) as cage, pytest.raises(OSError) as caught:
+        cage.files.write(f"{project}/out", b"x")
+
+    assert caught.value.errno in (30, 13)  # EROFS by the mount, EACCES by Landlock
+    assert list(project.iterdir()) == []
+
+
+def test_a_fifo_or_an_endless_file_does_not_hold_the_host() -> None:
+    with Cage() as cage:
+        cage.run(["/usr/bin/mkfifo", "/tmp/fifo"], check=True)
+
+        with pytest.raises(OSError):
+            cage.files.read("/tmp/fifo")
+        with pytest.raises(OSError):
+            cage.files.read("/dev/zero")
+
+
+def test_names_with_odd_characters_survive() -> None:
+    with Cage() as cage:
+        for name in ("with space", "new\nline", "grüße", "-n", "a'b\"c"):
+            cage.files.write(f"/tmp/{name}", b"x")
+
+        assert sorted(cage.files.list("/tmp")) == sorted(["with space", "new\nline", "grüße", "-n", "a'b\"c"])
+
+
+def test_errors_have_the_kernel_s_errno() -> None:
+    with Cage() as cage:
+        with pytest.raises(IsADirectoryError):
+            cage.files.read("/tmp")
+        with pytest.raises(NotADirectoryError):
+            cage.files.list("/etc/hosts")
+        with pytest.raises(FileNotFoundError):
+            cage.files.write("/tmp/gone/file", b"x")

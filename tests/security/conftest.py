@@ -1,0 +1,60 @@
+"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played on."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .harness import ISOLATIONS, token
+
+SOURCES = Path(__file__).with_name("attacks")
+
+
+@pytest.fixture(params=ISOLATIONS)
+def isolation(request: pytest.FixtureRequest) -> str:
+    """For a claim that holds in both modes."""
+    mode: str = request.param
+    return mode
+
+
+@pytest.fixture(scope="session")
+def attack_bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of built C attacks, one per source, to be granted read-only; `lib*.c` become libraries."""
+    directory = tmp_path_factory.mktemp("attacks")
+    for source in sorted(SOURCES.glob("*.c")):
+        library = source.stem.startswith("lib")
+        output = directory / (f"{source.stem}.so" if library else source.stem)
+        kind = ["-shared", "-fPIC"] if library else []
+        subprocess.run(
+            ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", *kind, "-o", str(output), str(source)], check=True
+        )
+    return directory
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """`inside` is what a test grants; `outside`, with the `secret`, is what no policy names. All owned by this user."""
+
+    inside: Path
+    outside: Path
+    secret: Path
+    word: str  # what the secret file says
+
+    @property
+    def unharmed(self) -> bool:
+        """The outside holds the secret, as it was, and nothing else."""
+        return self.secret.read_text() == self.word and list(self.outside.iterdir()) == [self.secret]
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    secret, word = outside / "secret", "S" + token()
+    secret.write_text(word)
+    (inside / "plain").write_text("I am inside")
+    return Ground(inside, outside, secret, word)

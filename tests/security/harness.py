@@ -1,0 +1,216 @@
+"""Run one attack in a cage and without one, and read what it says.
+
+An attack is a Python program (`program`) or a C program (`attacks/*.c`, built once per session by the fixture
+`attack_bin`). Either prints one JSON object a line, {"try": name, "errno": "EPERM" or null, "value": ...}, read here
+into a `Report`. Nothing here knows what a cage should refuse: that is in the tests, as tables of errno names.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pysandbox
+from pysandbox.policy.model import Policy
+
+PYTHON = "/usr/bin/python3"
+ISOLATIONS = ("full", "landlock")
+OWN_PROC = {"full": (), "landlock": ("/proc",)}  # without namespaces a process must be granted the sight of itself
+PATIENCE = 60.0  # seconds until an attack counts as hanging
+PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
+YOUNG = {"fchmodat2": 452, "map_shadow_stack": 453, "open_tree_attr": 467}  # newer than Debian 12's headers
+Expected = Mapping[str, "str | None | tuple[str | None, ...]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One line an attack said: `errno` is None when it worked."""
+
+    name: str
+    errno: str | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything one attack said. `result` is None for an uncaged run."""
+
+    attempts: Mapping[str, Attempt]
+    exit_code: int
+    stderr: str
+    result: pysandbox.Result | None = None
+
+    def __getitem__(self, name: str) -> Attempt:
+        assert name in self.attempts, f"the attack never tried {name!r}; exit {self.exit_code}, stderr: {self.stderr}"
+        return self.attempts[name]
+
+    def differs(self, expected: Expected) -> dict[str, tuple[object, object]]:
+        """{name: (what came back, what was expected)} for every attempt that went otherwise; {} is the claim."""
+        wrong: dict[str, tuple[object, object]] = {}
+        for name in {*expected, *self.attempts}:
+            want = expected.get(name, "not in the table")
+            got = self.attempts[name].errno if name in self.attempts else f"never tried; stderr: {self.stderr}"
+            if got not in (want if isinstance(want, tuple) else (want,)):
+                wrong[name] = (got, want)
+        return wrong
+
+
+def read_report(exit_code: int, stdout: str, stderr: str, result: pysandbox.Result | None = None) -> Report:
+    said = [json.loads(line) for line in stdout.splitlines() if line.startswith('{"try"')]
+    attempts = {each["try"]: Attempt(each["try"], each["errno"], each["value"]) for each in said}
+    return Report(attempts, exit_code, stderr, result)
+
+
+@functools.cache
+def syscall_numbers() -> dict[str, int]:
+    """Name to number as this machine's own headers have it: independent of the tables under test."""
+    defines = subprocess.run(
+        ["gcc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    found = re.findall(r"^#define __NR_(\w+) (\d+)$", defines, re.MULTILINE)
+    return {**YOUNG, **{name: int(number) for name, number in found}}
+
+
+def program(*bodies: str, **names: object) -> list[str]:
+    """argv of a Python attack: `names` are defined as literals, then the prelude, then the bodies."""
+    head = "".join(f"{name} = {value!r}\n" for name, value in {**names, "NR": syscall_numbers()}.items())
+    attack = "\n".join(textwrap.dedent(body) for body in bodies)
+    return [PYTHON, "-I", "-S", "-c", head + PRELUDE.read_text() + attack]
+
+
+def policy(isolation: str = "full", **options: Any) -> Policy:
+    """A Policy for a test: str for Grant, and in landlock mode the only identity it has."""
+    if isolation == "landlock":
+        options.setdefault("run_as", "self")
+    return Policy(isolation=isolation, **options)
+
+
+def uncaged(argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | Path | None = None,
+            pass_fds: Sequence[int] = (), stdin: Any = subprocess.DEVNULL) -> Report:  # fmt: skip
+    """The CONTROL: the same attack with no cage."""
+    done = subprocess.run(
+        list(argv), env=None if env is None else dict(env), cwd=cwd, pass_fds=tuple(pass_fds), stdin=stdin,
+        capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    return read_report(done.returncode, done.stdout, done.stderr)
+
+
+def caged(argv: Sequence[str], rules: Policy, **options: Any) -> Report:
+    """The ATTACK: one command in a cage of its own."""
+    options.setdefault("stdin", pysandbox.DEVNULL)
+    return of_result(pysandbox.run(list(argv), policy=rules, timeout=PATIENCE, **options))
+
+
+def in_cage(cage: pysandbox.Cage, argv: Sequence[str], **options: Any) -> Report:
+    """The ATTACK: one more command of a session."""
+    options.setdefault("stdin", pysandbox.DEVNULL)
+    return of_result(cage.run(list(argv), timeout=PATIENCE, **options))
+
+
+def of_result(result: pysandbox.Result) -> Report:
+    return read_report(result.exit_code, str(result.stdout), str(result.stderr), result)
+
+
+def names_it(result: pysandbox.Result, word: str) -> bool:
+    """Whether the run's notes own up to this gap."""
+    return any(word in str(note).lower() for note in result.notes)
+
+
+def token() -> str:
+    """A string that exists nowhere else on this machine."""
+    return f"psb-{uuid.uuid4().hex}"
+
+
+def wait_until(condition: Callable[[], bool], within: float) -> bool:
+    """Whether it came true before the deadline. For what only the kernel can tell us, and tells no descriptor."""
+    deadline = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def alive_with(mark: str) -> list[int]:
+    """Host pids of every process that has `mark` in its command line, zombies (no command line) not counted."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            command = Path("/proc", entry, "cmdline").read_bytes() if entry.isdigit() else b""
+        except OSError:
+            continue
+        if mark.encode() in command and int(entry) != os.getpid():
+            found.append(int(entry))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A process of the host, of the same user, that would notice any signal. `address` holds `secret` in its memory."""
+
+    process: subprocess.Popen[bytes]
+    address: int
+    secret: str
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def untouched(self) -> bool:
+        assert self.process.stdout is not None
+        heard = select.select([self.process.stdout], [], [], 0)[0]
+        return self.process.poll() is None and not heard
+
+    def memory(self) -> str:
+        """What the victim itself finds at `address` now."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(b"?\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().decode().strip()
+
+
+VICTIM = """
+    buffer = ctypes.create_string_buffer(SECRET.encode())
+    libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER_ANY: so that Yama does not make the control fail
+    signal.signal(signal.SIGURG, lambda *_: os.write(1, b"signal\\n"))
+    os.write(1, b"%d\\n" % ctypes.addressof(buffer))
+    while os.read(0, 100):
+        os.write(1, buffer.value + b"\\n")
+"""
+
+
+@contextmanager
+def victim() -> Iterator[Victim]:
+    secret = token()
+    process = subprocess.Popen(
+        program(VICTIM, SECRET=secret), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={"PSB_SECRET": secret}, bufsize=0,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        yield Victim(process, int(process.stdout.readline()), secret)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def host_script(body: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """A host of its own: a Python process, with this one's import path, that opens cages and may be killed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(body), *arguments], env=environment, text=True, **options)

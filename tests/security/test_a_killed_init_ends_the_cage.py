@@ -1,0 +1,51 @@
+"""Claim: when the cage's init is killed from the host, its commands die, waiting tells so, and the cage takes no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from pysandbox import PIPE, Cage, CageClosedError
+
+from .harness import alive_with, policy, token, wait_until
+
+
+def test_the_commands_die_and_waiting_tells(isolation: str) -> None:
+    mark = token()
+    with Cage(policy(isolation)) as cage:
+        running = cage.spawn(["/bin/sh", "-c", "echo on; while :; do sleep 0.05; done", "sh", mark], stdout=PIPE)
+        assert running.stdout is not None and running.stdout.readline() == b"on\n"
+        assert alive_with(mark) and cage.init_pid is not None
+
+        os.kill(cage.init_pid, signal.SIGKILL)
+
+        assert wait_until(lambda: not alive_with(mark), within=1)
+        try:
+            assert running.wait(timeout=10) == -signal.SIGKILL
+        except CageClosedError as error:
+            assert "init" in str(error)
+        with pytest.raises(CageClosedError):
+            cage.run(["/bin/true"], timeout=10)
+
+
+def test_the_descriptor_of_a_command_becomes_readable(isolation: str) -> None:
+    import select
+
+    with Cage(policy(isolation)) as cage:
+        running = cage.spawn(["/bin/sleep", "600"])
+        assert not select.select([running], [], [], 0)[0], "the control: it has not ended"
+
+        os.kill(cage.init_pid or -1, signal.SIGKILL)
+
+        assert select.select([running], [], [], 10)[0]
+
+
+def test_another_cage_is_not_touched() -> None:
+    with Cage(policy()) as killed, Cage(policy()) as other:
+        assert killed.run(["/bin/true"]).ok
+
+        os.kill(killed.init_pid or -1, signal.SIGKILL)
+
+        assert other.run(["/bin/true"], timeout=10).ok

@@ -1,0 +1,60 @@
+"""Claim: two cages of one host see nothing of each other: no process, file, memory, socket or shared object."""
+
+from __future__ import annotations
+
+from pysandbox import PIPE, Cage
+
+from .harness import in_cage, policy, program, token
+
+STAY = """
+    import socket
+    open("/tmp/" + WORD, "w").write("mine")
+    open("/dev/shm/" + WORD, "w").write("mine")
+    path, abstract = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    path.bind("/tmp/" + WORD + ".socket"), path.listen()
+    abstract.bind("\\0" + WORD), abstract.listen()
+    tcp = socket.create_server(("127.0.0.1", 0))
+    call("shmget", KEY, 4096, 0o1600)
+    say("ready", [os.getpid(), tcp.getsockname()[1]])
+    sys.stdin.read()
+"""
+
+LOOK = """
+    import socket
+    def connect(family, address):
+        with socket.socket(family) as mine:
+            mine.settimeout(10)
+            mine.connect(address)
+    attempt("file", content, "/tmp/" + WORD)
+    attempt("shared memory", content, "/dev/shm/" + WORD)
+    attempt("path socket", connect, socket.AF_UNIX, "/tmp/" + WORD + ".socket")
+    attempt("abstract socket", connect, socket.AF_UNIX, "\\0" + WORD)
+    attempt("tcp", connect, socket.AF_INET, ("127.0.0.1", PORT))
+    attempt("segment", call, "shmget", KEY, 0, 0)
+    attempt("process", lambda: WORD in content(f"/proc/{PID}/cmdline").decode("latin-1") or None)
+    attempt("sees", lambda: [each for each in os.listdir("/proc") if each.isdigit() and int(each) != os.getpid() and
+                             WORD in content(f"/proc/{each}/cmdline").decode("latin-1")])
+"""
+
+
+def test_what_one_session_leaves_the_other_does_not_find() -> None:
+    import json
+
+    word, key = token(), int(token()[4:10], 16) + 1
+    with Cage(policy()) as one, Cage(policy()) as other:
+        stays = one.spawn(program(STAY, WORD=word, KEY=key), stdin=PIPE, stdout=PIPE)
+        assert stays.stdout is not None
+        pid, port = json.loads(stays.stdout.readline())["value"]
+        look = program(LOOK, WORD=word, KEY=key, PORT=port, PID=pid)
+
+        control, report = in_cage(one, look), in_cage(other, look)
+
+        names = ("file", "shared memory", "path socket", "abstract socket", "tcp", "segment", "process")
+        assert {name: control[name].errno for name in names} == dict.fromkeys(names)
+        assert str(pid) in control["sees"].value
+        absent = {"file": "ENOENT", "shared memory": "ENOENT", "path socket": "ENOENT", "abstract socket": "ECONNREFUSED",
+                  "tcp": "ECONNREFUSED", "segment": "ENOENT", "process": (None, "ENOENT"), "sees": None}  # fmt: skip
+        assert report.differs(absent) == {}
+        assert report["sees"].value == [] and report["process"].value is not True
+        assert one.id != other.id
+        stays.kill()
