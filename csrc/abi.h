@@ -117,7 +117,8 @@ struct psb_setup {
 enum psb_exec_flag {
     PSB_EXEC_ONESHOT = 1,  /* the cage ends with this command */
     PSB_EXEC_TERMINAL = 2, /* descriptor 0 becomes the controlling terminal */
-    PSB_EXEC_BODY_FD = 4   /* the body is not in the message but in the second descriptor, a memfd */
+    PSB_EXEC_BODY_FD = 4,  /* the body is not in the message but in the second descriptor, a memfd */
+    PSB_EXEC_QUIET = 8     /* no PSB_REPORT_STARTED: one wake-up of the host less */
 };
 
 struct psb_limit {
@@ -132,6 +133,7 @@ struct psb_limit {
 struct psb_exec {
     uint32_t kind;
     uint32_t flags;
+    uint32_t id; /* the host's name for this command, for PSB_MESSAGE_SIGNAL; never 0, never used twice in a cage */
     uint32_t n_fds;
     uint32_t n_limits;
     uint32_t n_paths;
@@ -140,6 +142,7 @@ struct psb_exec {
     uint32_t body_size;
     uint32_t walltime_ms; /* 0: none. Then SIGTERM, the grace period, SIGKILL, to the command's whole session, or */
     uint32_t grace_ms;    /* to the whole cage with PSB_EXEC_ONESHOT */
+    uint32_t pad;
 };
 
 enum psb_signal_scope {
@@ -150,7 +153,7 @@ enum psb_signal_scope {
 
 struct psb_signal {
     uint32_t kind;
-    int32_t pid; /* of a command, as cage-init reported it; 0 with PSB_SIGNAL_ALL */
+    uint32_t id; /* of a command; 0 with PSB_SIGNAL_ALL */
     int32_t signal;
     uint32_t scope;
 };

@@ -136,7 +136,7 @@ class AsyncCage:
         command = Command.of(argv, options.pop("env", None), options.pop("cwd", None))
         if options:
             raise TypeError(f"spawn() got an unexpected keyword argument {next(iter(options))!r}")
-        start = partial(self.cage._start, command, (stdin, stdout, stderr), pty, pass_fds)
+        start = partial(self.cage._start, command, (stdin, stdout, stderr), pty=pty, pass_fds=pass_fds)
         process = AsyncProcess(start() if self.cage._is_quick() else await _in_executor(start))
         await process._await_start()
         return process

@@ -22,7 +22,7 @@ from pysandbox.errors import CageClosedError, CageTimeout
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
-from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, open_stdio
+from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
 from pysandbox.policy.model import Policy
 from pysandbox.process import Order, Process, Result
 
@@ -154,7 +154,7 @@ class Cage:
         variables, and is everything the command sees beside them. Raises PolicyError, UnsupportedError, StartError
         (step, errno, path), ValueError.
         """
-        process = self._start(Command.of(argv, env, cwd), (stdin, stdout, stderr), pty, pass_fds)
+        process = self._start(Command.of(argv, env, cwd), (stdin, stdout, stderr), pty=pty, pass_fds=pass_fds)
         process._await_start()
         return process
 
@@ -180,7 +180,7 @@ class Cage:
         """
         data = input.encode() if isinstance(input, str) else input
         wanted = (PIPE if data is not None else stdin, stdout, stderr)
-        with self._start(Command.of(argv, env, cwd), wanted, False, pass_fds) as process:
+        with self._start(Command.of(argv, env, cwd), wanted, pass_fds=pass_fds, quiet=True) as process:
             try:
                 process.communicate(data, timeout)
             except TimeoutError:
@@ -190,8 +190,16 @@ class Cage:
             result = _decode(process._result(), text)
         return result.check() if check else result
 
-    def _start(self, command: Command, files: tuple[File, File, File], pty: bool, pass_fds: Sequence[int]) -> Process:
-        """Sends the order; the command may not have started yet, or may never."""
+    def _start(
+        self,
+        command: Command,
+        files: tuple[File, File, File],
+        *,
+        pty: bool = False,
+        pass_fds: Sequence[int] = (),
+        quiet: bool = False,
+    ) -> Process:
+        """Sends the order; the command may not have started yet, or may never. `quiet`: its start is not reported."""
         oneshot = self._live is None
         if self._closed:
             raise CageClosedError("this cage is closed; make another one")
@@ -210,10 +218,11 @@ class Cage:
                 if root is not None:
                     os.close(root)
             report_read, report_write = os.pipe2(os.O_CLOEXEC)
+            command_id = live.new_command_id()
             targets = [number for _, number in stdio.child]
             order = encode(
                 command, prepared, targets,
-                scratch=live.scratch, oneshot=oneshot, terminal=pty, caged=self.caged,
+                live=live, command_id=command_id, oneshot=oneshot, terminal=pty, quiet=quiet, caged=self.caged,
             )  # fmt: skip
             live.execute(order, report_write, [fd for fd, _ in stdio.child])
         except BaseException:
@@ -227,13 +236,20 @@ class Cage:
             raise
         os.close(report_write)
         stdio.given()
-        return self._process(command, live, stdio, report_read, prepared, oneshot)
+        return self._process(command, command_id, live, stdio, report_read, prepared, oneshot)
 
     def _process(
-        self, command: Command, live: LiveInit, stdio: Any, report_fd: int, prepared: Prepared, oneshot: bool
+        self,
+        command: Command,
+        command_id: int,
+        live: LiveInit,
+        stdio: Stdio,
+        report_fd: int,
+        prepared: Prepared,
+        oneshot: bool,
     ) -> Process:
         plan = prepared.plan
-        order = Order(command.argv, oneshot, self.caged, plan.output_cap, plan.notes)
+        order = Order(command.argv, command_id, oneshot, self.caged, plan.output_cap, plan.notes)
         process = Process(order, live, stdio, report_fd, sink=self.runtime.sink, collect=self.runtime.collect)
         if not oneshot:
             with self._lock:

@@ -17,6 +17,7 @@ from pysandbox.launch import native
 from pysandbox.policy.match import may_execute
 
 if TYPE_CHECKING:
+    from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Prepared
     from pysandbox.policy.model import Policy
 
@@ -78,14 +79,16 @@ def encode(
     prepared: Prepared,
     targets: Sequence[int],
     *,
-    scratch: str,
+    live: LiveInit,
+    command_id: int,
     oneshot: bool,
     terminal: bool,
+    quiet: bool,
     caged: bool,
 ) -> native.Order:
-    """The order of a command under a plan; `scratch` stands for SCRATCH in the plan's variables."""
+    """The order of a command for a cage of this plan. `quiet`: only its end is reported, or that it never ran."""
     plan = prepared.plan
-    env = {name: scratch if value == SCRATCH else value for name, value in plan.env}
+    env = {name: live.scratch if value == SCRATCH else value for name, value in plan.env}
     if not caged:
         env = {**os.environ, **env}
     env.update(command.env)
@@ -100,8 +103,10 @@ def encode(
         n_limits=len(plan.limits),
         walltime=plan.walltime,
         grace=plan.grace,
+        command_id=command_id,
         oneshot=oneshot,
         terminal=terminal,
+        quiet=quiet,
     )
 
 

@@ -99,6 +99,7 @@ class Order:
     """What a Process needs to know of the command it stands for."""
 
     argv: tuple[str, ...]
+    id: int
     oneshot: bool
     caged: bool
     output_cap: int
@@ -267,9 +268,9 @@ class Process:
         """
         if not 0 < number < signals.NSIG:
             raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")
-        if self._ended is None and self.pid is not None:
+        if self._ended is None:
             scope = ("all" if self._order.oneshot else "session") if tree else "one"
-            self._live.signal(self.pid, number, scope)
+            self._live.signal(self._order.id, number, scope)
 
     def terminate(self) -> None:
         self.signal(signals.SIGTERM)

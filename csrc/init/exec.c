@@ -21,6 +21,7 @@
 #define MAP_PRIVATE_ 2
 #define MAP_ANONYMOUS_ 0x20
 #define CHILD_STACK 16384
+#define FEW_POINTERS 256 /* enough for most commands; more are mapped */
 
 struct attempt {
     struct cage *cage;
@@ -200,7 +201,8 @@ static int start(struct attempt *attempt, int report_fd) {
     place->report_fd = report_fd;
     place->oneshot = attempt->order->flags & PSB_EXEC_ONESHOT;
     start_clock(place, attempt->order->walltime_ms, attempt->order->grace_ms);
-    tell_start(report_fd, place->pid);
+    place->id = attempt->order->id;
+    if (!(attempt->order->flags & PSB_EXEC_QUIET)) tell_start(report_fd, place->pid);
     return 1;
 }
 
@@ -211,20 +213,21 @@ static void *map(size_t size, int protection, int flags, int fd) {
 
 static void parse_and_start(struct attempt *attempt, const struct psb_exec *exec, const void *body, int report_fd,
                             int *running) {
+    static const char *few[FEW_POINTERS];
     size_t room = count_pointers(exec) * sizeof(char *);
-    const char **pointers;
+    const char **pointers = few;
     if (count_pointers(exec) > PSB_MAX_BODY) { /* more strings than a body can hold */
         failed(attempt, PSB_STEP_ORDER, EINVAL_, NULL);
         return;
     }
-    pointers = map(room, PROT_RW, MAP_PRIVATE_ | MAP_ANONYMOUS_, -1);
+    if (room > sizeof few) pointers = map(room, PROT_RW, MAP_PRIVATE_ | MAP_ANONYMOUS_, -1);
     if (!pointers)
         failed(attempt, PSB_STEP_ORDER, E2BIG_, NULL);
     else if (parse_order(exec, body, pointers, attempt->order))
         failed(attempt, PSB_STEP_ORDER, EINVAL_, NULL);
     else
         *running = start(attempt, report_fd);
-    if (pointers) sys_call(SYS_munmap, pointers, room, 0, 0, 0, 0);
+    if (pointers && pointers != few) sys_call(SYS_munmap, pointers, room, 0, 0, 0, 0);
 }
 
 void run_command(struct cage *cage, struct message *message) {

@@ -17,6 +17,7 @@ struct bpf_instruction {
 
 struct command {
     int32_t pid; /* 0: a free place */
+    uint32_t id;
     int32_t report_fd;
     uint32_t oneshot;
     uint32_t grace_ms;
@@ -39,7 +40,7 @@ struct cage {
 
 /* An exec order, parsed: pointers into the body, all checked. */
 struct order {
-    uint32_t flags, n_fds, n_limits, n_paths, n_argv, n_env, walltime_ms, grace_ms;
+    uint32_t flags, id, n_fds, n_limits, n_paths, n_argv, n_env, walltime_ms, grace_ms;
     const int32_t *targets;
     const struct psb_limit *limits;
     const char *cwd;

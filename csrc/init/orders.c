@@ -54,6 +54,7 @@ static const char **take_texts(struct cursor *cursor, uint32_t count, const char
 int parse_order(const struct psb_exec *exec, const void *body, const char **pointers, struct order *order) {
     struct cursor cursor = {body, (const uint8_t *)body + exec->body_size};
     order->flags = exec->flags;
+    order->id = exec->id;
     order->n_fds = exec->n_fds;
     order->n_limits = exec->n_limits;
     order->n_paths = exec->n_paths;

@@ -18,6 +18,13 @@ static int kill_all_is_ours(const struct cage *cage) {
     return !(cage->flags & PSB_SETUP_SUBREAPER) || (cage->flags & PSB_SETUP_SCOPED);
 }
 
+static struct command *find_by_id(struct cage *cage, uint32_t id) {
+    uint32_t i;
+    for (i = 0; i < cage->n_commands; i++)
+        if (cage->commands[i].pid && cage->commands[i].id == id) return &cage->commands[i];
+    return NULL;
+}
+
 static struct command *find(struct cage *cage, int32_t pid) {
     uint32_t i;
     for (i = 0; i < cage->n_commands; i++)
@@ -141,13 +148,15 @@ uint32_t kill_everything(struct cage *cage) {
 }
 
 void signal_command(struct cage *cage, const struct psb_signal *request) {
+    struct command *command;
     if (request->scope == PSB_SIGNAL_ALL) {
         signal_all(cage, request->signal);
         return;
     }
-    if (request->pid <= 0 || !find(cage, request->pid)) return; /* ended meanwhile: its pid may be another's by now */
+    command = find_by_id(cage, request->id);
+    if (!command) return; /* ended meanwhile: its pid may be another's by now */
     if (request->scope == PSB_SIGNAL_SESSION)
-        signal_session(request->pid, request->signal);
+        signal_session(command->pid, request->signal);
     else
-        sys_call(SYS_kill, request->pid, request->signal, 0, 0, 0, 0);
+        sys_call(SYS_kill, command->pid, request->signal, 0, 0, 0, 0);
 }

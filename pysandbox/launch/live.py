@@ -6,6 +6,7 @@ child that must be reaped. Any thread may use it; after `close` every call raise
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import threading
@@ -30,6 +31,7 @@ class LiveInit:
         self.pid = opened.pid
         self._pidfd = opened.pidfd
         self._control = opened.control
+        self._command_ids = itertools.count(1)
         self._lock = threading.Lock()
         self._reaped = False
 
@@ -46,11 +48,14 @@ class LiveInit:
             except (BrokenPipeError, ConnectionResetError):
                 raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
 
-    def signal(self, pid: int, number: int, scope: str) -> None:
-        """`pid` is the command's, as the cage sees it; `scope` "one", "session" or "all". A dead cage is no error."""
+    def new_command_id(self) -> int:
+        return next(self._command_ids)
+
+    def signal(self, command_id: int, number: int, scope: str) -> None:
+        """`scope` is "one" (the command's process), its "session", or "all" of the cage. A dead cage is no error."""
         with self._lock, suppress(BrokenPipeError, ConnectionResetError):
             if not self.closed:
-                native.send_signal(self._control, pid, number, scope)
+                native.send_signal(self._control, command_id, number, scope)
 
     def end(self) -> None:
         """Closes the control socket: cage-init kills everything and exits. Does not wait; idempotent."""

@@ -196,8 +196,10 @@ def encode_order(
     n_limits: int,
     walltime: float | None,
     grace: float,
+    command_id: int,
     oneshot: bool,
     terminal: bool,
+    quiet: bool,
 ) -> Order:
     """The struct psb_exec and its body. Strings must hold no NUL (checked by the caller, who knows their names)."""
     padded = [*targets, 0] if len(targets) & 1 else targets
@@ -212,7 +214,9 @@ def encode_order(
         (lib.PSB_EXEC_ONESHOT if oneshot else 0)
         | (lib.PSB_EXEC_TERMINAL if terminal else 0)
         | (lib.PSB_EXEC_BODY_FD if in_fd else 0)
+        | (lib.PSB_EXEC_QUIET if quiet else 0)
     )
+    header.id = command_id
     header.n_fds, header.n_limits, header.n_paths = len(targets), n_limits, len(paths)
     header.n_argv, header.n_env, header.body_size = len(argv), len(env), len(body)
     header.walltime_ms = 0 if walltime is None else max(1, round(walltime * 1000))
@@ -243,11 +247,11 @@ def send_order(control: int, order: Order, report_fd: int, fds: Sequence[int]) -
         os.close(body_fd)
 
 
-def send_signal(control: int, pid: int, number: int, scope: str) -> None:
+def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
     """`scope`: "one" process, its "session", or "all" of the cage."""
     message = ffi.new("struct psb_signal *")
     message.kind = lib.PSB_MESSAGE_SIGNAL
-    message.pid, message.signal = pid, number
+    message.id, message.signal = command_id, number
     message.scope = getattr(lib, f"PSB_SIGNAL_{scope.upper()}")
     send(control, bytes(ffi.buffer(message)), ())
 
