@@ -178,7 +178,7 @@ async def _in_executor(call: Any) -> Any:
 async def _readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    loop.add_reader(fd, _settle, ready)
     try:
         await ready
     finally:
@@ -222,3 +222,8 @@ def _write_some(loop: asyncio.AbstractEventLoop, process: Process, feed: Feed) -
     if not feed.write():
         loop.remove_writer(feed.fd)
         _close_stdin(process)
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

@@ -42,11 +42,11 @@ LIMITS_NOT_ENFORCED = EventType(
     "sandbox.limits_not_enforced", "A limit that was asked for is not in force on this host.", ("key", "reason")
 )
 LIMITS_SKIPPED = EventType(
-    "subagent.spawn.limits_skipped", "A command was started without a limit it should have.", ("invocation_id", "reason")
+    "subagent.spawn.limits_skipped",
+    "A command was started without a limit it should have.",
+    ("invocation_id", "reason"),
 )
-POLICY_VIOLATION = EventType(
-    "policy.violation", "A limit of the cage was hit.", ("invocation_id", "limit", "value")
-)
+POLICY_VIOLATION = EventType("policy.violation", "A limit of the cage was hit.", ("invocation_id", "limit", "value"))
 GRANT_SKIPPED = EventType("cage.grant_skipped", "An optional grant could not be made.", ("key", "reason"))
 NOTE = EventType("cage.note", "The cage does less than, or other than, the policy says.", ("key", "reason"))
 LEFTOVER = EventType("cage.leftover", "A cage did not end although it was killed.", ("invocation_id", "pid"))
