@@ -184,7 +184,7 @@ def _check_extras(choice: Choice, opens: set[str]) -> None:
                 hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
                 raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
     for group in tiers.NEVER:
-        for name in sorted(choice.allow.intersection(group.names) - choice.deny - opens):
+        for name in sorted(choice.allow.intersection(group.names) - opens):
             raise PolicyError(
                 f"{name!r} is never allowed in a cage: {group.reason}",
                 key="syscalls.allow_extra",
