@@ -424,6 +424,12 @@ def test_every_name_in_the_data_is_a_system_call_of_some_machine() -> None:
     assert all(group.reason and group.names for group in groups)
 
 
+def test_the_two_places_that_say_which_modes_a_profile_has_agree() -> None:
+    assert {name for name in SHIPPED if profile(name).modes == ("allow-list", "deny-list")} == set(seccomp.TWO_MODES)
+    assert {profile(name).modes for name in SHIPPED if name not in seccomp.TWO_MODES} == {("deny-list",)}
+    assert {profile(name).name for name in SHIPPED} == set(SHIPPED)
+
+
 def test_no_profile_lists_a_name_twice_or_a_never_allowed_one() -> None:
     for name in SHIPPED:
         listed = [each for group in profile(name).allow for each in group.names]
