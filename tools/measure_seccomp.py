@@ -13,9 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pysandbox.compile import seccomp
 from pysandbox.compile.profiles import names_of, profile
@@ -73,7 +72,7 @@ def main(rounds: int) -> None:
 
 
 def filters() -> dict[str, bytes]:
-    """The baseline by both; libseccomp's lacks the rule on ioctl and ENOSYS for unknown numbers, which it cannot say."""
+    """The baseline by both; libseccomp's lacks what it cannot say: the rule on ioctl, ENOSYS for unknown numbers."""
     listed: list[tuple[int, str | int, oracle.Rule]] = [(oracle.ENOSYS, call, []) for call in ("clone3", "openat2")]
     for call in names_of(profile("baseline").allow):
         if call not in ("clone3", "openat2"):

@@ -29,6 +29,8 @@ DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "log": RET_LOG}
 
 SHIPPED = f"{__file__.rpartition('/compile/')[0]}/_data/seccomp/"
 
+TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists; here too, so that a lookup loads no profile
+
 X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
 NO_CALL = 0xFFFFFFFF  # -1: a tracer's way to skip a call; the kernel answers ENOSYS by itself
 LAST_CACHED = 512  # the kernel runs the program at install for every number it has, fewer than these
@@ -88,7 +90,7 @@ def compile_filter(policy: Policy, machine: str, *, landlock_net: bool = True, l
 
 def choose(policy: Policy, *, landlock_net: bool = True, log_only: bool = False) -> Choice:
     denial = "log" if log_only else "kill" if policy.strict else "errno"
-    mode = policy.seccomp_mode if policy.seccomp in ("baseline", "seed-187") else "deny-list"
+    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
     namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
     sockets = "inet" if namespace else "tcp" if landlock_net else "local"
@@ -184,7 +186,7 @@ def _check_extras(choice: Choice, opens: set[str]) -> None:
                 hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
                 raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
     for group in tiers.NEVER:
-        for name in sorted(choice.allow.intersection(group.names) - choice.deny - opens):
+        for name in sorted(choice.allow.intersection(group.names) - opens):
             raise PolicyError(
                 f"{name!r} is never allowed in a cage: {group.reason}",
                 key="syscalls.allow_extra",

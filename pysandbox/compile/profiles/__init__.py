@@ -8,7 +8,7 @@
     relaxed    document 000: refuses only what no cage may do
 
 No code here decides about a call; `compile.seccomp` does. To add a profile: a file here with a PROFILE, a row in
-SHIPPED, and the choice in policy.model.
+SHIPPED, the choice in policy.model, and one in seccomp.TWO_MODES if it can be used in both modes.
 """
 
 from __future__ import annotations
