@@ -103,6 +103,8 @@ enum psb_message_kind {
 enum psb_setup_flag {
     PSB_SETUP_LANDLOCK = 1,  /* commands enter PSB_FD_RULESET */
     PSB_SETUP_SUBREAPER = 2, /* no PID namespace: adopt orphans */
+    PSB_SETUP_FILTER_EARLY = 8, /* cage-init itself lives under the filter, and commands inherit it: the filter allows
+                                 * every call that cage-init makes, and 80 us are saved on each command */
     PSB_SETUP_SCOPED = 4     /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
 };
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pysandbox.cage import Cage, _decode
 from pysandbox.command import Command
@@ -79,7 +79,7 @@ class AsyncProcess:
         """Ends the command if it still runs and closes its descriptors. Idempotent."""
         await _in_executor(self.process.close)
 
-    async def __aenter__(self) -> AsyncProcess:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -96,7 +96,7 @@ class AsyncCage:
         await _in_executor(self.cage.open)
         return self
 
-    async def __aenter__(self) -> AsyncCage:
+    async def __aenter__(self) -> Self:
         return await self.open()
 
     async def __aexit__(self, *_: object) -> None:

@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pysandbox.command import Command, encode
 from pysandbox.errors import CageClosedError, CageTimeout
-from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
+from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
@@ -75,7 +75,7 @@ class Cage:
                 self._live = self._take(self._prepared)
         return self
 
-    def __enter__(self) -> Cage:
+    def __enter__(self) -> Self:
         return self.open()
 
     def __exit__(self, *_: object) -> None:
@@ -255,8 +255,10 @@ class Cage:
             with self._lock:
                 self._running = {each for each in self._running if each._ended is None} | {process}
         data: dict[str, object] = {"invocation_id": live.id, "argv": command.argv}
+        if self.runtime.sink is ignore:
+            return process
         if self.caged:
-            self.runtime.sink(Event(SPAWN.name, data | {"effective_cage_hash": prepared.digest}))
+            self.runtime.sink(Event(SPAWN.name, data | {"effective_cage_hash": plan.digest}))
         else:
             self.runtime.sink(Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
         return process

@@ -67,7 +67,7 @@ class SandboxPathMissing(PolicyError):
 
 
 class UnsupportedError(CageError, OSError):
-    """The host cannot do what the policy needs. `feature` names a row of `pysandbox check`; `fix` says how to get it."""
+    """The host cannot do what the policy needs. `feature` is a row of `pysandbox check`; `fix` how to get it."""
 
     def __init__(self, message: str, *, feature: str, fix: str) -> None:
         self.feature = feature

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pysandbox.errors import CageClosedError, ExitError
-from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, Event, Sink
+from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, Event, Sink, ignore
 from pysandbox.launch import native
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ class Process:
         self._tell_end()
 
     def _tell_end(self) -> None:
+        if self._sink is ignore:
+            return
         result = self._result()
         data: dict[str, object] = {"invocation_id": self._live.id, "reason": result.reason}
         if result.reason in ("timeout", "seccomp", "cancelled", "oom"):
@@ -307,7 +309,7 @@ class Process:
             os.close(self._report_fd)
             self._report_fd = -1
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -38,6 +38,7 @@ static int take_setup(void) {
     cage.filter_count = setup->filter_count;
     memcpy(cage.filter, setup + 1, setup->filter_count * sizeof cage.filter[0]);
     if (cage.flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0);
+    if ((cage.flags & PSB_SETUP_FILTER_EARLY) && install_filter(&cage) < 0) return -1;
     return 0;
 }
 

@@ -8,13 +8,15 @@ UnsupportedError for what this host cannot do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from pysandbox.compile import degrade, landlock_only
+from pysandbox.compile import degrade, landlock_only, seccomp
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.landlock import second_wall
 from pysandbox.compile.limits import limits
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
+from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.plan import LandlockPlan, Note, Plan
 from pysandbox.compile.view import View, see
 from pysandbox.policy.model import Policy
@@ -22,6 +24,7 @@ from pysandbox.probe.facts import HostFacts, PathFacts
 
 HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
+LANDLOCK_NET_ABI = 4  # rules on TCP ports, Linux 6.7
 
 FilterCompiler = Callable[[Policy, str], bytes]
 
@@ -47,7 +50,8 @@ def compile_plan(
         mounts=mount_steps(policy, paths, view),
         loopback="NET" in spaces,
         landlock=_landlock(policy, host, paths, view),
-        seccomp=(compile_filter or _shipped_filter())(policy, host.machine),
+        seccomp=(compile_filter or _shipped_filter(host))(policy, host.machine),
+        filter_early=init_can_live_under(policy),
         limits=limits(policy),
         env=environment(policy, host, paths, view),
         cwd=_cwd(policy, paths, view),
@@ -71,6 +75,7 @@ def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
         loopback=False,
         landlock=None,
         seccomp=b"",
+        filter_early=False,
         limits=(),
         env=uncaged_environment(policy, host.env),
         cwd=paths.cwd,
@@ -100,10 +105,8 @@ def _landlock(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> 
     return landlock_only.first_wall(policy, host, view)
 
 
-def _shipped_filter() -> FilterCompiler:
-    from pysandbox.compile.seccomp import compile_filter
-
-    return compile_filter
+def _shipped_filter(host: HostFacts) -> FilterCompiler:
+    return partial(seccomp.compile_filter, landlock_net=host.landlock_abi >= LANDLOCK_NET_ABI)
 
 
 def _cwd(policy: Policy, paths: PathFacts, view: View) -> str:

@@ -8,10 +8,8 @@ csrc/abi.h, so that there is no second list. Strict, monitor and missing kernel 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
-
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
@@ -119,6 +117,7 @@ class Plan:
     loopback: bool
     landlock: LandlockPlan | None
     seccomp: bytes  # struct sock_filter[], empty: no filter
+    filter_early: bool  # cage-init can live under the filter too, so commands inherit it
     limits: tuple[Limit, ...]
     env: tuple[tuple[str, str], ...]  # a value may be SCRATCH
     cwd: str  # "" lets the launcher pick the first of the workdir and /
@@ -130,14 +129,4 @@ class Plan:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over every field: equal plans, equal digest, on every machine and Python."""
-        return hashlib.sha256(repr(_plain(self)).encode()).hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return tuple((each.name, _plain(getattr(value, each.name))) for each in fields(value))
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return tuple(_plain(each) for each in value)
-    return value
+        return hashlib.sha256(repr(self).encode()).hexdigest()

@@ -67,7 +67,8 @@ class LiveInit:
     def reap(self) -> bool:
         """Waits until the cage is gone and collects it; call after `end` or after the end was reported.
 
-        Returns False when even SIGKILL did not end it within KILL_PATIENCE seconds: a process in it hangs in the kernel.
+        Returns False when even SIGKILL did not end it within KILL_PATIENCE seconds: something in it hangs in the
+        kernel.
         """
         with self._lock:
             if self._reaped:

@@ -136,6 +136,8 @@ class NativePlan:
         setup = ffi.new("struct psb_setup *")
         setup.kind = lib.PSB_MESSAGE_SETUP
         setup.filter_count = len(self.plan.seccomp) // BPF_INSTRUCTION_SIZE
+        if self.plan.filter_early:
+            setup.flags |= lib.PSB_SETUP_FILTER_EARLY
         if self.plan.landlock is not None:
             setup.flags |= lib.PSB_SETUP_LANDLOCK
         if self.without_namespaces:

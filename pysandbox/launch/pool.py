@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 
 from pysandbox.errors import CageError
@@ -18,6 +18,8 @@ from pysandbox.launch.worker import Worker
 
 MOST = 4  # parked cages per plan
 EXPIRY = 30.0  # seconds a parked cage may wait
+
+CALM = 0.003  # seconds between a take and its refill: the caller's command starts undisturbed first
 
 Opener = Callable[[], LiveInit]
 
@@ -34,43 +36,45 @@ class Shelf:
 
 
 class Pool:
-    """All shelves of a runtime, by plan digest. `size` 0 switches it off."""
+    """All shelves of a runtime, by compiled plan. `size` 0 switches it off."""
 
     def __init__(self, worker: Worker, size: int) -> None:
         self._worker = worker
         self._size = min(size, MOST)
-        self._shelves: dict[str, Shelf] = {}
+        self._shelves: dict[Hashable, Shelf] = {}
         self._lock = threading.Lock()
 
-    def take(self, digest: str, opener: Opener) -> LiveInit:
+    def take(self, key: Hashable, opener: Opener) -> LiveInit:
         """A waiting cage of this plan, or a new one; its place is refilled in the background."""
         with self._lock:
-            shelf = self._shelves.get(digest)
+            shelf = self._shelves.get(key)
             if shelf is None and self._size:
-                shelf = self._shelves[digest] = Shelf(opener)
+                shelf = self._shelves[key] = Shelf(opener)
             elif shelf is not None and not shelf.parked:
                 shelf.wanted = min(shelf.wanted * 2, self._size)
             ready = shelf.parked.pop() if shelf is not None and shelf.parked else None
+            calm = CALM if ready is not None else 0.0  # a shelf that was found empty is refilled at once
         live = ready if ready is not None else opener()  # a plan that cannot be opened raises here, not in the worker
         if shelf is not None:
-            self._refill(shelf)
+            self._refill(shelf, calm)
         return live
 
-    def ready(self, digest: str) -> bool:
+    def ready(self, key: Hashable) -> bool:
         """Whether the next `take` of this plan finds a waiting cage."""
         with self._lock:
-            shelf = self._shelves.get(digest)
+            shelf = self._shelves.get(key)
             return shelf is not None and bool(shelf.parked)
 
-    def _refill(self, shelf: Shelf) -> None:
+    def _refill(self, shelf: Shelf, calm: float) -> None:
         with self._lock:
             shelf.used = time.monotonic()
             missing = shelf.wanted - len(shelf.parked) - shelf.filling
             shelf.filling += max(0, missing)
         for _ in range(missing):
-            self._worker.submit(lambda: self._fill(shelf))
+            self._worker.submit(lambda: self._fill(shelf, calm))
 
-    def _fill(self, shelf: Shelf) -> None:
+    def _fill(self, shelf: Shelf, calm: float) -> None:
+        time.sleep(calm)
         live = None
         with suppress(CageError, OSError):  # whoever needs a cage of this plan next opens it and sees the error
             live = shelf.opener()
@@ -83,8 +87,8 @@ class Pool:
         """Closes what nobody has taken for a while."""
         limit = time.monotonic() - older_than
         with self._lock:
-            old = [digest for digest, shelf in self._shelves.items() if shelf.used <= limit and not shelf.filling]
-            doomed = [live for digest in old for live in self._shelves.pop(digest).parked]
+            old = [key for key, shelf in self._shelves.items() if shelf.used <= limit and not shelf.filling]
+            doomed = [live for key in old for live in self._shelves.pop(key).parked]
         for live in doomed:
             live.close()
 

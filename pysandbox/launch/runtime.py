@@ -30,13 +30,12 @@ from pysandbox.probe.paths import fresh, home, look
 PLANS_KEPT = 256  # the least recently made plan goes first
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity: each is one compilation
 class Prepared:
     """A policy compiled for this host (expanded, with its base), and the paths it was compiled from."""
 
     policy: Policy
     plan: Plan
-    digest: str
     paths: PathFacts
     native: native.NativePlan
     limits: bytes
@@ -99,14 +98,14 @@ class Runtime:
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = native.NativePlan(plan, host.uid, host.gid)
-        return Prepared(resolved, plan, plan.digest, paths, carried, native.encode_limits(plan), uses_scratch(plan))
+        return Prepared(resolved, plan, paths, carried, native.encode_limits(plan), uses_scratch(plan))
 
     # ---- cages --------------------------------------------------------------------------------------------------
 
     def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
         """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
         shares one. Raises StartError."""
-        return self._pool.take(prepared.digest + scratch, lambda: self._open(prepared, scratch))
+        return self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
 
     def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
         cage_id = ids.new_id()
@@ -139,7 +138,7 @@ class Runtime:
 
     def is_warm(self, policy: Policy, cwd: str) -> bool:
         """Whether the next cage of this policy is already waiting."""
-        return self._pool.ready(self.prepare(policy, cwd).digest)
+        return self._pool.ready((self.prepare(policy, cwd), ""))
 
     def _complain(self, error: Exception) -> None:
         self.sink(Event(NOTE.name, {"key": "background", "reason": f"{type(error).__name__}: {error}"}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from typing import Self
 
 from pysandbox.compile.plan import SCRATCH, Plan
 
@@ -58,7 +59,7 @@ class Session:
             self._closed = True
             remove_scratch(self.path)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
