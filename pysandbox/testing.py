@@ -16,3 +16,8 @@ def drain(runtime: Runtime | None = None) -> None:
 def pool_ready(policy: Policy, *, cwd: str | None = None, runtime: Runtime | None = None) -> bool:
     """Whether the next cage of this policy is already waiting."""
     return (runtime or default_runtime()).is_warm(policy, cwd or os.getcwd())
+
+
+def settle(runtime: Runtime | None = None) -> None:
+    """Waits for background work only: ended cages are collected and taken ones replaced. For measurements."""
+    (runtime or default_runtime()).settle()

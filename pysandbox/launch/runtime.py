@@ -146,6 +146,10 @@ class Runtime:
     def _expire(self) -> None:
         self._pool.expire()
 
+    def settle(self) -> None:
+        """Waits for background work: ended cages are collected, and the taken ones replaced."""
+        self._worker.drain()
+
     def drain(self) -> None:
         """Waits for background work and closes every waiting cage; afterwards nothing of this runtime is running
         but the cages their owners still hold."""
