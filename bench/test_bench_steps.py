@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.launch.native import NativePlan
+from pysandbox.policy.model import Grant
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.paths import look
 
@@ -50,7 +51,7 @@ def parked(policy: Policy) -> None:
 
 
 def test_policy_construction(benchmark: Benchmark) -> None:
-    benchmark(lambda: Policy(allow=["/usr"], allow_write=["/var/tmp"], env={"LANG": "C.UTF-8"}))
+    benchmark(lambda: Policy(allow=(Grant("/usr"),), allow_write=(Grant("/var/tmp"),), env=(("LANG", "C"),)))
 
 
 def test_with_base(benchmark: Benchmark) -> None:
@@ -82,7 +83,7 @@ def test_cold_open(benchmark: Benchmark) -> None:
 
     def unseen() -> tuple[tuple[Policy], dict[str, Any]]:
         drain()
-        return (Policy(env={"PSB_BENCH": str(next(numbers))}),), {}
+        return (Policy(env=(("PSB_BENCH", str(next(numbers))),)),), {}
 
     benchmark.pedantic(open_and_close, setup=unseen, rounds=50)  # type: ignore[attr-defined]
 
