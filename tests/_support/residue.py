@@ -81,14 +81,14 @@ def _children() -> Iterator[tuple[str, str]]:
 def _strays() -> Iterator[tuple[str, str]]:
     """Processes of this user in another PID namespace; all of this user's where the account is the suite's own.
 
-    Also orphans, which are nobody's children any more.
+    Also orphans, which are nobody's children any more; not dead ones, which are init's to collect.
     """
     ours, me = os.readlink("/proc/self/ns/pid"), os.geteuid()
     alone = me != 0 and "PSB_ALONE" in os.environ  # set by tests/run
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             mine = os.stat(f"/proc/{pid}").st_uid == me
-            if mine and (alone or os.readlink(f"/proc/{pid}/ns/pid") != ours):
+            if mine and (alone or os.readlink(f"/proc/{pid}/ns/pid") != ours) and not _is_dead(pid):
                 yield pid, f"pid {pid} ({_command(pid)})"
         except OSError:  # it ended, or it is a setuid program that is not ours to look into
             continue
@@ -123,6 +123,10 @@ def _threads() -> Iterator[tuple[str, str]]:
         name = names.get(task) or _read(f"/proc/self/task/{task}/comm").strip()
         if name and not name.startswith(WORKER_PREFIX):
             yield str(task), f"thread {name}"
+
+
+def _is_dead(pid: str) -> bool:
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].lstrip()[:1] in ("Z", "X", "")
 
 
 def _command(pid: str) -> str:
