@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pysandbox import Cage, Policy
+from pysandbox.policy.model import Grant
 
 TRUE = ["/bin/true"]
 READY_SECONDS = 2.0  # the longest to wait for the warm pool
@@ -96,7 +97,7 @@ def cold() -> Subject:
         number = len(policies)
         grant = Path(folder.name) / str(number)
         grant.mkdir()
-        policies.append(Policy(allow=[str(grant)], env={"PSB_BENCH": str(number)}))
+        policies.append(Policy(allow=(Grant(str(grant)),), env=(("PSB_BENCH", str(number)),)))
 
     return Subject(
         "cold", "cage, cold policy", lambda: checked(lambda: Cage(policies[-1]).run(TRUE)), ready, folder.cleanup

@@ -16,6 +16,7 @@ from pysandbox.probe.paths import look
 
 from bench.subjects import TRUE, drain, wait_for_pool
 from pysandbox import Cage, Policy
+from pysandbox.policy.model import Grant
 from pysandbox.probe.facts import HostFacts, PathFacts
 from pysandbox.probe.facts import host_facts as probe_host
 
@@ -50,7 +51,7 @@ def parked(policy: Policy) -> None:
 
 
 def test_policy_construction(benchmark: Benchmark) -> None:
-    benchmark(lambda: Policy(allow=["/usr"], allow_write=["/var/tmp"], env={"LANG": "C.UTF-8"}))
+    benchmark(lambda: Policy(allow=(Grant("/usr"),), allow_write=(Grant("/var/tmp"),), env=(("LANG", "C"),)))
 
 
 def test_with_base(benchmark: Benchmark) -> None:
@@ -82,7 +83,7 @@ def test_cold_open(benchmark: Benchmark) -> None:
 
     def unseen() -> tuple[tuple[Policy], dict[str, Any]]:
         drain()
-        return (Policy(env={"PSB_BENCH": str(next(numbers))}),), {}
+        return (Policy(env=(("PSB_BENCH", str(next(numbers))),)),), {}
 
     benchmark.pedantic(open_and_close, setup=unseen, rounds=50)  # type: ignore[attr-defined]
 

@@ -21,7 +21,7 @@ import pytest
 
 from _support import cage, ccode
 from _support.golden import Golden
-from _support.outcome import Outcome
+from _support.outcome import FAILED, Outcome
 from _support.residue import Picture
 from _support.stillness import Stillness
 
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test after which an fd, process, mount, thread, cgroup or temporary directory is left."""
+    """Fails a test that passed and left an fd, process, mount, thread, cgroup or temporary directory behind."""
     pure = request.node.get_closest_marker("unit") is not None
     _drain()
     before = Picture.take(cages=not pure)
@@ -71,6 +71,8 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     finally:
         stillness.forbidden = None
     _drain()
+    if request.node.stash.get(FAILED, False):
+        return
     left = Picture.take(cages=not pure).left_behind(before)
     deadline, pause = time.monotonic() + SETTLE, 0.001
     if left:

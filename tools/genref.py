@@ -111,8 +111,7 @@ def events_page() -> str | None:
     except ModuleNotFoundError:
         return None
     lines = [NOTICE, "# Events", "", "| event | when | fields |", "|---|---|---|"]
-    for each in declared:
-        lines.append(f"| `{each.name}` | {each.doc} | {', '.join(f'`{name}`' for name in each.fields)} |")
+    lines += [f"| `{each.name}` | {each.doc} | {', '.join(f'`{name}`' for name in each.fields)} |" for each in declared]
     return "\n".join([*lines, ""])
 
 

@@ -7,6 +7,9 @@
 #ifndef PSB_HOST_PROBE_H
 #define PSB_HOST_PROBE_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 enum psb_probe_name {
     PSB_PROBE_FULL, /* all that a cage with isolation "full" needs, at once; the quick way to a yes */
     PSB_PROBE_USER_NS,
@@ -36,6 +39,16 @@ enum psb_probe_name {
 
 /* 0, or the errno of the first call that failed; EINVAL for a name that is not one. Leaves nothing behind. */
 int psb_probe(int name);
+
+/* One path and the inode it led to when it was looked at; ino 0: it led to none. */
+struct psb_seen {
+    const char *path;
+    uint64_t dev; /* as st_dev */
+    uint64_t ino;
+};
+
+/* 1 when every path still leads there, 0 when one does not. */
+int psb_still_there(const struct psb_seen *seen, size_t count);
 
 /* The Landlock ABI (1 and up), or -errno. */
 int psb_landlock_abi(void);

@@ -10,6 +10,7 @@ import functools
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pysandbox.compile.compiler import compile_plan
@@ -24,8 +25,8 @@ from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
-from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
-from pysandbox.probe.paths import fresh, home, look
+from pysandbox.probe.facts import HostFacts, host_facts
+from pysandbox.probe.paths import home, look, watch
 
 PLANS_KEPT = 256  # the least recently made plan goes first
 
@@ -36,7 +37,7 @@ class Prepared:
 
     policy: Policy
     plan: Plan
-    paths: PathFacts
+    fresh: Callable[[], bool]  # whether the paths it was compiled from are still what they were
     native: native.NativePlan
     limits: bytes
     uses_scratch: bool
@@ -76,7 +77,7 @@ class Runtime:
         """
         key = (policy, cwd, _environment_key(policy))
         prepared = self._prepared.get(key)
-        if prepared is not None and fresh(prepared.paths):
+        if prepared is not None and prepared.fresh():
             return prepared
         prepared = self._compile(policy, cwd)
         with self._lock:
@@ -98,7 +99,7 @@ class Runtime:
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = native.NativePlan(plan, host.uid, host.gid)
-        return Prepared(resolved, plan, paths, carried, native.encode_limits(plan), uses_scratch(plan))
+        return Prepared(resolved, plan, watch(paths), carried, native.encode_limits(plan), uses_scratch(plan))
 
     # ---- cages --------------------------------------------------------------------------------------------------
 

@@ -3,14 +3,14 @@
 `look` walks every path component by component (lstat, readlink), as the kernel would, and records what it met.
 Nothing is opened and nothing decided: a path that cannot be walked (absent, a loop of links, below a file, below a
 directory the caller may not search) is "missing", and `compile` knows what to do with that. The result goes stale
-the moment it is taken: `fresh` asks whether a kept one still holds, and the mounts themselves verify (dev, ino).
+the moment it is taken: `watch` tells whether a kept one still holds, and the mounts themselves verify (dev, ino).
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
@@ -68,21 +68,11 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
     )
 
 
-def fresh(paths: PathFacts) -> bool:
-    """Whether every path still leads to the inode that it led to (or still to none)."""
-    status, there = os.stat, os.access
-    try:
-        for path, fact in paths.facts.items():
-            if fact.kind == "missing":
-                if there(path, os.F_OK):  # unlike stat, no exception for the expected answer
-                    return False
-            else:
-                now = status(path)
-                if now.st_ino != fact.ino or now.st_dev != fact.dev:
-                    return False
-    except OSError:
-        return False
-    return True
+def watch(paths: PathFacts) -> Callable[[], bool]:
+    """A check, to be called often: whether every path still leads to the inode that it led to (or still to none)."""
+    from pysandbox.probe.kernel import still_there
+
+    return still_there([(path, fact.dev, fact.ino) for path, fact in paths.facts.items()])
 
 
 def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+FAILED = pytest.StashKey[
+    bool
+]()  # on an item whose call has failed: its frames live on in the report, with all they hold
 KINDS = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "error")
 
 
@@ -34,9 +37,11 @@ class Outcome:
     """The pytest plugin; registered by conftest.py."""
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         refuse_skip(report)
+        if report.failed:
+            item.stash[FAILED] = True
         return report
 
     @pytest.hookimpl(wrapper=True)

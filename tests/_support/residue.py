@@ -21,7 +21,7 @@ PROGRAM = "/cage-init"  # the file every cage executes; the library opens it onc
 ADVICE = {
     "fds": "an open file descriptor: close() the Cage or Process, or own it with `with`",
     "children": "a child process that still runs or was never waited for",
-    "caged": "a process in another PID namespace: a cage outlived its owner",
+    "strays": "a process that nobody waits for: a cage or a program outlived its owner",
     "mounts": "a mount in the host's mount namespace: propagation was not cut",
     "paths": "a temporary directory or cgroup that was not removed",
     "threads": f"a thread; only the background worker ({WORKER_PREFIX}*) may stay",
@@ -34,7 +34,7 @@ class Picture:
 
     fds: Mapping[str, str]
     children: Mapping[str, str]
-    caged: Mapping[str, str]
+    strays: Mapping[str, str]
     mounts: Mapping[str, str]
     paths: Mapping[str, str]
     threads: Mapping[str, str]
@@ -45,7 +45,7 @@ class Picture:
         return cls(
             fds=dict(_fds()),
             children=dict(_children()),
-            caged=dict(_caged()) if cages else {},
+            strays=dict(_strays()) if cages else {},
             mounts=dict(_mounts()),
             paths=dict(_paths()),
             threads=dict(_threads()),
@@ -78,12 +78,17 @@ def _children() -> Iterator[tuple[str, str]]:
             yield pid, f"pid {pid} ({_command(pid)})"
 
 
-def _caged() -> Iterator[tuple[str, str]]:
-    """Processes of this user in another PID namespace: also orphans, which are nobody's children any more."""
+def _strays() -> Iterator[tuple[str, str]]:
+    """Processes of this user in another PID namespace; all of this user's where the account is the suite's own.
+
+    Also orphans, which are nobody's children any more; not dead ones, which are init's to collect.
+    """
     ours, me = os.readlink("/proc/self/ns/pid"), os.geteuid()
+    alone = me != 0 and "PSB_ALONE" in os.environ  # set by tests/run
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if os.stat(f"/proc/{pid}").st_uid == me and os.readlink(f"/proc/{pid}/ns/pid") != ours:
+            mine = os.stat(f"/proc/{pid}").st_uid == me
+            if mine and (alone or os.readlink(f"/proc/{pid}/ns/pid") != ours) and not _is_dead(pid):
                 yield pid, f"pid {pid} ({_command(pid)})"
         except OSError:  # it ended, or it is a setuid program that is not ours to look into
             continue
@@ -118,6 +123,10 @@ def _threads() -> Iterator[tuple[str, str]]:
         name = names.get(task) or _read(f"/proc/self/task/{task}/comm").strip()
         if name and not name.startswith(WORKER_PREFIX):
             yield str(task), f"thread {name}"
+
+
+def _is_dead(pid: str) -> bool:
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].lstrip()[:1] in ("Z", "X", "")
 
 
 def _command(pid: str) -> str:

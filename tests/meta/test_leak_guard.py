@@ -62,7 +62,7 @@ def test_a_process_of_another_pid_namespace_is_reported() -> None:
         child.stdout.readline()
         return lambda: child.communicate()
 
-    assert "caged: pid" in residue_of(start)
+    assert "strays: pid" in residue_of(start)
 
 
 def test_a_temporary_directory_of_the_package_is_reported() -> None:
