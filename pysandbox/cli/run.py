@@ -155,7 +155,7 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, cage_type: Any
         process = stack.enter_context(_start(policy, argv, capture=namespace.json, pty=pty, cage_type=cage_type))
         log.say("started", argv=argv, pid=process.pid, caged=process.caged)
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
-        outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20, pty=pty)
+        outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         attendance.until_end()
         process.wait()
         for outlet in outlets:
@@ -188,9 +188,9 @@ def _start(policy: Policy, argv: list[str], *, capture: bool, pty: bool, cage_ty
     return started
 
 
-def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int, pty: bool) -> list[Any]:
+def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int) -> list[Any]:
     """Where the command's output goes, other than straight to our own descriptors."""
-    if pty:
+    if process.pty_fd is not None:
         from pysandbox.cli.terminal import RawMode, Relay
 
         stack.enter_context(RawMode(0))

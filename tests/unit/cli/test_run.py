@@ -47,9 +47,7 @@ def test_the_command_is_passed_on_word_for_word(cage: Cage, arguments: list[str]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--json"], ["--json", "--"], ["--", ""], [""]])
-def test_no_command_is_an_error_of_usage(
-    cage: Cage, capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_no_command_is_an_error_of_usage(cage: Cage, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run.main(arguments, False, cage) == 125
     (line,) = lines(capsys)
     assert line.startswith("pysandbox: error: no command given")
@@ -101,7 +99,20 @@ def test_the_directory_at_hand_is_writable_and_the_user_stays_himself(cage: Cage
 
 
 def test_flags_reach_the_policy(cage: Cage) -> None:
-    flags = ["--allow", "/a", "--allow", "/b", "--memory-mb", "64", "--env", "A=b=c", "-s", "--no-base", "--grace", "0.5"]
+    flags = [
+        "--allow",
+        "/a",
+        "--allow",
+        "/b",
+        "--memory-mb",
+        "64",
+        "--env",
+        "A=b=c",
+        "-s",
+        "--no-base",
+        "--grace",
+        "0.5",
+    ]
     run.main([*flags, "--", "ls"], False, cage)
     policy = cage.policy
     assert policy.allow == (Grant("/a"), Grant("/b"))
@@ -203,8 +214,9 @@ def test_our_own_bug_is_exit_code_125_and_not_the_commands(cage: Cage, monkeypat
 # ---- signals and the clock -----------------------------------------------------------------------------------
 
 
-def kill_us(number: int) -> None:
-    os.kill(os.getpid(), number)
+def kill_us(*numbers: int) -> None:
+    for number in numbers:
+        os.kill(os.getpid(), number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -222,7 +234,7 @@ def test_a_command_that_ignores_sigterm_is_killed_after_its_grace(cage: Cage) ->
 
 def test_a_second_signal_does_not_wait_for_the_grace(cage: Cage) -> None:
     cage.ended, cage.obeys = False, False
-    cage.on_spawn = lambda: [kill_us(signal.SIGINT), kill_us(signal.SIGTERM)]
+    cage.on_spawn = lambda: kill_us(signal.SIGINT, signal.SIGTERM)
     assert run.main(["--grace", "3600", "--", "ls"], False, cage) == 130
     assert cage.process.calls == ["terminate", "kill", "wait", "close"]
 

@@ -123,7 +123,13 @@ def test_a_look_holds_cwd_home_and_the_staging_candidates(top: Path) -> None:
 
 def test_an_ancestor_is_examined_once_in_a_look(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     met: list[str] = []
-    monkeypatch.setattr(paths, "_examine", lambda here, real=paths._examine: (met.append(here), real(here))[1])
+    examine = paths._examine
+
+    def counted(here: str) -> paths._Entry:
+        met.append(here)
+        return examine(here)
+
+    monkeypatch.setattr(paths, "_examine", counted)
     look_at([f"{top}/d/e", f"{top}/d/f", f"{top}/d"], cwd="/", home="/")
     assert len(met) == len(set(met))
 
