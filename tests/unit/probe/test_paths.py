@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pysandbox.policy.model import Policy
@@ -46,6 +46,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 NAMES = ("d", "e", "f", "up", "far", "near", "twice", "lost", "round", "self", "pipe", "..", ".", "", "absent")
 
 
+@settings(database=None, deadline=None)
 @given(names=st.lists(st.sampled_from(NAMES), max_size=7))
 def test_the_walk_ends_where_the_kernel_ends(top: Path, names: list[str]) -> None:
     path = "/".join((str(top), *names))
