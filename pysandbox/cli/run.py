@@ -10,7 +10,6 @@ import errno
 import os
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
-from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
@@ -21,7 +20,13 @@ from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.model import MERGE_WORDS, Policy
 
 if TYPE_CHECKING:
-    from pysandbox.process import Process, Result
+    from collections.abc import Callable
+
+    from pysandbox.cage import Cage
+    from pysandbox.events import Sink
+    from pysandbox.process import Process
+
+    MakeCage = Callable[[Policy, Sink, bool], Cage]
 
 OUR_FAILURE, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
@@ -46,8 +51,8 @@ Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not ex
 """
 
 
-def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
-    """Run the command; `cage_type` stands in for `Cage` in tests."""
+def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None) -> int:
+    """Run the command; tests bring a `make_cage` of their own."""
     try:
         namespace, argv = read_arguments(arguments)
     except UsageError as wrong:
@@ -56,7 +61,7 @@ def main(arguments: list[str], verbose: bool, cage_type: Any = None) -> int:
         return int(stop.code or 0)
     _fill_standard_descriptors()
     try:
-        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), cage_type)
+        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _make_cage)
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
@@ -113,15 +118,13 @@ def _seconds(text: str) -> float:
 
 
 def command_policy(namespace: Namespace, *, pty: bool) -> Policy:
-    """Our defaults, then each recipe, then the flags; --no-sandbox has the last word."""
+    """Our defaults, then each recipe, then the flags."""
     given = dict(DEFAULTS)
     for name in namespace.recipe:
         given = merge_layers(MERGE_WORDS, given, _recipe_layer(name))
     given = merge_layers(MERGE_WORDS, given, policy_values(namespace))
     if pty:  # a program at a terminal must know which kind it is
         given = merge_layers(MERGE_WORDS, {"env_passthrough": ("TERM",)}, given)
-    if namespace.no_sandbox:
-        given["caged"] = False
     return Policy(**given)
 
 
@@ -145,23 +148,23 @@ def _wants_pty(namespace: Namespace) -> bool:
 # ---- the run -------------------------------------------------------------------------------------------------
 
 
-def _run(namespace: Namespace, argv: list[str], log: console.Log, cage_type: Any) -> tuple[int, str]:
+def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
     pty = _wants_pty(namespace)
     policy = command_policy(namespace, pty=pty)
-    if not policy.caged:
+    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
+    if not cage.caged:
         console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")
     with Signals() as signals, ExitStack() as stack:
-        process = stack.enter_context(_start(policy, argv, capture=namespace.json, pty=pty, cage_type=cage_type))
-        log.say("started", argv=argv, pid=process.pid, caged=process.caged)
+        stack.callback(cage.runtime.drain)  # when we return, nothing of the cage is left
+        process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty)))
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
-        outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20, pty=pty)
+        outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         attendance.until_end()
         process.wait()
         for outlet in outlets:
             outlet.drain()
         result, cause = process.result(), attendance.cause
-    _explain(result, log)
     code = result.exit_code if cause is None else cause
     if not namespace.json:
         return code, ""
@@ -170,27 +173,28 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, cage_type: Any
     return code, of_result(result, outlets[0], outlets[1], cause)
 
 
-def _start(policy: Policy, argv: list[str], *, capture: bool, pty: bool, cage_type: Any) -> Process:
-    if cage_type is None:
-        from pysandbox.cage import Cage
+def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
+    from pysandbox.cage import Cage
+    from pysandbox.launch.runtime import Runtime
 
-        cage_type = Cage
-    cage = cage_type(policy)  # not entered: it closes with its one command
+    # No cages ahead: there will be no second command.
+    return Cage(policy, runtime=Runtime(sink=sink, warm=0, no_sandbox=no_sandbox))
+
+
+def _streams(*, capture: bool, pty: bool) -> dict[str, Any]:
+    """What spawn is told about the descriptors; stdin has to be granted, as it may be anything of the user's."""
     if pty:
-        streams: dict[str, Any] = {"pty": True}
-    elif capture:
-        from pysandbox import PIPE
+        return {"pty": True}
+    if not capture:
+        return {"stdin": 0}
+    from pysandbox import PIPE
 
-        streams = {"stdin": 0, "stdout": PIPE, "stderr": PIPE}
-    else:
-        streams = {"stdin": 0}
-    started: Process = cage.spawn(argv, **streams)
-    return started
+    return {"stdin": 0, "stdout": PIPE, "stderr": PIPE}
 
 
-def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int, pty: bool) -> list[Any]:
+def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int) -> list[Any]:
     """Where the command's output goes, other than straight to our own descriptors."""
-    if pty:
+    if process.pty_fd is not None:
         from pysandbox.cli.terminal import RawMode, Relay
 
         stack.enter_context(RawMode(0))
@@ -200,18 +204,6 @@ def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept
     from pysandbox.cli.document import Capture
 
     return [Capture(attendance, stream, kept) for stream in (process.stdout, process.stderr)]
-
-
-def _explain(result: Result, log: console.Log) -> None:
-    for note in result.notes:
-        log.say("note", **_fields(note))
-    for denial in result.denials:
-        log.say("denied", **_fields(denial))
-    log.say("ended", exit_code=result.exit_code, reason=result.reason, duration=result.duration)
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return asdict(record) if is_dataclass(record) and not isinstance(record, type) else {"text": str(record)}
 
 
 # ---- when it did not start -----------------------------------------------------------------------------------

@@ -25,7 +25,13 @@ def run(tmp_path: Path) -> Run:
     """Runs `pysandbox run` with these arguments in an empty directory."""
 
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        settings = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": LIMIT, "stdin": subprocess.DEVNULL}
+        settings = {
+            "cwd": tmp_path,
+            "capture_output": True,
+            "text": True,
+            "timeout": LIMIT,
+            "stdin": subprocess.DEVNULL,
+        }
         if "input" in options:
             del settings["stdin"]
         return subprocess.run([*MODULE, "run", *arguments], **settings | options)
@@ -120,7 +126,7 @@ def test_a_quiet_run_says_nothing_on_standard_error(run: Run) -> None:
 
 def test_verbose_speaks_json_lines_into_a_pipe(run: Run) -> None:
     events = [json.loads(line)["event"] for line in run("-v", "--", "true").stderr.splitlines()]
-    assert (events[0], events[-1]) == ("started", "ended")
+    assert {"subagent.spawn", "subagent.exit"} <= set(events)
 
 
 def test_standard_input_is_the_commands(run: Run) -> None:
@@ -132,7 +138,9 @@ def test_a_closed_standard_descriptor_is_the_null_device_inside(tmp_path: Path, 
     code = "import os, sys; sys.exit(any(os.fstat(fd).st_rdev != os.stat('/dev/null').st_rdev for fd in (0, 1, 2)))"
     script = f'exec {sys.executable} -m pysandbox run -- /usr/bin/python3 -c "$1" {closed}'
     null = subprocess.DEVNULL
-    done = subprocess.run(["sh", "-c", script, "sh", code], cwd=tmp_path, stdin=null, stdout=null, stderr=null, timeout=LIMIT)
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", code], cwd=tmp_path, stdin=null, stdout=null, stderr=null, timeout=LIMIT
+    )
     assert done.returncode == 0
 
 

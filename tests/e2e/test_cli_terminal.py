@@ -121,7 +121,9 @@ def test_control_c_interrupts_the_command_inside_and_not_the_shell(terminal: Ter
 
 
 def test_a_new_size_of_the_window_reaches_the_command(terminal: Terminal, tmp_path: Path) -> None:
-    process = terminal.run(tmp_path, "--", "bash", "-c", "trap 'stty size; exit' WINCH; echo set; while :; do sleep 0.05; done")
+    process = terminal.run(
+        tmp_path, "--", "bash", "-c", "trap 'stty size; exit' WINCH; echo set; while :; do sleep 0.05; done"
+    )
     terminal.until("set\n")
     termios.tcsetwinsize(terminal.master, (44, 55))
     process.send_signal(signal.SIGWINCH)

@@ -28,7 +28,7 @@ class FakeProcess:
 
     def __init__(self, result: FakeResult, *, ended: bool = True, obeys: bool = True) -> None:
         self.calls: list[str] = []
-        self.pid, self.caged, self.pty_fd = 2, True, -1
+        self.pid, self.caged, self.pty_fd = 2, True, None
         self.stdout: Any = None
         self.stderr: Any = None
         self._result, self._obeys = result, obeys
@@ -78,7 +78,7 @@ class FakeProcess:
 
 
 class FakeCage:
-    """Stands in for the class Cage: called with the policy, it is the cage."""
+    """Stands in for what makes a cage, and for the cage: called with a policy, a sink and the switch, it is one."""
 
     def __init__(self) -> None:
         self.policy = Policy()
@@ -90,10 +90,15 @@ class FakeCage:
         self.on_spawn: Callable[[], None] = lambda: None
         self.ended, self.obeys = True, True
         self.process: FakeProcess | None = None
+        self.drained_after: list[str] | None = None
 
-    def __call__(self, policy: Policy) -> FakeCage:
-        self.policy = policy
+    def __call__(self, policy: Policy, sink: Callable[[Any], None], no_sandbox: bool) -> FakeCage:
+        self.policy, self.sink, self.caged = policy, sink, policy.caged and not no_sandbox
+        self.runtime = self
         return self
+
+    def drain(self) -> None:
+        self.drained_after = [] if self.process is None else [*self.process.calls]
 
     def spawn(self, argv: list[str], **options: Any) -> FakeProcess:
         self.argv, self.options = argv, options

@@ -31,7 +31,8 @@ def parser() -> Parser:
 
 
 def given(parser: Parser, *arguments: str) -> dict[str, Any]:
-    return policy_values(parser.read(list(arguments)))
+    values: dict[str, Any] = policy_values(parser.read(list(arguments)))
+    return values
 
 
 def test_no_flag_gives_nothing(parser: Parser) -> None:

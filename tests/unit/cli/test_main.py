@@ -40,16 +40,14 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "no command given"),
         (["-v"], "no command given"),
-        (["rnu"], 'unknown command \'rnu\', did you mean "run"?'),
+        (["rnu"], "unknown command 'rnu', did you mean \"run\"?"),
         (["ls"], "to run a program: pysandbox run -- PROGRAM"),
         (["--verzion"], 'did you mean "--version"?'),
         (["help", "chekc"], 'did you mean "check"?'),
         (["check", "--josn"], 'did you mean "--json"?'),
     ],
 )
-def test_wrong_usage_is_one_line_and_125(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_usage_is_one_line_and_125(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 125
     captured = capsys.readouterr()
     (line,) = captured.err.splitlines()
@@ -60,7 +58,12 @@ def test_wrong_usage_is_one_line_and_125(
 
 def test_verbose_is_heard_before_and_after_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[list[str], bool]] = []
-    monkeypatch.setattr(check, "main", lambda rest, verbose: heard.append((rest, verbose)) or 0)
+
+    def listen(rest: list[str], verbose: bool) -> int:
+        heard.append((rest, verbose))
+        return 0
+
+    monkeypatch.setattr(check, "main", listen)
     main(["-v", "check"])
     main(["check", "-v"])
     assert heard == [([], True), (["-v"], False)]

@@ -14,6 +14,7 @@ import pytest
 from pysandbox.cli import run
 from pysandbox.cli.main import main as pysandbox_main
 from pysandbox.errors import CageError, StartError, UnsupportedError
+from pysandbox.events import Event
 from pysandbox.policy.model import Grant
 
 Cage = Any  # FakeCage of conftest.py
@@ -47,9 +48,7 @@ def test_the_command_is_passed_on_word_for_word(cage: Cage, arguments: list[str]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--"], ["--json"], ["--json", "--"], ["--", ""], [""]])
-def test_no_command_is_an_error_of_usage(
-    cage: Cage, capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_no_command_is_an_error_of_usage(cage: Cage, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run.main(arguments, False, cage) == 125
     (line,) = lines(capsys)
     assert line.startswith("pysandbox: error: no command given")
@@ -97,11 +96,24 @@ def test_a_wrong_value_starts_nothing_and_is_one_line(
 
 def test_the_directory_at_hand_is_writable_and_the_user_stays_himself(cage: Cage) -> None:
     run.main(["--", "ls"], False, cage)
-    assert (cage.policy.workdir, cage.policy.run_as, cage.policy.caged) == ("write", "self", True)
+    assert (cage.policy.workdir, cage.policy.run_as, cage.caged) == ("write", "self", True)
 
 
 def test_flags_reach_the_policy(cage: Cage) -> None:
-    flags = ["--allow", "/a", "--allow", "/b", "--memory-mb", "64", "--env", "A=b=c", "-s", "--no-base", "--grace", "0.5"]
+    flags = [
+        "--allow",
+        "/a",
+        "--allow",
+        "/b",
+        "--memory-mb",
+        "64",
+        "--env",
+        "A=b=c",
+        "-s",
+        "--no-base",
+        "--grace",
+        "0.5",
+    ]
     run.main([*flags, "--", "ls"], False, cage)
     policy = cage.policy
     assert policy.allow == (Grant("/a"), Grant("/b"))
@@ -138,7 +150,17 @@ def test_no_sandbox_has_the_last_word_and_says_so(
     recipe = tmp_path / "r.toml"
     recipe.write_text("caged = true\n")
     assert run.main(["-r", str(recipe), "--no-sandbox", "--", "ls"], False, cage) == 0
-    assert cage.policy.caged is False
+    assert cage.caged is False
+    (line,) = lines(capsys)
+    assert "NO CAGE" in line
+
+
+def test_a_recipe_that_asks_for_no_cage_is_just_as_loud(
+    cage: Cage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "r.toml"
+    recipe.write_text("caged = false\n")
+    run.main(["-r", str(recipe), "--", "ls"], False, cage)
     (line,) = lines(capsys)
     assert "NO CAGE" in line
 
@@ -149,11 +171,27 @@ def test_a_caged_run_says_nothing(cage: Cage, capsys: pytest.CaptureFixture[str]
 
 
 def test_verbose_away_from_a_terminal_speaks_json_lines(cage: Cage, capsys: pytest.CaptureFixture[str]) -> None:
-    cage.result_fields = {"notes": ("no landlock",)}
+    cage.on_spawn = lambda: cage.sink(Event("cage.note", {"key": "landlock", "reason": "no\nsuch thing"}))
     run.main(["-v", "--", "ls"], False, cage)
-    events = [json.loads(line) for line in lines(capsys)]
-    assert [event["event"] for event in events] == ["started", "note", "ended"]
-    assert events[1]["text"] == "no landlock"
+    (line,) = lines(capsys)
+    assert json.loads(line) == {"event": "cage.note", "key": "landlock", "reason": "no\nsuch thing"}
+
+
+def test_events_are_silent_unless_asked_for(cage: Cage, capsys: pytest.CaptureFixture[str]) -> None:
+    cage.on_spawn = lambda: cage.sink(Event("cage.note", {"key": "landlock", "reason": "none"}))
+    run.main(["--", "ls"], False, cage)
+    assert lines(capsys) == []
+
+
+def test_what_is_left_of_the_cage_is_collected_last(cage: Cage) -> None:
+    run.main(["--", "ls"], False, cage)
+    assert cage.drained_after == ["wait", "close"]
+
+
+def test_what_is_left_of_a_cage_that_did_not_start_is_collected_too(cage: Cage) -> None:
+    cage.raises = CageError("no")
+    run.main(["--", "ls"], False, cage)
+    assert cage.drained_after == []
 
 
 # ---- the ending ----------------------------------------------------------------------------------------------
@@ -203,8 +241,9 @@ def test_our_own_bug_is_exit_code_125_and_not_the_commands(cage: Cage, monkeypat
 # ---- signals and the clock -----------------------------------------------------------------------------------
 
 
-def kill_us(number: int) -> None:
-    os.kill(os.getpid(), number)
+def kill_us(*numbers: int) -> None:
+    for number in numbers:
+        os.kill(os.getpid(), number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -222,7 +261,7 @@ def test_a_command_that_ignores_sigterm_is_killed_after_its_grace(cage: Cage) ->
 
 def test_a_second_signal_does_not_wait_for_the_grace(cage: Cage) -> None:
     cage.ended, cage.obeys = False, False
-    cage.on_spawn = lambda: [kill_us(signal.SIGINT), kill_us(signal.SIGTERM)]
+    cage.on_spawn = lambda: kill_us(signal.SIGINT, signal.SIGTERM)
     assert run.main(["--grace", "3600", "--", "ls"], False, cage) == 130
     assert cage.process.calls == ["terminate", "kill", "wait", "close"]
 

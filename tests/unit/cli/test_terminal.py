@@ -163,7 +163,7 @@ def test_a_screen_that_has_gone_ends_the_command(command: Command, attendance: A
 def test_a_command_that_closes_its_terminal_is_still_waited_for(
     command: Command, attendance: Attendance, user: tuple[int, int]
 ) -> None:
-    master, slave = user
+    _, slave = user
     Relay(attendance, command.master, keyboard=slave, screen=slave)
     os.close(command.slave)
     command.slave = -1

@@ -33,7 +33,7 @@ def test_a_host_that_can_do_nothing_has_no_fact_to_offer(facts_of: Callable[...,
 
 
 def facts_bool(name: str) -> bool:
-    return HostFacts.__dataclass_fields__[name].type == "bool"
+    return str(HostFacts.__dataclass_fields__[name].type) == "bool"
 
 
 def test_a_host_with_all_that_a_full_cage_needs_is_asked_no_more(
