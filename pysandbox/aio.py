@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from pysandbox.cage import Cage, _decode
+from pysandbox.cage import Cage
 from pysandbox.command import Command
 from pysandbox.errors import CageTimeout
 from pysandbox.exchange import Drain, Feed, _close_stdin
@@ -165,9 +165,9 @@ class AsyncCage:
             except TimeoutError:
                 await _in_executor(partial(process.process.stop, "timeout"))
                 await process.communicate()
-                partial_result = _decode(process.process._result(), text)
+                partial_result = process.process._result(text)
                 raise CageTimeout(process.argv, timeout or 0.0, partial_result) from None
-            result = _decode(process.process._result(), text)
+            result = process.process._result(text)
         return result.check() if check else result
 
 

@@ -73,6 +73,7 @@ class Cage:
             if self._live is None:
                 self._prepared = self._prepare()
                 self._live = self._take(self._prepared)
+                self.runtime.replenish(self._prepared, self._shared_scratch(self._prepared))
         return self
 
     def __enter__(self) -> Self:
@@ -126,8 +127,11 @@ class Cage:
     def _prepare(self) -> Prepared:
         return self.runtime.prepare(self.policy, self._cwd or os.getcwd())
 
+    def _shared_scratch(self, prepared: Prepared) -> str:
+        return self.session.path if self.session is not None and prepared.uses_scratch else ""
+
     def _take(self, prepared: Prepared) -> LiveInit:
-        return self.runtime.take(prepared, self.session.path if self.session and prepared.uses_scratch else "")
+        return self.runtime.take(prepared, self._shared_scratch(prepared))
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
@@ -186,8 +190,8 @@ class Cage:
             except TimeoutError:
                 process.stop("timeout")
                 process.communicate()
-                raise CageTimeout(process.argv, timeout or 0.0, _decode(process._result(), text)) from None
-            result = _decode(process._result(), text)
+                raise CageTimeout(process.argv, timeout or 0.0, process._result(text)) from None
+            result = process._result(text)
         return result.check() if check else result
 
     def _start(
@@ -236,7 +240,9 @@ class Cage:
             raise
         os.close(report_write)
         stdio.given()
-        return self._process(command, command_id, live, stdio, report_read, prepared, oneshot)
+        if oneshot:
+            self.runtime.replenish(prepared, self._shared_scratch(prepared))
+        return self._process(command, command_id, live, stdio, report_read, prepared, oneshot, quiet)
 
     def _process(
         self,
@@ -247,10 +253,13 @@ class Cage:
         report_fd: int,
         prepared: Prepared,
         oneshot: bool,
+        quiet: bool,
     ) -> Process:
         plan = prepared.plan
         order = Order(command.argv, command_id, oneshot, self.caged, plan.output_cap, plan.notes)
-        process = Process(order, live, stdio, report_fd, sink=self.runtime.sink, collect=self.runtime.collect)
+        process = Process(
+            order, live, stdio, report_fd, sink=self.runtime.sink, collect=self.runtime.collect, collect_at_close=quiet
+        )
         if not oneshot:
             with self._lock:
                 self._running = {each for each in self._running if each._ended is None} | {process}
@@ -272,13 +281,3 @@ def run(argv: Sequence[str | os.PathLike[str]], policy: Policy | None = None, **
 def spawn(argv: Sequence[str | os.PathLike[str]], policy: Policy | None = None, **options: Any) -> Process:
     """`Cage(policy).spawn(argv, ...)`: one command in a cage of its own, which ends with it."""
     return Cage(policy).spawn(argv, **options)
-
-
-def _decode(result: Result, text: bool) -> Result:
-    if not text:
-        return result
-    stdout, stderr = (
-        data.decode("utf-8", errors="replace") if isinstance(data, bytes) else data
-        for data in (result.stdout, result.stderr)
-    )
-    return replace(result, stdout=stdout, stderr=stderr)

@@ -72,6 +72,10 @@ class Feed:
 def exchange(process: Process, data: bytes | None, timeout: float | None) -> None:
     """Runs the talk to its end and leaves the output in `process`. Raises TimeoutError; what was read stays read."""
     stdio, cap = process._stdio, process._order.output_cap
+    if timeout is None and stdio.stdin < 0 and stdio.stdout < 0 and stdio.stderr < 0:
+        while process._ended is None:  # nothing to talk about: one blocking read is the whole wait
+            process._read_report()
+        return
     drains = {name: Drain(getattr(stdio, name), cap) for name in ("stdout", "stderr") if getattr(stdio, name) >= 0}
     for drain in drains.values():
         os.set_blocking(drain.fd, False)

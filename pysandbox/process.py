@@ -122,6 +122,7 @@ class Process:
         *,
         sink: Sink,
         collect: Callable[[LiveInit], None],
+        collect_at_close: bool = False,
     ) -> None:
         self.argv = order.argv
         self.caged = order.caged
@@ -132,6 +133,7 @@ class Process:
         self._report_fd = report_fd
         self._sink = sink
         self._collect = collect
+        self._collect_at_close = collect_at_close  # it wakes the worker: `run` does that last
         self._began = time.monotonic()
         self._ended: float | None = None
         self._final: native.Report | None = None  # None after the end: the cage died with it
@@ -162,7 +164,7 @@ class Process:
                 return
             self._ended = time.monotonic()
             self._final = report
-            if self._order.oneshot:
+            if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
             if report is not None and report.error is not None:
                 self.close()
@@ -214,12 +216,7 @@ class Process:
         """
         from pysandbox.exchange import exchange
 
-        try:
-            exchange(self, input, timeout)
-        finally:
-            self._truncated = self._truncated or any(
-                len(data) >= self._order.output_cap for data in self._captured.values()
-            )
+        exchange(self, input, timeout)
         return self._captured.get("stdout", b""), self._captured.get("stderr", b"")
 
     def result(self) -> Result:
@@ -244,15 +241,19 @@ class Process:
             return "exited"
         return "seccomp" if code == -signals.SIGSYS else "signaled"
 
-    def _result(self) -> Result:
+    def _output(self, name: str, text: bool) -> str | bytes | None:
+        data = self._captured.get(name)
+        return data.decode("utf-8", errors="replace") if text and data is not None else data
+
+    def _result(self, text: bool = False) -> Result:
         final = self._final
         usage = Usage(final.user_time, final.system_time, final.max_rss_kb) if final else Usage()
         return Result(
             self.argv,
             self._returncode(),
             self._reason(),
-            self._captured.get("stdout"),
-            self._captured.get("stderr"),
+            self._output("stdout", text),
+            self._output("stderr", text),
             self._truncated,
             (self._ended or time.monotonic()) - self._began,
             usage,
@@ -297,17 +298,18 @@ class Process:
         with self._lock:
             if self._report_fd < 0:
                 return
-            self.stop()
+            if self._ended is None:
+                self.stop()
             for name, file in self._files.items():
                 setattr(self._stdio, name, -1)  # the file owns the descriptor
                 with suppress(OSError):  # a pipe that nobody reads any more
                     file.close()
             self._stdio.close()
-            if self._ended is None and self._order.oneshot:
-                self._collect(self._live)
-            self._ended = self._ended or time.monotonic()
             os.close(self._report_fd)
             self._report_fd = -1
+            if self._order.oneshot and (self._collect_at_close or self._ended is None):
+                self._collect(self._live)
+            self._ended = self._ended or time.monotonic()
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,6 @@
  * on what was prepared before it, nothing else. The child is never seen by the caller's own waits: it ends without a
  * signal and is reaped here. Nothing in this file decides what a missing feature means.
  */
-#define _GNU_SOURCE
 #include "probe.h"
 
 #include <errno.h>

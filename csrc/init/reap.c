@@ -48,10 +48,16 @@ static void tell_exit(struct command *command, int32_t status, const struct usag
     command->pid = 0;
 }
 
+/* Every process of the cage is our child, or a descendant of one: no child, nobody left. */
+static int nobody_left(void) {
+    int32_t status = 0;
+    return sys_call(SYS_wait4, -1, &status, WNOHANG_ | WALL_, 0, 0, 0) == ECHILD_;
+}
+
 /* A one-shot cage is empty before its end is reported: whoever reads the report may rely on it. */
 static void finish(struct cage *cage, struct command *command, int32_t status, const struct usage *usage) {
     const int oneshot = command->oneshot != 0;
-    const uint32_t killed = oneshot ? kill_everything(cage) : 0;
+    const uint32_t killed = oneshot && !nobody_left() ? kill_everything(cage) : 0;
     tell_exit(command, status, usage, killed);
     if (oneshot) sys_exit(0);
 }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pysandbox._native import ffi, lib
 from pysandbox.compile.plan import SCRATCH, MountStep, Plan
@@ -27,7 +27,7 @@ from pysandbox.launch.numbers import (
     mask,
 )
 
-INIT_PATH = Path(__file__).parent.parent / "cage-init"
+INIT_PATH = f"{os.path.dirname(os.path.dirname(__file__))}/cage-init"
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
 
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10  # openat2(2)
@@ -157,9 +157,8 @@ class NativePlan:
         opened = ffi.new("struct psb_opened *")
         if lib.psb_open_cage(plan, init_fd, opened):
             raise start_error(opened.error)
-        result = Opened(opened.pid, opened.pidfd, opened.control)
-        send(result.control, self._setup, ())
-        return result
+        send(opened.control, self._setup, ())  # cannot fail: the socket is new and empty, its other end is held open
+        return Opened(opened.pid, opened.pidfd, opened.control)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +177,15 @@ def send(control: int, message: bytes, fds: Sequence[int]) -> None:
         raise OSError(-result, os.strerror(-result))
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One command, encoded. `body` is set when it is too long for a message and travels in a memfd."""
+# struct psb_exec is all uint32_t: its field names, in order, come from the C declaration.
+_EXEC_FIELDS = tuple(name for name, _ in ffi.typeof("struct psb_exec").fields)
+_EXEC_STRUCT = struct.Struct(f"={len(_EXEC_FIELDS)}I")
+_EXEC, _ONESHOT, _TERMINAL = lib.PSB_MESSAGE_EXEC, lib.PSB_EXEC_ONESHOT, lib.PSB_EXEC_TERMINAL
+_BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PSB_MAX_INLINE
+
+
+class Order(NamedTuple):
+    """One command, encoded. With `body_in_fd` the body is too long for a message and travels in a memfd."""
 
     header: bytes
     body: bytes
@@ -207,23 +212,27 @@ def encode_order(
     padded = [*targets, 0] if len(targets) & 1 else targets
     fds = b"".join(target.to_bytes(4, "little") for target in padded)
     body = b"\0".join((fds + limits + cwd, *paths, *argv, *env, b""))
-    in_fd = len(body) > lib.PSB_MAX_INLINE
+    in_fd = len(body) > _MAX_INLINE
     if len(body) > lib.PSB_MAX_BODY:
         raise StartError("exec", errno.E2BIG, None, HINTS["exec", errno.E2BIG])
-    header = ffi.new("struct psb_exec *")
-    header.kind = lib.PSB_MESSAGE_EXEC
-    header.flags = (
-        (lib.PSB_EXEC_ONESHOT if oneshot else 0)
-        | (lib.PSB_EXEC_TERMINAL if terminal else 0)
-        | (lib.PSB_EXEC_BODY_FD if in_fd else 0)
-        | (lib.PSB_EXEC_QUIET if quiet else 0)
-    )
-    header.id = command_id
-    header.n_fds, header.n_limits, header.n_paths = len(targets), n_limits, len(paths)
-    header.n_argv, header.n_env, header.body_size = len(argv), len(env), len(body)
-    header.walltime_ms = 0 if walltime is None else max(1, round(walltime * 1000))
-    header.grace_ms = round(grace * 1000)
-    return Order(bytes(ffi.buffer(header)), body, in_fd)
+    fields = {
+        "kind": _EXEC,
+        "flags": (_ONESHOT if oneshot else 0)
+        | (_TERMINAL if terminal else 0)
+        | (_BODY_FD if in_fd else 0)
+        | (_QUIET if quiet else 0),
+        "id": command_id,
+        "n_fds": len(targets),
+        "n_limits": n_limits,
+        "n_paths": len(paths),
+        "n_argv": len(argv),
+        "n_env": len(env),
+        "body_size": len(body),
+        "walltime_ms": 0 if walltime is None else max(1, round(walltime * 1000)),
+        "grace_ms": round(grace * 1000),
+        "pad": 0,
+    }
+    return Order(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
 
 
 def encode_limits(plan: Plan) -> bytes:
@@ -258,8 +267,7 @@ def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
     send(control, bytes(ffi.buffer(message)), ())
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One record of cage-init about one command; `kind` is "failed", "started" or "exited"."""
 
     kind: str

@@ -45,7 +45,7 @@ class Pool:
         self._lock = threading.Lock()
 
     def take(self, key: Hashable, opener: Opener) -> LiveInit:
-        """A waiting cage of this plan, or a new one; its place is refilled in the background."""
+        """A waiting cage of this plan, or a new one; `replenish` then refills its place."""
         with self._lock:
             shelf = self._shelves.get(key)
             if shelf is None and self._size:
@@ -53,25 +53,27 @@ class Pool:
             elif shelf is not None and not shelf.parked:
                 shelf.wanted = min(shelf.wanted * 2, self._size)
             ready = shelf.parked.pop() if shelf is not None and shelf.parked else None
-            calm = CALM if ready is not None else 0.0  # a shelf that was found empty is refilled at once
-        live = ready if ready is not None else opener()  # a plan that cannot be opened raises here, not in the worker
-        if shelf is not None:
-            self._refill(shelf, calm)
-        return live
+        return ready if ready is not None else opener()  # what cannot be opened raises here, not in the worker
+
+    def replenish(self, key: Hashable) -> None:
+        """Refills a shelf in the background; to be called when the taken cage has its order, since waking the worker
+        costs the caller time."""
+        with self._lock:
+            shelf = self._shelves.get(key)
+            if shelf is None:
+                return
+            shelf.used = time.monotonic()
+            missing = max(0, shelf.wanted - len(shelf.parked) - shelf.filling)
+            shelf.filling += missing
+            calm = CALM if shelf.wanted == 1 else 0.0  # a shelf that was found empty is in a hurry
+        for _ in range(missing):
+            self._worker.submit(lambda: self._fill(shelf, calm))
 
     def ready(self, key: Hashable) -> bool:
         """Whether the next `take` of this plan finds a waiting cage."""
         with self._lock:
             shelf = self._shelves.get(key)
             return shelf is not None and bool(shelf.parked)
-
-    def _refill(self, shelf: Shelf, calm: float) -> None:
-        with self._lock:
-            shelf.used = time.monotonic()
-            missing = shelf.wanted - len(shelf.parked) - shelf.filling
-            shelf.filling += max(0, missing)
-        for _ in range(missing):
-            self._worker.submit(lambda: self._fill(shelf, calm))
 
     def _fill(self, shelf: Shelf, calm: float) -> None:
         time.sleep(calm)

@@ -108,6 +108,10 @@ class Runtime:
         shares one. Raises StartError."""
         return self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
 
+    def replenish(self, prepared: Prepared, scratch: str = "") -> None:
+        """Has the place of a taken cage refilled; call it once the cage has its order."""
+        self._pool.replenish((prepared, scratch))
+
     def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
         cage_id = ids.new_id()
         own = make_scratch() if prepared.uses_scratch and not scratch else ""

@@ -6,7 +6,7 @@ and stderr inherits them, as Popen does. Everything opened here is close-on-exec
 
 from __future__ import annotations
 
-import fcntl
+import functools
 import os
 from collections.abc import Sequence
 from typing import IO
@@ -34,8 +34,7 @@ class Stdio:
         return os.pipe2(os.O_CLOEXEC)
 
     def _null(self, number: int) -> None:
-        fd = os.open(os.devnull, (os.O_RDONLY if number == 0 else os.O_WRONLY) | os.O_CLOEXEC)
-        self._give(fd, number)
+        self.child.append((null_device(), number))
 
     def _give(self, fd: int, number: int) -> None:
         self._given.append(fd)
@@ -74,6 +73,8 @@ class Stdio:
 
     def attach_terminal(self, root_fd: int | None) -> None:
         """A new pseudo-terminal as descriptors 0-2: the cage's own, from its devpts, where it has one."""
+        import fcntl
+
         master = _open_master(root_fd)
         try:
             fcntl.ioctl(master, TIOCSPTLCK, b"\0\0\0\0")
@@ -92,11 +93,17 @@ class Stdio:
 
     def close(self) -> None:
         self.given()
-        for name in ("stdin", "stdout", "stderr", "terminal"):
-            fd = getattr(self, name)
+        ends = self.stdin, self.stdout, self.stderr, self.terminal
+        self.stdin = self.stdout = self.stderr = self.terminal = -1
+        for fd in ends:
             if fd >= 0:
-                setattr(self, name, -1)
                 os.close(fd)
+
+
+@functools.cache
+def null_device() -> int:
+    """One descriptor for all that need it; it stays open as long as the process."""
+    return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
 
 
 def open_stdio(

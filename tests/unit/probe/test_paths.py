@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pysandbox.policy.model import Policy
 from pysandbox.probe import paths
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
-from pysandbox.probe.paths import LINK_LIMIT, fresh, home, look, look_at, stamp
+from pysandbox.probe.paths import LINK_LIMIT, home, look, look_at, stamp, watch
 
 
 def fact(path: str | Path) -> PathFact:
@@ -162,36 +162,36 @@ def kept(tmp_path: Path) -> PathFacts:
 
 
 def test_an_untouched_look_is_fresh(kept: PathFacts) -> None:
-    assert fresh(kept)
+    assert watch(kept)()
 
 
 def test_new_contents_leave_a_look_fresh(kept: PathFacts) -> None:
     Path(kept.cwd, "d/f").write_text("other contents")
     Path(kept.cwd, "d/new").write_text("a neighbour")
-    assert fresh(kept)
+    assert watch(kept)()
 
 
 def test_a_replaced_file_makes_a_look_stale(kept: PathFacts) -> None:
     Path(kept.cwd, "d/other").write_text("f")
     Path(kept.cwd, "d/other").replace(Path(kept.cwd, "d/f"))
-    assert not fresh(kept)
+    assert not watch(kept)()
 
 
 def test_a_removed_path_makes_a_look_stale(kept: PathFacts) -> None:
     Path(kept.cwd, "d/f").unlink()
-    assert not fresh(kept)
+    assert not watch(kept)()
 
 
 def test_a_link_that_leads_elsewhere_makes_a_look_stale(kept: PathFacts) -> None:
     Path(kept.cwd, "near").unlink()
     Path(kept.cwd, "near").symlink_to("d")
-    assert not fresh(kept)
+    assert not watch(kept)()
 
 
 @pytest.mark.parametrize("name", ["absent", "nowhere/at/all"])
 def test_a_missing_path_that_appears_makes_a_look_stale(kept: PathFacts, name: str) -> None:
     Path(kept.cwd, name).mkdir(parents=True)
-    assert not fresh(kept)
+    assert not watch(kept)()
 
 
 def test_equal_looks_have_equal_stamps_whatever_the_order(kept: PathFacts) -> None:
