@@ -97,7 +97,8 @@ enum psb_init_fd {
 enum psb_message_kind {
     PSB_MESSAGE_SETUP = 1,
     PSB_MESSAGE_EXEC = 2,
-    PSB_MESSAGE_SIGNAL = 3
+    PSB_MESSAGE_SIGNAL = 3,
+    PSB_MESSAGE_NUDGE = 4 /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
 };
 
 enum psb_setup_flag {

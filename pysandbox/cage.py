@@ -212,6 +212,7 @@ class Cage:
         if self.caged:
             command.demand_allowed(prepared.policy)
         live = self._live if self._live is not None else self._take(prepared)
+        live.nudge()
         report_read = report_write = -1
         stdio = None
         try:

@@ -46,6 +46,11 @@ int psb_send(int control, const void *message, size_t size, const int *fds, size
     return sent < 0 ? -errno : 0;
 }
 
+void psb_nudge(int control) {
+    const uint32_t kind = PSB_MESSAGE_NUDGE;
+    if (send(control, &kind, sizeof kind, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) errno = 0; /* the order will tell */
+}
+
 int psb_read_report(int fd, struct psb_report *report) {
     ssize_t got;
     do got = read(fd, report, sizeof *report);

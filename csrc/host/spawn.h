@@ -15,6 +15,9 @@ int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *o
 /* Sends one message with its descriptors (SCM_RIGHTS). Never blocks for longer than cage-init needs to read. */
 int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds);
 
+/* Tells cage-init that an order follows at once; never blocks, and it does not matter whether it arrives. */
+void psb_nudge(int control);
+
 /* Waits until a report pipe holds a record. Returns 1, 0 at end-of-file (cage-init is gone), or -errno. */
 int psb_read_report(int fd, struct psb_report *report);
 

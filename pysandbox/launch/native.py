@@ -258,6 +258,11 @@ def send_order(control: int, order: Order, report_fd: int, fds: Sequence[int]) -
         os.close(body_fd)
 
 
+def nudge(control: int) -> None:
+    """Tells cage-init that an order follows at once. Only a hint: what becomes of it shows when the order is sent."""
+    lib.psb_nudge(control)
+
+
 def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
     """`scope`: "one" process, its "session", or "all" of the cage."""
     message = ffi.new("struct psb_signal *")
