@@ -2,7 +2,9 @@
  *
  * fork would copy the host's page tables (38 us a resident MB) and carry its memory into the cage; this shares it for
  * the time of the setup and leaves it at exec. The child gets a stack of its own, every signal blocked, and only what
- * was prepared here. Exit signal 0: cage-init never shows up in the host's own wait() or SIGCHLD handling. */
+ * was prepared here. Exit signal 0: a setup that fails never shows up in the host's own wait() or SIGCHLD handling. The
+ * exec of cage-init makes it SIGCHLD (as every execve does), so from then on another wait of the host, or its ignoring
+ * SIGCHLD, may collect the child first: the pidfd tells when it has ended, whoever collects it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>

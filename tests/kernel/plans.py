@@ -62,7 +62,7 @@ def plan(*mounts: MountStep, **changes: Any) -> Plan:
 def flat(*, scoped: bool = True, **changes: Any) -> Plan:
     """Landlock mode. Where `scoped`, cage-init has a domain of its own, which no signal leaves."""
     landlock = LandlockPlan(("MAKE_SYM",), (), ("SIGNAL",) if scoped else (), ())
-    return replace(EMPTY, isolation="landlock", namespaces=(), **{"landlock": landlock, **changes})
+    return replace(EMPTY, **{"isolation": "landlock", "namespaces": (), "landlock": landlock, **changes})
 
 
 def step(kind: str, target: str, **fields: Any) -> MountStep:
@@ -210,6 +210,19 @@ class Init:
 
     def python(self, source: str, **options: Any) -> Outcome:
         return self.run(PYTHON, "-I", "-S", "-c", source, **options)
+
+    def attempt(self, expression: str, **options: Any) -> str:
+        """What the expression prints in the cage, or the name of its errno."""
+        source = f"""
+import ctypes, errno, os, resource, signal, socket, sys
+try:
+    print({expression})
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+        outcome = self.python(source, **options)
+        assert (outcome.code, outcome.complained) == (0, ""), outcome
+        return outcome.said.strip()
 
     def refused(self, *argv: str, **options: Any) -> Refusal:
         """Why the command never ran; the cage goes on."""

@@ -7,14 +7,13 @@ bring about is brought about; for the rest one system call is made to fail (inje
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pysandbox._native import ffi, lib
+
 from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, Plan
 
 from .inject import ERRNO, KILL, answering, under
@@ -193,7 +192,10 @@ def test_a_program_that_is_none_cannot_be_init(tmp_path: Path) -> None:
     assert why_not(plan(), program=str(tmp_path / "text")) == ("init_exec", "ENOEXEC", "cage-init")
 
 
-@pytest.mark.parametrize(("call", "arguments", "wanted", "where", "path"), INJECTED, ids=[f"{i[0]} {i[3]}" for i in INJECTED])
+CALLS = ("call", "arguments", "wanted", "where", "path")
+
+
+@pytest.mark.parametrize(CALLS, INJECTED, ids=[f"{row[0]} {row[3]}" for row in INJECTED])
 def test_a_call_that_fails_in_the_start_says_where(
     call: str, arguments: dict[int, int], wanted: Plan, where: str, path: str | None
 ) -> None:
@@ -205,8 +207,6 @@ def test_a_call_that_fails_in_the_start_says_where(
 def test_an_order_that_cannot_be_carried_out_says_where_and_the_cage_goes_on(name: str) -> None:
     argv, options, where, number, path = ORDERS[name]
     with opened(plan(*SCRIPTS)) as init:
-        for script in ("script", "orphan"):
-            os.chmod(f"{init.root}/{script}", 0o755)
         assert init.refused(*argv, **options) == (where, number, path)
         assert init.run("/bin/true").result == (0, "")
 
@@ -217,7 +217,7 @@ def test_a_filter_that_is_none_is_refused_for_each_command() -> None:
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
 
 
-@pytest.mark.parametrize(("call", "arguments", "wanted", "where", "path"), INJECTED_LATER, ids=[i[3] for i in INJECTED_LATER])
+@pytest.mark.parametrize(CALLS, INJECTED_LATER, ids=[row[3] for row in INJECTED_LATER])
 def test_a_call_that_fails_for_a_command_says_where(
     call: str, arguments: dict[int, int], wanted: Plan, where: str, path: str | None
 ) -> None:
@@ -235,7 +235,7 @@ def test_a_setup_that_is_killed_is_an_error_too(call: str) -> None:
 
 def test_no_step_is_without_a_failure() -> None:
     """A step that is added to steps.def needs a row above."""
-    named = set()
+    named: set[str] = set()
     while name := lib.psb_step_name(len(named)):
         named.add(ffi.string(name).decode())
     shown = {"uid_map", "gid_map", "init_exec", "seccomp"}  # in tests of their own
