@@ -11,7 +11,7 @@
 /* ---- one error channel ---------------------------------------------------------------------------------------- */
 
 struct psb_error {
-    int32_t step; /* enum psb_step, 0: no error */
+    int32_t step;   /* enum psb_step, 0: no error */
     int32_t number; /* errno */
     char path[248]; /* what it was about, cut if longer, empty if nothing */
 };
@@ -92,7 +92,9 @@ enum psb_init_fd {
     PSB_FD_FIRST_FREE = 6
 };
 
-/* ---- host -> cage-init ------------------------------------------------------------------------------------------ */
+/* ---- host -> cage-init ------------------------------------------------------------------------------------------ *
+ * A message that is not as described here ends the cage; an order that is not fails, at the step "order". Only an
+ * order comes with descriptors. */
 
 enum psb_message_kind {
     PSB_MESSAGE_SETUP = 1,
@@ -102,11 +104,11 @@ enum psb_message_kind {
 };
 
 enum psb_setup_flag {
-    PSB_SETUP_LANDLOCK = 1,  /* commands enter PSB_FD_RULESET */
-    PSB_SETUP_SUBREAPER = 2, /* no PID namespace: adopt orphans */
-    PSB_SETUP_FILTER_EARLY = 8, /* cage-init itself lives under the filter, and commands inherit it: the filter allows
-                                 * every call that cage-init makes, and 80 us are saved on each command */
-    PSB_SETUP_SCOPED = 4     /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
+    PSB_SETUP_LANDLOCK = 1,    /* commands enter PSB_FD_RULESET */
+    PSB_SETUP_SUBREAPER = 2,   /* no PID namespace: adopt orphans */
+    PSB_SETUP_SCOPED = 4,      /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
+    PSB_SETUP_FILTER_EARLY = 8 /* cage-init itself lives under the filter, and commands inherit it: the filter allows
+                                * every call that cage-init makes, and 80 us are saved on each command */
 };
 
 /* First message of every cage. Followed by `filter_count` struct sock_filter. */
@@ -172,7 +174,7 @@ enum psb_report_kind {
 struct psb_report {
     uint32_t kind;
     int32_t pid;
-    int32_t status; /* as wait4(2) */
+    int32_t status;         /* as wait4(2) */
     uint32_t killed_others; /* one-shot: processes that were still running and were killed */
     uint32_t timed_out;     /* the wall time ran out */
     uint32_t pad;
@@ -183,11 +185,11 @@ struct psb_report {
 };
 
 enum psb_limits {
-    PSB_MAX_FILTER = 4096,      /* BPF_MAXINSNS */
-    PSB_MAX_FDS = 250,          /* SCM_MAX_FD is 253 */
-    PSB_MAX_INLINE = 32768,     /* larger messages travel in a memfd */
+    PSB_MAX_FILTER = 4096,  /* BPF_MAXINSNS */
+    PSB_MAX_FDS = 250,      /* SCM_MAX_FD is 253 */
+    PSB_MAX_INLINE = 32768, /* larger messages travel in a memfd */
     PSB_MAX_BODY = 16777216,
-    PSB_MAX_COMMANDS = 4096     /* running at once in one cage */
+    PSB_MAX_COMMANDS = 4096 /* running at once in one cage */
 };
 
 #endif

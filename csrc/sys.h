@@ -41,8 +41,7 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
 #endif
 
 #define SYS_ARG(x) ((long)(x))
-#define sys_call(n, a, b, c, d, e, f)                                                                                 \
-    sys6((n), SYS_ARG(a), SYS_ARG(b), SYS_ARG(c), SYS_ARG(d), SYS_ARG(e), SYS_ARG(f))
+#define sys_call(n, a, b, c, d, e, f) sys6((n), SYS_ARG(a), SYS_ARG(b), SYS_ARG(c), SYS_ARG(d), SYS_ARG(e), SYS_ARG(f))
 
 /* Newer than some libc headers we are built with. Numbers are the same on every architecture from 424 on. */
 #ifndef SYS_openat2
@@ -80,7 +79,9 @@ static inline PSB_UNUSED long sys_open(const char *path, int flags, int mode) {
     return sys_call(SYS_openat, SYS_AT_FDCWD, path, flags, mode, 0, 0);
 }
 
-static inline PSB_UNUSED long sys_close(int fd) { return sys_call(SYS_close, fd, 0, 0, 0, 0, 0); }
+static inline PSB_UNUSED long sys_close(int fd) {
+    return sys_call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
 
 static inline PSB_UNUSED long sys_write(int fd, const void *data, size_t size) {
     return sys_call(SYS_write, fd, data, size, 0, 0, 0);

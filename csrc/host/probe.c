@@ -46,12 +46,12 @@
 #endif
 
 enum {
-    RECURSIVE = 0x8000, /* AT_RECURSIVE */
+    RECURSIVE = 0x8000,                 /* AT_RECURSIVE */
     ATTR_LOCKED_DOWN = 0x1 | 0x2 | 0x4, /* MOUNT_ATTR_RDONLY | NOSUID | NODEV */
-    LISTENER = 1 << 3, /* SECCOMP_FILTER_FLAG_NEW_LISTENER */
-    KILLABLE = 1 << 5, /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
-    SYNC_WAKE_UP = 1, /* SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP */
-    CLOEXEC_RANGE = 1 << 2, /* CLOSE_RANGE_CLOEXEC */
+    LISTENER = 1 << 3,                  /* SECCOMP_FILTER_FLAG_NEW_LISTENER */
+    KILLABLE = 1 << 5,                  /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
+    SYNC_WAKE_UP = 1,                   /* SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP */
+    CLOEXEC_RANGE = 1 << 2,             /* CLOSE_RANGE_CLOEXEC */
     LANDLOCK_VERSION = 1 << 0,
     LANDLOCK_ERRATA = 1 << 1,
 };
@@ -70,91 +70,75 @@ struct attempt {
     int error;
 };
 
-static int outcome(long result)
-{
+static int outcome(long result) {
     return result < 0 ? errno : 0;
 }
 
 /* ---- in the child: namespaces and mounts ---------------------------------------------------------------- */
 
-static int nothing_more(const struct attempt *self)
-{
+static int nothing_more(const struct attempt *self) {
     (void)self;
     return 0;
 }
 
-static int put(const char *path, const char *text)
-{
+static int put(const char *path, const char *text) {
     long file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
-    if (file < 0)
-        return errno;
+    if (file < 0) return errno;
     int error = outcome(syscall(SYS_write, file, text, strlen(text)));
     syscall(SYS_close, file);
     return error;
 }
 
 /* A user namespace without a map is of no use: some hosts allow the first and refuse the second. */
-static int map_ids(const struct attempt *self)
-{
+static int map_ids(const struct attempt *self) {
     int error = put("/proc/self/setgroups", "deny"); /* user_namespaces(7): before gid_map when unprivileged */
-    if (!error)
-        error = put("/proc/self/uid_map", self->uid_map);
+    if (!error) error = put("/proc/self/uid_map", self->uid_map);
     return error ? error : put("/proc/self/gid_map", self->gid_map);
 }
 
-static int mount_here(const char *type, const char *target, const char *data)
-{
+static int mount_here(const char *type, const char *target, const char *data) {
     return outcome(syscall(SYS_mount, type, target, type, (unsigned long)(MS_NOSUID | MS_NODEV), data));
 }
 
-static int mount_proc(const struct attempt *self)
-{
+static int mount_proc(const struct attempt *self) {
     int error = map_ids(self);
     return error ? error : mount_here("proc", "/proc", NULL);
 }
 
-static int seal_mounts(const struct attempt *self)
-{
+static int seal_mounts(const struct attempt *self) {
     struct mount_attributes attributes = {.set = ATTR_LOCKED_DOWN};
     int error = map_ids(self);
-    if (error)
-        return error;
+    if (error) return error;
     return outcome(syscall(SYS_mount_setattr, AT_FDCWD, "/", RECURSIVE, &attributes, sizeof attributes));
 }
 
-static int everything(const struct attempt *self)
-{
+static int everything(const struct attempt *self) {
     int error = seal_mounts(self);
     return error ? error : mount_here("proc", "/proc", NULL);
 }
 
 /* /proc is the one directory that is certain to exist, the maps having been written through it. */
-static int mount_tmpfs(const struct attempt *self)
-{
+static int mount_tmpfs(const struct attempt *self) {
     int error = map_ids(self);
     return error ? error : mount_here("tmpfs", "/proc", "mode=0700,size=64k");
 }
 
-static int tmpfs_xattr(const struct attempt *self)
-{
+static int tmpfs_xattr(const struct attempt *self) {
     int error = mount_tmpfs(self);
     return error ? error : outcome(syscall(SYS_setxattr, "/proc", "user.pysandbox", "y", (size_t)1, 0));
 }
 
-static int mount_overlay(const struct attempt *self)
-{
+static int mount_overlay(const struct attempt *self) {
     static const char *const directories[] = {"/proc/lower", "/proc/upper", "/proc/work", "/proc/merged"};
     int error = mount_tmpfs(self);
     for (size_t at = 0; !error && at < sizeof directories / sizeof *directories; at++)
         error = outcome(syscall(SYS_mkdirat, AT_FDCWD, directories[at], 0700));
-    if (error)
-        return error;
+    if (error) return error;
     return mount_here("overlay", "/proc/merged",
                       "lowerdir=/proc/lower,upperdir=/proc/upper,workdir=/proc/work,userxattr");
 }
 
-static int mount_binfmt_misc(const struct attempt *self)
-{
+static int mount_binfmt_misc(const struct attempt *self) {
     int error = map_ids(self);
     return error ? error : mount_here("binfmt_misc", "/proc", NULL);
 }
@@ -162,91 +146,73 @@ static int mount_binfmt_misc(const struct attempt *self)
 /* ---- in the child: seccomp ------------------------------------------------------------------------------ */
 
 /* Installs "allow everything"; what seccomp(2) returned (with LISTENER, a file descriptor), or -1 and errno. */
-static long allow_everything(unsigned int flags)
-{
+static long allow_everything(unsigned int flags) {
     static struct sock_filter allow[] = {BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
     static const struct sock_fprog program = {.len = 1, .filter = allow};
-    if (syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0)
-        return -1;
+    if (syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1L, 0L, 0L, 0L) < 0) return -1;
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
 }
 
-static int install_filter(const struct attempt *self)
-{
+static int install_filter(const struct attempt *self) {
     (void)self;
     return outcome(allow_everything(0));
 }
 
 /* One listener per filter chain: below another supervisor this is EBUSY, however new the kernel. */
-static int install_listener(const struct attempt *self)
-{
+static int install_listener(const struct attempt *self) {
     (void)self;
     return outcome(allow_everything(LISTENER)); /* the listener goes with the child */
 }
 
-static int notif_addfd(const struct attempt *self)
-{
+static int notif_addfd(const struct attempt *self) {
     (void)self;
     long listener = allow_everything(LISTENER);
-    if (listener < 0)
-        return errno;
+    if (listener < 0) return errno;
     const unsigned long addfd = _IOC(_IOC_WRITE, '!', 3, 24); /* SECCOMP_IOCTL_NOTIF_ADDFD */
-    if (syscall(SYS_ioctl, listener, addfd, NULL) >= 0)
-        return 0;
+    if (syscall(SYS_ioctl, listener, addfd, NULL) >= 0) return 0;
     return errno == EFAULT ? 0 : errno; /* it looked at the pointer, so it knows the request */
 }
 
-static int sync_wake_up(const struct attempt *self)
-{
+static int sync_wake_up(const struct attempt *self) {
     (void)self;
     long listener = allow_everything(LISTENER);
-    if (listener < 0)
-        return errno;
+    if (listener < 0) return errno;
     const unsigned long set_flags = _IOC(_IOC_WRITE, '!', 4, 8); /* SECCOMP_IOCTL_NOTIF_SET_FLAGS */
     return outcome(syscall(SYS_ioctl, listener, set_flags, (unsigned long)SYNC_WAKE_UP));
 }
 
 /* ---- in place: calls that change nothing ---------------------------------------------------------------- */
 
-static int wait_killable(void)
-{
+static int wait_killable(void) {
     /* Unknown flags are refused (EINVAL) before the program is read (EFAULT). */
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, (unsigned int)(LISTENER | KILLABLE), NULL) >= 0)
-        return 0;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, (unsigned int)(LISTENER | KILLABLE), NULL) >= 0) return 0;
     return errno == EFAULT ? 0 : errno;
 }
 
-static int open_pidfd(unsigned int flags)
-{
+static int open_pidfd(unsigned int flags) {
     long descriptor = syscall(SYS_pidfd_open, getpid(), flags);
-    if (descriptor < 0)
-        return errno;
+    if (descriptor < 0) return errno;
     close((int)descriptor);
     return 0;
 }
 
-static int pidfd(void)
-{
+static int pidfd(void) {
     return open_pidfd(0);
 }
 
-static int pidfd_thread(void)
-{
+static int pidfd_thread(void) {
     return open_pidfd(O_EXCL); /* PIDFD_THREAD */
 }
 
-static int clone_into_cgroup(void)
-{
+static int clone_into_cgroup(void) {
     /* No process can come of it: the exit signal is not one. A kernel that has never heard of `cgroup` stumbles
      * over that field first (E2BIG); one that lacks clone3, or a filter that hides it, says ENOSYS. */
     struct clone_arguments arguments = {.exit_signal = UINT64_MAX, .cgroup = 1};
-    if (syscall(SYS_clone3, &arguments, sizeof arguments) >= 0)
-        return 0;
+    if (syscall(SYS_clone3, &arguments, sizeof arguments) >= 0) return 0;
     return errno == EINVAL ? 0 : errno;
 }
 
-static int close_range_cloexec(void)
-{
+static int close_range_cloexec(void) {
     return outcome(syscall(SYS_close_range, ~0U, ~0U, CLOEXEC_RANGE));
 }
 
@@ -286,23 +252,19 @@ static const struct {
 
 /* ---- in the parent -------------------------------------------------------------------------------------- */
 
-static int child_main(void *argument)
-{
+static int child_main(void *argument) {
     struct attempt *self = argument;
     self->error = self->try(self);
     return 0;
 }
 
-static int reap(pid_t child)
-{
+static int reap(pid_t child) {
     while (waitpid(child, NULL, __WALL) < 0)
-        if (errno != EINTR)
-            return errno;
+        if (errno != EINTR) return errno;
     return 0;
 }
 
-static int try_in_child(int namespaces, int (*try)(const struct attempt *))
-{
+static int try_in_child(int namespaces, int (*try)(const struct attempt *)) {
     char stack[16384] __attribute__((aligned(16)));
     struct attempt attempt = {.try = try, .error = EPERM}; /* what stays when something kills the child */
     snprintf(attempt.uid_map, sizeof attempt.uid_map, "65534 %u 1", (unsigned int)geteuid());
@@ -312,8 +274,7 @@ static int try_in_child(int namespaces, int (*try)(const struct attempt *))
     sigset_t all, before;
     sigfillset(&all);
     int error = pthread_sigmask(SIG_BLOCK, &all, &before);
-    if (error)
-        return error;
+    if (error) return error;
     /* No signal at its end, so that neither SIGCHLD nor a wait for any child elsewhere in the caller sees it. */
     pid_t child = clone(child_main, stack + sizeof stack, CLONE_VM | CLONE_VFORK | namespaces, &attempt);
     error = child < 0 ? errno : reap(child);
@@ -321,10 +282,8 @@ static int try_in_child(int namespaces, int (*try)(const struct attempt *))
     return error ? error : attempt.error;
 }
 
-int psb_probe(int name)
-{
-    if (name < 0 || name >= PSB_PROBE_COUNT)
-        return EINVAL;
+int psb_probe(int name) {
+    if (name < 0 || name >= PSB_PROBE_COUNT) return EINVAL;
     int saved = errno, error = 0;
     if (probes[name].in_place)
         error = probes[name].in_place();
@@ -334,8 +293,7 @@ int psb_probe(int name)
     return error;
 }
 
-static int landlock_asks(unsigned int flags)
-{
+static int landlock_asks(unsigned int flags) {
     int saved = errno;
     long answer = syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, flags);
     int result = answer < 0 ? -errno : (int)answer;
@@ -343,12 +301,10 @@ static int landlock_asks(unsigned int flags)
     return result;
 }
 
-int psb_landlock_abi(void)
-{
+int psb_landlock_abi(void) {
     return landlock_asks(LANDLOCK_VERSION);
 }
 
-int psb_landlock_errata(void)
-{
+int psb_landlock_errata(void) {
     return landlock_asks(LANDLOCK_ERRATA);
 }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -25,17 +26,16 @@
 int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds) {
     union {
         char bytes[CMSG_SPACE((PSB_MAX_FDS + 3) * sizeof(int))];
-        struct cmsghdr align;
+        struct cmsghdr rights;
     } control_data;
     struct iovec vector = {(void *)(uintptr_t)message, size};
     struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
     ssize_t sent;
     if (n_fds > PSB_MAX_FDS + 3) return -EINVAL;
     if (n_fds) {
-        struct cmsghdr *rights;
+        struct cmsghdr *rights = &control_data.rights;
         header.msg_control = control_data.bytes;
         header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        rights = CMSG_FIRSTHDR(&header);
         rights->cmsg_level = SOL_SOCKET;
         rights->cmsg_type = SCM_RIGHTS;
         rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
@@ -105,6 +105,12 @@ static int clone_child(struct psb_launch *launch, struct psb_opened *opened) {
     return 0;
 }
 
+/* Killed before it could say why: by a filter that the host lives under, or for want of memory. */
+static int is_dead(int pidfd) {
+    struct pollfd end = {pidfd, POLLIN, 0};
+    return poll(&end, 1, 0) > 0;
+}
+
 static void reap_failed_child(struct psb_opened *opened) {
     while (waitpid(opened->pid, NULL, __WALL) < 0 && errno == EINTR) {}
     close(opened->pidfd);
@@ -122,7 +128,8 @@ int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *o
     launch.host_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (launch.host_pidfd < 0)
         fail(&opened->error, PSB_STEP_CONTROL, -errno, "pidfd_open");
-    else if (!clone_child(&launch, opened) && launch.error.step) {
+    else if (!clone_child(&launch, opened) && (launch.error.step || is_dead(opened->pidfd))) {
+        if (!launch.error.step) fail(&launch.error, PSB_STEP_INIT_EXEC, -ESRCH, "cage-init");
         reap_failed_child(opened);
         opened->error = launch.error;
     }

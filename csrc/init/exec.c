@@ -211,6 +211,12 @@ static void *map(size_t size, int protection, int flags, int fd) {
     return at < 0 && at > -4096 ? NULL : (void *)at;
 }
 
+/* Maps the body. A descriptor that holds less than was announced is refused: to touch the rest would be SIGBUS. */
+static const void *map_body(int fd, size_t size) {
+    if (sys_call(SYS_lseek, fd, 0, 2 /* SEEK_END */, 0, 0, 0) < (long)size) return NULL;
+    return map(size, PROT_READ_, MAP_PRIVATE_, fd);
+}
+
 static void parse_and_start(struct attempt *attempt, const struct psb_exec *exec, const void *body, int report_fd,
                             int *running) {
     static const char *few[FEW_POINTERS];
@@ -236,21 +242,22 @@ void run_command(struct cage *cage, struct message *message) {
     const struct psb_exec *exec = &message->as.exec;
     const int has_body_fd = (exec->flags & PSB_EXEC_BODY_FD) != 0, first = 1 + has_body_fd;
     const void *body = exec + 1;
-    int running = 0, i, report_fd = message->n_fds ? message->fds[0] : -1;
+    const int report_fd = message->fds[0]; /* main.c has seen to it that there is one */
+    int running = 0, i;
 
     if (check_exec(message->as.bytes, message->size) || message->n_fds != first + (int)exec->n_fds) {
         failed(&attempt, PSB_STEP_ORDER, EINVAL_, NULL);
     } else {
         for (i = 0; i < (int)exec->n_fds; i++) order.fds[i] = message->fds[first + i];
-        if (has_body_fd) body = map(exec->body_size, PROT_READ_, MAP_PRIVATE_, message->fds[1]);
+        if (has_body_fd) body = map_body(message->fds[1], exec->body_size);
         if (!body)
-            failed(&attempt, PSB_STEP_ORDER, E2BIG_, NULL);
+            failed(&attempt, PSB_STEP_ORDER, EINVAL_, NULL);
         else
             parse_and_start(&attempt, exec, body, report_fd, &running);
         if (has_body_fd && body) sys_call(SYS_munmap, body, exec->body_size, 0, 0, 0, 0);
     }
     for (i = 1; i < message->n_fds; i++) sys_close(message->fds[i]);
-    if (running || report_fd < 0) return;
+    if (running) return;
     tell_failure(report_fd, &attempt.error);
     sys_close(report_fd);
 }

@@ -25,14 +25,18 @@ struct command {
     uint32_t stage;       /* enum walltime_stage */
 };
 
-enum walltime_stage { WALLTIME_RUNNING, WALLTIME_TERMINATED, WALLTIME_KILLED };
+enum walltime_stage {
+    WALLTIME_RUNNING,
+    WALLTIME_TERMINATED,
+    WALLTIME_KILLED
+};
 
 struct cage {
     uint32_t flags; /* enum psb_setup_flag */
     uint32_t umask;
     uint32_t filter_count; /* 0: no filter */
     uint32_t set_up;
-    uint32_t n_commands; /* places in use are below this */
+    uint32_t n_commands;   /* places in use are below this */
     int32_t child_signals; /* signalfd for SIGCHLD */
     struct bpf_instruction filter[PSB_MAX_FILTER];
     struct command commands[PSB_MAX_COMMANDS];
@@ -48,9 +52,19 @@ struct order {
     int fds[PSB_MAX_FDS];
 };
 
+/* What recvmsg(2) puts beside a message: one control message, SCM_RIGHTS, is all that a host can send us. */
+struct control {
+    size_t size; /* of head and descriptors together */
+    int32_t level, type;
+    int32_t fds[PSB_MAX_FDS + 3];
+};
+
 /* orders.c: pure */
 int check_setup(const void *message, size_t size);
 int check_exec(const void *message, size_t size);
+int check_signal(const void *message, size_t size);
+/* How many descriptors came along; `size` is what the kernel says it has written to *control. */
+int count_fds(const struct control *control, size_t size);
 /* How many pointers parse_order needs room for. */
 size_t count_pointers(const struct psb_exec *exec);
 /* 0, or -1 when the body does not hold what the header says. */
@@ -85,7 +99,7 @@ void signal_command(struct cage *cage, const struct psb_signal *request);
 /* Signals every process of a command's session. */
 void signal_session(int32_t session, int32_t signal);
 void signal_all(const struct cage *cage, int32_t signal);
-/* Kills every process of the cage but this one; returns how many were reaped. */
+/* Kills every process of the cage but this one; returns how many were still running. */
 uint32_t kill_everything(struct cage *cage);
 
 /* walltime.c */

@@ -1,5 +1,5 @@
-/* START HERE: the loop. Four things can happen: the host says something, a child ends, a wall time runs out, the host is
- * gone. */
+/* START HERE: the loop. Four things can happen: the host says something, a child ends, a wall time runs out, the host
+ * is gone. */
 #include <linux/signal.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -53,6 +53,7 @@ static void await_order(void) {
 }
 
 static int obey(void) {
+    if ((message.as.kind == PSB_MESSAGE_EXEC) != (message.n_fds > 0)) return -1; /* nobody to answer, or a leak */
     switch (message.as.kind) {
     case PSB_MESSAGE_SETUP: return take_setup();
     case PSB_MESSAGE_EXEC:
@@ -60,10 +61,13 @@ static int obey(void) {
         run_command(&cage, &message);
         return 0;
     case PSB_MESSAGE_SIGNAL:
-        if (!cage.set_up || message.size != sizeof message.as.signal) return -1;
+        if (!cage.set_up || check_signal(message.as.bytes, message.size)) return -1;
         signal_command(&cage, &message.as.signal);
         return 0;
-    case PSB_MESSAGE_NUDGE: await_order(); return 0;
+    case PSB_MESSAGE_NUDGE:
+        if (message.size != sizeof message.as.kind) return -1;
+        await_order();
+        return 0;
     }
     return -1;
 }

@@ -2,9 +2,17 @@
  * (csrc/fuzz). The host is trusted, but a parser that believes its input is how that stops being true. */
 #include "init.h"
 
+#define SOL_SOCKET_ 1
+#define SCM_RIGHTS_ 1
+
+/* A flag we do not know may ask for a confinement we would not make. */
+static const uint32_t SETUP_FLAGS =
+    PSB_SETUP_LANDLOCK | PSB_SETUP_SUBREAPER | PSB_SETUP_SCOPED | PSB_SETUP_FILTER_EARLY;
+static const uint32_t EXEC_FLAGS = PSB_EXEC_ONESHOT | PSB_EXEC_TERMINAL | PSB_EXEC_BODY_FD | PSB_EXEC_QUIET;
+
 int check_setup(const void *message, size_t size) {
     const struct psb_setup *setup = message;
-    if (size < sizeof *setup || setup->filter_count > PSB_MAX_FILTER) return -1;
+    if (size < sizeof *setup || setup->filter_count > PSB_MAX_FILTER || setup->flags & ~SETUP_FLAGS) return -1;
     return size == sizeof *setup + setup->filter_count * sizeof(struct bpf_instruction) ? 0 : -1;
 }
 
@@ -12,9 +20,22 @@ int check_exec(const void *message, size_t size) {
     const struct psb_exec *exec = message;
     size_t inline_size;
     if (size < sizeof *exec || exec->n_fds > PSB_MAX_FDS || exec->body_size > PSB_MAX_BODY) return -1;
-    if (!exec->n_argv || !exec->n_paths) return -1;
+    if (!exec->n_argv || !exec->n_paths || exec->flags & ~EXEC_FLAGS) return -1;
     inline_size = exec->flags & PSB_EXEC_BODY_FD ? 0 : exec->body_size;
     return size == sizeof *exec + inline_size ? 0 : -1;
+}
+
+int check_signal(const void *message, size_t size) {
+    const struct psb_signal *request = message;
+    return size == sizeof *request && request->scope <= PSB_SIGNAL_ALL ? 0 : -1;
+}
+
+int count_fds(const struct control *control, size_t size) {
+    const size_t head = offsetof(struct control, fds);
+    if (size > sizeof *control) size = sizeof *control;
+    if (size < head || control->level != SOL_SOCKET_ || control->type != SCM_RIGHTS_) return 0;
+    if (size > control->size) size = control->size; /* what remains is padding */
+    return size < head ? 0 : (int)((size - head) / sizeof control->fds[0]);
 }
 
 size_t count_pointers(const struct psb_exec *exec) {
@@ -51,6 +72,13 @@ static const char **take_texts(struct cursor *cursor, uint32_t count, const char
     return first;
 }
 
+/* Numbers that a descriptor can have: the child looks for room above the highest, so that must be a number too. */
+static int are_descriptors(const int32_t *targets, uint32_t count) {
+    while (count--)
+        if (targets[count] < 0 || targets[count] == INT32_MAX) return 0;
+    return 1;
+}
+
 int parse_order(const struct psb_exec *exec, const void *body, const char **pointers, struct order *order) {
     struct cursor cursor = {body, (const uint8_t *)body + exec->body_size};
     order->flags = exec->flags;
@@ -62,8 +90,9 @@ int parse_order(const struct psb_exec *exec, const void *body, const char **poin
     order->n_env = exec->n_env;
     order->walltime_ms = exec->walltime_ms;
     order->grace_ms = exec->grace_ms;
-    order->targets = take(&cursor, exec->n_fds + (exec->n_fds & 1), sizeof(int32_t)); /* even: what follows is aligned */
-    if (!order->targets) return -1;
+    /* An even number of them: what follows is aligned. */
+    order->targets = take(&cursor, exec->n_fds + (exec->n_fds & 1), sizeof(int32_t));
+    if (!order->targets || !are_descriptors(order->targets, exec->n_fds)) return -1;
     order->limits = take(&cursor, exec->n_limits, sizeof(struct psb_limit));
     if (!order->limits) return -1;
     order->cwd = take_text(&cursor);

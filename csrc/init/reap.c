@@ -76,7 +76,10 @@ void reap(struct cage *cage) {
 
 /* ---- processes found through /proc ------------------------------------------------------------------------------- */
 
-enum stat_field { STAT_PARENT = 2, STAT_SESSION = 4 }; /* counted from the state, the first after the name */
+enum stat_field { /* counted from the state, the first after the name */
+    STAT_PARENT = 2,
+    STAT_SESSION = 4
+};
 
 /* A field of /proc/<pid>/stat. The name in field 2 may hold anything, so count from its last ')'. */
 static long read_stat(const char *name, enum stat_field wanted) {
@@ -142,14 +145,14 @@ void signal_all(const struct cage *cage, int32_t signal) {
 /* Orphans become our children (PID 1, or subreaper), so the cage is empty when there is no child left. Without a way
  * to signal all at once this goes generation by generation. */
 uint32_t kill_everything(struct cage *cage) {
-    uint32_t reaped = 0;
+    uint32_t killed = 0;
     for (;;) {
         int32_t status = 0;
         long result;
         signal_all(cage, SIGKILL_);
         result = sys_call(SYS_wait4, -1, &status, WALL_, 0, 0, 0);
-        if (result == ECHILD_) return reaped;
-        if (result > 0) reaped++;
+        if (result == ECHILD_) return killed;
+        if (result > 0 && (status & 0x7f) == SIGKILL_) killed++; /* others had ended, and waited to be reaped */
     }
 }
 

@@ -1,10 +1,6 @@
 /* One message and its descriptors from the control socket (unix(7), SCM_RIGHTS). */
-#include <linux/socket.h>
-
 #include "init.h"
 
-#define SCM_RIGHTS_ 1
-#define SOL_SOCKET_ 1
 #define MSG_CTRUNC_ 8
 #define MSG_TRUNC_ 0x20
 #define MSG_CMSG_CLOEXEC_ 0x40000000
@@ -25,12 +21,6 @@ struct message_header {
     uint32_t flags;
 };
 
-struct control {
-    size_t size;
-    int32_t level, type;
-    int32_t fds[PSB_MAX_FDS + 3];
-};
-
 static void close_all(const struct message *message) {
     int i;
     for (i = 0; i < message->n_fds; i++) sys_close(message->fds[i]);
@@ -40,15 +30,11 @@ int receive(int fd, struct message *message) {
     struct control control = {0};
     struct io_vector vector = {message->as.bytes, sizeof message->as.bytes};
     struct message_header header = {0, 0, &vector, 1, &control, sizeof control, 0};
-    const size_t head = sizeof control.size + 2 * sizeof(int32_t);
     long got = sys_call(SYS_recvmsg, fd, &header, MSG_CMSG_CLOEXEC_, 0, 0, 0);
     int i;
     if (got <= 0) return (int)got;
     message->size = (size_t)got;
-    message->n_fds = 0;
-    if (header.control_size >= head && control.level == SOL_SOCKET_ && control.type == SCM_RIGHTS_ &&
-        control.size >= head)
-        message->n_fds = (int)((control.size - head) / sizeof(int32_t));
+    message->n_fds = count_fds(&control, header.control_size);
     for (i = 0; i < message->n_fds; i++) message->fds[i] = control.fds[i];
     if (!(header.flags & (MSG_CTRUNC_ | MSG_TRUNC_)) && message->size >= sizeof message->as.kind) return 1;
     close_all(message);

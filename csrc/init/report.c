@@ -7,4 +7,6 @@ void fill(void *to, uint8_t value, size_t size) {
     while (size--) *bytes++ = value;
 }
 
-void report(int fd, const struct psb_report *record) { sys_write(fd, record, sizeof *record); }
+void report(int fd, const struct psb_report *record) {
+    sys_write(fd, record, sizeof *record);
+}

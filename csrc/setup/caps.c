@@ -1,7 +1,8 @@
 /* Capabilities go, all five sets of them, and with no_new_privs the way back (capabilities(7)).
  *
  * cage-init and every command inherit the empty sets: nothing in a cage ever holds a capability over anything, and the
- * mounts above it need no lock. The bounding set is emptied too, so that exec by an inside uid 0 brings nothing back. */
+ * mounts above it need no lock. The bounding set is emptied too, so that exec by an inside uid 0 brings nothing back.
+ */
 #include <linux/capability.h>
 #include <sys/prctl.h>
 

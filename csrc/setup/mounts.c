@@ -103,7 +103,8 @@ static int make_symlink(struct path *path, size_t from, const char *to, struct p
     return 0;
 }
 
-static int open_source(const struct psb_mount *mount, const char *path, struct object *source, struct psb_error *error) {
+static int open_source(const struct psb_mount *mount, const char *path, struct object *source,
+                       struct psb_error *error) {
     struct statx facts;
     long result;
     source->fd = mount->flags & PSB_VERIFY ? open_no_symlinks(SYS_AT_FDCWD, path, 0)
@@ -213,7 +214,9 @@ static int mask_file(const struct psb_mount *mount, const char *staging, struct 
     return mount_at(mount, staging, null.text, NULL, MS_BIND_, 0, PSB_STEP_MASK, error);
 }
 
-static int is_root(const char *target) { return target[0] == '/' && !target[1]; }
+static int is_root(const char *target) {
+    return target[0] == '/' && !target[1];
+}
 
 static int make_tmpfs(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
     long result;
