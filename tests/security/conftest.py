@@ -46,7 +46,7 @@ class Ground:
     @property
     def unharmed(self) -> bool:
         """The outside holds the secret, as it was, and nothing else."""
-        return self.secret.read_text() == self.word and list(self.outside.iterdir()) == [self.secret]
+        return list(self.outside.iterdir()) == [self.secret] and self.secret.read_text() == self.word
 
 
 @pytest.fixture

@@ -33,9 +33,10 @@ ATTACK = """
     attempt("kcmp", call, "kcmp", PID, os.getpid(), 0, 0, 0)
     attempt("PTRACE_SEIZE", call, "ptrace", 0x4206, PID, 0, 0)
     attempt("PTRACE_ATTACH", call, "ptrace", 16, PID, 0, 0)
-    for name in ("mem", "environ", "maps", "auxv"):
+    for name in ("environ", "maps", "auxv"):
         attempt("/proc " + name, content, f"/proc/{PID}/{name}")
-    attempt("/proc mem for writing", overwrite, f"/proc/{PID}/mem")
+    attempt("/proc mem", lambda: os.pread(os.open(f"/proc/{PID}/mem", os.O_RDONLY), 36, ADDRESS))
+    attempt("/proc mem for writing", lambda: os.pwrite(os.open(f"/proc/{PID}/mem", os.O_WRONLY), b"!", ADDRESS))
     attempt("/proc fd", os.listdir, f"/proc/{PID}/fd")
     attempt("/proc fd 0", os.readlink, f"/proc/{PID}/fd/0")
     attempt("/proc exe", os.readlink, f"/proc/{PID}/exe")
@@ -75,8 +76,9 @@ def test_a_host_process_is_out_of_reach(isolation: str, extra: tuple[str, ...]) 
             absent = dict.fromkeys(CALLS, ("EPERM", "ESRCH"))
             assert report.differs({**absent, **dict.fromkeys(FILES, "ENOENT")}) == {}
         else:
-            refused = {**dict.fromkeys(CALLS, "EPERM"), **dict.fromkeys(FILES, ("EACCES", "EPERM"))}
-            assert report.differs(refused) == {}
+            refused = {**dict.fromkeys(CALLS, "EPERM"), **dict.fromkeys(FILES, "EACCES")}
+            # /proc was granted by name: how many descriptors there are is told to the same user, not what they are.
+            assert report.differs({**refused, "/proc fd": None}) == {}
         assert target.untouched and target.memory() == target.secret
 
 

@@ -13,6 +13,7 @@ FLAGS = {
 NEWTIME = 0x00000080  # for unshare and clone3 only: in clone it is part of the exit signal
 
 ATTACK = """
+    import functools
     def clone(flags):
         pid = call("clone", flags | signal.SIGCHLD, 0, 0, 0, 0)
         if pid == 0:
@@ -50,7 +51,7 @@ ATTACK = """
         attempt("clone " + name + " with upper bits", in_a_child, clone, flag | 1 << 40)
         attempt("clone3 " + name, in_a_child, clone3, flag)
     attempt("unshare NEWTIME", in_a_child, lambda flags: call("unshare", flags), 0x80)
-    attempt("unshare everything", in_a_child, lambda flags: call("unshare", flags), sum(FLAGS.values()))
+    attempt("unshare everything", in_a_child, lambda flags: call("unshare", flags), functools.reduce(int.__or__, FLAGS.values()))
     attempt("clone with threads' flags and NEWUSER", in_a_child, clone, FLAGS["NEWUSER"] | 0x4000)
 """
 
@@ -74,7 +75,6 @@ PLAIN = """
     _thread.start_new_thread(lock.release, ())
     lock.acquire()
     say("thread")
-    attempt("unshare of files only", call, "unshare", 0x400)
 """
 
 JOINED = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
@@ -115,7 +115,6 @@ def test_plain_processes_and_threads_still_start(isolation: str) -> None:
     report = caged(program(PLAIN), policy(isolation))
 
     assert (report["fork"].value, report["thread"].errno) == (7, None)
-    assert report["unshare of files only"].errno is None
 
 
 @pytest.mark.parametrize("profile", ["seed-187", "default", "relaxed"])

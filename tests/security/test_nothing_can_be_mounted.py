@@ -10,15 +10,14 @@ ATTACK = """
     for each in (A, B):
         os.mkdir(each)
     attempt("mount tmpfs", call, "mount", "none", A, "tmpfs", 0, 0)
+    attempt("umount2", call, "umount2", A, 2)
     attempt("mount proc", call, "mount", "proc", A, "proc", 0, 0)
     attempt("mount bind", call, "mount", TREE, B, 0, 4096, 0)
     attempt("mount remount writable", call, "mount", 0, "/usr", 0, 4096 | 32, 0)
     attempt("mount make private", call, "mount", 0, "/", 0, 1 << 18, 0)
     attempt("mount move", call, "mount", A, B, 0, 8192, 0)
-    attempt("umount2", call, "umount2", A, 2)
     attempt("umount2 of the grant", call, "umount2", TREE, 2)
     attempt("pivot_root", call, "pivot_root", TREE, TREE)
-    attempt("chroot", call, "chroot", TREE)
     attempt("fsopen", call, "fsopen", "tmpfs", 0)
     attempt("fspick", call, "fspick", -100, TREE, 0)
     attempt("fsconfig", call, "fsconfig", 0, 6, 0, 0, 0)
@@ -26,9 +25,10 @@ ATTACK = """
     attempt("open_tree", call, "open_tree", -100, TREE, 1)
     attempt("open_tree_attr", call, "open_tree_attr", -100, TREE, 1, (ctypes.c_uint64 * 4)(), 32)
     attempt("move_mount", call, "move_mount", -100, A, -100, B, 0)
-    attempt("mount_setattr", call, "mount_setattr", -100, TREE, 0, (ctypes.c_uint64 * 4)(0, 1, 0, 0), 32)
+    attempt("mount_setattr", call, "mount_setattr", -100, B, 0, (ctypes.c_uint64 * 4)(0, 1, 0, 0), 32)
     attempt("swapon", call, "swapon", TREE + "/plain", 0)
     attempt("quotactl", call, "quotactl", 0x80000100, 0, 0, 0)
+    attempt("chroot", call, "chroot", TREE)
 """
 
 IN_A_NAMESPACE = 'call("unshare", 0x10020000)'
