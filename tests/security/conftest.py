@@ -1,4 +1,6 @@
-"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played on."""
+"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played
+on.
+"""
 
 from __future__ import annotations
 

@@ -126,6 +126,11 @@ def of_result(result: pysandbox.Result) -> Report:
     return read_report(result.exit_code, str(result.stdout), str(result.stderr), result)
 
 
+def has_own_processes(cage: pysandbox.Cage) -> bool:
+    """Whether pid 1, as the cage sees it, is the cage's own."""
+    return str(cage.run(["/bin/readlink", "/proc/self/ns/pid"]).stdout).strip() != os.readlink("/proc/self/ns/pid")
+
+
 def names_it(result: pysandbox.Result, word: str) -> bool:
     """Whether the run's notes own up to this gap."""
     return any(word in str(note).lower() for note in result.notes)
@@ -187,7 +192,7 @@ class Victim:
 
 VICTIM = """
     buffer = ctypes.create_string_buffer(SECRET.encode())
-    libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER_ANY: so that Yama does not make the control fail
+    libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER_ANY: Yama must not make the control fail
     signal.signal(signal.SIGURG, lambda *_: os.write(1, b"signal\\n"))
     os.write(1, b"%d\\n" % ctypes.addressof(buffer))
     while os.read(0, 100):
@@ -215,7 +220,9 @@ def host_script(body: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]
     """A host of its own: a Python process, with this one's import path, that opens cages and may be killed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", textwrap.dedent(body), *arguments]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as host:
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+    ) as host:
         try:
             yield host
         finally:

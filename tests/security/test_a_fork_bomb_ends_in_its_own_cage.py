@@ -1,4 +1,6 @@
-"""Claim: processes and threads beyond max_pids fail with EAGAIN, in that cage alone, while another cage forks freely."""
+"""Claim: processes and threads beyond max_pids fail with EAGAIN, in that cage alone, while another cage forks
+freely.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Claim: when the cage's init is killed from the host, its commands die, waiting tells so, and the cage takes no more."""
+"""Claim: when the cage's init is killed from the host, its commands die, waiting tells so, and the cage takes no
+more.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,13 @@ from pysandbox import PIPE, Cage, CageClosedError
 
 from .harness import alive_with, policy, token, wait_until
 
-
 LOOP = ["/bin/sh", "-c", "echo on; while :; do sleep 0.05; done", "sh"]
 
 
 def test_the_commands_die_and_waiting_tells(isolation: str) -> None:
     mark = token()
     with Cage(policy(isolation)) as cage, ExitStack() as stack:
-        running = stack.enter_context(cage.spawn(LOOP + [mark], stdout=PIPE))
+        running = stack.enter_context(cage.spawn([*LOOP, mark], stdout=PIPE))
         assert running.stdout is not None and running.stdout.readline() == b"on\n"
         assert alive_with(mark) and cage.init_pid is not None
 

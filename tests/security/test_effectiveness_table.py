@@ -1,4 +1,5 @@
-"""Claim: the ten rows of the effectiveness table (LL-04) hold in both isolation modes: five refusals, each beside its grant.
+"""Claim: the ten rows of the effectiveness table (LL-04) hold in both isolation modes: five refusals, each beside
+its grant.
 
 Without a gatekeeper the allow list of the connect rows is the egress mode itself: none, or direct by acknowledgement.
 """
@@ -48,7 +49,9 @@ def test_row_3_write_out_of_scope(ground: Ground, isolation: str) -> None:
 
 
 def test_row_4_write_in_scope(ground: Ground, isolation: str) -> None:
-    report = caged(program(WRITE, PATH=str(ground.inside / "plain")), policy(isolation, allow_write=[str(ground.inside)]))
+    report = caged(
+        program(WRITE, PATH=str(ground.inside / "plain")), policy(isolation, allow_write=[str(ground.inside)])
+    )
     assert report["row"].errno is None
     assert (ground.inside / "plain").read_text() == "! am inside"
 

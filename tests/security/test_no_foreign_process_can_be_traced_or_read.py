@@ -10,7 +10,7 @@ import pytest
 
 from pysandbox import Cage
 
-from .harness import OWN_PROC, caged, in_cage, policy, program, uncaged, victim
+from .harness import OWN_PROC, caged, has_own_processes, in_cage, policy, program, uncaged, victim
 
 ATTACK = """
     class Span(ctypes.Structure):
@@ -60,6 +60,7 @@ OWN_CHILD = """
 @pytest.mark.parametrize("extra", [(), DEBUGGER], ids=["default", "debugger"])
 def test_the_init_is_out_of_reach(extra: tuple[str, ...]) -> None:
     with Cage(policy(allow_syscalls=extra)) as cage:
+        assert has_own_processes(cage)
         report = in_cage(cage, program(ATTACK, PID=1, ADDRESS=0x400000))
 
         assert report.differs({**dict.fromkeys(CALLS, "EPERM"), **dict.fromkeys(FILES, "EACCES")}) == {}

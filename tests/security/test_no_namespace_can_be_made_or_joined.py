@@ -1,4 +1,6 @@
-"""Claim: no namespace can be created or joined from a cage: unshare, clone, clone3 and setns, whatever bits surround the flag."""
+"""Claim: no namespace can be created or joined from a cage: unshare, clone, clone3 and setns, whatever bits
+surround the flag.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ ATTACK = """
         attempt("clone " + name + " with upper bits", in_a_child, clone, flag | 1 << 40)
         attempt("clone3 " + name, in_a_child, clone3, flag)
     attempt("unshare NEWTIME", in_a_child, lambda flags: call("unshare", flags), 0x80)
-    attempt("unshare everything", in_a_child, lambda flags: call("unshare", flags), functools.reduce(int.__or__, FLAGS.values()))
+    everything = functools.reduce(int.__or__, FLAGS.values())
+    attempt("unshare everything", in_a_child, lambda flags: call("unshare", flags), everything)
     attempt("clone with threads' flags and NEWUSER", in_a_child, clone, FLAGS["NEWUSER"] | 0x4000)
 """
 
@@ -100,7 +103,9 @@ def test_uncaged_a_user_namespace_brings_all_the_others() -> None:
 
     report = uncaged(program(ATTACK, FLAGS=together))
 
-    worked = {name: None for name in REFUSED if name not in ("unshare NEWTIME", "clone with threads' flags and NEWUSER")}
+    worked = {
+        name: None for name in REFUSED if name not in ("unshare NEWTIME", "clone with threads' flags and NEWUSER")
+    }
     assert {name: pair for name, pair in report.differs(worked).items() if name in worked} == {}
 
 

@@ -1,4 +1,6 @@
-"""Claim: no mount is made, moved, changed or removed and no root is changed from a cage, by the old calls or the new ones."""
+"""Claim: no mount is made, moved, changed or removed and no root is changed from a cage, by the old calls or the
+new ones.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ IN_A_NAMESPACE = 'call("unshare", 0x10020000)'
 
 MOUNTS = (
     "mount tmpfs", "mount proc", "mount bind", "mount remount writable", "mount make private", "mount move", "umount2",
-    "umount2 of the grant", "pivot_root", "chroot", "fsopen", "fspick", "fsconfig", "fsmount", "open_tree", "move_mount",
-    "mount_setattr", "open_tree_attr", "swapon", "quotactl",
+    "umount2 of the grant", "pivot_root", "chroot", "fsopen", "fspick", "fsconfig", "fsmount", "open_tree",
+    "move_mount", "mount_setattr", "open_tree_attr", "swapon", "quotactl",
 )  # fmt: skip
 
 
@@ -55,5 +57,14 @@ def test_being_root_inside_helps_nothing(ground: Ground) -> None:
 def test_the_calls_work_in_a_user_namespace_of_an_uncaged_process(ground: Ground) -> None:
     report = uncaged(program(IN_A_NAMESPACE, ATTACK, TREE=str(ground.inside)))
 
-    worked = ("mount tmpfs", "mount bind", "mount make private", "umount2", "fsopen", "open_tree", "mount_setattr", "chroot")
+    worked = (
+        "mount tmpfs",
+        "mount bind",
+        "mount make private",
+        "umount2",
+        "fsopen",
+        "open_tree",
+        "mount_setattr",
+        "chroot",
+    )
     assert {name: report[name].errno for name in worked} == dict.fromkeys(worked)

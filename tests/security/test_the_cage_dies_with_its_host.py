@@ -1,9 +1,11 @@
-"""Claim: whatever ends the host (SIGTERM, SIGINT, SIGHUP, even SIGKILL) ends everything in its cages within a second."""
+"""Claim: whatever ends the host (SIGTERM, SIGINT, SIGHUP, even SIGKILL) ends everything in its cages within a
+second.
+"""
 
 from __future__ import annotations
 
-import signal
 import os
+import signal
 
 import pytest
 
@@ -33,7 +35,9 @@ UNCAGED = """
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL], ids=lambda each: each.name
+)
 def test_nothing_outlives_the_host(ground: Ground, isolation: str, number: signal.Signals) -> None:
     mark = token()
     with host_script(HOST, isolation, str(ground.inside), mark) as host:

@@ -52,8 +52,8 @@ def test_what_one_session_leaves_the_other_does_not_find() -> None:
         names = ("file", "shared memory", "path socket", "abstract socket", "tcp", "segment")
         assert {name: control[name].errno for name in names} == dict.fromkeys(names)
         assert str(pid) in control["sees"].value
-        absent = {"file": "ENOENT", "shared memory": "ENOENT", "path socket": "ENOENT", "abstract socket": "ECONNREFUSED",
-                  "tcp": "ECONNREFUSED", "segment": "ENOENT", "sees": None}  # fmt: skip
+        absent = {"file": "ENOENT", "shared memory": "ENOENT", "path socket": "ENOENT", "segment": "ENOENT",
+                  "abstract socket": "ECONNREFUSED", "tcp": "ECONNREFUSED", "sees": None}  # fmt: skip
         assert report.differs(absent) == {}
         assert report["sees"].value == []
         assert one.id != other.id
