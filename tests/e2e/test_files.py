@@ -1,4 +1,6 @@
-"""`cage.files` reads and writes as the cage itself would: its own view, its own rights, nothing of the host's beyond them."""
+"""`cage.files` reads and writes as the cage itself would: its own view, its own rights, nothing of the host's
+beyond them.
+"""
 
 from __future__ import annotations
 

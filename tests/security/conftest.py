@@ -1,4 +1,6 @@
-"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played on."""
+"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played
+on.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Ground:
     @property
     def unharmed(self) -> bool:
         """The outside holds the secret, as it was, and nothing else."""
-        return self.secret.read_text() == self.word and list(self.outside.iterdir()) == [self.secret]
+        return list(self.outside.iterdir()) == [self.secret] and self.secret.read_text() == self.word
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Claim: what landlock mode cannot promise is closed by another wall, refused at compile time, or named in the run's notes.
+"""Claim: what landlock mode cannot promise is closed by another wall, refused at compile time, or named in the
+run's notes.
 
 One row a gap: the attack, and the word that a note must contain when the attack works.
 """
@@ -25,8 +26,8 @@ class Gap:
 
 GAPS = {
     "the host's name": Gap('attempt("it", lambda: os.uname().nodename == HOSTNAME)', "host"),
-    "the list of processes": Gap(
-        'attempt("it", lambda: WORD in "".join(content(f"/proc/{pid}/environ").decode("latin-1") for pid in [VICTIM]))', "process"
+    "the environment of a process": Gap(
+        'attempt("it", lambda: WORD in content(f"/proc/{VICTIM}/environ").decode("latin-1"))', "process"
     ),
     "that a process exists": Gap('attempt("it", lambda: os.path.isdir(f"/proc/{VICTIM}"))', "stat"),
     "stat of any path": Gap('attempt("it", lambda: os.stat(SECRET).st_size > 0)', "stat"),
