@@ -59,6 +59,7 @@ class AsyncProcess:
         """As Process.communicate."""
         async with asyncio.timeout(timeout):
             await _exchange(self.process, input)
+        self.process._raise_failure()
         captured = self.process._captured
         return captured.get("stdout", b""), captured.get("stderr", b"")
 
