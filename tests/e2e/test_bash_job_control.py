@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import struct
 import termios
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,7 +110,10 @@ def test_hanging_up_ends_the_shell_and_its_jobs(terminal: Terminal, bash: Proces
     stays = f"sleep 600.{uuid.uuid4().int}"
     terminal.send(f"trap '' HUP; {stays} & disown; echo set\n")
     terminal.expect("set\r\n")
-    assert running(stays)
+    deadline = time.monotonic() + 10
+    while not running(stays):  # it is bash until it has executed sleep
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
     bash.close()
 
