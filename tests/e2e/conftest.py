@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from pysandbox import Cage, Policy
 
 PYTHON = "/usr/bin/python3"

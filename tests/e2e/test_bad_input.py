@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import Cage, Policy, PolicyError, StartError
 from pysandbox.errors import SandboxPathMissing
 

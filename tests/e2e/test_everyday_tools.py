@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from pysandbox import Cage, Policy
 
 COMMANDS = {

@@ -9,9 +9,8 @@ import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import Cage
 
 THREADS = 64

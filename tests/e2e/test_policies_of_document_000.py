@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pysandbox
 import pytest
 from pysandbox.policy.cage_block import from_cage_block, named_paths
 from pysandbox.policy.effective_cage import EffectiveCage
-from pysandbox.probe.paths import look_at
-
-import pysandbox
 from pysandbox.policy.model import Policy
+from pysandbox.probe.paths import look_at
 
 LIMITS = {"memory_mb": 256, "cpu_shares": 100, "pids": 64, "walltime_sec": 600}
 

@@ -9,9 +9,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import DEVNULL, PIPE, Cage, CageTimeout
 
 WAIT = "while :; do sleep 0.05; done"

@@ -7,9 +7,8 @@ from __future__ import annotations
 import signal
 import time
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import Cage, CageTimeout, ExitError, Policy
 
 

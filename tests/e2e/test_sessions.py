@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from pysandbox import DEVNULL, PIPE, Cage, CageClosedError, Policy, Process
 
 SERVER = """

@@ -6,9 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import PIPE, Cage, CageTimeout, Policy
 
 UNCAGED = Policy(caged=False)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import PIPE, Cage, Policy
 
 IGNORES_TERM = ["/bin/sh", "-c", "trap '' TERM; echo set; while :; do sleep 0.05; done"]

@@ -33,7 +33,7 @@ PATIENCE = 60.0  # seconds until an attack counts as hanging
 PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
 YOUNG = {"fchmodat2": 452, "map_shadow_stack": 453, "open_tree_attr": 467}  # newer than Debian 12's headers
 SAID = '{"try"'  # how a line of evidence begins; a terminal may have echoed something before it
-Expected = Mapping[str, "str | None | tuple[str | None, ...]"]
+Expected = Mapping[str, str | Sequence[str | None] | None]  # an errno name, None for success, or several of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Report:
         for name in {*expected, *self.attempts}:
             want = expected.get(name, "not in the table")
             got = self.attempts[name].errno if name in self.attempts else f"never tried; stderr: {self.stderr}"
-            if got not in (want if isinstance(want, tuple) else (want,)):
+            if got not in ((want,) if want is None or isinstance(want, str) else want):
                 wrong[name] = (got, want)
         return wrong
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import pysandbox
+import pytest
 
 from .conftest import Ground
 from .harness import caged, names_it, policy, program, uncaged

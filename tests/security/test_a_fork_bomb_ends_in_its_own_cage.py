@@ -7,9 +7,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import DEVNULL, PIPE, Cage
 
 from .harness import caged, policy, uncaged

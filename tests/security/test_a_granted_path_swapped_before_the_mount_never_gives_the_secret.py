@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox.probe import paths
 
 from .conftest import Ground
@@ -61,7 +60,7 @@ def after_the_look(action: Callable[[], None]) -> Iterator[list[str]]:
         yield done
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # None is how it is unset; the stub lacks it
+        threading.setprofile(None)
 
 
 @pytest.mark.parametrize("swap", SWAPS, ids=lambda swap: swap.__name__)

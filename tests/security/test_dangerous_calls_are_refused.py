@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 import pysandbox
+import pytest
 
 from .harness import caged, policy, program, uncaged
 

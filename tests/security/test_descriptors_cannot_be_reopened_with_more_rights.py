@@ -56,7 +56,8 @@ def test_a_passed_read_only_file_stays_read_only(ground: Ground, isolation: str)
     reopened = {name: "EACCES" for name in report.attempts if name.startswith(("/proc", "/dev"))}
     refused = {
         **reopened, "truncate": "EACCES", "link": ("EXDEV", "EACCES"),
-        "link of the descriptor": ("ENOENT", "EXDEV", "EPERM"), "by its name": ("ENOENT", "EACCES"), "write": "EBADF", "set flags": (None, "EPERM"), "write after": "EBADF",
+        "link of the descriptor": ("ENOENT", "EXDEV", "EPERM"), "by its name": ("ENOENT", "EACCES"),
+        "write": "EBADF", "set flags": (None, "EPERM"), "write after": "EBADF",
     }  # fmt: skip
     assert len(reopened) >= 6 and report.differs(refused) == {}
     assert ground.unharmed

@@ -8,9 +8,8 @@ import resource
 import time
 from pathlib import Path
 
-import pytest
-
 import pysandbox
+import pytest
 from pysandbox import PIPE, Cage
 
 from .conftest import Ground

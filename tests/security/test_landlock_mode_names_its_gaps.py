@@ -7,12 +7,14 @@ One row a gap: the attack, and the word that a note must contain when the attack
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 import pysandbox
+import pytest
 
 from .conftest import Ground
 from .harness import caged, names_it, policy, program, victim
@@ -51,8 +53,6 @@ GAPS = {
 
 @pytest.mark.parametrize("name", GAPS)
 def test_each_gap_is_closed_or_owned_up_to(name: str, ground: Ground, tmp_path: Path) -> None:
-    import socket
-
     gap, plain = GAPS[name], ground.inside / "plain"
     with victim() as target, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(ground.inside / "listener"))
@@ -68,7 +68,9 @@ def test_each_gap_is_closed_or_owned_up_to(name: str, ground: Ground, tmp_path: 
     assert not gained or names_it(report.result, gap.word), f"{name}: works and no note says {gap.word!r}"
 
 
-PROMISES = {  # policy options that need a namespace: refused, with the reason, before anything starts
+PROMISES: dict[
+    str, Callable[[str], dict[str, Any]]
+] = {  # policy options that need a namespace: refused, with the reason, before anything starts
     "deny": lambda tree: {"allow": [tree], "deny": [tree + "/plain"]},
     "mask": lambda tree: {"allow": [tree], "mask": [tree + "/plain"]},
     "run_as": lambda tree: {"run_as": "root"},

@@ -5,6 +5,7 @@ number) and the attack's own names are defined above this text.
 """
 
 # ruff: noqa: F821
+# mypy: ignore-errors
 import ctypes
 import errno
 import json
