@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -105,12 +104,6 @@ static int clone_child(struct psb_launch *launch, struct psb_opened *opened) {
     return 0;
 }
 
-/* Killed before it could say why: by a filter that the host lives under, or for want of memory. */
-static int is_dead(int pidfd) {
-    struct pollfd end = {pidfd, POLLIN, 0};
-    return poll(&end, 1, 0) > 0;
-}
-
 static void reap_failed_child(struct psb_opened *opened) {
     while (waitpid(opened->pid, NULL, __WALL) < 0 && errno == EINTR) {}
     close(opened->pidfd);
@@ -128,7 +121,8 @@ int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *o
     launch.host_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (launch.host_pidfd < 0)
         fail(&opened->error, PSB_STEP_CONTROL, -errno, "pidfd_open");
-    else if (!clone_child(&launch, opened) && (launch.error.step || is_dead(opened->pidfd))) {
+    else if (!clone_child(&launch, opened) && (launch.error.step || !launch.armed)) {
+        /* Killed before it could say why: by a filter that the host lives under, or for want of memory. */
         if (!launch.error.step) fail(&launch.error, PSB_STEP_INIT_EXEC, -ESRCH, "cage-init");
         reap_failed_child(opened);
         opened->error = launch.error;

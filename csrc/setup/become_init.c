@@ -20,7 +20,7 @@ static int arrange(const int *sources, const int *targets, int count, struct psb
     return 0;
 }
 
-int become_init(const struct psb_launch *launch, int ruleset, struct psb_error *error) {
+int become_init(struct psb_launch *launch, int ruleset, struct psb_error *error) {
     /* The executable is opened last of all, above the others, and closes itself at exec. */
     static const char *const argv[] = {"cage-init", NULL};
     static const char *const envp[] = {NULL};
@@ -39,6 +39,7 @@ int become_init(const struct psb_launch *launch, int ruleset, struct psb_error *
     if (result < 0) return fail(error, PSB_STEP_INIT_FDS, result, NULL);
     result = sys_call(SYS_close_range, init + 1, ~0U, 0, 0, 0, 0);
     if (result < 0) return fail(error, PSB_STEP_INIT_FDS, result, NULL);
+    launch->armed = 1;
     result = sys_call(SYS_execveat, init, "", argv, envp, AT_EMPTY_PATH_, 0);
     return fail(error, PSB_STEP_INIT_EXEC, result, "cage-init");
 }

@@ -15,6 +15,7 @@ struct psb_launch {
     int init_fd;    /* the cage-init executable */
     int control_fd; /* the cage's end of the control socket */
     int host_pidfd;
+    int armed; /* set just before the execve: what ended without it and without an error was killed in the setup */
     struct psb_error error;
 };
 
@@ -31,7 +32,7 @@ int raise_loopback(const struct psb_plan *plan, struct psb_error *error);
 int make_ruleset(const struct psb_landlock *landlock, struct psb_error *error);
 int scope_init_signals(const struct psb_plan *plan, struct psb_error *error);
 int drop_capabilities(const struct psb_plan *plan, struct psb_error *error);
-int become_init(const struct psb_launch *launch, int ruleset_fd, struct psb_error *error);
+int become_init(struct psb_launch *launch, int ruleset_fd, struct psb_error *error);
 
 /* The whole of it; returns only on failure. */
 int set_up_and_become_init(struct psb_launch *launch);
