@@ -59,7 +59,7 @@ static int exec_first(struct attempt *attempt) {
     uint32_t i;
     for (i = 0; i < order->n_paths; i++) {
         long result = sys_call(SYS_execve, order->paths[i], order->argv, order->envp, 0, 0, 0);
-        if (result == ENOENT_ || result == ENOTDIR_) continue;
+        if ((result == ENOENT_ || result == ENOTDIR_) && order->n_paths > 1) continue;
         worst = result;
         path = order->paths[i];
         if (result != EACCES_) break;

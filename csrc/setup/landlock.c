@@ -26,8 +26,14 @@ static int add_rule(int ruleset, const struct psb_rule *rule, struct psb_error *
     struct open_how_ how = {SYS_O_PATH | SYS_O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS_};
     long fd = sys_call(SYS_openat2, SYS_AT_FDCWD, rule->path, &how, sizeof how, 0, 0);
     struct path_beneath beneath = {rule->access, (int32_t)fd};
+    int is_directory;
     long result;
     if (fd < 0) return rule->optional ? 0 : fail(error, PSB_STEP_LANDLOCK_RULE, fd, rule->path);
+    result = look(fd, rule->dev, rule->ino, &is_directory);
+    if (result < 0) {
+        sys_close((int)fd);
+        return fail(error, PSB_STEP_SOURCE_CHANGED, result, rule->path);
+    }
     result = sys_call(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH_, &beneath, 0, 0, 0);
     sys_close((int)fd);
     return result < 0 ? fail(error, PSB_STEP_LANDLOCK_RULE, result, rule->path) : 0;

@@ -68,12 +68,14 @@ class MountStep:
 class LandlockRule:
     """Rights (landlock access names without the LANDLOCK_ACCESS_FS_ prefix) below one path as seen in the cage.
 
-    The path "" is the scratch directory (see SCRATCH).
+    The path "" is the scratch directory (see SCRATCH). With `ino` the path must still be that inode when it is opened.
     """
 
     path: str
     access: tuple[str, ...]
     optional: bool = False
+    dev: int = 0
+    ino: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import Plan
@@ -88,7 +88,7 @@ class Runtime:
         return prepared
 
     def _compile(self, policy: Policy, cwd: str) -> Prepared:
-        host = self.host
+        host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             paths = look(resolved, cwd=cwd)
