@@ -52,7 +52,7 @@ class Denial:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """The outcome of a command.
 

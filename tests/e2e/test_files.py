@@ -5,6 +5,7 @@ beyond them.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_link_that_the_cage_plants_does_not_lead_the_host_out(project: Path, s
         for path in (f"{project}/way", f"{project}/road/secret", f"{project}/../secret"):
             with pytest.raises(OSError):
                 cage.files.read(path)
-            with pytest.raises(OSError):
+            with suppress(OSError):  # or it lands on the cage's own tmpfs
                 cage.files.write(path, b"overwritten")
 
     assert secret.read_text() == "secret"

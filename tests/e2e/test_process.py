@@ -55,7 +55,7 @@ def test_files_of_the_host_serve_as_stdio(tmp_path: Path) -> None:
 def test_stderr_can_join_stdout() -> None:
     result = pysandbox.run(["/bin/sh", "-c", "echo out; echo error >&2"], stderr=subprocess.STDOUT)
 
-    assert (result.stdout, result.stderr) == ("out\nerror\n", "")
+    assert (result.stdout, result.stderr) == ("out\nerror\n", None)
 
 
 def test_devnull_is_empty_and_swallows() -> None:

@@ -135,3 +135,7 @@ def test_scratch_is_shared_by_the_cages_of_one_session(tmp_path: Path) -> None:
             assert not stranger.run(["/bin/cat", "/scratch/file"]).ok
     with Cage(Policy(state="ephemeral"), session="one") as fresh:
         assert not fresh.run(["/bin/cat", "/scratch/file"]).ok
+        fresh.runtime.end_sessions()
+    with Cage(kept, session="one") as later:
+        assert not later.run(["/bin/cat", "/scratch/file"]).ok
+        later.runtime.end_sessions()
