@@ -109,7 +109,7 @@ class AsyncCage:
     def __init__(self, policy: Policy | None = None, **options: Any) -> None:
         self.cage = Cage(policy, **options)
 
-    async def open(self) -> AsyncCage:
+    async def open(self) -> Self:
         await _in_executor(self.cage.open)
         return self
 

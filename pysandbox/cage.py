@@ -67,7 +67,7 @@ class Cage:
 
     # ---- the session --------------------------------------------------------------------------------------------
 
-    def open(self) -> Cage:
+    def open(self) -> Self:
         """Opens the session now instead of at the first `with`. Raises PolicyError, UnsupportedError, StartError."""
         with self._lock:
             if self._closed:

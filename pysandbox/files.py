@@ -66,9 +66,7 @@ class Files:
             return False
         return True
 
-    def _open_regular(
-        self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False
-    ) -> int:
+    def _open_regular(self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False) -> int:
         fd = self._open(path, flags | os.O_NONBLOCK, mode, writing=writing)
         kind = os.fstat(fd).st_mode
         if stat.S_ISREG(kind):

@@ -20,7 +20,9 @@ int failed(struct attempt *attempt, enum psb_step step, long result, const char 
     return -1;
 }
 
-static long move_above(int fd, int32_t above) { return sys_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC_, above, 0, 0, 0); }
+static long move_above(int fd, int32_t above) {
+    return sys_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC_, above, 0, 0, 0);
+}
 
 static int place_descriptors(struct attempt *attempt) {
     struct order *order = attempt->order;

@@ -40,7 +40,7 @@ static struct command *free_place(struct cage *cage) {
     return cage->n_commands < PSB_MAX_COMMANDS ? &cage->commands[cage->n_commands++] : NULL;
 }
 
-/* ---- mapped memory ------------------------------------------------------------------------------------------------- */
+/* ---- mapped memory ------------------------------------------------------------------------------------------ */
 
 static const void *map(struct mapping *mapping, size_t size, int protection, int flags, int fd) {
     long at = sys_call(SYS_mmap, 0, size, protection, flags, fd, 0);
@@ -61,7 +61,7 @@ static const void *map_body(int fd, size_t size) {
     return map(&start.body, size, PROT_READ_, MAP_PRIVATE_, fd);
 }
 
-/* ---- the reports --------------------------------------------------------------------------------------------------- */
+/* ---- the reports -------------------------------------------------------------------------------------------- */
 
 static void tell_failure(void) {
     struct psb_report record;
@@ -81,7 +81,7 @@ static void tell_start(void) {
     report(start.report_fd, &record);
 }
 
-/* ---- beginning and end of a start ---------------------------------------------------------------------------------- */
+/* ---- beginning and end of a start --------------------------------------------------------------------------- */
 
 static int parse(const struct psb_exec *exec, const void *body) {
     static const char *few[FEW_POINTERS];
@@ -155,7 +155,9 @@ void begin_command(struct cage *cage, struct message *message) {
     tell_failure();
 }
 
-int32_t start_gate(void) { return start.gate; }
+int32_t start_gate(void) {
+    return start.gate;
+}
 
 void finish_start(void) {
     sys_close(start.gate);

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pysandbox import Cage, Policy
 
 PYTHON = "/usr/bin/python3"

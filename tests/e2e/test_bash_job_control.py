@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from pysandbox import Cage, Policy, Process
 
 from .terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from pysandbox import Cage, Policy
 
 IDENTITY = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")

@@ -9,8 +9,9 @@ import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import Cage
 
 THREADS = 64

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox.policy.cage_block import from_cage_block, named_paths
 from pysandbox.policy.effective_cage import EffectiveCage
 from pysandbox.policy.model import Policy

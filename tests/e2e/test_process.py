@@ -9,8 +9,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import DEVNULL, PIPE, Cage, CageTimeout
 
 WAIT = "while :; do sleep 0.05; done"

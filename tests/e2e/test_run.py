@@ -7,8 +7,9 @@ from __future__ import annotations
 import signal
 import time
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import Cage, CageTimeout, ExitError, Policy
 
 

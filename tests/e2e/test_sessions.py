@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from pysandbox import DEVNULL, PIPE, Cage, CageClosedError, Policy, Process
 
 SERVER = """

@@ -6,8 +6,9 @@ import os
 import signal
 from pathlib import Path
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import PIPE, Cage, CageTimeout, Policy
 
 UNCAGED = Policy(caged=False)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import PIPE, Cage, Policy
 
 IGNORES_TERM = ["/bin/sh", "-c", "trap '' TERM; echo set; while :; do sleep 0.05; done"]

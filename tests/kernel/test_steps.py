@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pysandbox._native import ffi, lib
+
 from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, Plan
 
 from .inject import ERRNO, KILL, answering, under
@@ -164,7 +164,7 @@ ORDERS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str | None]] 
 SCRIPTS = (step("FILE", "/script", data="echo hello\n"), step("FILE", "/orphan", data="#!/nowhere\n"))
 
 # One call of a command's start answers with EIO: {(call, arguments): (step, path)}.
-FORK_FLAGS = 0x100 | 0x4000 | 17  # CLONE_VM | CLONE_VFORK | SIGCHLD: no other clone in the world has just these
+FORK_FLAGS = 0x100 | 17  # CLONE_VM | SIGCHLD: no other clone in the world has just these
 BROKEN_FILTER = b"\xff" * 8
 INJECTED_LATER: list[tuple[str, dict[int, int], Plan, str, str | None]] = [
     ("clone", {0: FORK_FLAGS}, FULL, "fork", None),
@@ -193,7 +193,9 @@ def test_a_program_that_is_none_cannot_be_init(tmp_path: Path) -> None:
     assert why_not(plan(), program=str(tmp_path / "text")) == ("init_exec", "ENOEXEC", "cage-init")
 
 
-@pytest.mark.parametrize(("call", "arguments", "wanted", "where", "path"), INJECTED, ids=[f"{i[0]} {i[3]}" for i in INJECTED])
+@pytest.mark.parametrize(
+    ("call", "arguments", "wanted", "where", "path"), INJECTED, ids=[f"{i[0]} {i[3]}" for i in INJECTED]
+)
 def test_a_call_that_fails_in_the_start_says_where(
     call: str, arguments: dict[int, int], wanted: Plan, where: str, path: str | None
 ) -> None:
@@ -217,7 +219,9 @@ def test_a_filter_that_is_none_is_refused_for_each_command() -> None:
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
 
 
-@pytest.mark.parametrize(("call", "arguments", "wanted", "where", "path"), INJECTED_LATER, ids=[i[3] for i in INJECTED_LATER])
+@pytest.mark.parametrize(
+    ("call", "arguments", "wanted", "where", "path"), INJECTED_LATER, ids=[i[3] for i in INJECTED_LATER]
+)
 def test_a_call_that_fails_for_a_command_says_where(
     call: str, arguments: dict[int, int], wanted: Plan, where: str, path: str | None
 ) -> None:

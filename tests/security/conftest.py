@@ -52,8 +52,9 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    top = tmp_path_factory.mktemp("g")  # not named after the test: a unix socket's path has 107 bytes (unix(7))
+    inside, outside = top / "inside", top / "outside"
     inside.mkdir()
     outside.mkdir()
     secret, word = outside / "secret", "S" + token()

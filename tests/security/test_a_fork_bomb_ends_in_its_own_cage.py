@@ -7,8 +7,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import DEVNULL, PIPE, Cage
 
 from .harness import caged, policy, uncaged

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox.probe import paths
 
 from .conftest import Ground

@@ -10,6 +10,7 @@ import signal
 from contextlib import ExitStack
 
 import pytest
+
 from pysandbox import PIPE, Cage, CageClosedError
 
 from .harness import alive_with, policy, token, wait_until

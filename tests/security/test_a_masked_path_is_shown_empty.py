@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pysandbox
 import pytest
+
+import pysandbox
 
 from .conftest import Ground
 from .harness import caged, policy, program

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import signal
 
-import pysandbox
 import pytest
+
+import pysandbox
 
 from .harness import caged, policy, program, uncaged
 

@@ -8,8 +8,9 @@ import resource
 import time
 from pathlib import Path
 
-import pysandbox
 import pytest
+
+import pysandbox
 from pysandbox import PIPE, Cage
 
 from .conftest import Ground
@@ -39,7 +40,7 @@ SCRIBBLE = """
 
 CLOSED_STDIO = """
     import os, sys
-    from pysandbox import Cage, Policy
+    from pysandbox import Cage, Policy, testing
     answer = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY, 0o600)
     answer = os.dup2(answer, 100)
     for fd in map(int, sys.argv[3].split(",")):
@@ -47,6 +48,7 @@ CLOSED_STDIO = """
     with Cage(Policy(isolation=sys.argv[2], run_as="self")) as cage:
         result = cage.run(["/bin/sh", "-c", "echo out; echo err >&2; cat; exit 3"], input="in\\n", timeout=20)
     os.write(answer, repr((result.exit_code, result.stdout, result.stderr)).encode())
+    testing.drain()
     os._exit(0)  # not through the interpreter's own flush of what was closed
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from pysandbox import Cage
 
 from .harness import caged, has_own_processes, in_cage, policy, program, uncaged, victim

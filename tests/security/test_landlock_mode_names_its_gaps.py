@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pysandbox
 import pytest
+
+import pysandbox
 
 from .conftest import Ground
 from .harness import caged, names_it, policy, program, victim

@@ -7,6 +7,7 @@ namespaces still refuse every process that is not the caged command's own.
 from __future__ import annotations
 
 import pytest
+
 from pysandbox import Cage
 
 from .harness import OWN_PROC, caged, has_own_processes, in_cage, policy, program, uncaged, victim
