@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pysandbox.compile.compiler import compile_plan
-from pysandbox.launch.native import NativePlan
-from pysandbox.policy.recipe import with_base
-from pysandbox.probe.paths import look
 
 from bench.subjects import TRUE, drain, wait_for_pool
 from pysandbox import Cage, Policy
+from pysandbox.compile.compiler import compile_plan
+from pysandbox.launch.native import NativePlan
 from pysandbox.policy.model import Grant
+from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts
 from pysandbox.probe.facts import host_facts as probe_host
+from pysandbox.probe.paths import look
 
 Benchmark = Callable[..., Any]
 

@@ -56,7 +56,10 @@ struct psb_mount {
 struct psb_rule {
     const char *path;
     uint64_t access;
+    uint64_t dev; /* as in struct psb_mount; ino 0: any */
+    uint64_t ino;
     uint32_t optional;
+    uint32_t pad;
 };
 
 struct psb_landlock {

@@ -12,10 +12,10 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from pysandbox.cage import Cage
-from pysandbox.command import Command
+from pysandbox.command import Command, demand_seconds, input_bytes
 from pysandbox.errors import CageTimeout
 from pysandbox.exchange import Drain, Feed, _close_stdin
 from pysandbox.launch.stdio import PIPE, File
@@ -40,6 +40,22 @@ class AsyncProcess:
     def pid(self) -> int | None:
         return self.process.pid
 
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        return self.process.stdin
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        return self.process.stdout
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        return self.process.stderr
+
+    @property
+    def pty_fd(self) -> int | None:
+        return self.process.pty_fd
+
     async def _await_start(self) -> None:
         while self.process.pid is None and self.process._ended is None:
             await _readable(self.process.fileno())
@@ -59,6 +75,7 @@ class AsyncProcess:
         """As Process.communicate."""
         async with asyncio.timeout(timeout):
             await _exchange(self.process, input)
+        self.process._raise_failure()
         captured = self.process._captured
         return captured.get("stdout", b""), captured.get("stderr", b"")
 
@@ -92,7 +109,7 @@ class AsyncCage:
     def __init__(self, policy: Policy | None = None, **options: Any) -> None:
         self.cage = Cage(policy, **options)
 
-    async def open(self) -> AsyncCage:
+    async def open(self) -> Self:
         await _in_executor(self.cage.open)
         return self
 
@@ -155,7 +172,8 @@ class AsyncCage:
         **options: Any,
     ) -> Result:
         """As Cage.run. A cancelled task kills the command and everything it started."""
-        data = input.encode() if isinstance(input, str) else input
+        data = input_bytes(input)
+        demand_seconds("timeout", timeout)
         stdin = PIPE if data is not None else stdin
         began = time.monotonic()
         async with await self.spawn(argv, stdin=stdin, stdout=stdout, stderr=stderr, **options) as process:

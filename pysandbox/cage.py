@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pysandbox.command import Command, encode
+from pysandbox.command import Command, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CageTimeout
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
@@ -37,8 +37,8 @@ class Cage:
     """Commands under one policy. Thread-safe; `close()` is idempotent, and leaving the `with` block closes.
 
     `policy` None is `Policy()`: the system's programs, no network, nothing writable but the cage's own tmpfs.
-    `cwd` is the working directory the policy is read in (default: the host's); `session` is the Session that
-    cages with `state = "scratch"` share /scratch in; without one the cage has it to itself.
+    `cwd` is the working directory the policy is read in (default: the host's); `session` is the Session, or its
+    name, that cages with `state = "scratch"` share /scratch in; without one the cage has it to itself.
     """
 
     def __init__(
@@ -46,16 +46,18 @@ class Cage:
         policy: Policy | None = None,
         *,
         cwd: str | os.PathLike[str] | None = None,
-        session: Session | None = None,
+        session: Session | str | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = runtime or default_runtime()
         self.policy = policy if policy is not None else Policy()
+        if not isinstance(self.policy, Policy):
+            raise TypeError(f"policy must be a Policy, not {type(policy).__name__}: write Policy(allow=[...])")
         self._reason = "daemon_no_sandbox" if self.runtime.no_sandbox else "dsl_disabled"
         if self.runtime.no_sandbox and self.policy.caged:
             self.policy = replace(self.policy, caged=False)
         self.caged = self.policy.caged
-        self.session = session
+        self.session = self.runtime.session(session) if isinstance(session, str) else session
         self._cwd = os.path.abspath(cwd) if cwd is not None else None
         self._live: LiveInit | None = None
         self._prepared: Prepared | None = None
@@ -65,7 +67,7 @@ class Cage:
 
     # ---- the session --------------------------------------------------------------------------------------------
 
-    def open(self) -> Cage:
+    def open(self) -> Self:
         """Opens the session now instead of at the first `with`. Raises PolicyError, UnsupportedError, StartError."""
         with self._lock:
             if self._closed:
@@ -112,8 +114,8 @@ class Cage:
 
     @property
     def init_pid(self) -> int | None:
-        """The host's pid of cage-init, None until the cage is open."""
-        return self._live.pid if self._live is not None else None
+        """The host's pid of cage-init, None until the cage is open, and for an uncaged one."""
+        return self._live.pid if self._live is not None and self.caged else None
 
     @property
     def files(self) -> Files:
@@ -182,7 +184,8 @@ class Cage:
         After `timeout` seconds everything the command started is killed and CageTimeout raised, with the partial
         output; the policy's wall time gives a Result with reason "timeout" instead. `check` raises ExitError.
         """
-        data = input.encode() if isinstance(input, str) else input
+        data = input_bytes(input)
+        demand_seconds("timeout", timeout)
         wanted = (PIPE if data is not None else stdin, stdout, stderr)
         with self._start(Command.of(argv, env, cwd), wanted, pass_fds=pass_fds, quiet=True) as process:
             try:
@@ -218,7 +221,7 @@ class Cage:
         try:
             root = live.open_root() if pty and self.caged and plan.namespaces else None
             try:
-                stdio = open_stdio(*files, pass_fds, pty=pty, root_fd=root)
+                stdio = open_stdio(*files, pass_fds, pty=pty, root_fd=root, caged=self.caged)
             finally:
                 if root is not None:
                     os.close(root)

@@ -118,3 +118,24 @@ def _text(value: object, name: str) -> str:
     if "\0" in text:
         raise ValueError(f"{name} holds a NUL byte, which no argument of a program can")
     return text
+
+
+def input_bytes(given: object) -> bytes | None:
+    """What `run(input=)` feeds to stdin. Raises TypeError."""
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, (bytearray, memoryview)):
+        return bytes(given)
+    raise TypeError(f"input must be str or bytes, not {type(given).__name__}")
+
+
+def demand_seconds(name: str, value: object) -> None:
+    """Raises TypeError, ValueError."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be a number of seconds or None, not {value!r}")
+    if value < 0 or value != value:
+        raise ValueError(f"{name} must not be negative: {value!r}")

@@ -7,6 +7,7 @@ refused, nothing but a regular file or directory is touched, and no open can blo
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -35,21 +36,17 @@ class Files:
 
     def read(self, path: str | os.PathLike[str], *, limit: int = READ_CAP) -> bytes:
         """The content of a regular file. Raises OSError (EFBIG) beyond `limit` bytes."""
-        fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fd = self._open_regular(path, os.O_RDONLY)
         with open(fd, "rb") as file:
-            self._demand_regular(file.fileno(), path)
             data = file.read(limit + 1)
         if len(data) > limit:
-            import errno
-
             raise OSError(errno.EFBIG, f"longer than {limit} bytes; pass limit=", os.fspath(path))
         return data
 
     def write(self, path: str | os.PathLike[str], data: bytes | str, *, mode: int = 0o644) -> None:
         """Replaces the content of a regular file, or makes it."""
-        fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, mode & 0o777, writing=True)
+        fd = self._open_regular(path, os.O_WRONLY | os.O_CREAT, mode & 0o777, writing=True)
         with open(fd, "wb") as file:
-            self._demand_regular(file.fileno(), path)
             file.truncate()
             file.write(data.encode() if isinstance(data, str) else data)
 
@@ -68,6 +65,15 @@ class Files:
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return False
         return True
+
+    def _open_regular(self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False) -> int:
+        fd = self._open(path, flags | os.O_NONBLOCK, mode, writing=writing)
+        kind = os.fstat(fd).st_mode
+        if stat.S_ISREG(kind):
+            return fd
+        os.close(fd)
+        number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
+        raise OSError(number, os.strerror(number) + ": not a regular file", os.fspath(path))
 
     def _open(self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False) -> int:
         text = os.fspath(path)
@@ -98,8 +104,4 @@ class Files:
                     return native.open_inside(base, inner, flags, mode, resolve=resolve)
                 finally:
                     os.close(base)
-        raise PermissionError(13, "not granted to this cage", path)
-
-    def _demand_regular(self, fd: int, path: str | os.PathLike[str]) -> None:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(22, "not a regular file", os.fspath(path))
+        raise PermissionError(errno.EACCES, "not granted to this cage", path)

@@ -52,7 +52,7 @@ class Denial:
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """The outcome of a command.
 
@@ -149,12 +149,19 @@ class Process:
         """Blocks until the command runs. Raises StartError or CageClosedError; nothing is left open then."""
         while self.pid is None and self._ended is None:
             self._read_report()
-        if self.pid is None:
-            self.close()
-            raise CageClosedError(f"cage {self._live.id} ended before {self.argv[0]!r} could start")
+        if self.pid is not None:
+            return
+        self.close()
+        self._raise_failure()
+        raise CageClosedError(f"cage {self._live.id} ended before {self.argv[0]!r} could start")
+
+    def _raise_failure(self) -> None:
+        """Raises StartError when the command never ran."""
+        if self._final is not None and self._final.error is not None:
+            raise self._final.error
 
     def _read_report(self) -> None:
-        """Takes the next record, blocking. Raises StartError when it says that the command never ran."""
+        """Takes the next record, blocking."""
         with self._lock:
             if self._ended is not None:
                 return
@@ -166,13 +173,10 @@ class Process:
             self._final = report
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
-            if report is not None and report.error is not None:
-                self.close()
-                raise report.error
         self._tell_end()
 
     def _tell_end(self) -> None:
-        if self._sink is ignore:
+        if self._sink is ignore or (self._final is not None and self._final.error is not None):
             return
         result = self._result()
         data: dict[str, object] = {"invocation_id": self._live.id, "reason": result.reason}
@@ -217,6 +221,7 @@ class Process:
         from pysandbox.exchange import exchange
 
         exchange(self, input, timeout)
+        self._raise_failure()
         return self._captured.get("stdout", b""), self._captured.get("stderr", b"")
 
     def result(self) -> Result:
@@ -295,11 +300,11 @@ class Process:
 
     def close(self) -> None:
         """Ends the command if it still runs and closes every descriptor. Idempotent."""
+        if self._report_fd >= 0 and self._ended is None:
+            self.stop()  # before the lock: another thread may hold it, waiting for the very end that this brings about
         with self._lock:
             if self._report_fd < 0:
                 return
-            if self._ended is None:
-                self.stop()
             for name, file in self._files.items():
                 setattr(self._stdio, name, -1)  # the file owns the descriptor
                 with suppress(OSError):  # a pipe that nobody reads any more

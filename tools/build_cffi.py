@@ -16,7 +16,7 @@ from cffi import FFI
 def declarations(header: str) -> str:
     text = Path(header).read_text(encoding="utf-8")
     return "\n".join(
-        line for line in re.sub(r"/\*.*?\*/", "", text, flags=re.S).splitlines() if not line.startswith("#")
+        line for line in re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL).splitlines() if not line.startswith("#")
     )
 
 

@@ -1,160 +1,37 @@
-/* One exec order: fork a child that confines itself and execs, and tell the host how that went.
+/* Exec orders in cage-init: parse one, fork the child that becomes the command, and tell the host how that went.
  *
- * The child shares this process's memory until it execs (CLONE_VM | CLONE_VFORK): a failure is written once, into the
- * order's error, where it happened. The order of `become_command` is fixed: descriptors before limits (a low
- * RLIMIT_NOFILE would refuse dup3), Landlock after chdir, seccomp last. */
-#include <linux/sched.h>
-#include <sys/prctl.h>
-
+ * One start is under way at a time, and cage-init goes on listening meanwhile: the child holds the write end of a pipe,
+ * the gate, whose last copy closes when it execs or dies. Until then the child uses the order, the stack and the
+ * message buffer, so no other order is read (main.c). */
 #include "init.h"
 
-#define F_DUPFD_CLOEXEC_ 1030
-#define TIOCSCTTY_ 0x540E
-#define ENOENT_ (-2)
 #define E2BIG_ (-7)
 #define EAGAIN_ (-11)
-#define EACCES_ (-13)
-#define ENOTDIR_ (-20)
 #define EINVAL_ (-22)
 #define PROT_RW 3
 #define PROT_READ_ 1
 #define MAP_PRIVATE_ 2
 #define MAP_ANONYMOUS_ 0x20
+#define O_CLOEXEC_ 02000000
+#define WALL_ 0x40000000
 #define CHILD_STACK 16384
 #define FEW_POINTERS 256 /* enough for most commands; more are mapped */
 
-struct attempt {
-    struct cage *cage;
-    struct order *order;
-    struct psb_error error;
+struct mapping {
+    const void *at;
+    size_t size;
 };
 
+/* The start under way; `gate` is -1 when there is none. */
+static struct {
+    struct attempt attempt;
+    struct order order;
+    struct mapping body, pointers;
+    struct command *command;
+    int32_t gate, report_fd;
+} start = {.gate = -1};
+
 static uint8_t child_stack[CHILD_STACK] __attribute__((aligned(16)));
-
-static int failed(struct attempt *attempt, enum psb_step step, long result, const char *path) {
-    attempt->error.step = (int32_t)step;
-    attempt->error.number = (int32_t)-result;
-    text_copy(attempt->error.path, sizeof attempt->error.path, path ? path : "");
-    return -1;
-}
-
-/* ---- in the child ------------------------------------------------------------------------------------------------ */
-
-static int place_descriptors(struct attempt *attempt) {
-    struct order *order = attempt->order;
-    int32_t above = PSB_FD_FIRST_FREE;
-    long result;
-    uint32_t i;
-    for (i = 0; i < order->n_fds; i++)
-        if (order->targets[i] >= above) above = order->targets[i] + 1;
-    for (i = 0; i < order->n_fds; i++) { /* out of the way of every target */
-        result = sys_call(SYS_fcntl, order->fds[i], F_DUPFD_CLOEXEC_, above, 0, 0, 0);
-        if (result < 0) return failed(attempt, PSB_STEP_FDS, result, NULL);
-        order->fds[i] = (int)result;
-    }
-    for (i = 0; i < order->n_fds; i++) {
-        result = sys_call(SYS_dup3, order->fds[i], order->targets[i], 0, 0, 0, 0);
-        if (result < 0) return failed(attempt, PSB_STEP_FDS, result, NULL);
-    }
-    return 0;
-}
-
-static int take_terminal(struct attempt *attempt) {
-    long result;
-    if (!(attempt->order->flags & PSB_EXEC_TERMINAL)) return 0;
-    result = sys_call(SYS_ioctl, 0, TIOCSCTTY_, 0, 0, 0, 0);
-    return result < 0 ? failed(attempt, PSB_STEP_TERMINAL, result, "controlling terminal") : 0;
-}
-
-/* Like execvp: the next candidate only when this one is not there; a refusal is remembered over an absence. */
-static int exec_first(struct attempt *attempt) {
-    const struct order *order = attempt->order;
-    long worst = ENOENT_;
-    const char *path = order->paths[0];
-    uint32_t i;
-    for (i = 0; i < order->n_paths; i++) {
-        long result = sys_call(SYS_execve, order->paths[i], order->argv, order->envp, 0, 0, 0);
-        if (result == ENOENT_ || result == ENOTDIR_) continue;
-        worst = result;
-        path = order->paths[i];
-        if (result != EACCES_) break;
-    }
-    if (worst == ENOENT_) path = order->argv[0];
-    return failed(attempt, PSB_STEP_EXEC, worst, path);
-}
-
-static int become_command(struct attempt *attempt) {
-    const struct order *order = attempt->order;
-    uint64_t none = 0;
-    long result;
-
-    if (attempt->cage->flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0, 0);
-    result = sys_call(SYS_setsid, 0, 0, 0, 0, 0, 0);
-    if (result < 0) return failed(attempt, PSB_STEP_SETSID, result, NULL);
-    result = sys_call(SYS_chdir, order->cwd, 0, 0, 0, 0, 0);
-    if (result < 0) return failed(attempt, PSB_STEP_CHDIR, result, order->cwd);
-    sys_call(SYS_umask, attempt->cage->umask, 0, 0, 0, 0, 0);
-    result = enter_landlock(attempt->cage); /* through a descriptor that may be placed over next */
-    if (result < 0) return failed(attempt, PSB_STEP_LANDLOCK, result, NULL);
-    if (place_descriptors(attempt)) return -1;
-    if (take_terminal(attempt)) return -1;
-    result = set_limits(order);
-    if (result < 0) return failed(attempt, PSB_STEP_LIMIT, result, NULL);
-    sys_call(SYS_rt_sigprocmask, 2, &none, 0, sizeof none, 0, 0);
-    result = attempt->cage->flags & PSB_SETUP_FILTER_EARLY ? 0 : install_filter(attempt->cage);
-    if (result < 0) return failed(attempt, PSB_STEP_SECCOMP, result, NULL);
-    return exec_first(attempt);
-}
-
-/* ---- in cage-init ------------------------------------------------------------------------------------------------ */
-
-/* clone(CLONE_VM | CLONE_VFORK) onto child_stack; the child runs become_command and never returns here. */
-static long start_child(struct attempt *attempt) {
-    const unsigned long flags = CLONE_VM | CLONE_VFORK | 17 /* SIGCHLD */;
-    uint64_t *top = (uint64_t *)(child_stack + CHILD_STACK - 16);
-    long result;
-    top[0] = (uint64_t)(uintptr_t)attempt;
-#if defined(__x86_64__)
-    register long r10 __asm__("r10") = 0;
-    register long r8 __asm__("r8") = 0;
-    __asm__ volatile("syscall\n"
-                     "test %%rax, %%rax\n"
-                     "jnz 1f\n"
-                     "xor %%ebp, %%ebp\n"
-                     "mov (%%rsp), %%rdi\n"
-                     "call child_main\n"
-                     "hlt\n"
-                     "1:\n"
-                     : "=a"(result)
-                     : "a"((long)SYS_clone), "D"(flags), "S"(top), "d"(0L), "r"(r10), "r"(r8)
-                     : "rcx", "r11", "memory");
-#else
-    register long x8 __asm__("x8") = SYS_clone;
-    register long x0 __asm__("x0") = (long)flags;
-    register long x1 __asm__("x1") = (long)top;
-    register long x2 __asm__("x2") = 0;
-    register long x3 __asm__("x3") = 0;
-    register long x4 __asm__("x4") = 0;
-    __asm__ volatile("svc 0\n"
-                     "cbnz x0, 1f\n"
-                     "mov x29, #0\n"
-                     "ldr x0, [sp]\n"
-                     "bl child_main\n"
-                     "brk #0\n"
-                     "1:\n"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
-                     : "memory", "x30");
-    result = x0;
-#endif
-    return result;
-}
-
-_Noreturn void child_main(struct attempt *attempt) __attribute__((used));
-_Noreturn void child_main(struct attempt *attempt) {
-    become_command(attempt);
-    sys_exit(127);
-}
 
 static struct command *free_place(struct cage *cage) {
     uint32_t i;
@@ -163,101 +40,134 @@ static struct command *free_place(struct cage *cage) {
     return cage->n_commands < PSB_MAX_COMMANDS ? &cage->commands[cage->n_commands++] : NULL;
 }
 
-static void tell_failure(int fd, const struct psb_error *error) {
-    struct psb_report record;
-    fill(&record, 0, sizeof record);
-    record.kind = PSB_REPORT_FAILED;
-    record.error = *error;
-    report(fd, &record);
-}
+/* ---- mapped memory ------------------------------------------------------------------------------------------ */
 
-static void tell_start(int fd, int32_t pid) {
-    struct psb_report record;
-    fill(&record, 0, sizeof record);
-    record.kind = PSB_REPORT_STARTED;
-    record.pid = pid;
-    report(fd, &record);
-}
-
-/* Returns 1 when the report pipe now belongs to a running command. */
-static int start(struct attempt *attempt, int report_fd) {
-    struct cage *cage = attempt->cage;
-    struct command *place = free_place(cage);
-    long pid;
-    if (!place) {
-        failed(attempt, PSB_STEP_FORK, EAGAIN_, "too many commands in one cage");
-        return 0;
-    }
-    pid = start_child(attempt);
-    if (pid < 0) {
-        failed(attempt, PSB_STEP_FORK, pid, NULL);
-        return 0;
-    }
-    if (attempt->error.step) {
-        sys_call(SYS_wait4, pid, 0, 0x40000000 /* __WALL */, 0, 0, 0);
-        return 0;
-    }
-    place->pid = (int32_t)pid;
-    place->report_fd = report_fd;
-    place->oneshot = attempt->order->flags & PSB_EXEC_ONESHOT;
-    start_clock(place, attempt->order->walltime_ms, attempt->order->grace_ms);
-    place->id = attempt->order->id;
-    if (!(attempt->order->flags & PSB_EXEC_QUIET)) tell_start(report_fd, place->pid);
-    return 1;
-}
-
-static void *map(size_t size, int protection, int flags, int fd) {
+static const void *map(struct mapping *mapping, size_t size, int protection, int flags, int fd) {
     long at = sys_call(SYS_mmap, 0, size, protection, flags, fd, 0);
-    return at < 0 && at > -4096 ? NULL : (void *)at;
+    if (at < 0 && at > -4096) return NULL;
+    mapping->at = (const void *)at;
+    mapping->size = size;
+    return mapping->at;
+}
+
+static void unmap(struct mapping *mapping) {
+    if (mapping->size) sys_call(SYS_munmap, mapping->at, mapping->size, 0, 0, 0, 0);
+    mapping->size = 0;
 }
 
 /* Maps the body. A descriptor that holds less than was announced is refused: to touch the rest would be SIGBUS. */
 static const void *map_body(int fd, size_t size) {
     if (sys_call(SYS_lseek, fd, 0, 2 /* SEEK_END */, 0, 0, 0) < (long)size) return NULL;
-    return map(size, PROT_READ_, MAP_PRIVATE_, fd);
+    return map(&start.body, size, PROT_READ_, MAP_PRIVATE_, fd);
 }
 
-static void parse_and_start(struct attempt *attempt, const struct psb_exec *exec, const void *body, int report_fd,
-                            int *running) {
+/* ---- the reports -------------------------------------------------------------------------------------------- */
+
+static void tell_failure(void) {
+    struct psb_report record;
+    fill(&record, 0, sizeof record);
+    record.kind = PSB_REPORT_FAILED;
+    record.error = start.attempt.error;
+    report(start.report_fd, &record);
+    sys_close(start.report_fd);
+}
+
+static void tell_start(void) {
+    struct psb_report record;
+    if (start.order.flags & PSB_EXEC_QUIET) return;
+    fill(&record, 0, sizeof record);
+    record.kind = PSB_REPORT_STARTED;
+    record.pid = start.command->pid;
+    report(start.report_fd, &record);
+}
+
+/* ---- beginning and end of a start --------------------------------------------------------------------------- */
+
+static int parse(const struct psb_exec *exec, const void *body) {
     static const char *few[FEW_POINTERS];
-    size_t room = count_pointers(exec) * sizeof(char *);
+    const size_t count = count_pointers(exec), room = count * sizeof(char *);
     const char **pointers = few;
-    if (count_pointers(exec) > PSB_MAX_BODY) { /* more strings than a body can hold */
-        failed(attempt, PSB_STEP_ORDER, EINVAL_, NULL);
-        return;
-    }
-    if (room > sizeof few) pointers = map(room, PROT_RW, MAP_PRIVATE_ | MAP_ANONYMOUS_, -1);
-    if (!pointers)
-        failed(attempt, PSB_STEP_ORDER, E2BIG_, NULL);
-    else if (parse_order(exec, body, pointers, attempt->order))
-        failed(attempt, PSB_STEP_ORDER, EINVAL_, NULL);
-    else
-        *running = start(attempt, report_fd);
-    if (pointers && pointers != few) sys_call(SYS_munmap, pointers, room, 0, 0, 0, 0);
+    if (count > PSB_MAX_BODY) return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL); /* more than a body holds */
+    if (room > sizeof few)
+        pointers = (const char **)(uintptr_t)map(&start.pointers, room, PROT_RW, MAP_PRIVATE_ | MAP_ANONYMOUS_, -1);
+    if (!pointers) return failed(&start.attempt, PSB_STEP_ORDER, E2BIG_, NULL);
+    if (parse_order(exec, body, pointers, &start.order)) return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL);
+    return 0;
 }
 
-void run_command(struct cage *cage, struct message *message) {
-    static struct order order;
-    struct attempt attempt = {.cage = cage, .order = &order};
+static int read_order(struct message *message) {
     const struct psb_exec *exec = &message->as.exec;
     const int has_body_fd = (exec->flags & PSB_EXEC_BODY_FD) != 0, first = 1 + has_body_fd;
     const void *body = exec + 1;
-    const int report_fd = message->fds[0]; /* main.c has seen to it that there is one */
-    int running = 0, i;
+    int i;
+    if (check_exec(message->as.bytes, message->size) || message->n_fds != first + (int)exec->n_fds)
+        return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL);
+    for (i = 0; i < (int)exec->n_fds; i++) start.order.fds[i] = message->fds[first + i];
+    if (has_body_fd) body = map_body(message->fds[1], exec->body_size);
+    if (!body) return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL);
+    return parse(exec, body);
+}
 
-    if (check_exec(message->as.bytes, message->size) || message->n_fds != first + (int)exec->n_fds) {
-        failed(&attempt, PSB_STEP_ORDER, EINVAL_, NULL);
-    } else {
-        for (i = 0; i < (int)exec->n_fds; i++) order.fds[i] = message->fds[first + i];
-        if (has_body_fd) body = map_body(message->fds[1], exec->body_size);
-        if (!body)
-            failed(&attempt, PSB_STEP_ORDER, EINVAL_, NULL);
-        else
-            parse_and_start(&attempt, exec, body, report_fd, &running);
-        if (has_body_fd && body) sys_call(SYS_munmap, body, exec->body_size, 0, 0, 0, 0);
+/* From here on it is a command like any other: its wall time runs, and a signal to all reaches it. */
+static void enrol(long pid) {
+    start.command->pid = (int32_t)pid;
+    start.command->report_fd = start.report_fd;
+    start.command->id = start.order.id;
+    start.command->oneshot = start.order.flags & PSB_EXEC_ONESHOT;
+    start_clock(start.command, start.order.walltime_ms, start.order.grace_ms);
+}
+
+static int fork_child(struct cage *cage) {
+    int32_t gate[2];
+    long result;
+    start.command = free_place(cage);
+    if (!start.command) return failed(&start.attempt, PSB_STEP_FORK, EAGAIN_, "too many commands in one cage");
+    result = sys_call(SYS_pipe2, gate, O_CLOEXEC_, 0, 0, 0, 0);
+    if (result < 0) return failed(&start.attempt, PSB_STEP_FORK, result, NULL);
+    start.attempt.gate = gate[1];
+    result = fork_onto(child_stack, sizeof child_stack, &start.attempt);
+    sys_close(gate[1]);
+    if (result < 0) {
+        sys_close(gate[0]);
+        return failed(&start.attempt, PSB_STEP_FORK, result, NULL);
     }
-    for (i = 1; i < message->n_fds; i++) sys_close(message->fds[i]);
-    if (running) return;
-    tell_failure(report_fd, &attempt.error);
-    sys_close(report_fd);
+    enrol(result);
+    start.gate = gate[0];
+    return 0;
+}
+
+static void clean_up(void) {
+    unmap(&start.body);
+    unmap(&start.pointers);
+}
+
+void begin_command(struct cage *cage, struct message *message) {
+    int i, result;
+    fill(&start.attempt.error, 0, sizeof start.attempt.error);
+    start.attempt.cage = cage;
+    start.attempt.order = &start.order;
+    start.report_fd = message->fds[0]; /* main.c has seen to it that there is one */
+    result = read_order(message);
+    if (!result) result = fork_child(cage);
+    for (i = 1; i < message->n_fds; i++) sys_close(message->fds[i]); /* the child has its own copies */
+    if (!result) return;
+    clean_up();
+    tell_failure();
+}
+
+int32_t start_gate(void) {
+    return start.gate;
+}
+
+void finish_start(void) {
+    sys_close(start.gate);
+    start.gate = -1;
+    clean_up();
+    if (!start.attempt.error.step) {
+        tell_start();
+        return;
+    }
+    sys_call(SYS_wait4, start.command->pid, 0, WALL_, 0, 0, 0); /* past everything but its exit */
+    start.command->pid = 0;
+    tell_failure();
 }

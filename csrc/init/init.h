@@ -86,8 +86,24 @@ struct message {
 /* 1: a message; 0: end-of-file; -errno. */
 int receive(int fd, struct message *message);
 
-/* exec.c */
-void run_command(struct cage *cage, struct message *message);
+/* What cage-init and its child share while a command is being started. `gate`: see exec.c. */
+struct attempt {
+    struct cage *cage;
+    struct order *order;
+    int32_t gate;
+    struct psb_error error;
+};
+
+/* exec.c: an order begins a start; when its gate hangs up, the start is to be finished. -1: no start is under way. */
+void begin_command(struct cage *cage, struct message *message);
+int32_t start_gate(void);
+void finish_start(void);
+
+/* fork.c, become.c */
+long fork_onto(uint8_t *stack, size_t size, struct attempt *attempt);
+int become_command(struct attempt *attempt);
+int failed(struct attempt *attempt, enum psb_step step, long result, const char *path);
+
 /* limits.c, seccomp.c, landlock.c: one command's own confinement; 0 or -errno */
 long set_limits(const struct order *order);
 long enter_landlock(const struct cage *cage);

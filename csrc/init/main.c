@@ -58,7 +58,7 @@ static int obey(void) {
     case PSB_MESSAGE_SETUP: return take_setup();
     case PSB_MESSAGE_EXEC:
         if (!cage.set_up) return -1;
-        run_command(&cage, &message);
+        begin_command(&cage, &message);
         return 0;
     case PSB_MESSAGE_SIGNAL:
         if (!cage.set_up || check_signal(message.as.bytes, message.size)) return -1;
@@ -72,9 +72,17 @@ static int obey(void) {
     return -1;
 }
 
+/* The gate hangs up before the child can be reaped, but may do so after we last looked. */
+static void finish_start_if_over(void) {
+    struct pollfd gate = {start_gate(), POLLIN, 0};
+    int64_t now[2] = {0, 0};
+    if (gate.fd >= 0 && sys_call(SYS_ppoll, &gate, 1, now, 0, 0, 0) > 0) finish_start();
+}
+
 static void drain_child_signals(void) {
     uint8_t records[128 * 4]; /* struct signalfd_siginfo is 128 bytes */
     while (sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0, 0) > 0) {}
+    finish_start_if_over();
     reap(&cage);
 }
 
@@ -85,12 +93,12 @@ static _Noreturn void end(int code) {
 
 static long wait_for(struct pollfd *events, int64_t milliseconds) {
     int64_t time[2] = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-    return sys_call(SYS_ppoll, events, 3, milliseconds < 0 ? NULL : time, 0, 0, 0);
+    return sys_call(SYS_ppoll, events, 4, milliseconds < 0 ? NULL : time, 0, 0, 0);
 }
 
 _Noreturn void init_main(void) {
     uint64_t child_signal = 1ULL << (17 - 1); /* SIGCHLD */
-    struct pollfd events[3] = {{PSB_FD_CONTROL, POLLIN, 0}, {PSB_FD_HOST, POLLIN, 0}, {-1, POLLIN, 0}};
+    struct pollfd events[4] = {{PSB_FD_CONTROL, 0, 0}, {PSB_FD_HOST, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}};
 
     sys_call(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
     sys_call(SYS_close_range, 0, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */, 0, 0, 0);
@@ -101,9 +109,13 @@ _Noreturn void init_main(void) {
     cage.umask = (uint32_t)sys_call(SYS_umask, 0, 0, 0, 0, 0, 0); /* the host's; commands get it back */
 
     for (;;) {
+        /* A start under way uses the message: nothing more is read then, but a hang-up is always told. */
+        events[3].fd = start_gate();
+        events[0].events = start_gate() < 0 ? POLLIN : 0;
         if (wait_for(events, enforce_walltime(&cage)) < 0) continue;
-        if (events[2].revents) drain_child_signals();
-        if (events[0].revents && (receive(PSB_FD_CONTROL, &message) <= 0 || obey())) end(0);
         if (events[1].revents) end(0);
+        if (events[0].revents && (start_gate() >= 0 || receive(PSB_FD_CONTROL, &message) <= 0 || obey())) end(0);
+        if (events[3].revents) finish_start_if_over();
+        if (events[2].revents) drain_child_signals();
     }
 }

@@ -7,6 +7,7 @@
 
 #define LANDLOCK_RULE_PATH_BENEATH_ 1
 #define LANDLOCK_SCOPE_SIGNAL_ 2ULL
+#define LANDLOCK_ACCESS_FS_REFER_ (1ULL << 13)
 #define RESOLVE_NO_SYMLINKS_ 4
 
 struct ruleset_attr {
@@ -26,8 +27,14 @@ static int add_rule(int ruleset, const struct psb_rule *rule, struct psb_error *
     struct open_how_ how = {SYS_O_PATH | SYS_O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS_};
     long fd = sys_call(SYS_openat2, SYS_AT_FDCWD, rule->path, &how, sizeof how, 0, 0);
     struct path_beneath beneath = {rule->access, (int32_t)fd};
+    int is_directory;
     long result;
     if (fd < 0) return rule->optional ? 0 : fail(error, PSB_STEP_LANDLOCK_RULE, fd, rule->path);
+    result = look(fd, rule->dev, rule->ino, &is_directory);
+    if (result < 0) {
+        sys_close((int)fd);
+        return fail(error, PSB_STEP_SOURCE_CHANGED, result, rule->path);
+    }
     result = sys_call(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH_, &beneath, 0, 0, 0);
     sys_close((int)fd);
     return result < 0 ? fail(error, PSB_STEP_LANDLOCK_RULE, result, rule->path) : 0;
@@ -51,11 +58,14 @@ int make_ruleset(const struct psb_landlock *landlock, struct psb_error *error) {
 /* Without a PID namespace cage-init gets a domain whose signals cannot leave it. Commands live in domains nested in
  * this one: they cannot signal cage-init, while its kill(-1) reaches all of them, orphans included, and nobody else. */
 int scope_init_signals(const struct psb_plan *plan, struct psb_error *error) {
-    struct ruleset_attr attr = {0, 0, LANDLOCK_SCOPE_SIGNAL_};
+    /* A domain refuses links and renames between directories unless it says otherwise, whatever else it handles. */
+    const struct psb_rule refer = {.path = "/", .access = LANDLOCK_ACCESS_FS_REFER_};
+    struct ruleset_attr attr = {LANDLOCK_ACCESS_FS_REFER_, 0, LANDLOCK_SCOPE_SIGNAL_};
     long ruleset, result;
     if (!plan->scope_signals) return 0;
     ruleset = sys_call(SYS_landlock_create_ruleset, &attr, sizeof attr, 0, 0, 0, 0);
     if (ruleset < 0) return fail(error, PSB_STEP_LANDLOCK_SCOPE, ruleset, NULL);
+    if (add_rule((int)ruleset, &refer, error)) return -1;
     result = sys_call(SYS_landlock_restrict_self, ruleset, 0, 0, 0, 0, 0);
     sys_close((int)ruleset);
     return result < 0 ? fail(error, PSB_STEP_LANDLOCK_SCOPE, result, NULL) : 0;

@@ -6,14 +6,11 @@
  * reached through /proc/self/fd, which names the very object that was checked. */
 #include <linux/mount.h>
 #include <linux/openat2.h>
-#include <linux/stat.h>
 
 #include "setup.h"
 
 #define MS_BIND_ 4096
 #define MS_REC_ 16384
-#define S_IFMT_ 0170000
-#define S_IFDIR_ 0040000
 #define EEXIST_ (-17)
 #define ESTALE_ (-116)
 #define ENAMETOOLONG_ (-36)
@@ -51,16 +48,6 @@ static void fd_path(char *text, long fd) {
 static long open_no_symlinks(int root, const char *path, uint64_t resolve) {
     struct open_how how = {.flags = SYS_O_PATH | SYS_O_CLOEXEC, .mode = 0, .resolve = resolve | RESOLVE_NO_SYMLINKS};
     return sys_call(SYS_openat2, root, path, &how, sizeof how, 0, 0);
-}
-
-static long look(long fd, struct statx *facts) {
-    return sys_call(SYS_statx, fd, "", AT_EMPTY_PATH_, STATX_TYPE | STATX_INO, facts, 0);
-}
-
-/* glibc's makedev, which is what Python's st_dev holds. */
-static uint64_t device_number(const struct statx *facts) {
-    uint64_t major = facts->stx_dev_major, minor = facts->stx_dev_minor;
-    return (major & 0xfff) << 8 | (major & ~0xfffULL) << 32 | (minor & 0xff) | (minor & ~0xffULL) << 12;
 }
 
 /* mkdir -p of everything above the last component, on our own tmpfs. Existing directories are fine. */
@@ -105,17 +92,13 @@ static int make_symlink(struct path *path, size_t from, const char *to, struct p
 
 static int open_source(const struct psb_mount *mount, const char *path, struct object *source,
                        struct psb_error *error) {
-    struct statx facts;
+    const int verify = (mount->flags & PSB_VERIFY) != 0;
     long result;
-    source->fd = mount->flags & PSB_VERIFY ? open_no_symlinks(SYS_AT_FDCWD, path, 0)
-                                           : sys_open(path, SYS_O_PATH | SYS_O_CLOEXEC, 0);
+    source->fd = verify ? open_no_symlinks(SYS_AT_FDCWD, path, 0) : sys_open(path, SYS_O_PATH | SYS_O_CLOEXEC, 0);
     if (source->fd < 0) return fail(error, PSB_STEP_SOURCE, source->fd, path);
-    result = look(source->fd, &facts);
-    if (result < 0) return fail(error, PSB_STEP_SOURCE, result, path);
-    if ((mount->flags & PSB_VERIFY) && (facts.stx_ino != mount->ino || device_number(&facts) != mount->dev))
-        return fail(error, PSB_STEP_SOURCE_CHANGED, ESTALE_, path);
-    source->is_directory = (facts.stx_mode & S_IFMT_) == S_IFDIR_;
-    return 0;
+    result = look(source->fd, mount->dev, verify ? mount->ino : 0, &source->is_directory);
+    if (result == ESTALE_) return fail(error, PSB_STEP_SOURCE_CHANGED, result, path);
+    return result < 0 ? fail(error, PSB_STEP_SOURCE, result, path) : 0;
 }
 
 /* The object at an inside path, found without following any symlink; -errno if it is not there. */

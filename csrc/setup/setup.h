@@ -22,6 +22,9 @@ struct psb_launch {
 /* Fills *error and returns -1, so that a failing step is `return fail(...)`. `result` is a kernel return value. */
 int fail(struct psb_error *error, enum psb_step step, long result, const char *path);
 
+/* Looks at an O_PATH descriptor: 0, -ESTALE when it is not (dev, ino) any more (ino 0: any will do), or -errno. */
+long look(long fd, uint64_t dev, uint64_t ino, int *is_directory);
+
 int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error);
 int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error);
 int set_hostname(const struct psb_plan *plan, struct psb_error *error);

@@ -12,8 +12,8 @@ from pysandbox.policy.model import Policy
 INIT_CALLS = frozenset(
     {
         "chdir", "clock_gettime", "clone", "close", "dup3", "execve", "exit_group", "fcntl", "getdents64", "getpid",
-        "ioctl", "kill", "landlock_restrict_self", "lseek", "mmap", "munmap", "openat", "ppoll", "prctl", "prlimit64",
-        "read", "recvmsg", "rt_sigprocmask", "setsid", "umask", "wait4", "write",
+        "ioctl", "kill", "landlock_restrict_self", "lseek", "mmap", "munmap", "openat", "pipe2", "ppoll", "prctl",
+        "prlimit64", "read", "recvmsg", "rt_sigprocmask", "setsid", "umask", "wait4", "write",
     }
 )  # fmt: skip
 ROOMY_PROFILES = frozenset({"baseline", "default", "relaxed"})  # seed-187 has no landlock_restrict_self

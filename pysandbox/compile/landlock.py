@@ -85,4 +85,4 @@ def tree_rules(every: Rights, view: View, *, writable_only: bool) -> Iterator[La
             rights = every if tree.writable else READ
             if tree.fact.kind != "dir":
                 rights = tuple(right for right in rights if right in ON_FILES)
-            yield LandlockRule(real, rights, tree.optional)
+            yield LandlockRule(real, rights, tree.optional, tree.fact.dev, tree.fact.ino)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
+
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
@@ -68,12 +69,14 @@ class MountStep:
 class LandlockRule:
     """Rights (landlock access names without the LANDLOCK_ACCESS_FS_ prefix) below one path as seen in the cage.
 
-    The path "" is the scratch directory (see SCRATCH).
+    The path "" is the scratch directory (see SCRATCH). With `ino` the path must still be that inode when it is opened.
     """
 
     path: str
     access: tuple[str, ...]
     optional: bool = False
+    dev: int = 0
+    ino: int = 0
 
 
 @dataclass(frozen=True, slots=True)

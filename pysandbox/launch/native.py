@@ -43,6 +43,7 @@ HINTS = {
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
+    ("exec", errno.ENOTDIR): "a part of the path is not a directory",
     ("exec", errno.EACCES): "the program is not executable in the cage",
     ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
@@ -108,7 +109,7 @@ class NativePlan:
         for index, rule in enumerate(wanted.rules):
             rules[index].path = self._text(rule.path)
             rules[index].access = mask(LANDLOCK_ACCESS_FS, rule.access)
-            rules[index].optional = rule.optional
+            rules[index].optional, rules[index].dev, rules[index].ino = rule.optional, rule.dev, rule.ino
         out.enabled = 1
         out.handled_fs = mask(LANDLOCK_ACCESS_FS, wanted.handled_fs)
         out.handled_net = mask(LANDLOCK_ACCESS_NET, wanted.handled_net)

@@ -6,12 +6,13 @@ The path from a Policy to a waiting cage is here and reads top to bottom: prepar
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import Plan
@@ -20,7 +21,7 @@ from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
-from pysandbox.launch.scratch import make_scratch, remove_scratch, uses_scratch
+from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
@@ -61,6 +62,8 @@ class Runtime:
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
+        self._sessions: dict[str, Session] = {}
+        atexit.register(_shut_down, weakref.ref(self))
 
     # ---- facts and plans ----------------------------------------------------------------------------------------
 
@@ -88,7 +91,7 @@ class Runtime:
         return prepared
 
     def _compile(self, policy: Policy, cwd: str) -> Prepared:
-        host = self.host
+        host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             paths = look(resolved, cwd=cwd)
@@ -141,6 +144,24 @@ class Runtime:
         if not live.reap():
             self.sink(Event(LEFTOVER.name, {"invocation_id": live.id, "pid": live.pid}))
 
+    def session(self, name: str) -> Session:
+        """The session of that name, made at its first use; `end_session` or the end of the process removes it."""
+        with self._lock:
+            if name not in self._sessions:
+                self._sessions[name] = Session()
+            return self._sessions[name]
+
+    def end_session(self, name: str) -> None:
+        """Removes what the cages of a session shared (LIFE-11). Idempotent."""
+        with self._lock:
+            session = self._sessions.pop(name, None)
+        if session is not None:
+            session.close()
+
+    def end_sessions(self) -> None:
+        for name in list(self._sessions):
+            self.end_session(name)
+
     def is_warm(self, policy: Policy, cwd: str) -> bool:
         """Whether the next cage of this policy is already waiting."""
         return self._pool.ready((self.prepare(policy, cwd), ""))
@@ -168,6 +189,7 @@ class Runtime:
         for live in list(self._lives):
             live.abandon()
         self._lives.clear()
+        self._sessions.clear()
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
@@ -179,6 +201,14 @@ def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple
     if any("$" in grant.path or grant.path.startswith("~") for grant in grants) or "$" in "".join(policy.allow_execve):
         return frozenset(os.environ.items())
     return tuple(os.environ.get(name) for name in policy.env_passthrough)
+
+
+def _shut_down(runtime: weakref.ref[Runtime]) -> None:
+    """At the end of the process: nothing of a runtime stays, directories included."""
+    living = runtime()
+    if living is not None:
+        living.drain()
+        living.end_sessions()
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 from collections.abc import Sequence
 from typing import IO
 
@@ -66,10 +67,22 @@ class Stdio:
     def pass_on(self, fds: Sequence[int]) -> None:
         """Descriptors the command inherits under the same numbers. Raises ValueError for 0-2 and for closed ones."""
         for fd in fds:
+            if not isinstance(fd, int):
+                raise TypeError(f"pass_fds: {fd!r} is not a descriptor; pass the number, as fileno() gives it")
             if fd <= 2:
                 raise ValueError(f"pass_fds: {fd} is stdin, stdout or stderr; use stdin=, stdout=, stderr=")
-            os.fstat(fd)
             self.child.append((fd, fd))
+
+    def demand_no_directory(self) -> None:
+        """A directory's entries lie outside every mount and rule of the cage: chmod, utimes and `..` through it would
+        reach the host. Raises ValueError, also for a descriptor that is not open."""
+        for fd, number in self.child:
+            try:
+                kind = os.fstat(fd).st_mode
+            except OSError as error:
+                raise ValueError(f"{_name_of(number)}: {fd} is not an open descriptor") from error
+            if stat.S_ISDIR(kind):
+                raise ValueError(f"{_name_of(number)}: {fd} is a directory; grant it by the policy (filesystem.allow)")
 
     def attach_terminal(self, root_fd: int | None) -> None:
         """A new pseudo-terminal as descriptors 0-2: the cage's own, from its devpts, where it has one."""
@@ -107,7 +120,14 @@ def null_device() -> int:
 
 
 def open_stdio(
-    stdin: File, stdout: File, stderr: File, pass_fds: Sequence[int], *, pty: bool, root_fd: int | None
+    stdin: File,
+    stdout: File,
+    stderr: File,
+    pass_fds: Sequence[int],
+    *,
+    pty: bool = False,
+    root_fd: int | None = None,
+    caged: bool = True,
 ) -> Stdio:
     """Raises ValueError and OSError; nothing stays open then."""
     stdio = Stdio()
@@ -119,10 +139,16 @@ def open_stdio(
             stdio.stdout = stdio.output(1, stdout)
             stdio.stderr = stdio.output(2, stderr)
         stdio.pass_on(pass_fds)
+        if caged:
+            stdio.demand_no_directory()
     except BaseException:
         stdio.close()
         raise
     return stdio
+
+
+def _name_of(number: int) -> str:
+    return {0: "stdin", 1: "stdout", 2: "stderr"}.get(number, "pass_fds")
 
 
 def _fileno(wanted: File, name: str) -> int:

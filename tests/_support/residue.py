@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,14 @@ def _fds() -> Iterator[tuple[str, str]]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the descriptor of this very listing
             continue
-        if not target.endswith(PROGRAM):
+        if not target.endswith(PROGRAM) and not _is_the_null_device(int(name)):
             yield name, f"fd {name} -> {target}"
+
+
+def _is_the_null_device(fd: int) -> bool:
+    """The one descriptor that stands for every DEVNULL; the library keeps it."""
+    stdio = sys.modules.get("pysandbox.launch.stdio")
+    return stdio is not None and stdio.null_device.cache_info().currsize > 0 and stdio.null_device() == fd
 
 
 def _children() -> Iterator[tuple[str, str]]:

@@ -19,6 +19,14 @@ class Terminal:
     def send(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
+    def hand_over(self, line: str, within: float = 20.0) -> None:
+        """Types a line that starts a job or brings one forward; returns when the keys go to the job, not the shell."""
+        shell, deadline = os.tcgetpgrp(self.fd), time.monotonic() + within
+        self.send(line)
+        while os.tcgetpgrp(self.fd) == shell:
+            assert time.monotonic() < deadline, f"{line!r} did not take the terminal; it shows:\n{self.seen}"
+            time.sleep(0.01)
+
     def expect(self, text: str, within: float = 20.0) -> str:
         """Reads on until `text` has been seen; returns what came up to its end."""
         deadline = time.monotonic() + within

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import pysandbox
-from pysandbox import Cage, Policy, PolicyError, StartError
+from pysandbox import Cage, Policy, PolicyError, StartError, testing
 from pysandbox.errors import SandboxPathMissing
 
 
@@ -202,7 +202,6 @@ def test_a_hundred_thousand_variables_arrive_or_are_too_many() -> None:
         ({"argv": ["/bin/true"], "pass_fds": (10_000,)}, "pass_fds"),
         ({"argv": ["/bin/true"], "pass_fds": (-1,)}, "pass_fds"),
         ({"argv": ["/bin/cat"], "input": 5}, "input"),
-        ({"argv": ["/bin/cat"], "input": b"bytes in text mode"}, "input"),
     ],
     ids=lambda each: repr(each)[:60],
 )  # fmt: skip
@@ -225,10 +224,11 @@ def test_a_closed_cage_says_so() -> None:
 
 
 def test_fifty_failures_leave_no_descriptor() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    def failures(count: int) -> int:
+        for _ in range(count):
+            with pytest.raises(StartError):
+                pysandbox.run(["/no/such/program"])
+        testing.drain()
+        return len(os.listdir("/proc/self/fd"))
 
-    for _ in range(50):
-        with pytest.raises(StartError):
-            pysandbox.run(["/no/such/program"])
-
-    assert len(os.listdir("/proc/self/fd")) <= before + 8, "templates may stay; what belongs to a failed start may not"
+    assert failures(50) == failures(1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
-import signal
 import struct
 import termios
+import time
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +20,22 @@ from .terminal import CTRL_C, CTRL_D, CTRL_Z, Terminal
 PROMPT = "cage> "
 
 
+def running(command: str) -> list[Path]:
+    """The processes of this machine with that command line."""
+    words = command.replace(" ", "\0").encode()
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [each] if each.read_bytes().startswith(words) else []
+    return found
+
+
 @pytest.fixture
 def bash() -> Iterator[Process]:
     argv = ["/bin/bash", "--norc", "--noprofile", "-i"]
-    with Cage(Policy(run_as="self")).spawn(argv, pty=True, env={"PS1": PROMPT, "TERM": "dumb", "HISTFILE": ""}) as process:
+    with Cage(Policy(run_as="self")).spawn(
+        argv, pty=True, env={"PS1": PROMPT, "TERM": "dumb", "HISTFILE": ""}
+    ) as process:
         yield process
 
 
@@ -41,16 +56,15 @@ def test_a_background_job_is_listed_and_brought_forward(terminal: Terminal) -> N
     assert "Running" in terminal.expect("sleep 100 &")
     terminal.expect(PROMPT)
 
-    terminal.send("fg\n")
-    terminal.expect("sleep 100")
+    terminal.hand_over("fg\n")
     terminal.send(CTRL_Z)
     terminal.expect("Stopped")
     terminal.expect(PROMPT)
 
     terminal.send("bg\n")
     terminal.expect("sleep 100 &")
-    terminal.send("fg\n")
-    terminal.expect("sleep 100")
+    terminal.expect(PROMPT)
+    terminal.hand_over("fg\n")
     terminal.send(CTRL_C)
     terminal.expect(PROMPT)
     terminal.send("echo code $?; jobs | wc -l\n")
@@ -59,9 +73,7 @@ def test_a_background_job_is_listed_and_brought_forward(terminal: Terminal) -> N
 
 
 def test_ctrl_c_ends_the_command_and_not_the_shell(terminal: Terminal, bash: Process) -> None:
-    terminal.send("echo started; sleep 100\n")
-    terminal.expect("started\r\n")
-
+    terminal.hand_over("sleep 100\n")
     terminal.send(CTRL_C)
 
     terminal.expect(PROMPT)
@@ -96,9 +108,15 @@ def test_the_terminal_is_its_own_session_and_controls_it(terminal: Terminal) -> 
 
 
 def test_hanging_up_ends_the_shell_and_its_jobs(terminal: Terminal, bash: Process) -> None:
-    terminal.send("trap '' HUP; sleep 100 & disown; echo set\n")
+    stays = f"sleep 600.{uuid.uuid4().int}"
+    terminal.send(f"trap '' HUP; {stays} & disown; echo set\n")
     terminal.expect("set\r\n")
+    deadline = time.monotonic() + 10
+    while not running(stays):  # it is bash until it has executed sleep
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
     bash.close()
 
-    assert bash.wait(timeout=20) in (-signal.SIGHUP, -signal.SIGTERM, -signal.SIGKILL)
+    assert bash.poll() is not None
+    assert not running(stays)

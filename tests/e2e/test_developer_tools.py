@@ -33,8 +33,12 @@ def test_git_keeps_a_history(at_work: Cage, project: Path) -> None:
 
 
 def test_make_builds_a_c_project_with_two_jobs(at_work: Cage, project: Path) -> None:
-    (project / "Makefile").write_text("all: hello\nhello: main.o word.o\n\tcc -o $@ $^\n%.o: %.c\n\tcc -O2 -Wall -c -o $@ $<\n")
-    (project / "main.c").write_text('#include <stdio.h>\nconst char *word(void);\nint main(void) { puts(word()); return 0; }\n')
+    (project / "Makefile").write_text(
+        "all: hello\nhello: main.o word.o\n\tcc -o $@ $^\n%.o: %.c\n\tcc -O2 -Wall -c -o $@ $<\n"
+    )
+    (project / "main.c").write_text(
+        "#include <stdio.h>\nconst char *word(void);\nint main(void) { puts(word()); return 0; }\n"
+    )
     (project / "word.c").write_text('const char *word(void) { return "built in a cage"; }\n')
 
     built = at_work.run(["make", "-j2"], timeout=60)
@@ -47,8 +51,10 @@ def test_make_builds_a_c_project_with_two_jobs(at_work: Cage, project: Path) -> 
 @needs_node
 def test_node_runs_a_script(at_work: Cage, project: Path) -> None:
     (project / "work.js").write_text(
-        'const fs = require("fs"), os = require("os"); fs.writeFileSync("out.json", JSON.stringify({sum: [1, 2, 3].reduce((a, b) => a + b)}));'
-        'require("child_process").execFileSync("/bin/true"); setTimeout(() => console.log("done", os.cpus().length > 0), 10)\n'
+        'const fs = require("fs"), os = require("os");\n'
+        'fs.writeFileSync("out.json", JSON.stringify({sum: [1, 2, 3].reduce((a, b) => a + b)}));\n'
+        'require("child_process").execFileSync("/bin/true");\n'
+        'setTimeout(() => console.log("done", os.cpus().length > 0), 10);\n'
     )
 
     result = at_work.run(["node", "work.js"], timeout=60)
@@ -60,8 +66,12 @@ def test_node_runs_a_script(at_work: Cage, project: Path) -> None:
 @needs_node
 def test_npm_tests_a_package(project: Path) -> None:
     """npm loads WebAssembly, which reserves more address space than the default limit: its recipe lifts the limit."""
-    (project / "package.json").write_text(json.dumps({"name": "tiny", "version": "1.0.0", "scripts": {"test": "node test.js"}}))
-    (project / "test.js").write_text('require("assert").strictEqual(require("./tiny")(2), 4); console.log("tests pass")\n')
+    (project / "package.json").write_text(
+        json.dumps({"name": "tiny", "version": "1.0.0", "scripts": {"test": "node test.js"}})
+    )
+    (project / "test.js").write_text(
+        'require("assert").strictEqual(require("./tiny")(2), 4); console.log("tests pass")\n'
+    )
     (project / "tiny.js").write_text("module.exports = (x) => x * 2\n")
     rules = Policy(workdir="write", run_as="self", address_space_gb=0, env=(("npm_config_update_notifier", "false"),))
 
@@ -72,7 +82,9 @@ def test_npm_tests_a_package(project: Path) -> None:
 
 
 def test_shell_scripts_with_pipes_and_traps_run(at_work: Cage) -> None:
-    script = "set -euo pipefail; trap 'echo cleaned' EXIT; seq 1000 | sort -R | sort -n | tail -n 1; cat <(echo substituted)"
+    script = (
+        "set -euo pipefail; trap 'echo cleaned' EXIT; seq 1000 | sort -R | sort -n | tail -n 1; cat <(echo substituted)"
+    )
 
     result = at_work.run(["/bin/bash", "-c", script], timeout=30)
 

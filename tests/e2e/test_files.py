@@ -1,8 +1,11 @@
-"""`cage.files` reads and writes as the cage itself would: its own view, its own rights, nothing of the host's beyond them."""
+"""`cage.files` reads and writes as the cage itself would: its own view, its own rights, nothing of the host's
+beyond them.
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,10 +63,12 @@ def test_a_link_that_the_cage_plants_does_not_lead_the_host_out(project: Path, s
         cage.run(["/bin/ln", "-s", str(secret), f"{project}/way"], check=True)
         cage.run(["/bin/ln", "-s", str(secret.parent), f"{project}/road"], check=True)
 
-        for path in (f"{project}/way", f"{project}/road/secret", f"{project}/../secret"):
+        paths = (f"{project}/way", f"{project}/road/secret", f"{project}/../secret")
+        for path in paths:
             with pytest.raises(OSError):
                 cage.files.read(path)
-            with pytest.raises(OSError):
+        for path in paths:
+            with suppress(OSError):  # or it lands on the cage's own tmpfs
                 cage.files.write(path, b"overwritten")
 
     assert secret.read_text() == "secret"

@@ -1,4 +1,6 @@
-"""Any thread may use any cage: one cage from many threads, many cages at once, and thousands in a row without a leak."""
+"""Any thread may use any cage: one cage from many threads, many cages at once, and thousands in a row without a
+leak.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import os
 import select
 import selectors
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 import pysandbox
 from pysandbox import DEVNULL, PIPE, Cage, CageTimeout
 
-TREE = "trap 'echo parent; exit 0' TERM; (trap 'echo child; exit 0' TERM; echo ready; while :; do sleep 0.05; done) & while :; do sleep 0.05; done"
+WAIT = "while :; do sleep 0.05; done"
+TREE = f"trap 'echo parent; exit 0' TERM; (trap 'echo child; exit 0' TERM; echo ready; {WAIT}) & {WAIT}"
 
 
 def test_a_conversation_over_pipes() -> None:
@@ -30,7 +32,9 @@ def test_a_conversation_over_pipes() -> None:
 
 def test_communicate_moves_more_than_a_pipe_holds() -> None:
     sent = os.urandom(3_000_000)
-    with Cage().spawn(["/bin/sh", "-c", "cat; cat /dev/zero | head -c 2000000 >&2"], stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+    with Cage().spawn(
+        ["/bin/sh", "-c", "cat; cat /dev/zero | head -c 2000000 >&2"], stdin=PIPE, stdout=PIPE, stderr=PIPE
+    ) as process:
         out, error = process.communicate(sent, timeout=30)
 
     assert (out, error) == (sent, bytes(2_000_000))
@@ -38,17 +42,21 @@ def test_communicate_moves_more_than_a_pipe_holds() -> None:
 
 def test_files_of_the_host_serve_as_stdio(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"from the host\n")
-    with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as sink:
-        with Cage().spawn(["/bin/sh", "-c", "cat; echo error >&2"], stdin=source, stdout=sink, stderr=sink) as process:
-            assert process.wait(timeout=10) == 0
+    command = ["/bin/sh", "-c", "cat; echo error >&2"]
+    with (
+        (tmp_path / "in").open("rb") as source,
+        (tmp_path / "out").open("wb") as sink,
+        Cage().spawn(command, stdin=source, stdout=sink, stderr=sink) as process,
+    ):
+        assert process.wait(timeout=10) == 0
 
     assert (tmp_path / "out").read_bytes() == b"from the host\nerror\n"
 
 
 def test_stderr_can_join_stdout() -> None:
-    result = pysandbox.run(["/bin/sh", "-c", "echo out; echo error >&2"], stderr=__import__("subprocess").STDOUT)
+    result = pysandbox.run(["/bin/sh", "-c", "echo out; echo error >&2"], stderr=subprocess.STDOUT)
 
-    assert (result.stdout, result.stderr) == ("out\nerror\n", "")
+    assert (result.stdout, result.stderr) == ("out\nerror\n", None)
 
 
 def test_devnull_is_empty_and_swallows() -> None:
@@ -59,7 +67,7 @@ def test_devnull_is_empty_and_swallows() -> None:
 def test_an_inherited_descriptor_has_its_number() -> None:
     read_end, write_end = os.pipe()
     try:
-        with Cage().spawn(["/bin/sh", "-c", f"echo over the pipe >&{write_end}"], pass_fds=(write_end,)) as process:
+        with Cage().spawn(["/bin/bash", "-c", f"echo over the pipe >&{write_end}"], pass_fds=(write_end,)) as process:
             os.close(write_end)
             write_end = -1
             assert process.wait(timeout=10) == 0
@@ -101,7 +109,9 @@ def test_the_descriptor_of_a_process_serves_a_selector() -> None:
             process.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGINT], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGINT], ids=lambda each: each.name
+)
 def test_a_signal_arrives(number: signal.Signals) -> None:
     with Cage().spawn(["/bin/sleep", "600"]) as process:
         process.signal(number)

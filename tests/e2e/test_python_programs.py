@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def in_venv(project: Path, venv: Path) -> Cage:
-    rules = Policy(workdir="write", run_as="self", allow=[str(venv)])  # type: ignore[arg-type, list-item]
+    rules = Policy(workdir="write", run_as="self", allow=[str(venv)])  # type: ignore[arg-type]  # a str becomes a Grant
     return Cage(rules, cwd=str(project))
 
 
@@ -43,17 +43,25 @@ def test_threads_and_processes_of_python_work(in_venv: Cage, venv: Path) -> None
     assert result.stdout == "25\n25\n42\n", result.stderr
 
 
-def test_pip_installs_a_local_wheel_without_a_network(in_venv: Cage, venv: Path, project: Path) -> None:
-    (project / "pyproject.toml").write_text('[project]\nname = "tiny"\nversion = "1.0"\n[build-system]\nrequires = ["setuptools"]\n'
-                                            'build-backend = "setuptools.build_meta"\n')  # fmt: skip
+SETUP = 'from setuptools import setup; setup(name="tiny", version="1", py_modules=["tiny"])\n'
+
+
+def plant_package(project: Path) -> None:
+    (project / "setup.py").write_text(SETUP)
     (project / "tiny.py").write_text("answer = 42\n")
+
+
+def test_pip_installs_a_local_wheel_without_a_network(in_venv: Cage, venv: Path, project: Path) -> None:
+    plant_package(project)
     pip = [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "--quiet", "--no-index", "--no-build-isolation", "--wheel-dir", "wheels", "."],
                    cwd=project, check=True)  # fmt: skip
 
     with in_venv as cage:
-        installed = cage.run([*pip, "install", "--no-index", "--find-links", "wheels", "--target", "here", "tiny"], timeout=120)
-        used = cage.run([str(venv / "bin/python"), "-c", "import tiny; print(tiny.answer, tiny.__file__)"],
+        installed = cage.run(
+            [*pip, "install", "--no-index", "--find-links", "wheels", "--target", "here", "tiny"], timeout=120
+        )
+        used = cage.run([str(venv / "bin/python"), "-c", "import tiny; print(tiny.answer, tiny.__file__)"], cwd="/tmp",
                         env={"PYTHONPATH": str(project / "here")})  # fmt: skip
 
     assert installed.ok, installed.stderr
@@ -61,18 +69,20 @@ def test_pip_installs_a_local_wheel_without_a_network(in_venv: Cage, venv: Path,
 
 
 def test_pip_builds_in_the_cage(in_venv: Cage, venv: Path, project: Path) -> None:
-    (project / "setup.py").write_text('from setuptools import setup; setup(name="tiny", version="1", py_modules=["tiny"])\n')
-    (project / "tiny.py").write_text("answer = 42\n")
+    plant_package(project)
     pip = [str(venv / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
 
-    result = in_venv.run([*pip, "wheel", "--no-index", "--no-build-isolation", "--wheel-dir", "wheels", "."], timeout=120)
+    result = in_venv.run(
+        [*pip, "wheel", "--no-index", "--no-build-isolation", "--wheel-dir", "wheels", "."], timeout=120
+    )
 
     assert result.ok, result.stderr
     assert [each.name for each in (project / "wheels").iterdir()] == ["tiny-1-py3-none-any.whl"]
 
 
 def test_pytest_runs_a_suite(in_venv: Cage, venv: Path, project: Path) -> None:
-    (project / "test_it.py").write_text(textwrap.dedent("""
+    (project / "test_it.py").write_text(
+        textwrap.dedent("""
         import os, subprocess, sys
 
         def test_passes(tmp_path, monkeypatch):
@@ -81,7 +91,8 @@ def test_pytest_runs_a_suite(in_venv: Cage, venv: Path, project: Path) -> None:
 
         def test_fails():
             assert os.getpid() == 0
-    """))
+    """)
+    )
 
     result = in_venv.run([str(venv / "bin/python"), "-m", "pytest", "-q"], timeout=60)
 

@@ -1,4 +1,6 @@
-"""`run` is like subprocess.run, in text: input, output, time-outs with what came so far, exit codes and signals, figures."""
+"""`run` is like subprocess.run, in text: input, output, time-outs with what came so far, exit codes and signals,
+figures.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ def test_input_goes_in_and_output_comes_out() -> None:
     result = pysandbox.run(["/bin/sh", "-c", "tr a-z A-Z; echo oops >&2"], input="grüße\n")
 
     assert (result.stdout, result.stderr) == ("GRüßE\n", "oops\n")
-    assert (result.ok, result.caged, result.truncated, result.reason, result.signal) == (True, True, False, "exited", None)
+    assert (result.ok, result.caged, result.truncated, result.reason, result.signal) == (
+        True,
+        True,
+        False,
+        "exited",
+        None,
+    )
 
 
 def test_bytes_go_through_unchanged() -> None:
@@ -50,7 +58,12 @@ def test_every_signal_is_told_from_an_exit_code(number: int) -> None:
     exited = pysandbox.run(["/bin/sh", "-c", f"exit {128 + number}"])
 
     assert (died.exit_code, died.returncode, died.signal, died.reason) == (128 + number, -number, number, "signaled")
-    assert (exited.exit_code, exited.returncode, exited.signal, exited.reason) == (128 + number, 128 + number, None, "exited")
+    assert (exited.exit_code, exited.returncode, exited.signal, exited.reason) == (
+        128 + number,
+        128 + number,
+        None,
+        "exited",
+    )
 
 
 def test_check_raises_with_the_result() -> None:
@@ -110,7 +123,9 @@ def test_figures_of_what_was_used() -> None:
 def test_figures_count_the_children_that_were_waited_for() -> None:
     burn = "/usr/bin/python3 -I -S -c 'import time\nwhile time.process_time() < 0.3: pass'; true"
 
-    assert pysandbox.run(["/bin/sh", "-c", burn]).usage.user_time >= 0.25
+    usage = pysandbox.run(["/bin/sh", "-c", burn]).usage
+
+    assert usage.user_time + usage.system_time >= 0.25
 
 
 def test_a_result_is_frozen() -> None:
@@ -127,7 +142,9 @@ def test_a_program_is_found_on_the_cage_s_path() -> None:
 
 
 def test_env_adds_to_the_cage_s_environment() -> None:
-    assert pysandbox.run(["/bin/sh", "-c", "echo $A $PATH"], env={"A": "b"}).stdout == "b /usr/local/bin:/usr/bin:/bin\n"
+    assert (
+        pysandbox.run(["/bin/sh", "-c", "echo $A $PATH"], env={"A": "b"}).stdout == "b /usr/local/bin:/usr/bin:/bin\n"
+    )
 
 
 def test_a_violation_of_the_filter_in_strict_mode_is_named() -> None:
@@ -137,7 +154,9 @@ def test_a_violation_of_the_filter_in_strict_mode_is_named() -> None:
 
 
 def test_the_host_s_signal_handlers_are_left_alone() -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)}
+    before = {
+        number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+    }
 
     pysandbox.run(["/bin/true"])
 

@@ -18,7 +18,11 @@ while True:
     connection.sendall(b"served\\n")
     connection.close()
 """
-CLIENT = 'import socket, sys; print(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10).recv(100).decode(), end="")'
+CLIENT = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=10) as connection:
+    print(connection.recv(100).decode(), end="")
+"""
 
 
 def start_server(cage: Cage) -> tuple[Process, str]:
@@ -28,9 +32,7 @@ def start_server(cage: Cage) -> tuple[Process, str]:
 
 
 def test_a_background_process_is_seen_and_signalled_by_the_next_command() -> None:
-    with Cage() as cage:
-        sleeper = cage.spawn(["/bin/sleep", "600"])
-
+    with Cage() as cage, cage.spawn(["/bin/sleep", "600"]) as sleeper:
         seen = cage.run(["/bin/cat", f"/proc/{sleeper.pid}/comm"])
         killed = cage.run(["/bin/kill", "-USR1", str(sleeper.pid)])
 
@@ -70,10 +72,10 @@ def test_a_loopback_server_is_reached_by_the_next_command_and_by_no_other_cage()
 
 
 def test_another_cage_does_not_see_the_processes() -> None:
-    with Cage() as cage, Cage() as other:
-        cage.spawn(["/bin/sleep", "12345"])
-
-        mine, theirs = (each.run(["/bin/sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]) for each in (cage, other))
+    with Cage() as cage, Cage() as other, cage.spawn(["/bin/sleep", "12345"]):
+        mine, theirs = (
+            each.run(["/bin/sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]) for each in (cage, other)
+        )
 
         assert "sleep 12345" in str(mine.stdout) and "sleep 12345" not in str(theirs.stdout)
 
@@ -90,7 +92,8 @@ def test_environment_and_directory_are_each_command_s_own() -> None:
 def test_a_crash_of_one_command_leaves_the_session() -> None:
     with Cage() as cage:
         assert cage.run(["/bin/sh", "-c", "kill -SEGV $$"]).signal == signal.SIGSEGV
-        assert cage.run(["/bin/sh", "-c", "kill -KILL -1"]).signal == signal.SIGKILL
+        everyone = cage.run(["/bin/sh", "-c", "sleep 600 & kill -KILL -1; wait $!; echo $?"], timeout=20)
+        assert everyone.stdout == "137\n", "it reached the command's own child"
         assert cage.run(["/bin/echo", "on"]).stdout == "on\n"
 
 
@@ -113,6 +116,7 @@ def test_an_exception_in_the_body_closes_the_cage() -> None:
         raise KeyError
 
     assert running.wait(timeout=10) < 0
+    running.close()
 
 
 def test_a_spawn_without_a_session_has_a_cage_of_its_own() -> None:
@@ -132,3 +136,7 @@ def test_scratch_is_shared_by_the_cages_of_one_session(tmp_path: Path) -> None:
             assert not stranger.run(["/bin/cat", "/scratch/file"]).ok
     with Cage(Policy(state="ephemeral"), session="one") as fresh:
         assert not fresh.run(["/bin/cat", "/scratch/file"]).ok
+        fresh.runtime.end_sessions()
+    with Cage(kept, session="one") as later:
+        assert not later.run(["/bin/cat", "/scratch/file"]).ok
+        later.runtime.end_sessions()

@@ -25,13 +25,11 @@ def test_it_inherits_what_a_cage_would_hide(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_everything_says_that_it_is_not_caged() -> None:
-    with Cage(UNCAGED) as cage:
-        process = cage.spawn(["/bin/true"])
+    with Cage(UNCAGED) as cage, cage.spawn(["/bin/true"]) as process:
         result = cage.run(["/bin/true"])
 
         assert (cage.caged, cage.init_pid, process.caged, result.caged) == (False, None, False, False)
         assert process.wait(timeout=10) == 0
-        process.close()
 
 
 def test_a_caged_run_is_not_flagged() -> None:
@@ -66,12 +64,16 @@ def test_descriptors_of_the_host_are_not_inherited_here_either() -> None:
     read_end, write_end = os.pipe()
     try:
         os.set_inheritable(write_end, True)
-        result = pysandbox.run(["/bin/sh", "-c", f"echo leak >&{write_end}"], policy=UNCAGED)
+        leak = ["/bin/bash", "-c", f"echo leak >&{write_end}"]
+        inherited, passed = (
+            pysandbox.run(leak, policy=UNCAGED),
+            pysandbox.run(leak, policy=UNCAGED, pass_fds=(write_end,)),
+        )
     finally:
         os.close(read_end)
         os.close(write_end)
 
-    assert not result.ok
+    assert (inherited.ok, passed.ok) == (False, True)
 
 
 def test_closing_ends_its_commands() -> None:

@@ -1,4 +1,6 @@
-"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played on."""
+"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played
+on.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +48,13 @@ class Ground:
     @property
     def unharmed(self) -> bool:
         """The outside holds the secret, as it was, and nothing else."""
-        return self.secret.read_text() == self.word and list(self.outside.iterdir()) == [self.secret]
+        return list(self.outside.iterdir()) == [self.secret] and self.secret.read_text() == self.word
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    top = tmp_path_factory.mktemp("g")  # not named after the test: a unix socket's path has 107 bytes (unix(7))
+    inside, outside = top / "inside", top / "outside"
     inside.mkdir()
     outside.mkdir()
     secret, word = outside / "secret", "S" + token()

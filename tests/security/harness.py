@@ -32,7 +32,8 @@ OWN_PROC = {"full": (), "landlock": ("/proc",)}  # without namespaces a process 
 PATIENCE = 60.0  # seconds until an attack counts as hanging
 PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
 YOUNG = {"fchmodat2": 452, "map_shadow_stack": 453, "open_tree_attr": 467}  # newer than Debian 12's headers
-Expected = Mapping[str, "str | None | tuple[str | None, ...]"]
+SAID = '{"try"'  # how a line of evidence begins; a terminal may have echoed something before it
+Expected = Mapping[str, str | Sequence[str | None] | None]  # an errno name, None for success, or several of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +64,13 @@ class Report:
         for name in {*expected, *self.attempts}:
             want = expected.get(name, "not in the table")
             got = self.attempts[name].errno if name in self.attempts else f"never tried; stderr: {self.stderr}"
-            if got not in (want if isinstance(want, tuple) else (want,)):
+            if got not in ((want,) if want is None or isinstance(want, str) else want):
                 wrong[name] = (got, want)
         return wrong
 
 
 def read_report(exit_code: int, stdout: str, stderr: str, result: pysandbox.Result | None = None) -> Report:
-    said = [json.loads(line) for line in stdout.splitlines() if line.startswith('{"try"')]
+    said = [json.loads(line[line.index(SAID) :]) for line in stdout.splitlines() if SAID in line]
     attempts = {each["try"]: Attempt(each["try"], each["errno"], each["value"]) for each in said}
     return Report(attempts, exit_code, stderr, result)
 
@@ -123,6 +124,11 @@ def in_cage(cage: pysandbox.Cage, argv: Sequence[str], **options: Any) -> Report
 
 def of_result(result: pysandbox.Result) -> Report:
     return read_report(result.exit_code, str(result.stdout), str(result.stderr), result)
+
+
+def has_own_processes(cage: pysandbox.Cage) -> bool:
+    """Whether pid 1, as the cage sees it, is the cage's own."""
+    return str(cage.run(["/bin/readlink", "/proc/self/ns/pid"]).stdout).strip() != os.readlink("/proc/self/ns/pid")
 
 
 def names_it(result: pysandbox.Result, word: str) -> bool:
@@ -186,7 +192,7 @@ class Victim:
 
 VICTIM = """
     buffer = ctypes.create_string_buffer(SECRET.encode())
-    libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER_ANY: so that Yama does not make the control fail
+    libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER_ANY: Yama must not make the control fail
     signal.signal(signal.SIGURG, lambda *_: os.write(1, b"signal\\n"))
     os.write(1, b"%d\\n" % ctypes.addressof(buffer))
     while os.read(0, 100):
@@ -209,8 +215,21 @@ def victim() -> Iterator[Victim]:
         process.communicate()
 
 
-def host_script(body: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+@contextmanager
+def host_script(body: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A host of its own: a Python process, with this one's import path, that opens cages and may be killed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(body), *arguments], env=environment, text=True, **options)
+    command = [sys.executable, "-c", textwrap.dedent(body), *arguments]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0
+    ) as host:
+        try:
+            yield host
+        finally:
+            host.kill()
+
+
+def first_line(process: subprocess.Popen[bytes], within: float = 30.0) -> bytes:
+    """What a process says first, b"" when it ends or keeps silent; unlike readline it never waits for ever."""
+    assert process.stdout is not None
+    return process.stdout.readline() if select.select([process.stdout], [], [], within)[0] else b""

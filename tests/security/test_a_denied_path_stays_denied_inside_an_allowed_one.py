@@ -43,7 +43,15 @@ ATTACK = """
     attempt("unmount it", call, "umount2", key, 2)
 """
 
-CHANGES = ("link", "rename", "rename over it", "exchange with it", "unlink", "rename its parent", "rename the directory")
+CHANGES = (
+    "link",
+    "rename",
+    "rename over it",
+    "exchange with it",
+    "unlink",
+    "rename its parent",
+    "rename the directory",
+)
 REFUSED = {
     "make mine": None,
     **dict.fromkeys(("read", "write", "list the directory", "read in the directory", "make in the directory",

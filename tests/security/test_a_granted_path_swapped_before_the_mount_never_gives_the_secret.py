@@ -61,7 +61,7 @@ def after_the_look(action: Callable[[], None]) -> Iterator[list[str]]:
         yield done
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # None is how it is unset; the stub lacks it
+        threading.setprofile(None)
 
 
 @pytest.mark.parametrize("swap", SWAPS, ids=lambda swap: swap.__name__)
@@ -87,6 +87,8 @@ def test_a_swapped_grant_is_refused_or_old(ground: Ground, isolation: str, acces
 def test_without_a_swap_the_grant_is_read(ground: Ground, isolation: str) -> None:
     (ground.inside / "secret").write_text("nothing secret")
 
-    result = pysandbox.run(["/bin/cat", str(ground.inside / "secret")], policy=policy(isolation, allow=[str(ground.inside)]))
+    result = pysandbox.run(
+        ["/bin/cat", str(ground.inside / "secret")], policy=policy(isolation, allow=[str(ground.inside)])
+    )
 
     assert result.stdout == "nothing secret"

@@ -1,9 +1,13 @@
-"""Claim: when the cage's init is killed from the host, its commands die, waiting tells so, and the cage takes no more."""
+"""Claim: when the cage's init is killed from the host, its commands die, waiting tells so, and the cage takes no
+more.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import signal
+from contextlib import ExitStack
 
 import pytest
 
@@ -11,11 +15,13 @@ from pysandbox import PIPE, Cage, CageClosedError
 
 from .harness import alive_with, policy, token, wait_until
 
+LOOP = ["/bin/sh", "-c", "echo on; while :; do sleep 0.05; done", "sh"]
+
 
 def test_the_commands_die_and_waiting_tells(isolation: str) -> None:
     mark = token()
-    with Cage(policy(isolation)) as cage:
-        running = cage.spawn(["/bin/sh", "-c", "echo on; while :; do sleep 0.05; done", "sh", mark], stdout=PIPE)
+    with Cage(policy(isolation)) as cage, ExitStack() as stack:
+        running = stack.enter_context(cage.spawn([*LOOP, mark], stdout=PIPE))
         assert running.stdout is not None and running.stdout.readline() == b"on\n"
         assert alive_with(mark) and cage.init_pid is not None
 
@@ -31,10 +37,7 @@ def test_the_commands_die_and_waiting_tells(isolation: str) -> None:
 
 
 def test_the_descriptor_of_a_command_becomes_readable(isolation: str) -> None:
-    import select
-
-    with Cage(policy(isolation)) as cage:
-        running = cage.spawn(["/bin/sleep", "600"])
+    with Cage(policy(isolation)) as cage, cage.spawn(["/bin/sleep", "600"]) as running:
         assert not select.select([running], [], [], 0)[0], "the control: it has not ended"
 
         os.kill(cage.init_pid or -1, signal.SIGKILL)

@@ -105,7 +105,9 @@ def test_the_second_tier_can_be_allowed_by_name() -> None:
     assert report["ran"].value == 0, report.stderr
 
 
-@pytest.mark.parametrize("name", ["mount", "setns", "pivot_root", "kexec_load", "init_module", "reboot", "unshare", "umount2"])
+@pytest.mark.parametrize(
+    "name", ["mount", "setns", "pivot_root", "kexec_load", "init_module", "reboot", "unshare", "umount2"]
+)
 def test_the_first_tier_cannot(name: str) -> None:
     with pytest.raises(pysandbox.PolicyError, match=name):
         pysandbox.run(["/bin/true"], policy=policy(allow_syscalls=(name,)))
@@ -127,5 +129,11 @@ def test_profile_default_kills_where_document_000_says_so(name: str) -> None:
 
 
 def test_profile_relaxed_lets_a_debugger_work() -> None:
-    assert caged(program('attempt("ptrace", call, "ptrace", 0, 0, 0, 0)'), policy(seccomp="relaxed"))["ptrace"].errno is None
-    assert caged(program('attempt("ptrace", call, "ptrace", 0, 0, 0, 0)'), policy(seccomp="default"))["ptrace"].errno == "EPERM"
+    assert (
+        caged(program('attempt("ptrace", call, "ptrace", 0, 0, 0, 0)'), policy(seccomp="relaxed"))["ptrace"].errno
+        is None
+    )
+    assert (
+        caged(program('attempt("ptrace", call, "ptrace", 0, 0, 0, 0)'), policy(seccomp="default"))["ptrace"].errno
+        == "EPERM"
+    )

@@ -1,4 +1,6 @@
-"""Claim: a descriptor given to a cage is worth what it was opened for: no path through /proc, /dev/fd or a directory adds rights."""
+"""Claim: a descriptor given to a cage is worth what it was opened for: no path through /proc, /dev/fd or a
+directory adds rights.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,9 @@ def test_a_passed_read_only_file_stays_read_only(ground: Ground, isolation: str)
 
     reopened = {name: "EACCES" for name in report.attempts if name.startswith(("/proc", "/dev"))}
     refused = {
-        **reopened, "truncate": "EACCES", "link": ("EXDEV", "EACCES"), "link of the descriptor": ("ENOENT", "EXDEV", "EPERM"),
-        "by its name": ("ENOENT", "EACCES"), "write": "EBADF", "set flags": (None, "EPERM"), "write after": "EBADF",
+        **reopened, "truncate": "EACCES", "link": ("EXDEV", "EACCES"),
+        "link of the descriptor": ("ENOENT", "EXDEV", "EPERM"), "by its name": ("ENOENT", "EACCES"),
+        "write": "EBADF", "set flags": (None, "EPERM"), "write after": "EBADF",
     }  # fmt: skip
     assert len(reopened) >= 6 and report.differs(refused) == {}
     assert ground.unharmed
@@ -80,7 +83,13 @@ def test_stdio_files_cannot_be_reopened(ground: Ground, isolation: str) -> None:
     said = log.read_text()
     assert said.startswith("what was there before\n"), "the log was not truncated"
     assert f'"{ground.word}"' in said, "the control: what was given can be read"
-    for name in ("stdin for writing", "stdin truncated", "stdout for reading", "stdout truncated", "stderr for reading"):
+    for name in (
+        "stdin for writing",
+        "stdin truncated",
+        "stdout for reading",
+        "stdout truncated",
+        "stderr for reading",
+    ):
         assert f'{{"try": "{name}", "errno": "EACCES"' in said, name
     assert ground.unharmed
 
@@ -94,7 +103,9 @@ def test_a_passed_directory_leads_nowhere(ground: Ground, isolation: str) -> Non
     except (pysandbox.CageError, ValueError) as error:
         assert "director" in str(error)
     else:
-        assert {name: each.errno for name, each in report.attempts.items() if each.errno not in ("EACCES", "EPERM")} == {}
+        assert {
+            name: each.errno for name, each in report.attempts.items() if each.errno not in ("EACCES", "EPERM")
+        } == {}
         assert len(report.attempts) == 8
     finally:
         os.close(fd)

@@ -1,17 +1,15 @@
-"""Claim: the ten rows of the effectiveness table (LL-04) hold in both isolation modes: five refusals, each beside its grant.
+"""Claim: the ten rows of the effectiveness table (LL-04) hold in both isolation modes: five refusals, each beside
+its grant.
 
 Without a gatekeeper the allow list of the connect rows is the egress mode itself: none, or direct by acknowledgement.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from pathlib import Path
 
 import pytest
-
-import pysandbox
 
 from .conftest import Ground
 from .harness import caged, policy, program
@@ -51,7 +49,9 @@ def test_row_3_write_out_of_scope(ground: Ground, isolation: str) -> None:
 
 
 def test_row_4_write_in_scope(ground: Ground, isolation: str) -> None:
-    report = caged(program(WRITE, PATH=str(ground.inside / "plain")), policy(isolation, allow_write=[str(ground.inside)]))
+    report = caged(
+        program(WRITE, PATH=str(ground.inside / "plain")), policy(isolation, allow_write=[str(ground.inside)])
+    )
     assert report["row"].errno is None
     assert (ground.inside / "plain").read_text() == "! am inside"
 
@@ -64,7 +64,7 @@ def test_rows_5_and_6_connect_out_of_and_in_scope(isolation: str, row: int, egre
         report = caged(attack, policy(isolation, egress=egress, unsafe_direct=egress == "direct"))
         if row == 6:
             assert report["row"].errno is None
-            assert server.accept()
+            server.accept()[0].close()
         else:
             assert report["row"].errno == NO_ROUTE[isolation]
             with pytest.raises(BlockingIOError):
@@ -83,11 +83,7 @@ def test_rows_7_and_8_only_the_data_stage_reads_the_private_data(ground: Ground,
 
 
 def test_row_9_fork_past_the_cap(attack_bin: Path, isolation: str) -> None:
-    try:
-        report = caged([str(attack_bin / "many"), "fork", "100"], policy(isolation, max_pids=10, allow=[str(attack_bin)]))
-    except pysandbox.UnsupportedError as error:
-        assert os.geteuid() == 0, f"only root is beyond RLIMIT_NPROC: {error}"
-        return
+    report = caged([str(attack_bin / "many"), "fork", "100"], policy(isolation, max_pids=10, allow=[str(attack_bin)]))
     assert (report["fork"].errno, report["fork"].value < 10) == ("EAGAIN", True)
 
 

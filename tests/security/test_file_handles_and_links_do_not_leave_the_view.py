@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Ground
 from .harness import Expected, caged, policy, program, uncaged
 
@@ -44,6 +46,15 @@ def test_a_handle_of_the_secret_cannot_be_opened(ground: Ground, isolation: str)
 
     assert control["named"].errno is None, "the handle must be a real one"
     assert report.differs({"opened": "EPERM"}) == {}
+
+
+@pytest.mark.root
+def test_root_opens_the_handle_without_a_cage_and_not_in_one(ground: Ground) -> None:
+    handle = uncaged(program(HANDLE_OF, SECRET=str(ground.secret)))["named"].value
+    attack = program(OPEN_HANDLE, HANDLE=handle, INSIDE=str(ground.inside))
+
+    assert uncaged(attack)["opened"].errno is None
+    assert caged(attack, policy(run_as="root", allow_write=[str(ground.inside)]))["opened"].errno == "EPERM"
 
 
 def test_links_and_descriptors_do_not_cross_the_edge(ground: Ground, isolation: str) -> None:

@@ -10,8 +10,9 @@ import os
 
 import pytest
 
-from .harness import caged, in_cage, policy, program, uncaged, victim
 from pysandbox import Cage
+
+from .harness import caged, has_own_processes, in_cage, policy, program, uncaged, victim
 
 ONE = 'attempt("signal", os.kill, PID, signal.SIGURG)'
 
@@ -106,6 +107,7 @@ def test_no_host_process_is_listed() -> None:
 def test_the_init_of_the_cage_does_not_heed_the_caged(name: str) -> None:
     attack = program("attempt('signal', os.kill, 1, getattr(signal, NAME))", NAME=name)
     with Cage(policy()) as cage:
+        assert has_own_processes(cage)
         in_cage(cage, attack)
 
         assert cage.run(["/bin/true"], timeout=10).ok

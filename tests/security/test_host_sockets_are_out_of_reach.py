@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ class Listeners:
 @pytest.fixture
 def listeners(tmp_path: Path) -> Iterator[Listeners]:
     name, path = token(), tmp_path / "socket"
-    wanted = {
+    wanted: dict[str, tuple[int, int, Any]] = {
         "abstract": (socket.AF_UNIX, socket.SOCK_STREAM, "\0" + name),
         "abstract datagram": (socket.AF_UNIX, socket.SOCK_DGRAM, "\0" + name + "d"),
         "path": (socket.AF_UNIX, socket.SOCK_STREAM, str(path)),

@@ -30,8 +30,13 @@ OVERRUN = """
     import mmap
     attempt("memory", lambda: mmap.mmap(-1, 2 << 30) and None)
     def descriptors():
-        for _ in range(200):
-            os.dup(0)
+        copies = []
+        try:
+            for _ in range(200):
+                copies.append(os.dup(0))
+        finally:
+            for fd in copies:
+                os.close(fd)
     attempt("descriptors", descriptors)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     fd = os.open(TREE + "/big", os.O_CREAT | os.O_WRONLY)

@@ -1,4 +1,6 @@
-"""Claim: a cage cannot leave a set-user-id or set-group-id file on a path the host sees, by any call that takes a mode."""
+"""Claim: a cage cannot leave a set-user-id or set-group-id file on a path the host sees, by any call that takes a
+mode.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_no_call_leaves_one(ground: Ground, isolation: str) -> None:
     report = caged(program(ATTACK, TREE=str(ground.inside)), policy(isolation, allow_write=[str(ground.inside)]))
 
     refused = dict.fromkeys(report.attempts, "EPERM")
-    assert report.differs({**refused, "openat2": "ENOSYS", "modes": None}) == {}  # openat2: its mode is behind a pointer
+    assert (
+        report.differs({**refused, "openat2": "ENOSYS", "modes": None}) == {}
+    )  # openat2: its mode is behind a pointer
     assert len(report.attempts) > 30 and set(report["modes"].value) == {0}
     assert with_special_mode(ground.inside) == []
 
@@ -93,5 +97,7 @@ def test_uncaged_they_are_left(ground: Ground) -> None:
 def test_ordinary_modes_still_work(ground: Ground, isolation: str) -> None:
     report = caged(program(PLAIN, TREE=str(ground.inside)), policy(isolation, allow_write=[str(ground.inside)]))
 
-    assert report.differs(dict.fromkeys(("make executable", "sticky", "create", "open without creating", "mkdir"))) == {}
+    assert (
+        report.differs(dict.fromkeys(("make executable", "sticky", "create", "open without creating", "mkdir"))) == {}
+    )
     assert os.access(ground.inside / "plain", os.X_OK)

@@ -21,7 +21,11 @@ def test_a_foreign_call_kills(attack_bin: Path, isolation: str, table: str, mode
     report = caged([str(attack_bin / "gates"), table], rules)
 
     assert report.result is not None
-    assert (report.result.signal, report.result.reason, report.exit_code) == (signal.SIGSYS, "seccomp", 128 + signal.SIGSYS)
+    assert (report.result.signal, report.result.reason, report.exit_code) == (
+        signal.SIGSYS,
+        "seccomp",
+        128 + signal.SIGSYS,
+    )
     assert report.attempts == {}
 
 
@@ -34,5 +38,5 @@ def test_no_profile_opens_them(attack_bin: Path, profile: str) -> None:
 
 @pytest.mark.parametrize("table", ["i386", "x32"])
 def test_uncaged_the_kernel_answers(attack_bin: Path, table: str) -> None:
-    """With a number or, where it was built without that table, with SIGSEGV (i386) or ENOSYS (x32): never with SIGSYS."""
+    """With a number or, built without that table, with SIGSEGV (i386) or ENOSYS (x32): never with SIGSYS."""
     assert uncaged([str(attack_bin / "gates"), table]).exit_code in (0, -signal.SIGSEGV)

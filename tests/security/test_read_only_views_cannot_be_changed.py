@@ -44,8 +44,8 @@ METADATA = """
     attempt("chmod by fchmodat2", call, "fchmodat2", -100, file, 0o777, 0)
 """
 
-NAMES = ("write", "append", "open truncating", "truncate", "create", "unnamed file", "unlink", "rmdir", "mkdir", "symlink",
-         "mkfifo", "link", "rename", "write by its descriptor")  # fmt: skip
+NAMES = ("write", "append", "open truncating", "truncate", "create", "unnamed file", "unlink", "rmdir", "mkdir",
+         "symlink", "mkfifo", "link", "rename", "write by its descriptor")  # fmt: skip
 META = ("chmod", "fchmod", "chown", "fchown", "utime", "futime", "setxattr", "fsetxattr", "removexattr")
 REFUSED: dict[str, Expected] = {
     "full": dict.fromkeys(NAMES, "EROFS"),

@@ -1,4 +1,6 @@
-"""Claim: a caged process cannot push bytes into the terminal it was given, also with garbage in the upper half of the request."""
+"""Claim: a caged process cannot push bytes into the terminal it was given, also with garbage in the upper half of
+the request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Claim: a caged process may add filters, which only tighten; it can neither undo the filter nor get a listener of its own."""
+"""Claim: a caged process may add filters, which only tighten; it can neither undo the filter nor get a listener of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ PRELIMINARIES = """
         return Program(len(instructions), ctypes.addressof(code)), code
 
     everything, kept = filter_of((6, (0, 0), ALLOW))
-    getppid, kept_too = filter_of((0x20, (0, 0), 0), (0x15, (0, 1), NR["getppid"]), (6, (0, 0), REFUSE_GETPPID), (6, (0, 0), ALLOW))
+    load_number, is_getppid = (0x20, (0, 0), 0), (0x15, (0, 1), NR["getppid"])
+    getppid, kept_too = filter_of(load_number, is_getppid, (6, (0, 0), REFUSE_GETPPID), (6, (0, 0), ALLOW))
 """
 
 ATTACK = """
@@ -45,7 +48,13 @@ def test_an_added_filter_only_tightens(isolation: str) -> None:
     report = caged(program(PRELIMINARIES, ATTACK), policy(isolation))
 
     refused = dict.fromkeys((*LISTENERS, "mount", "unshare"), "EPERM")
-    tightened = {"allow everything": None, "tighten": None, "getppid": "EIO", "strict off": "EINVAL", "by seccomp": None}
+    tightened = {
+        "allow everything": None,
+        "tighten": None,
+        "getppid": "EIO",
+        "strict off": "EINVAL",
+        "by seccomp": None,
+    }
     assert report.differs({**refused, **tightened}) == {}
 
 

@@ -22,12 +22,13 @@ static void *idle(void *unused)
 
 static int one_child(void)
 {
-	pid_t pid = fork();
+	pid_t parent = getpid(), pid = fork();
 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
+		while (getppid() == parent) /* it may have ended before the prctl */
 			pause();
+		_exit(0);
 	}
 	return pid < 0 ? errno : 0;
 }

@@ -4,6 +4,8 @@ Runs inside the cage under `python3 -I -S`, so it may use the standard library o
 number) and the attack's own names are defined above this text.
 """
 
+# ruff: noqa: F821
+# mypy: ignore-errors
 import ctypes
 import errno
 import json
@@ -11,7 +13,6 @@ import os
 import signal  # noqa: F401  (for the attacks)
 import sys  # noqa: F401  (for the attacks)
 
-NR: dict
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 

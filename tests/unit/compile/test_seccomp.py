@@ -343,7 +343,7 @@ def test_an_extra_does_not_lift_a_rule_on_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("opennat", "openat"), ("io_uring_set", "io_uring_setup"), ("PTRACE", "ptrace")]
+    ("name", "meant"), [("opennat", "openat"), ("io_uring_set", "io_uring_setup"), ("p_trace", "ptrace")]
 )
 def test_a_misspelled_name_is_an_error_that_names_the_right_one(name: str, meant: str) -> None:
     for field, key in (("allow_syscalls", "syscalls.allow_extra"), ("deny_syscalls", "syscalls.deny_extra")):
@@ -352,10 +352,9 @@ def test_a_misspelled_name_is_an_error_that_names_the_right_one(name: str, meant
         assert caught.value.key == key and caught.value.suggestion == f'did you mean "{meant}"?'
 
 
-@pytest.mark.parametrize("name", ["xyzzy_plugh_quux", ""])
-def test_a_name_near_to_nothing_is_an_error_all_the_same(name: str) -> None:
+def test_a_name_near_to_nothing_is_an_error_all_the_same() -> None:
     with pytest.raises(PolicyError, match="is not a system call"):
-        seccomp.compile_filter(Policy(deny_syscalls=(name,)), "aarch64")
+        seccomp.compile_filter(Policy(deny_syscalls=("xyzzy_plugh_quux",)), "aarch64")
 
 
 def test_a_name_of_another_machine_is_accepted_and_changes_nothing() -> None:
