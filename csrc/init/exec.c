@@ -1,9 +1,12 @@
 /* One exec order: fork a child that confines itself and execs, and tell the host how that went.
  *
- * The child shares this process's memory until it execs (CLONE_VM | CLONE_VFORK): a failure is written once, into the
- * order's error, where it happened. The order of `become_command` is fixed: descriptors before limits (a low
- * RLIMIT_NOFILE would refuse dup3), Landlock after chdir, seccomp last. */
+ * The child shares this process's memory until it execs (CLONE_VM): a failure is written once, into the order's error,
+ * where it happened. It is waited for as after vfork, but never blindly: any command of the cage may stop it with
+ * SIGSTOP before it has execed, and cage-init must still hear the end of the host. The order of `become_command` is
+ * fixed: descriptors before limits (a low RLIMIT_NOFILE would refuse dup3), Landlock after chdir, seccomp last. */
+#include <linux/futex.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sys/prctl.h>
 
 #include "init.h"
@@ -22,11 +25,17 @@
 #define MAP_ANONYMOUS_ 0x20
 #define CHILD_STACK 16384
 #define FEW_POINTERS 256 /* enough for most commands; more are mapped */
+#define SIGKILL_ 9
+#define SIGCONT_ 18
+#define ETIMEDOUT_ (-110)
+#define GLANCE_NS 20000000 /* how often a child that does not get on is looked after */
+#define GLANCES 500        /* how often until it is given up: ten seconds */
 
 struct attempt {
     struct cage *cage;
     struct order *order;
     struct psb_error error;
+    int32_t shared; /* 1 while the child runs in our memory; the kernel clears it at exec or exit, and wakes us */
 };
 
 static uint8_t child_stack[CHILD_STACK] __attribute__((aligned(16)));
@@ -108,14 +117,15 @@ static int become_command(struct attempt *attempt) {
 
 /* ---- in cage-init ------------------------------------------------------------------------------------------------ */
 
-/* clone(CLONE_VM | CLONE_VFORK) onto child_stack; the child runs become_command and never returns here. */
+/* clone(CLONE_VM) onto child_stack; the child runs become_command and never returns here. */
 static long start_child(struct attempt *attempt) {
-    const unsigned long flags = CLONE_VM | CLONE_VFORK | 17 /* SIGCHLD */;
+    const unsigned long flags = CLONE_VM | CLONE_CHILD_CLEARTID | 17 /* SIGCHLD */;
     uint64_t *top = (uint64_t *)(child_stack + CHILD_STACK - 16);
     long result;
+    attempt->shared = 1;
     top[0] = (uint64_t)(uintptr_t)attempt;
 #if defined(__x86_64__)
-    register long r10 __asm__("r10") = 0;
+    register long r10 __asm__("r10") = (long)&attempt->shared;
     register long r8 __asm__("r8") = 0;
     __asm__ volatile("syscall\n"
                      "test %%rax, %%rax\n"
@@ -134,7 +144,7 @@ static long start_child(struct attempt *attempt) {
     register long x1 __asm__("x1") = (long)top;
     register long x2 __asm__("x2") = 0;
     register long x3 __asm__("x3") = 0;
-    register long x4 __asm__("x4") = 0;
+    register long x4 __asm__("x4") = (long)&attempt->shared;
     __asm__ volatile("svc 0\n"
                      "cbnz x0, 1f\n"
                      "mov x29, #0\n"
@@ -154,6 +164,30 @@ _Noreturn void child_main(struct attempt *attempt) __attribute__((used));
 _Noreturn void child_main(struct attempt *attempt) {
     become_command(attempt);
     sys_exit(127);
+}
+
+static int host_is_gone(void) {
+    struct pollfd events[2] = {{PSB_FD_CONTROL, 0, 0}, {PSB_FD_HOST, POLLIN, 0}}; /* POLLHUP needs no asking */
+    int64_t now[2] = {0, 0};
+    return sys_call(SYS_ppoll, events, 2, now, 0, 0, 0) > 0;
+}
+
+/* Until the child has execed or is gone, and with it our memory is our own again. A child that was stopped is sent on
+ * its way at every glance. The other commands' wall times go on meanwhile. */
+static void await_own_memory(struct attempt *attempt, int32_t pid) {
+    const int64_t glance[2] = {0, GLANCE_NS};
+    int glances = 0;
+    for (;;) {
+        if (!__atomic_load_n(&attempt->shared, __ATOMIC_ACQUIRE)) return;
+        sys_call(SYS_futex, &attempt->shared, FUTEX_WAIT, 1, glance, 0, 0);
+        if (!__atomic_load_n(&attempt->shared, __ATOMIC_ACQUIRE)) return;
+        if (host_is_gone()) end_cage(attempt->cage, 0);
+        enforce_walltime(attempt->cage);
+        sys_call(SYS_kill, pid, SIGCONT_, 0, 0, 0, 0);
+        if (++glances < GLANCES) continue;
+        failed(attempt, PSB_STEP_EXEC, ETIMEDOUT_, attempt->order->argv[0]);
+        sys_call(SYS_kill, pid, SIGKILL_, 0, 0, 0, 0);
+    }
 }
 
 static struct command *free_place(struct cage *cage) {
@@ -193,6 +227,7 @@ static int start(struct attempt *attempt, int report_fd) {
         failed(attempt, PSB_STEP_FORK, pid, NULL);
         return 0;
     }
+    await_own_memory(attempt, (int32_t)pid);
     if (attempt->error.step) {
         sys_call(SYS_wait4, pid, 0, 0x40000000 /* __WALL */, 0, 0, 0);
         return 0;

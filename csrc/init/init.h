@@ -87,6 +87,7 @@ void signal_session(int32_t session, int32_t signal);
 void signal_all(const struct cage *cage, int32_t signal);
 /* Kills every process of the cage but this one; returns how many were reaped. */
 uint32_t kill_everything(struct cage *cage);
+_Noreturn void end_cage(struct cage *cage, int code);
 
 /* walltime.c */
 void start_clock(struct command *command, uint32_t walltime_ms, uint32_t grace_ms);

@@ -74,11 +74,6 @@ static void drain_child_signals(void) {
     reap(&cage);
 }
 
-static _Noreturn void end(int code) {
-    kill_everything(&cage);
-    sys_exit(code);
-}
-
 static long wait_for(struct pollfd *events, int64_t milliseconds) {
     int64_t time[2] = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     return sys_call(SYS_ppoll, events, 3, milliseconds < 0 ? NULL : time, 0, 0, 0);
@@ -92,14 +87,14 @@ _Noreturn void init_main(void) {
     sys_call(SYS_close_range, 0, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */, 0, 0, 0);
     reset_signals();
     cage.child_signals = (int32_t)sys_call(SYS_signalfd4, -1, &child_signal, sizeof child_signal, SFD_FLAGS, 0, 0);
-    if (cage.child_signals < 0) end(1);
+    if (cage.child_signals < 0) end_cage(&cage, 1);
     events[2].fd = cage.child_signals;
     cage.umask = (uint32_t)sys_call(SYS_umask, 0, 0, 0, 0, 0, 0); /* the host's; commands get it back */
 
     for (;;) {
         if (wait_for(events, enforce_walltime(&cage)) < 0) continue;
         if (events[2].revents) drain_child_signals();
-        if (events[0].revents && (receive(PSB_FD_CONTROL, &message) <= 0 || obey())) end(0);
-        if (events[1].revents) end(0);
+        if (events[0].revents && (receive(PSB_FD_CONTROL, &message) <= 0 || obey())) end_cage(&cage, 0);
+        if (events[1].revents) end_cage(&cage, 0);
     }
 }

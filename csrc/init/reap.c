@@ -153,6 +153,11 @@ uint32_t kill_everything(struct cage *cage) {
     }
 }
 
+_Noreturn void end_cage(struct cage *cage, int code) {
+    kill_everything(cage);
+    sys_exit(code);
+}
+
 void signal_command(struct cage *cage, const struct psb_signal *request) {
     struct command *command;
     if (request->scope == PSB_SIGNAL_ALL) {

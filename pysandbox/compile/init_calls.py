@@ -11,9 +11,9 @@ from pysandbox.policy.model import Policy
 # What csrc/init calls once the filter may be in force; a test compares this with the sources and with the filters.
 INIT_CALLS = frozenset(
     {
-        "chdir", "clock_gettime", "clone", "close", "dup3", "execve", "exit_group", "fcntl", "getdents64", "getpid",
-        "ioctl", "kill", "landlock_restrict_self", "mmap", "munmap", "openat", "ppoll", "prctl", "prlimit64", "read",
-        "recvmsg", "rt_sigprocmask", "setsid", "umask", "wait4", "write",
+        "chdir", "clock_gettime", "clone", "close", "dup3", "execve", "exit_group", "fcntl", "futex", "getdents64",
+        "getpid", "ioctl", "kill", "landlock_restrict_self", "mmap", "munmap", "openat", "ppoll", "prctl", "prlimit64",
+        "read", "recvmsg", "rt_sigprocmask", "setsid", "umask", "wait4", "write",
     }
 )  # fmt: skip
 ROOMY_PROFILES = frozenset({"baseline", "default", "relaxed"})  # seed-187 has no landlock_restrict_self

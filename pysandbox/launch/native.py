@@ -45,6 +45,7 @@ HINTS = {
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.EACCES): "the program is not executable in the cage",
     ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
+    ("exec", errno.ETIMEDOUT): "another command of the cage kept it from starting, or its file system hangs",
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
     ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",
     ("terminal", errno.ENOTTY): "descriptor 0 is not a terminal",
