@@ -98,6 +98,8 @@ struct attempt {
 void begin_command(struct cage *cage, struct message *message);
 int32_t start_gate(void);
 void finish_start(void);
+/* To be called now and then while a start is under way. */
+void continue_start(void);
 
 /* fork.c, become.c */
 long fork_onto(uint8_t *stack, size_t size, struct attempt *attempt);
