@@ -163,7 +163,7 @@ ORDERS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str | None]] 
 SCRIPTS = (step("FILE", "/script", data="echo hello\n"), step("FILE", "/orphan", data="#!/nowhere\n"))
 
 # One call of a command's start answers with EIO: {(call, arguments): (step, path)}.
-FORK_FLAGS = 0x100 | 0x4000 | 17  # CLONE_VM | CLONE_VFORK | SIGCHLD: no other clone in the world has just these
+FORK_FLAGS = 0x100 | 17  # CLONE_VM | SIGCHLD: no other clone in the world has just these
 BROKEN_FILTER = b"\xff" * 8
 INJECTED_LATER: list[tuple[str, dict[int, int], Plan, str, str | None]] = [
     ("clone", {0: FORK_FLAGS}, FULL, "fork", None),

@@ -80,18 +80,13 @@ def remove_abandoned_scratch() -> None:
 
 def test_a_command_that_stops_every_other_does_not_keep_its_cage_alive() -> None:
     mark = token()
-    host = host_script(STOPPER, mark, stderr=subprocess.PIPE)
-    try:
-        assert host.stdout is not None and host.stdout.readline() == "ready\n", host.communicate()[1]
+    with host_script(STOPPER, mark) as host:
+        assert first_line(host) == b"ready\n"
         assert len(alive_with(mark)) >= 2, "the control: the host and the command run"
 
         host.kill()
 
-        ended = wait_until(lambda: not [pid for pid in alive_with(mark) if pid != host.pid], within=1)
-        assert ended, f"still running: {alive_with(mark)}"
-    finally:
-        host.kill()
-        host.communicate()
+        assert wait_until(lambda: not [pid for pid in alive_with(mark) if pid != host.pid], within=1)
 
 
 def test_uncaged_the_child_lives_on() -> None:
