@@ -159,6 +159,10 @@ int32_t start_gate(void) {
     return start.gate;
 }
 
+int32_t starting(void) {
+    return start.gate >= 0 ? start.command->pid : 0;
+}
+
 void finish_start(void) {
     sys_close(start.gate);
     start.gate = -1;
