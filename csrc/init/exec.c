@@ -165,6 +165,10 @@ void continue_start(void) {
     sys_call(SYS_kill, start.command->pid, SIGCONT_, 0, 0, 0, 0);
 }
 
+int32_t starting(void) {
+    return start.gate >= 0 ? start.command->pid : 0;
+}
+
 void finish_start(void) {
     sys_close(start.gate);
     start.gate = -1;

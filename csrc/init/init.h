@@ -97,6 +97,7 @@ struct attempt {
 /* exec.c: an order begins a start; when its gate hangs up, the start is to be finished. -1: no start is under way. */
 void begin_command(struct cage *cage, struct message *message);
 int32_t start_gate(void);
+int32_t starting(void); /* the pid; 0: no start is under way */
 void finish_start(void);
 /* To be called now and then while a start is under way. */
 void continue_start(void);

@@ -69,6 +69,7 @@ void reap(struct cage *cage) {
         long pid = sys_call(SYS_wait4, -1, &status, WNOHANG_ | WALL_, &usage, 0, 0);
         struct command *command;
         if (pid <= 0) return;
+        if (pid == starting()) finish_start(); /* it ended after we had last looked at its gate */
         command = find(cage, (int32_t)pid);
         if (command) finish(cage, command, status, &usage);
     }
@@ -111,6 +112,13 @@ static long number_of(const char *name) {
     return value;
 }
 
+/* Whether a process is meant. A command that is still being started leads its session already, as far as we are
+ * concerned: it may be held up before its setsid. */
+static int is_meant(const char *name, long pid, enum stat_field field, long value) {
+    if (pid <= 1) return 0;
+    return read_stat(name, field) == value || (field == STAT_SESSION && pid == value);
+}
+
 /* Signals every process whose `field` is `value`; -1 when there is no /proc to look in. */
 static int signal_matching(enum stat_field field, long value, int32_t signal) {
     static uint8_t entries[8192] __attribute__((aligned(8)));
@@ -123,7 +131,7 @@ static int signal_matching(enum stat_field field, long value, int32_t signal) {
             long pid = number_of(name);
             uint16_t size;
             memcpy(&size, entry + 16, sizeof size);
-            if (pid > 1 && read_stat(name, field) == value) sys_call(SYS_kill, pid, signal, 0, 0, 0, 0);
+            if (is_meant(name, pid, field, value)) sys_call(SYS_kill, pid, signal, 0, 0, 0, 0);
             at += size;
         }
     sys_close((int)fd);
@@ -131,8 +139,9 @@ static int signal_matching(enum stat_field field, long value, int32_t signal) {
 }
 
 void signal_session(int32_t session, int32_t signal) {
-    if (signal_matching(STAT_SESSION, session, signal))
-        sys_call(SYS_kill, -session, signal, 0, 0, 0, 0); /* the group is the next best thing */
+    if (!signal_matching(STAT_SESSION, session, signal)) return;
+    /* The group is the next best thing, and where there is none yet, the process. */
+    if (sys_call(SYS_kill, -session, signal, 0, 0, 0, 0) < 0) sys_call(SYS_kill, session, signal, 0, 0, 0, 0);
 }
 
 void signal_all(const struct cage *cage, int32_t signal) {

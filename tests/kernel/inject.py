@@ -6,10 +6,12 @@ The filter belongs to one thread of its own and to what that thread clones: the 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import platform
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pysandbox.compile.syscalls import table
@@ -17,11 +19,14 @@ from pysandbox.compile.syscalls import table
 NUMBERS = table(platform.machine()).numbers
 T = TypeVar("T")
 
-ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000  # SECCOMP_RET_*; KILL ends the process
+# SECCOMP_RET_*: KILL ends the process, HOLD (USER_NOTIF) stops it in the call until the listener is closed.
+ALLOW, KILL, ERRNO, HOLD = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
+NEW_LISTENER = 8  # SECCOMP_FILTER_FLAG_*
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
 PR_SET_NO_NEW_PRIVS = 38
 
 libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
 
 
 class Program(ctypes.Structure):
@@ -38,6 +43,35 @@ def instruction(code: int, k: int, otherwise: int = 0) -> bytes:
 ALLOW_ALL = instruction(RETURN, ALLOW)
 
 
+RECEIVE, SEND = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_*
+CONTINUE = 1  # SECCOMP_USER_NOTIF_FLAG_*
+
+
+@dataclass(frozen=True)
+class Held:
+    """A call that is held; answered with `go_on` or `fail`, once."""
+
+    listener: int
+    id: int
+    number: int
+
+    @classmethod
+    def receive(cls, listener: int) -> Held:
+        """The next one; waits for it."""
+        notice = bytearray(80)  # struct seccomp_notif: id 8, pid 4, flags 4, data (nr 4, ...)
+        fcntl.ioctl(listener, RECEIVE, notice)
+        return cls(listener, *struct.unpack_from("=QIIi", notice)[::3])
+
+    def go_on(self) -> None:
+        self._answer(0, CONTINUE)
+
+    def fail(self, number: int) -> None:
+        self._answer(-number, 0)
+
+    def _answer(self, error: int, flags: int) -> None:
+        fcntl.ioctl(self.listener, SEND, struct.pack("=QqiI", self.id, 0, error, flags))
+
+
 def answering(action: int, call: str, arguments: dict[int, int]) -> bytes:
     """A filter that takes `action` on `call` when the low half of each of these arguments is as given."""
     tests = [(0, NUMBERS[call]), *((16 + 8 * index, value) for index, value in arguments.items())]
@@ -47,14 +81,27 @@ def answering(action: int, call: str, arguments: dict[int, int]) -> bytes:
     return code + instruction(RETURN, action) + ALLOW_ALL
 
 
+def holding(calls: Sequence[str], action: Callable[[], T]) -> tuple[T, int]:
+    """What `action` returned, and the listener: readable when something is held in one of `calls`, which fails with
+    ENOSYS once the listener is closed. Not for calls of the setup: they would hold this very thread."""
+    listener: list[int] = []
+    code = b"".join(answering(HOLD, call, {})[: -len(ALLOW_ALL)] for call in calls) + ALLOW_ALL
+    returned = _in_thread(lambda: listener.append(_install(code, NEW_LISTENER)), action)
+    return returned, listener[0]
+
+
 def under(code: bytes, action: Callable[[], T]) -> T:
     """Calls `action` in a thread that lives under the filter; gives what it returned, raises what it raised."""
+    return _in_thread(lambda: _install(code), action)
+
+
+def _in_thread(prepare: Callable[[], object], action: Callable[[], T]) -> T:
     outcome: list[T] = []
     failure: list[BaseException] = []
 
     def live() -> None:
         try:
-            _install(code)
+            prepare()
             outcome.append(action())
         except BaseException as error:
             failure.append(error)
@@ -67,12 +114,17 @@ def under(code: bytes, action: Callable[[], T]) -> T:
     return outcome[0]
 
 
-def _install(code: bytes) -> None:
+def _install(code: bytes, flags: int = 0) -> int:
+    """What seccomp(2) returned: with NEW_LISTENER, its descriptor."""
     program = Program(len(code) // 8, code)
+    one, mode_filter = 1, 1  # SECCOMP_SET_MODE_FILTER
+    answer = 0
     for number, *arguments in (
-        (NUMBERS["prctl"], PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        (NUMBERS["seccomp"], 1, 0, ctypes.byref(program)),  # SECCOMP_SET_MODE_FILTER
+        (NUMBERS["prctl"], PR_SET_NO_NEW_PRIVS, one, 0, 0, 0),
+        (NUMBERS["seccomp"], mode_filter, flags, ctypes.byref(program)),
     ):
         words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-        if libc.syscall(ctypes.c_long(number), *words) != 0:
+        answer = libc.syscall(ctypes.c_long(number), *words)
+        if answer < 0:
             raise OSError(ctypes.get_errno(), "the filter was not installed")
+    return answer

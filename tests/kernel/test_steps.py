@@ -83,6 +83,8 @@ PLANS: dict[str, tuple[Plan | PlanFor, str, str, str | None]] = {
     "a source of the cage's own /proc that is not there": (
         plan(step("BIND", "/in", source="/proc/nowhere")), "source", "ENOENT", "/mnt/proc/nowhere"),
     "a source that was swapped": (swapped, "source_changed", "ESTALE", "{host}/file"),
+    "a rule for what was swapped": (
+        plan(landlock=ruled(LandlockRule("/usr", FS, dev=1, ino=1))), "source_changed", "ESTALE", "/usr"),
     "a target beyond PATH_MAX": (plan(step("DIR", DEEP)), "target", "ENAMETOOLONG", DEEP[:247]),
     "a target that is not in the tree": (
         plan(step("MASK_FILE", "/usr/nowhere", inside_bind=True)), "target", "ENOENT", "/usr/nowhere"),
@@ -163,10 +165,11 @@ ORDERS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str | None]] 
 SCRIPTS = (step("FILE", "/script", data="echo hello\n"), step("FILE", "/orphan", data="#!/nowhere\n"))
 
 # One call of a command's start answers with EIO: {(call, arguments): (step, path)}.
-FORK_FLAGS = 0x100 | 17  # CLONE_VM | SIGCHLD: no other clone in the world has just these
+FORK_FLAGS = 0x100 | 17  # CLONE_VM | SIGCHLD: no other clone of the test has just these
 BROKEN_FILTER = b"\xff" * 8
 INJECTED_LATER: list[tuple[str, dict[int, int], Plan, str, str | None]] = [
     ("clone", {0: FORK_FLAGS}, FULL, "fork", None),
+    ("pipe2", {}, FULL, "fork", None),
     ("setsid", {}, FULL, "setsid", None),
     ("landlock_restrict_self", {}, plan(landlock=ruled(LandlockRule("/", FS))), "landlock", None),
 ]
