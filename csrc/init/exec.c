@@ -86,9 +86,8 @@ static void tell_start(void) {
 
 static int parse(const struct psb_exec *exec, const void *body) {
     static const char *few[FEW_POINTERS];
-    const size_t count = count_pointers(exec), room = count * sizeof(char *);
+    const size_t room = count_pointers(exec) * sizeof(char *);
     const char **pointers = few;
-    if (count > PSB_MAX_BODY) return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL); /* more than a body holds */
     if (room > sizeof few)
         pointers = (const char **)(uintptr_t)map(&start.pointers, room, PROT_RW, MAP_PRIVATE_ | MAP_ANONYMOUS_, -1);
     if (!pointers) return failed(&start.attempt, PSB_STEP_ORDER, E2BIG_, NULL);

@@ -18,9 +18,11 @@ int check_setup(const void *message, size_t size) {
 
 int check_exec(const void *message, size_t size) {
     const struct psb_exec *exec = message;
-    size_t inline_size;
+    size_t inline_size, texts;
     if (size < sizeof *exec || exec->n_fds > PSB_MAX_FDS || exec->body_size > PSB_MAX_BODY) return -1;
     if (!exec->n_argv || !exec->n_paths || exec->flags & ~EXEC_FLAGS) return -1;
+    texts = (size_t)1 + exec->n_paths + exec->n_argv + exec->n_env;
+    if (texts > exec->body_size) return -1; /* each is a byte at least: nothing is ever made room for in vain */
     inline_size = exec->flags & PSB_EXEC_BODY_FD ? 0 : exec->body_size;
     return size == sizeof *exec + inline_size ? 0 : -1;
 }
@@ -31,10 +33,11 @@ int check_signal(const void *message, size_t size) {
 }
 
 int count_fds(const struct control *control, size_t size) {
-    const size_t head = offsetof(struct control, fds);
-    if (size > sizeof *control) size = sizeof *control;
+    const size_t head = offsetof(struct control, fds),
+                 most = head + sizeof control->fds; /* the struct ends in padding */
+    if (size > most) size = most;
     if (size < head || control->level != SOL_SOCKET_ || control->type != SCM_RIGHTS_) return 0;
-    if (size > control->size) size = control->size; /* what remains is padding */
+    if (size > control->size) size = control->size; /* the kernel pads it, too */
     return size < head ? 0 : (int)((size - head) / sizeof control->fds[0]);
 }
 
