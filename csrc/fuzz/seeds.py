@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pysandbox._native import ffi, lib
+
 from pysandbox.compile.plan import LandlockPlan, Limit, Plan
 from pysandbox.launch import native
 

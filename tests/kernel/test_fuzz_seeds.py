@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
 from pysandbox._native import lib
 
 from .plans import opened, plan

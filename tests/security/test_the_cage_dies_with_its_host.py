@@ -32,7 +32,7 @@ STOPPER = """
     import sys, threading, time
     from pysandbox import PIPE, Cage
     with Cage() as cage:
-        stop = "import os, sys\\nprint('ready', flush=True)\\nwhile True:\\n try: os.kill(-1, 19)\\n except OSError: pass"
+        stop = "import os\\nprint('ready', flush=True)\\nwhile True:\\n try: os.kill(-1, 19)\\n except OSError: pass"
         stopper = cage.spawn(["/usr/bin/python3", "-c", stop, sys.argv[1]], stdout=PIPE)
         stopper.stdout.readline()
         def spawn():
