@@ -7,7 +7,7 @@
 #include "init.h"
 
 #define SIGNALS 64
-#define START_TICK_MS 20
+#define START_TICK_MS 100
 #define SFD_FLAGS (02000000 | 04000) /* SFD_CLOEXEC | SFD_NONBLOCK */
 #define SIG_BLOCK_ALL 2              /* SIG_SETMASK */
 
