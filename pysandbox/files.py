@@ -2,14 +2,15 @@
 
 A cage may put anything at any path while the host looks: a symlink to the host's secrets, a FIFO that never opens, a
 device. So every path is resolved by the kernel inside the cage's root (openat2 with RESOLVE_IN_ROOT), magic links are
-refused, nothing but a regular file or directory is touched, and no open can block.
+refused, nothing but a regular file or directory is touched, no open can block, and no terminal that lies there becomes
+the host's own, whose cage could then signal it.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from pysandbox.launch import native
 from pysandbox.policy.match import covers
@@ -36,8 +37,7 @@ class Files:
     def read(self, path: str | os.PathLike[str], *, limit: int = READ_CAP) -> bytes:
         """The content of a regular file. Raises OSError (EFBIG) beyond `limit` bytes."""
         fd = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(fd, "rb") as file:
-            self._demand_regular(file.fileno(), path)
+        with self._regular(fd, "rb", path) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
             import errno
@@ -48,8 +48,7 @@ class Files:
     def write(self, path: str | os.PathLike[str], data: bytes | str, *, mode: int = 0o644) -> None:
         """Replaces the content of a regular file, or makes it."""
         fd = self._open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, mode & 0o777, writing=True)
-        with open(fd, "wb") as file:
-            self._demand_regular(file.fileno(), path)
+        with self._regular(fd, "wb", path) as file:
             file.truncate()
             file.write(data.encode() if isinstance(data, str) else data)
 
@@ -71,6 +70,7 @@ class Files:
 
     def _open(self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False) -> int:
         text = os.fspath(path)
+        flags |= 0 if flags & os.O_PATH else os.O_NOCTTY
         if not text.startswith("/"):
             raise ValueError(f"{text!r} is not absolute: name it as a command in the cage would")
         if not self._plan.namespaces:
@@ -88,10 +88,11 @@ class Files:
         path = os.path.normpath(path)
         right = WRITING if writing else READING
         for rule in self._plan.landlock.rules if self._plan.landlock else ():
-            if right in rule.access and covers(rule.path, path):
-                base = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+            tree = rule.path or self._live.scratch
+            if right in rule.access and covers(tree, path):
+                base = _open_real(tree)
                 try:
-                    inner = os.path.relpath(path, rule.path)
+                    inner = os.path.relpath(path, tree)
                     resolve = native.RESOLVE_BENEATH | native.RESOLVE_NO_MAGICLINKS
                     if inner == "." and not stat.S_ISDIR(os.fstat(base).st_mode):
                         return os.open(f"/proc/self/fd/{base}", flags | os.O_CLOEXEC, mode)
@@ -100,6 +101,20 @@ class Files:
                     os.close(base)
         raise PermissionError(13, "not granted to this cage", path)
 
-    def _demand_regular(self, fd: int, path: str | os.PathLike[str]) -> None:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(22, "not a regular file", os.fspath(path))
+    def _regular(self, fd: int, mode: str, path: str | os.PathLike[str]) -> IO[bytes]:
+        """The file of a descriptor, which it owns; closed when it is anything but a regular file."""
+        kind = os.fstat(fd).st_mode
+        if not stat.S_ISREG(kind):
+            os.close(fd)
+            number, words = (21, os.strerror(21)) if stat.S_ISDIR(kind) else (22, "not a regular file")
+            raise OSError(number, words, os.fspath(path))
+        return open(fd, mode)
+
+
+def _open_real(path: str) -> int:
+    """A descriptor (O_PATH) of a path in which the Plan found no symlink, and in which there is none now."""
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        return native.open_inside(root, path, os.O_PATH, resolve=native.RESOLVE_NO_SYMLINKS)
+    finally:
+        os.close(root)
