@@ -12,11 +12,11 @@ from functools import partial
 
 from pysandbox.compile import degrade, landlock_only, seccomp
 from pysandbox.compile.environ import environment, uncaged_environment
+from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.landlock import second_wall
 from pysandbox.compile.limits import limits
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
-from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.plan import LandlockPlan, Note, Plan
 from pysandbox.compile.view import View, see
 from pysandbox.policy.model import Policy

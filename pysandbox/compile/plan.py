@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
+
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
