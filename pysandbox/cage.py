@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pysandbox.command import Command, demand_seconds, encode, input_bytes
-from pysandbox.errors import CageClosedError, CageTimeout
+from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
@@ -134,7 +134,14 @@ class Cage:
         return Files(self._live, self._prepared.plan)
 
     def _prepare(self) -> Prepared:
-        return self.runtime.prepare(self.policy, self._cwd or os.getcwd())
+        return self.runtime.prepare(self.policy, self._directory())
+
+    def _directory(self) -> str:
+        try:
+            return self._cwd or os.getcwd()
+        except FileNotFoundError:
+            message = "the working directory was deleted"
+            raise PolicyError(message, key="cwd", suggestion="change to another one, or pass cwd=") from None
 
     def _shared_scratch(self, prepared: Prepared) -> str:
         return self.session.path if self.session is not None and prepared.uses_scratch else ""
@@ -144,7 +151,7 @@ class Cage:
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
-        return self._live is not None or self.runtime.is_warm(self.policy, self._cwd or os.getcwd())
+        return self._live is not None or self.runtime.is_warm(self.policy, self._directory())
 
     # ---- commands -----------------------------------------------------------------------------------------------
 
@@ -219,6 +226,11 @@ class Cage:
             if self._closed:
                 raise CageClosedError("this cage is closed; make another one")
         oneshot = session is None
+        if prepared is not None and not prepared.covered():
+            raise CageClosedError(
+                f"cage {self.id}: a path that its policy denies or masks was replaced on the host, and is uncovered in "
+                "this cage since; open another one"
+            )
         if prepared is None:
             prepared = self._prepare()
         plan = prepared.plan

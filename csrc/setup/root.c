@@ -1,7 +1,8 @@
 /* The root of the cage: an empty tmpfs, filled by the plan's mounts, then pivoted to (pivot_root(2)).
  *
- * Nothing of the host is visible afterwards but what the plan bound: the old root is detached, and propagation to the
- * host was cut before the first mount (FS-01, FS-02). */
+ * Nothing of the host is visible afterwards but what the plan bound: the old root is detached, and propagation was cut
+ * both ways before the first mount (FS-01, FS-02). Private, not slave: what the host mounts later would arrive in a
+ * bound tree without the attributes that the plan gave it, read-only among them. */
 #include <linux/sched.h>
 #include <sys/mount.h>
 
@@ -28,7 +29,7 @@ int make_root(const struct psb_plan *plan, struct psb_error *error) {
     long result, old_umask;
     uint32_t i;
     if (!(plan->namespaces & CLONE_NEWNS)) return 0;
-    result = sys_call(SYS_mount, "none", "/", 0, MS_REC | MS_SLAVE, 0, 0);
+    result = sys_call(SYS_mount, "none", "/", 0, MS_REC | MS_PRIVATE, 0, 0);
     if (result < 0) return fail(error, PSB_STEP_PROPAGATION, result, "/");
     old_umask = sys_call(SYS_umask, 0, 0, 0, 0, 0, 0); /* modes are the plan's, not the host's umask's */
     for (i = 0; i < plan->n_mounts; i++)

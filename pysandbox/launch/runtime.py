@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from pysandbox.compile.compiler import compile_plan
-from pysandbox.compile.plan import Plan
+from pysandbox.compile.plan import MountKind, Plan
 from pysandbox.errors import PolicyError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
@@ -26,8 +26,8 @@ from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
-from pysandbox.probe.facts import HostFacts, host_facts
-from pysandbox.probe.paths import home, look, watch
+from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
+from pysandbox.probe.paths import home, look, watch, watch_these
 
 PLANS_KEPT = 256  # the least recently made plan goes first
 
@@ -39,6 +39,7 @@ class Prepared:
     policy: Policy
     plan: Plan
     fresh: Callable[[], bool]  # whether the paths it was compiled from are still what they were
+    covered: Callable[[], bool]  # whether what it denies and masks is still what was covered
     native: native.NativePlan
     limits: bytes
     uses_scratch: bool
@@ -108,7 +109,15 @@ class Runtime:
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = native.NativePlan(plan, host.uid, host.gid)
-        return Prepared(resolved, plan, watch(paths), carried, native.encode_limits(plan), uses_scratch(plan))
+        return Prepared(
+            resolved,
+            plan,
+            watch(paths),
+            _watch_covered(plan, paths),
+            carried,
+            native.encode_limits(plan),
+            uses_scratch(plan),
+        )
 
     # ---- cages --------------------------------------------------------------------------------------------------
 
@@ -211,6 +220,14 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
+
+
+def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:
+    """The host may replace a denied file by a rename (an editor's save): the kernel then drops the mount that covers it,
+    and whoever has the cage open sees the new one. This tells."""
+    covering = (MountKind.MASK_FILE, MountKind.MASK_DIR, MountKind.DENY_FILE, MountKind.DENY_DIR)
+    targets = {step.target for step in plan.mounts if step.kind in covering}
+    return watch_these(fact for fact in paths.facts.values() if fact.real in targets)
 
 
 def _plan_key(policy: Policy, cwd: str) -> Hashable:

@@ -70,9 +70,14 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
 
 def watch(paths: PathFacts) -> Callable[[], bool]:
     """A check, to be called often: whether every path still leads to the inode that it led to (or still to none)."""
+    return watch_these(paths.facts.values())
+
+
+def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:
+    """The same for some of them."""
     from pysandbox.probe.kernel import still_there
 
-    return still_there([(path, fact.dev, fact.ino) for path, fact in paths.facts.items()])
+    return still_there([(fact.path, fact.dev, fact.ino) for fact in facts])
 
 
 def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:

@@ -32,7 +32,7 @@ CONTROL = """if True:
 def test_the_host_that_reads_a_planted_terminal_has_none_afterwards() -> None:
     host = subprocess.run([sys.executable, "-c", HOST], start_new_session=True, capture_output=True, text=True)
 
-    assert host.stdout == "not a regular file\n" * 2 + "terminal 0\n", host.stderr
+    assert host.stdout == "Invalid argument: not a regular file\n" * 2 + "terminal 0\n", host.stderr
 
 
 def test_without_care_it_would_have_one() -> None:

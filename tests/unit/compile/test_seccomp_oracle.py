@@ -50,6 +50,7 @@ ALLOWED: dict[str, list[Rule]] = {
     "open": clear(1, CREATES) + clear(2, SETID), "openat": clear(2, CREATES) + clear(3, SETID),
     "socketpair": [[low(0, 1)]],
     "seccomp": clear(1, 8),
+    "prlimit64": clear(0, INT),
     "personality": [[low(0, INT)], [low(0, 0)]],
     "socket": [
         *[[low(0, 1), low(1, kind, 0xF)] for kind in (1, 2, 5)],
@@ -70,6 +71,7 @@ REFUSED: dict[str, list[Rule]] = {
     **{name: [[low(flags, create, create), low(mode, bit, bit)] for create in single(CREATES) for bit in single(SETID)]
        for name, flags, mode in (("open", 1, 2), ("openat", 2, 3))},
     "seccomp": [[low(1, 8, 8)]],
+    "prlimit64": [[low(0, bit, bit)] for bit in single(INT)],
 }  # fmt: skip
 
 UPPER = 0x12345678 << 32
