@@ -223,8 +223,8 @@ class Runtime:
 
 
 def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:
-    """The host may replace a denied file by a rename (an editor's save): the kernel then drops the mount that covers it,
-    and whoever has the cage open sees the new one. This tells."""
+    """The host may replace a denied file by a rename (an editor's save): the kernel then drops the mount that covers
+    it, and whoever has the cage open sees the new one. This tells."""
     covering = (MountKind.MASK_FILE, MountKind.MASK_DIR, MountKind.DENY_FILE, MountKind.DENY_DIR)
     targets = {step.target for step in plan.mounts if step.kind in covering}
     return watch_these(fact for fact in paths.facts.values() if fact.real in targets)

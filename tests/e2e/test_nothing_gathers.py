@@ -59,12 +59,19 @@ def test_different_policies_do_not_gather_waiting_cages() -> None:
     runtime.drain()
 
 
+def is_dead(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "Z"
+
+
 def test_a_waiting_cage_that_was_killed_is_not_handed_out() -> None:
     runtime, before = Runtime(), children()
     Cage(runtime=runtime).run(["/bin/true"])
     runtime.settle()
-    for pid in children() - before:
+    killed = children() - before
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
+    assert within(5, lambda: all(is_dead(pid) for pid in killed))
 
     assert within(1, lambda: Cage(runtime=runtime).run(["/bin/true"]).ok)
     runtime.drain()

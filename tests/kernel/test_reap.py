@@ -233,7 +233,7 @@ def test_without_proc_a_session_is_signalled_by_its_group(listeners: list[Listen
 @pytest.mark.parametrize("scope", ["one", "session"])
 def test_a_command_that_has_ended_is_not_signalled(scope: str, init: Init) -> None:
     """Its session may live on: the name is that of the command, which has ended."""
-    init.sh("sleep 1000 < /dev/null > /dev/null 2>&1 &")
+    init.sh("sleep 1000 < /dev/null > /dev/null 2>&1 & while ! pgrep -x sleep; do :; done")
     ended = init.commands[-1]
     init.signal(ended, signal.SIGKILL, scope)
     assert init.sh("pgrep -c -x sleep || ps -e").said == "1\n"

@@ -123,7 +123,7 @@ PLANS: dict[str, tuple[Plan | PlanFor, str, str, str | None]] = {
 
 # One call of the start answers with EIO: {(call, arguments): (step, path)}.
 FULL, FLAT = plan(loopback=True), flat()
-MS_SLAVE, MS_REC = 1 << 19, 1 << 14
+MS_PRIVATE, MS_REC = 1 << 18, 1 << 14
 INJECTED: list[tuple[str, dict[int, int], Plan, str, str | None]] = [
     ("socketpair", {}, FULL, "control", "socketpair"),
     ("pidfd_open", {}, FULL, "control", "pidfd_open"),
@@ -131,7 +131,7 @@ INJECTED: list[tuple[str, dict[int, int], Plan, str, str | None]] = [
     ("keyctl", {}, FULL, "keyring", None),
     ("sethostname", {}, FULL, "hostname", "cage"),
     ("setdomainname", {}, FULL, "hostname", "(none)"),
-    ("mount", {3: MS_REC | MS_SLAVE}, FULL, "propagation", "/"),
+    ("mount", {3: MS_REC | MS_PRIVATE}, FULL, "propagation", "/"),
     ("chdir", {}, FULL, "pivot_root", "/mnt"),
     ("pivot_root", {}, FULL, "pivot_root", "/mnt"),
     ("umount2", {}, FULL, "detach", "/"),
