@@ -117,7 +117,7 @@ def test_a_start_that_fails_while_another_command_is_collected_has_failed() -> N
     init, listener = holding(["setsid", "wait4"], lambda: carry_out(plan()))
     read, write = os.pipe()
     try:
-        other = init.start("/bin/cat", fds={0: read})
+        other = init.start("/bin/cat", fds={0: read, 1: 2, 2: 2})
         Held.receive(listener).go_on()
         other.expect("started")
         failing = init.start("/bin/true")
