@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ class Stuck:
         self.listener = -1
 
 
-def stuck(call: str, wanted: Plan, **options: object) -> Stuck:
+def stuck(call: str, wanted: Plan, **options: Any) -> Stuck:
     init, listener = holding([call], lambda: carry_out(wanted))
     command = init.start("/bin/true", **options)
     assert readable(listener), "nothing was held"
