@@ -4,7 +4,9 @@
 
 Every subject is measured once in each round, in an order shuffled by a fixed seed, so that whatever else the machine
 does falls on all of them alike; the first rounds are dropped. Half of the blocks run with a large host (--ballast-mb
-of touched memory), since some ways of starting a process cost more the bigger the caller is.
+of touched memory), since some ways of starting a process cost more the bigger the caller is. The other sandboxes have
+rounds of their own, with their own yardstick: what they leave the kernel to tear down takes it tens of milliseconds,
+and would fall on whoever comes next.
 """
 
 from __future__ import annotations
@@ -15,12 +17,13 @@ import os
 import platform
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from bench.peers import peers
-from bench.report import Report, as_json, as_markdown, as_svg, figure
-from bench.subjects import Subject, burst, ours
+from bench.report import Figure, Report, as_json, as_markdown, as_svg, figure
+from bench.subjects import Subject, burst, ours, yardstick
 from pysandbox import Policy
 
 SEED = 20_240_117
@@ -50,26 +53,31 @@ def ballast(megabytes: int) -> bytearray:
     return memory
 
 
-def measure(subjects: Sequence[Subject], total: int, megabytes: int) -> tuple[str, str]:
-    """Fills the subjects' samples; the names of the two hosts."""
+def measure(groups: Sequence[Sequence[Subject]], total: int, megabytes: int) -> tuple[str, str]:
+    """Fills the subjects' samples; the names of the two hosts. The first subject of a group is its yardstick."""
     small, large = "small host", f"{megabytes} MB host"
     chance = random.Random(SEED)
     for block in range(BLOCKS):
         share = (total + block) // BLOCKS
-        rounds(subjects, small, share, chance)
+        for subjects in groups:
+            rounds(subjects, small, share, chance)
         memory = ballast(megabytes)
-        rounds(subjects, large, share, chance)
+        for subjects in groups:
+            rounds(subjects, large, share, chance)
         del memory
     return small, large
 
 
 def report(
-    subjects: Sequence[Subject], hosts: tuple[str, ...], total: int, missing: Sequence[str], rate: float
+    groups: Sequence[Sequence[Subject]], hosts: tuple[str, ...], total: int, missing: Sequence[str], rate: float
 ) -> Report:
-    yardsticks = {host: statistics.median(subjects[0].samples[host]) for host in hosts}
-    figures = tuple(
-        figure(each.key, each.label, host, each.samples[host], yardsticks[host]) for host in hosts for each in subjects
-    )
+    def figures_of(host: str) -> Iterator[Figure]:
+        for number, subjects in enumerate(groups):
+            unit = statistics.median(subjects[0].samples[host])
+            for each in subjects[1:] if number else subjects:
+                yield figure(each.key, each.label, host, each.samples[host], unit)
+
+    figures = tuple(each for host in hosts for each in figures_of(host))
     return Report(
         machine=f"{platform.machine()}, {os.cpu_count()} CPUs",
         kernel=platform.release(),
@@ -95,14 +103,14 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     asked = arguments()
     working, broken = peers()
-    subjects = [*ours(), *working]
+    groups = [ours(), [yardstick(), *working]]
     try:
-        hosts = measure(subjects, max(asked.rounds, BLOCKS), asked.ballast_mb)
+        hosts = measure(groups, max(asked.rounds, BLOCKS), asked.ballast_mb)
         rate = burst(Policy(), BURST)
     finally:
-        for subject in subjects:
+        for subject in chain(*groups):
             subject.close()
-    done = report(subjects, hosts, max(asked.rounds, BLOCKS), broken, rate)
+    done = report(groups, hosts, max(asked.rounds, BLOCKS), broken, rate)
     for path, text in ((asked.json, as_json), (asked.svg, as_svg), (asked.markdown, as_markdown)):
         if path:
             path.write_text(text(done), encoding="utf-8")

@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pysandbox import Cage, Policy
+from pysandbox import PIPE, Cage, Policy, Runtime
 from pysandbox.policy.model import Grant
+from pysandbox.testing import settle
 
 TRUE = ["/bin/true"]
 READY_SECONDS = 2.0  # the longest to wait for the warm pool
-PAUSE = 0.003  # before every sample, for what the one before it has left to do in the background
+PAUSE = 0.003  # before every sample, when the library's background work is done: for the kernel's
 
 
 def nothing() -> None:
@@ -40,35 +41,31 @@ class Subject:
 
     def measure(self, host: str) -> None:
         self.ready()
+        settle()
         time.sleep(PAUSE)
         began = time.perf_counter_ns()
         self.sample()
         self.samples.setdefault(host, []).append((time.perf_counter_ns() - began) / 1e9)
 
 
-def checked(run: Callable[[], Any]) -> None:
-    """A cage that did not run the program would be a very fast one."""
-    result = run()
+def checked(cage: Cage, **output: Any) -> None:
+    """One run, which does what the yardstick does: no output is captured unless asked for. A cage that did not run the
+    program would be a very fast one."""
+    result = cage.run(TRUE, **(output or {"stdout": None, "stderr": None}))
     if result.exit_code != 0:
         raise RuntimeError(f"/bin/true ended with {result.exit_code} ({result.reason}): {result.stderr!r}")
 
 
-def wait_for_pool(policy: Policy) -> bool:
-    """Waits until a cage of this policy is parked; False where the library keeps none for it."""
+def wait_for_pool(policy: Policy) -> None:
+    """Returns when a cage of this policy is waiting; a run asks for one where there is none (expired, or replaced)."""
     from pysandbox.testing import pool_ready
 
     deadline = time.monotonic() + READY_SECONDS
     while not pool_ready(policy):
         if time.monotonic() > deadline:
-            return False
-        time.sleep(0.001)
-    return True
-
-
-def drain() -> None:
-    from pysandbox.testing import drain
-
-    drain()
+            raise RuntimeError(f"no cage is kept ready for {policy}")
+        checked(Cage(policy))
+        settle()
 
 
 def yardstick() -> Subject:
@@ -89,37 +86,29 @@ def posix_spawn() -> Subject:
 
 def cold() -> Subject:
     """Each sample has a policy that was never seen: another directory granted, another variable set."""
+    runtime = Runtime(warm=0)  # knows the host, as after a program's first cage; keeps nothing ready
     folder = tempfile.TemporaryDirectory(prefix="psb-bench-")
     policies: list[Policy] = []
 
     def ready() -> None:
-        drain()
         number = len(policies)
         grant = Path(folder.name) / str(number)
         grant.mkdir()
         policies.append(Policy(allow=(Grant(str(grant)),), env=(("PSB_BENCH", str(number)),)))
 
     return Subject(
-        "cold", "cage, cold policy", lambda: checked(lambda: Cage(policies[-1]).run(TRUE)), ready, folder.cleanup
+        "cold", "cage, cold policy", lambda: checked(Cage(policies[-1], runtime=runtime)), ready, folder.cleanup
     )
 
 
-def warm(key: str, label: str, policy: Policy) -> Subject:
-    def ready() -> None:
-        if not wait_for_pool(policy):  # emptied by the cold subject: one run asks for the pool again
-            Cage(policy).run(TRUE)
-            wait_for_pool(policy)
-
-    checked(lambda: Cage(policy).run(TRUE))
-    return Subject(key, label, lambda: checked(lambda: Cage(policy).run(TRUE)), ready)
+def warm(key: str, label: str, policy: Policy, **output: Any) -> Subject:
+    return Subject(key, label, lambda: checked(Cage(policy), **output), lambda: wait_for_pool(policy))
 
 
 def session(policy: Policy) -> Subject:
     stack = ExitStack()
     cage = stack.enter_context(Cage(policy))
-    return Subject(
-        "session", "one more command in an open cage", lambda: checked(lambda: cage.run(TRUE)), close=stack.close
-    )
+    return Subject("session", "one more command in an open cage", lambda: checked(cage), close=stack.close)
 
 
 def ours() -> list[Subject]:
@@ -128,6 +117,7 @@ def ours() -> list[Subject]:
         captured(),
         posix_spawn(),
         warm("warm", "cage, warm policy", Policy()),
+        warm("warm-captured", "cage, warm policy, output captured", Policy(), stdout=PIPE, stderr=PIPE),
         session(Policy()),
         warm("landlock", "cage, Landlock mode, warm policy", Policy(isolation="landlock", run_as="self")),
         cold(),
@@ -139,5 +129,5 @@ def burst(policy: Policy, count: int) -> float:
     wait_for_pool(policy)
     began = time.perf_counter()
     for _ in range(count):
-        checked(lambda: Cage(policy).run(TRUE))
+        checked(Cage(policy))
     return count / (time.perf_counter() - began)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.subjects import TRUE, drain, wait_for_pool
+from bench.subjects import TRUE, wait_for_pool
 from pysandbox import Cage, Policy
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.launch.native import NativePlan
@@ -19,6 +19,7 @@ from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts
 from pysandbox.probe.facts import host_facts as probe_host
 from pysandbox.probe.paths import look
+from pysandbox.testing import drain
 
 Benchmark = Callable[..., Any]
 
@@ -44,10 +45,6 @@ def warm() -> Iterator[Policy]:
     Cage(policy).run(TRUE)
     yield policy
     drain()
-
-
-def parked(policy: Policy) -> None:
-    assert wait_for_pool(policy), "the pool did not fill"
 
 
 def test_policy_construction(benchmark: Benchmark) -> None:
@@ -89,7 +86,7 @@ def test_cold_open(benchmark: Benchmark) -> None:
 
 
 def test_warm_run(benchmark: Benchmark, warm: Policy) -> None:
-    benchmark.pedantic(lambda: Cage(warm).run(TRUE), setup=lambda: parked(warm), rounds=200)  # type: ignore[attr-defined]
+    benchmark.pedantic(lambda: Cage(warm).run(TRUE), setup=lambda: wait_for_pool(warm), rounds=200)  # type: ignore[attr-defined]
 
 
 def test_session_run(benchmark: Benchmark) -> None:

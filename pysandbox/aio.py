@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from pysandbox.cage import Cage
 from pysandbox.command import Command, demand_seconds, input_bytes
 from pysandbox.errors import CageTimeout
-from pysandbox.exchange import Drain, Feed, _close_stdin
+from pysandbox.exchange import Drain, Feed, _close_stdin, drains_of, keep
 from pysandbox.launch.stdio import PIPE, File
 from pysandbox.process import Process, Result
 
@@ -155,7 +155,11 @@ class AsyncCage:
             raise TypeError(f"spawn() got an unexpected keyword argument {next(iter(options))!r}")
         start = partial(self.cage._start, command, (stdin, stdout, stderr), pty=pty, pass_fds=pass_fds)
         process = AsyncProcess(start() if self.cage._is_quick() else await _in_executor(start))
-        await process._await_start()
+        try:
+            await process._await_start()
+        except BaseException:  # cancelled: nobody else knows of the command
+            await _in_executor(process.process.close)
+            raise
         return process
 
     async def run(
@@ -206,8 +210,7 @@ async def _readable(fd: int) -> None:
 async def _exchange(process: Process, data: bytes | None) -> None:
     """`exchange.exchange` for the event loop: the same drains and feed, driven by readers and a writer."""
     loop = asyncio.get_running_loop()
-    stdio, cap = process._stdio, process._order.output_cap
-    drains = {name: Drain(getattr(stdio, name), cap) for name in ("stdout", "stderr") if getattr(stdio, name) >= 0}
+    stdio, drains = process._stdio, drains_of(process)
     for drain in drains.values():
         os.set_blocking(drain.fd, False)
         loop.add_reader(drain.fd, _read_some, loop, drain)
@@ -224,11 +227,9 @@ async def _exchange(process: Process, data: bytes | None) -> None:
     finally:
         if stdio.stdin >= 0:
             loop.remove_writer(stdio.stdin)
-        for name, drain in drains.items():
+        for drain in drains.values():
             loop.remove_reader(drain.fd)
-            drain.rest()
-            process._captured[name] = process._captured.get(name, b"") + bytes(drain.data)
-            process._truncated = process._truncated or drain.truncated
+        keep(process, drains)
 
 
 def _read_some(loop: asyncio.AbstractEventLoop, drain: Drain) -> None:

@@ -94,6 +94,17 @@ class Cage:
             running, self._running = self._running, set()
         if live is None:
             return
+        try:
+            self._terminate(running)
+        except BaseException:  # the grace period was interrupted (Ctrl-C): it ends all the same
+            self.runtime.collect(live)
+            raise
+        live.end()
+        for process in running:
+            process.wait()  # end-of-file at the latest: cage-init is going
+        self.runtime._reap(live)
+
+    def _terminate(self, running: set[Process]) -> None:
         for process in running:
             process.signal(15, tree=True)
         deadline = time.monotonic() + self.policy.grace_sec
@@ -102,10 +113,6 @@ class Cage:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 process._cause = "cancelled"
-        live.end()
-        for process in running:
-            process.wait()  # end-of-file at the latest: cage-init is going
-        self.runtime._reap(live)
 
     @property
     def id(self) -> str | None:
@@ -207,18 +214,21 @@ class Cage:
         quiet: bool = False,
     ) -> Process:
         """Sends the order; the command may not have started yet, or may never. `quiet`: its start is not reported."""
-        oneshot = self._live is None
-        if self._closed:
-            raise CageClosedError("this cage is closed; make another one")
-        prepared = self._prepared if self._prepared is not None else self._prepare()
+        with self._lock:  # what is decided here holds for this command, whoever closes the cage meanwhile
+            session, prepared = self._live, self._prepared
+            if self._closed:
+                raise CageClosedError("this cage is closed; make another one")
+        oneshot = session is None
+        if prepared is None:
+            prepared = self._prepare()
         plan = prepared.plan
         if self.caged:
             command.demand_allowed(prepared.policy)
-        live = self._live if self._live is not None else self._take(prepared)
-        live.nudge()
+        live = session if session is not None else self._take(prepared)
         report_read = report_write = -1
         stdio = None
         try:
+            live.nudge()
             root = live.open_root() if pty and self.caged and plan.namespaces else None
             try:
                 stdio = open_stdio(*files, pass_fds, pty=pty, root_fd=root, caged=self.caged)

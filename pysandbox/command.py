@@ -45,11 +45,11 @@ class Command:
         texts = tuple(_text(each, f"argv[{index}]") for index, each in enumerate(argv))
         if not texts or not texts[0]:
             raise ValueError("argv is empty: name a program to run")
-        for name, value in (env or {}).items():
-            if not _text(name, "env") or "=" in name:
+        variables = {_text(name, "env"): _text(value, f"env[{name!r}]") for name, value in (env or {}).items()}
+        for name in variables:
+            if not name or "=" in name:
                 raise ValueError(f"env: {name!r} is not a name of a variable")
-            _text(value, f"env[{name!r}]")
-        return cls(texts, dict(env or {}), None if cwd is None else _text(cwd, "cwd"))
+        return cls(texts, variables, None if cwd is None else _text(cwd, "cwd"))
 
     def candidates(self, path: str) -> list[str]:
         """What execvp would try, in order."""

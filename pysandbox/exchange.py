@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pysandbox.process import Process
 
 READ_SIZE = 65536
+MOST_LEFT = 64  # reads of what is left in a pipe at the end: more is being written by what still runs
+LONGEST_POLL = 2**31 - 1  # milliseconds, poll(2)
 
 
 class Drain:
@@ -46,9 +48,10 @@ class Drain:
         return True
 
     def rest(self) -> None:
-        """Takes what is still in the pipe, without waiting for writers that may never close it."""
-        while self.open and self.read():
-            pass
+        """Takes what is still in the pipe, without waiting for writers that may never close it, or never pause."""
+        for _ in range(MOST_LEFT):
+            if not self.open or not self.read():
+                return
 
 
 class Feed:
@@ -71,22 +74,34 @@ class Feed:
 
 def exchange(process: Process, data: bytes | None, timeout: float | None) -> None:
     """Runs the talk to its end and leaves the output in `process`. Raises TimeoutError; what was read stays read."""
-    stdio, cap = process._stdio, process._order.output_cap
+    stdio = process._stdio
     if timeout is None and stdio.stdin < 0 and stdio.stdout < 0 and stdio.stderr < 0:
         while process._ended is None:  # nothing to talk about: one blocking read is the whole wait
             process._read_report()
         return
-    drains = {name: Drain(getattr(stdio, name), cap) for name in ("stdout", "stderr") if getattr(stdio, name) >= 0}
+    drains = drains_of(process)
     for drain in drains.values():
         os.set_blocking(drain.fd, False)
     feed = _feed(process, data)
     try:
         _loop(process, drains, feed, None if timeout is None else time.monotonic() + timeout)
     finally:
-        for name, drain in drains.items():
-            drain.rest()
-            process._captured[name] = process._captured.get(name, b"") + bytes(drain.data)
-            process._truncated = process._truncated or drain.truncated
+        keep(process, drains)
+
+
+def drains_of(process: Process) -> dict[str, Drain]:
+    """A drain for each pipe, with as much room as an earlier talk has left."""
+    ends = {name: getattr(process._stdio, name) for name in ("stdout", "stderr")}
+    room = {name: process._order.output_cap - len(process._captured.get(name, b"")) for name in ends}
+    return {name: Drain(fd, room[name]) for name, fd in ends.items() if fd >= 0}
+
+
+def keep(process: Process, drains: dict[str, Drain]) -> None:
+    """Takes what is still in the pipes and leaves everything in `process`."""
+    for name, drain in drains.items():
+        drain.rest()
+        process._captured[name] = process._captured.get(name, b"") + bytes(drain.data)
+        process._truncated = process._truncated or drain.truncated
 
 
 def _feed(process: Process, data: bytes | None) -> Feed | None:
@@ -119,7 +134,7 @@ def _loop(process: Process, drains: dict[str, Drain], feed: Feed | None, deadlin
     if feed is not None:
         poller.register(feed.fd, select.POLLOUT)
     while process._ended is None:
-        left = None if deadline is None else (deadline - time.monotonic()) * 1000
+        left = None if deadline is None else min((deadline - time.monotonic()) * 1000, LONGEST_POLL)
         if left is not None and left <= 0:
             raise TimeoutError(f"{process.argv[0]!r} still runs")
         for fd, _ in poller.poll(left):

@@ -2,7 +2,8 @@
 
 A cage may put anything at any path while the host looks: a symlink to the host's secrets, a FIFO that never opens, a
 device. So every path is resolved by the kernel inside the cage's root (openat2 with RESOLVE_IN_ROOT), magic links are
-refused, nothing but a regular file or directory is touched, and no open can block.
+refused, nothing but a regular file or directory is touched, no open can block, and no terminal that lies there becomes
+the host's own, whose cage could then signal it.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Files:
 
     def _open(self, path: str | os.PathLike[str], flags: int, mode: int = 0, *, writing: bool = False) -> int:
         text = os.fspath(path)
+        flags |= 0 if flags & os.O_PATH else os.O_NOCTTY
         if not text.startswith("/"):
             raise ValueError(f"{text!r} is not absolute: name it as a command in the cage would")
         if not self._plan.namespaces:
@@ -94,10 +96,11 @@ class Files:
         path = os.path.normpath(path)
         right = WRITING if writing else READING
         for rule in self._plan.landlock.rules if self._plan.landlock else ():
-            if right in rule.access and covers(rule.path, path):
-                base = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+            tree = rule.path or self._live.scratch
+            if right in rule.access and covers(tree, path):
+                base = _open_real(tree)
                 try:
-                    inner = os.path.relpath(path, rule.path)
+                    inner = os.path.relpath(path, tree)
                     resolve = native.RESOLVE_BENEATH | native.RESOLVE_NO_MAGICLINKS
                     if inner == "." and not stat.S_ISDIR(os.fstat(base).st_mode):
                         return os.open(f"/proc/self/fd/{base}", flags | os.O_CLOEXEC, mode)
@@ -105,3 +108,12 @@ class Files:
                 finally:
                     os.close(base)
         raise PermissionError(errno.EACCES, "not granted to this cage", path)
+
+
+def _open_real(path: str) -> int:
+    """A descriptor (O_PATH) of a path in which the Plan found no symlink, and in which there is none now."""
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        return native.open_inside(root, path, os.O_PATH, resolve=native.RESOLVE_NO_SYMLINKS)
+    finally:
+        os.close(root)

@@ -30,6 +30,7 @@ Reason = Literal["exited", "signaled", "timeout", "oom", "seccomp", "cancelled"]
 
 EXIT_TIMEOUT = 124
 READ_SIZE = 65536
+LONGEST_POLL = 2**31 - 1  # milliseconds, poll(2); whoever waits for longer comes back for the rest
 LAST_REPORT_PATIENCE = 5.0  # seconds a killed command may take to be reported
 
 
@@ -175,6 +176,11 @@ class Process:
                 self._collect(self._live)
         self._tell_end()
 
+    def _demand_ours(self) -> None:
+        """A forked copy of the host shares the report pipe: what it read there the original would never see."""
+        if self._live.abandoned:
+            raise CageClosedError(f"{self.argv[0]!r} runs in a cage of the process that this one was forked from")
+
     def _tell_end(self) -> None:
         if self._sink is ignore or (self._final is not None and self._final.error is not None):
             return
@@ -198,16 +204,20 @@ class Process:
 
     def poll(self) -> int | None:
         """The return code (-n for signal n), None while it runs. Never blocks."""
+        self._demand_ours()
         if self._ended is None and _readable(self._report_fd, 0):
             self._read_report()
         return None if self._ended is None else self._returncode()
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for the end and returns the return code. Raises TimeoutError after `timeout` seconds; it runs on."""
+        self._demand_ours()
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._ended is None:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not _readable(self._report_fd, left):
+                if left is not None and left * 1000 > LONGEST_POLL:
+                    continue
                 raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
             self._read_report()
         return self._returncode()
@@ -220,6 +230,7 @@ class Process:
         """
         from pysandbox.exchange import exchange
 
+        self._demand_ours()
         exchange(self, input, timeout)
         self._raise_failure()
         return self._captured.get("stdout", b""), self._captured.get("stderr", b"")
@@ -300,7 +311,7 @@ class Process:
 
     def close(self) -> None:
         """Ends the command if it still runs and closes every descriptor. Idempotent."""
-        if self._report_fd >= 0 and self._ended is None:
+        if self._report_fd >= 0 and self._ended is None and not self._live.abandoned:
             self.stop()  # before the lock: another thread may hold it, waiting for the very end that this brings about
         with self._lock:
             if self._report_fd < 0:
@@ -312,7 +323,7 @@ class Process:
             self._stdio.close()
             os.close(self._report_fd)
             self._report_fd = -1
-            if self._order.oneshot and (self._collect_at_close or self._ended is None):
+            if self._order.oneshot and not self._live.abandoned and (self._collect_at_close or self._ended is None):
                 self._collect(self._live)
             self._ended = self._ended or time.monotonic()
 
@@ -358,4 +369,4 @@ class Process:
 def _readable(fd: int, seconds: float | None) -> bool:
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    return bool(poller.poll(None if seconds is None else seconds * 1000))
+    return bool(poller.poll(None if seconds is None else min(seconds * 1000, LONGEST_POLL)))

@@ -50,8 +50,7 @@ int psb_send(int control, const void *message, size_t size, const int *fds, size
         rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
     }
-    do sent = sendmsg(control, &header, MSG_NOSIGNAL);
-    while (sent < 0 && errno == EINTR);
+    sent = sendmsg(control, &header, MSG_NOSIGNAL);
     return sent < 0 ? -errno : 0;
 }
 
@@ -61,9 +60,7 @@ void psb_nudge(int control) {
 }
 
 int psb_read_report(int fd, struct psb_report *report) {
-    ssize_t got;
-    do got = read(fd, report, sizeof *report);
-    while (got < 0 && errno == EINTR);
+    ssize_t got = read(fd, report, sizeof *report);
     if (got < 0) return -errno;
     if (got == 0) return 0;
     return got == sizeof *report ? 1 : -EBADMSG;

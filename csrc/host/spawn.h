@@ -1,5 +1,6 @@
 /* What the extension offers the launcher (read by cffi, preprocessor lines stripped). Every function returns 0 or
- * -errno, may be called from any thread, and holds no lock. */
+ * -errno, may be called from any thread, and holds no lock. -EINTR is for the caller to answer with another call: in
+ * between Python runs its signal handlers, so that Ctrl-C works (PEP 475). */
 
 struct psb_opened {
     int32_t pid;     /* of cage-init, in the caller's PID namespace */

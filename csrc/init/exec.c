@@ -14,6 +14,7 @@
 #define MAP_ANONYMOUS_ 0x20
 #define O_CLOEXEC_ 02000000
 #define WALL_ 0x40000000
+#define SIGCONT_ 18
 #define CHILD_STACK 16384
 #define FEW_POINTERS 256 /* enough for most commands; more are mapped */
 
@@ -156,6 +157,11 @@ void begin_command(struct cage *cage, struct message *message) {
 
 int32_t start_gate(void) {
     return start.gate;
+}
+
+/* A caged process may have stopped the child before its exec; it would be stopped for good. */
+void continue_start(void) {
+    sys_call(SYS_kill, start.command->pid, SIGCONT_, 0, 0, 0, 0);
 }
 
 int32_t starting(void) {

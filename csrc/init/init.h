@@ -99,6 +99,8 @@ void begin_command(struct cage *cage, struct message *message);
 int32_t start_gate(void);
 int32_t starting(void); /* the pid; 0: no start is under way */
 void finish_start(void);
+/* To be called now and then while a start is under way. */
+void continue_start(void);
 
 /* fork.c, become.c */
 long fork_onto(uint8_t *stack, size_t size, struct attempt *attempt);

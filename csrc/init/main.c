@@ -7,6 +7,7 @@
 #include "init.h"
 
 #define SIGNALS 64
+#define START_TICK_MS 100
 #define SFD_FLAGS (02000000 | 04000) /* SFD_CLOEXEC | SFD_NONBLOCK */
 #define SIG_BLOCK_ALL 2              /* SIG_SETMASK */
 
@@ -91,9 +92,19 @@ static _Noreturn void end(int code) {
     sys_exit(code);
 }
 
-static long wait_for(struct pollfd *events, int64_t milliseconds) {
+static long wait_at_most(struct pollfd *events, int64_t milliseconds) {
     int64_t time[2] = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     return sys_call(SYS_ppoll, events, 4, milliseconds < 0 ? NULL : time, 0, 0, 0);
+}
+
+/* A start under way is looked after every START_TICK_MS. */
+static long wait_for(struct pollfd *events, int64_t milliseconds) {
+    const int starting = start_gate() >= 0;
+    long ready;
+    if (starting && (milliseconds < 0 || milliseconds > START_TICK_MS)) milliseconds = START_TICK_MS;
+    ready = wait_at_most(events, milliseconds);
+    if (!ready && starting) continue_start();
+    return ready;
 }
 
 _Noreturn void init_main(void) {

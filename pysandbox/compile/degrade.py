@@ -116,13 +116,15 @@ SHORTFALLS: tuple[Shortfall, ...] = (
 )  # fmt: skip
 
 # (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and
-# abstract sockets (Landlock scope), TCP (no rule on a port) and every other protocol (BPF) unless egress is direct, the
-# list of processes (no rule on /proc).
+# abstract sockets (Landlock scope), resource limits of other processes (BPF), TCP (no rule on a port) and every other
+# protocol (BPF) unless egress is direct, the list of processes (no rule on /proc).
 GAPS: tuple[tuple[str, Callable[[Policy], bool], str], ...] = (
     ("isolation", lambda policy: True, "stat shows the metadata of any path of the host, granted or not"),
     ("isolation", lambda policy: True,
      "chmod, chown, utimes and setxattr work on any file that the caller owns and the command can name"),
     ("isolation", lambda policy: True, "unix sockets bound to a path of the host can be connected to"),
+    ("isolation", lambda policy: True,
+     "the scheduling (nice, affinity, policy) of every process of the caller can be changed"),
     ("isolation", lambda policy: True,
      "the host's name and System V IPC are shared with the caller"),
     ("resources.tmp_mb", lambda policy: True, "$TMPDIR is a directory of the host, not held to tmp_mb"),

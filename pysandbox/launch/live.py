@@ -1,7 +1,8 @@
 """A live cage-init: the only handle on a running cage. It sends orders and signals, and ends the cage.
 
 Owns three things and closes each once: the control socket (closing it is what ends the cage), the pidfd, and the
-child that must be reaped. Any thread may use it; after `close` every call raises CageClosedError.
+child that must be reaped. Any thread may use it; after `close` every call raises CageClosedError. One that nobody
+holds any more closes itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
 from pysandbox.launch.scratch import remove_scratch
 
-WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
 
 
@@ -27,17 +27,18 @@ class LiveInit:
     def __init__(self, opened: native.Opened, cage_id: str, scratch: str = "", *, owns_scratch: bool = False) -> None:
         self.id = cage_id
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
-        self._owns_scratch = owns_scratch
+        self.owns_scratch = owns_scratch
         self.pid = opened.pid
         self._pidfd = opened.pidfd
         self._control = opened.control
         self._command_ids = itertools.count(1)
         self._lock = threading.Lock()
         self._reaped = False
+        self._owner = os.getpid()
 
     @property
     def closed(self) -> bool:
-        return self._control < 0
+        return self._control < 0 or self.abandoned
 
     def nudge(self) -> None:
         """An order follows within microseconds: cage-init wakes up meanwhile. A dead or closed cage is no error."""
@@ -76,6 +77,9 @@ class LiveInit:
         Returns False when even SIGKILL did not end it within KILL_PATIENCE seconds: something in it hangs in the
         kernel.
         """
+        if self.abandoned:
+            self.abandon()
+            return True
         with self._lock:
             if self._reaped:
                 return True
@@ -84,10 +88,11 @@ class LiveInit:
                     _send_kill(self._pidfd)
                 if not self._gone(KILL_PATIENCE):
                     return False
-            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | WALL)
+            with suppress(ChildProcessError):  # the host waits for all its children with __WALL
+                os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
             os.close(self._pidfd)
             self._reaped = True
-            if self._owns_scratch:
+            if self.owns_scratch:
                 remove_scratch(self.scratch)
             return True
 
@@ -100,6 +105,21 @@ class LiveInit:
         """Ends the cage and waits for it. Idempotent."""
         self.end()
         return self.reap()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_reaped", True):
+            with suppress(Exception):
+                self.close()
+
+    def is_dead(self) -> bool:
+        """Whether cage-init is gone although nobody has ended it."""
+        with self._lock:
+            return self._reaped or self._gone(0)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether this is a forked copy of the host: the cage is the original's, and not to be touched."""
+        return os.getpid() != self._owner
 
     def abandon(self) -> None:
         """In a forked copy of the host: forget the cage without touching it."""

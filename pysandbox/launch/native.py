@@ -29,7 +29,9 @@ from pysandbox.launch.numbers import (
 
 INIT_PATH = f"{os.path.dirname(os.path.dirname(__file__))}/cage-init"
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
+LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
 
+WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10  # openat2(2)
 
 HINTS = {
@@ -158,7 +160,13 @@ class NativePlan:
         opened = ffi.new("struct psb_opened *")
         if lib.psb_open_cage(plan, init_fd, opened):
             raise start_error(opened.error)
-        send(opened.control, self._setup, ())  # cannot fail: the socket is new and empty, its other end is held open
+        try:
+            send(opened.control, self._setup, ())
+        except OSError as error:  # killed meanwhile, by whoever is short of memory
+            os.close(opened.control)
+            os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
+            os.close(opened.pidfd)
+            raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
         return Opened(opened.pid, opened.pidfd, opened.control)
 
 
@@ -173,7 +181,9 @@ class Opened:
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:
     """One message to cage-init. Raises BrokenPipeError and other OSErrors when it is gone."""
-    result = lib.psb_send(control, message, len(message), fds, len(fds))
+    result = -errno.EINTR
+    while result == -errno.EINTR:
+        result = lib.psb_send(control, message, len(message), fds, len(fds))
     if result < 0:
         raise OSError(-result, os.strerror(-result))
 
@@ -183,6 +193,9 @@ _EXEC_FIELDS = tuple(name for name, _ in ffi.typeof("struct psb_exec").fields)
 _EXEC_STRUCT = struct.Struct(f"={len(_EXEC_FIELDS)}I")
 _EXEC, _ONESHOT, _TERMINAL = lib.PSB_MESSAGE_EXEC, lib.PSB_EXEC_ONESHOT, lib.PSB_EXEC_TERMINAL
 _BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PSB_MAX_INLINE
+
+
+MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
 
 
 class Order(NamedTuple):
@@ -229,8 +242,8 @@ def encode_order(
         "n_argv": len(argv),
         "n_env": len(env),
         "body_size": len(body),
-        "walltime_ms": 0 if walltime is None else max(1, round(walltime * 1000)),
-        "grace_ms": round(grace * 1000),
+        "walltime_ms": 0 if walltime is None else min(max(1, round(walltime * 1000)), LONGEST_MS),
+        "grace_ms": min(round(grace * 1000), LONGEST_MS),
         "pad": 0,
     }
     return Order(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
@@ -293,7 +306,9 @@ _KINDS = {lib.PSB_REPORT_FAILED: "failed", lib.PSB_REPORT_STARTED: "started", li
 def read_report(fd: int) -> Report | None:
     """The next record (blocks until there is one), None when cage-init is gone. BlockingIOError on an O_NONBLOCK fd."""
     record = ffi.new("struct psb_report *")
-    result = lib.psb_read_report(fd, record)
+    result = -errno.EINTR
+    while result == -errno.EINTR:
+        result = lib.psb_read_report(fd, record)
     if result == 0:
         return None
     if result < 0:

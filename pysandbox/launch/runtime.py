@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from pysandbox.compile.compiler import compile_plan
@@ -48,7 +48,7 @@ class Runtime:
     """Shared state of the cages of one process.
 
     `sink` receives every Event. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
-    `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event.
+    `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event. Forked copies start empty.
     """
 
     def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False) -> None:
@@ -63,22 +63,28 @@ class Runtime:
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._sessions: dict[str, Session] = {}
-        atexit.register(_shut_down, weakref.ref(self))
+        os.register_at_fork(after_in_child=_unless_gone(self.forget))
+        atexit.register(_unless_gone(self.leave))
+
+    def __del__(self) -> None:
+        if getattr(self, "_init_fd", -1) >= 0:
+            os.close(self._init_fd)
 
     # ---- facts and plans ----------------------------------------------------------------------------------------
 
     @property
     def host(self) -> HostFacts:
-        if self._host is None:
-            self._host = host_facts()
-        return self._host
+        host = self._host
+        if host is None or host.uid != os.geteuid():
+            host = self._host = host_facts()
+        return host
 
     def prepare(self, policy: Policy, cwd: str) -> Prepared:
         """The Plan of a policy in a working directory, from the cache while the paths are what they were.
 
         Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """
-        key = (policy, cwd, _environment_key(policy))
+        key = _plan_key(policy, cwd)
         prepared = self._prepared.get(key)
         if prepared is not None and prepared.fresh():
             return prepared
@@ -163,14 +169,16 @@ class Runtime:
             self.end_session(name)
 
     def is_warm(self, policy: Policy, cwd: str) -> bool:
-        """Whether the next cage of this policy is already waiting."""
-        return self._pool.ready((self.prepare(policy, cwd), ""))
+        """Whether the next cage of this policy is already waiting; compiles nothing."""
+        prepared = self._prepared.get(_plan_key(policy, cwd))
+        return prepared is not None and self._pool.ready((prepared, ""))
 
     def _complain(self, error: Exception) -> None:
         self.sink(Event(NOTE.name, {"key": "background", "reason": f"{type(error).__name__}: {error}"}))
 
-    def _expire(self) -> None:
+    def _expire(self) -> bool:
         self._pool.expire()
+        return self._pool.empty
 
     def settle(self) -> None:
         """Waits for background work: ended cages are collected, and the taken ones replaced."""
@@ -182,6 +190,16 @@ class Runtime:
         self._worker.drain()
         self._pool.expire(older_than=-1.0)
         self._worker.drain()
+
+    def leave(self) -> None:
+        """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""
+        self.end_sessions()
+        if not any(prepared.uses_scratch for prepared in self._prepared.values()):
+            return
+        self.drain()
+        for live in list(self._lives):
+            if live.owns_scratch:
+                live.close()
 
     def forget(self) -> None:
         """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
@@ -195,6 +213,11 @@ class Runtime:
         self._pool = Pool(self._worker, self._warm)
 
 
+def _plan_key(policy: Policy, cwd: str) -> Hashable:
+    """All that a plan depends on but the paths: a daemon that gives up root must not meet a cage of root's."""
+    return policy, cwd, os.geteuid(), os.getegid(), _environment_key(policy)
+
+
 def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:
     """What of the environment a plan depends on: the passed-through values; all of it where a path is expanded."""
     grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask)
@@ -203,17 +226,19 @@ def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple
     return tuple(os.environ.get(name) for name in policy.env_passthrough)
 
 
-def _shut_down(runtime: weakref.ref[Runtime]) -> None:
-    """At the end of the process: nothing of a runtime stays, directories included."""
-    living = runtime()
-    if living is not None:
-        living.drain()
-        living.end_sessions()
+def _unless_gone(method: Callable[[], None]) -> Callable[[], None]:
+    """The method, without keeping its object alive."""
+    held = weakref.WeakMethod(method)
+
+    def call() -> None:
+        found = held()
+        if found is not None:
+            found()
+
+    return call
 
 
 @functools.cache
 def default_runtime() -> Runtime:
-    """The Runtime of cages that were not given one. Made at first use; forked copies start empty."""
-    runtime = Runtime()
-    os.register_at_fork(after_in_child=runtime.forget)
-    return runtime
+    """The Runtime of cages that were not given one. Made at first use."""
+    return Runtime()

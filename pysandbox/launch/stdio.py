@@ -65,7 +65,10 @@ class Stdio:
         return -1
 
     def pass_on(self, fds: Sequence[int]) -> None:
-        """Descriptors the command inherits under the same numbers. Raises ValueError for 0-2 and for closed ones."""
+        """Descriptors the command inherits under the same numbers. Raises ValueError for 0-2 and for too many, OSError
+        for closed ones."""
+        if len(self.child) + len(fds) > native.MOST_FDS:
+            raise ValueError(f"pass_fds: {len(fds)} are too many; {native.MOST_FDS - 3} is the most")
         for fd in fds:
             if not isinstance(fd, int):
                 raise TypeError(f"pass_fds: {fd!r} is not a descriptor; pass the number, as fileno() gives it")

@@ -1,6 +1,7 @@
 """The one background thread of a Runtime: it opens cages ahead and collects ended ones, so that no caller waits.
 
-It starts with the first task and ends after IDLE seconds without one; `drain` waits until nothing is left to do.
+It starts with the first task. IDLE seconds without one it calls `on_idle`, and ends when that returns True; `drain`
+waits until nothing is left to do.
 """
 
 from __future__ import annotations
@@ -8,23 +9,27 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 IDLE = 5.0  # seconds
 
 
 class Worker:
-    """Runs callables in order. One that raises is handed to `on_error`; the next one runs all the same."""
+    """Runs callables in order. One that raises is handed to `on_error`; the next one runs all the same.
 
-    def __init__(self, on_idle: Callable[[], None], on_error: Callable[[Exception], None]) -> None:
+    The lock is reentrant: a garbage collection inside `submit` may end a forgotten Process, which submits.
+    """
+
+    def __init__(self, on_idle: Callable[[], bool], on_error: Callable[[Exception], None]) -> None:
         self._on_error = on_error
-        self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._on_idle = on_idle
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
-    def submit(self, task: Callable[[], None]) -> None:
+    def submit(self, task: Callable[[], object]) -> None:
         with self._lock:
             self._pending += 1
             self._tasks.put(task)
@@ -42,17 +47,22 @@ class Worker:
             try:
                 task = self._tasks.get(timeout=IDLE)
             except queue.Empty:
-                self._on_idle()
+                may_end = self._attempt(self._on_idle)
                 with self._lock:
-                    if self._tasks.empty():
+                    if may_end is True and self._tasks.empty():
                         self._thread = None
                         return
                 continue
-            try:
-                task()
-            except Exception as error:
+            self._attempt(task)
+            del task  # and what it holds, before the wait for the next one
+            with self._quiet:
+                self._pending -= 1
+                self._quiet.notify_all()
+
+    def _attempt(self, task: Callable[[], object]) -> object:
+        try:
+            return task()
+        except Exception as error:
+            with suppress(Exception):  # on_error ends in a sink of the user's, which must not end this thread
                 self._on_error(error)
-            finally:
-                with self._quiet:
-                    self._pending -= 1
-                    self._quiet.notify_all()
+            return None

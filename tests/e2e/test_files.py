@@ -108,3 +108,14 @@ def test_errors_have_the_kernel_s_errno() -> None:
             cage.files.list("/etc/hosts")
         with pytest.raises(FileNotFoundError):
             cage.files.write("/tmp/gone/file", b"x")
+
+
+def test_the_scratch_of_landlock_mode_is_written_and_read() -> None:
+    with Cage(Policy(isolation="landlock", run_as="self")) as cage:
+        place = cage.run(["/bin/sh", "-c", "printf %s $TMPDIR"]).stdout
+
+        cage.files.write(f"{place}/note", b"for the command")
+
+        assert cage.run(["/bin/cat", f"{place}/note"]).stdout == "for the command"
+        with pytest.raises(PermissionError):
+            cage.files.read("/etc/machine-id")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import pysandbox
-from pysandbox import Cage
+from pysandbox import Cage, testing
 
 THREADS = 64
 IN_A_ROW = 10_000 if os.environ.get("PSB_SOAK") else 2_000
@@ -96,6 +96,7 @@ def test_a_fork_of_the_host_does_not_keep_a_cage_alive() -> None:
 @pytest.mark.slow
 def test_thousands_in_a_row_leave_nothing() -> None:
     pysandbox.run(["/bin/true"])
+    testing.drain()
     descriptors = len(os.listdir("/proc/self/fd"))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
@@ -103,5 +104,6 @@ def test_thousands_in_a_row_leave_nothing() -> None:
         result = pysandbox.run(["/bin/echo", str(number)])
         assert result.stdout == f"{number}\n"
 
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 4
+    testing.drain()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 20_000, "KiB"

@@ -29,7 +29,7 @@ ENDINGS: dict[str, tuple[str, float | None, float, int, bool]] = {
     "too long, and will not hear": (DEAF, READY, SOON, KILL, True),
     "too long, without grace": (DEAF, READY, 0, KILL, True),
     "stopped": ("kill -STOP $$", SOON, LONG, TERM, True),
-    "stopped, and will not hear": (f"kill -STOP $$ & {DEAF}", READY, SOON, KILL, True),
+    "stopped, and will not hear": (f"trap '' TERM; kill -STOP $$ & {DEAF}", READY, SOON, KILL, True),
     "stops itself again": ("trap 'kill -STOP $$' TERM; while :; do kill -STOP $$; done", READY, SOON, KILL, True),
 }
 

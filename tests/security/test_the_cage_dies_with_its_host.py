@@ -28,6 +28,21 @@ HOST = """
         running.wait()
 """
 
+STOPPER = """
+    import sys, threading, time
+    from pysandbox import PIPE, Cage
+    with Cage() as cage:
+        stop = "import os\\nprint('ready', flush=True)\\nwhile True:\\n try: os.kill(-1, 19)\\n except OSError: pass"
+        stopper = cage.spawn(["/usr/bin/python3", "-c", stop, sys.argv[1]], stdout=PIPE)
+        stopper.stdout.readline()
+        def spawn():
+            while True: cage.spawn(["/bin/true"])
+        threading.Thread(target=spawn, daemon=True).start()
+        time.sleep(0.5)
+        print("ready", flush=True)
+        time.sleep(60)
+"""
+
 UNCAGED = """
     import subprocess, sys
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -61,6 +76,17 @@ def remove_abandoned_scratch() -> None:
     """A host that is killed cannot remove the scratch directory of a cage without namespaces; nobody else may."""
     for path in Path(tempfile.gettempdir()).glob("pysandbox-*"):
         shutil.rmtree(path)
+
+
+def test_a_command_that_stops_every_other_does_not_keep_its_cage_alive() -> None:
+    mark = token()
+    with host_script(STOPPER, mark) as host:
+        assert first_line(host) == b"ready\n"
+        assert len(alive_with(mark)) >= 2, "the control: the host and the command run"
+
+        host.kill()
+
+        assert wait_until(lambda: not [pid for pid in alive_with(mark) if pid != host.pid], within=1)
 
 
 def test_uncaged_the_child_lives_on() -> None:
