@@ -10,6 +10,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ ORDERS: dict[str, dict[str, Any]] = {
     "texts": {"argv": [b"sh", b"-c", b"", b"\xff"], "env": [b"A=1", b"B="], "paths": [b"/bin/sh", b"/usr/bin/sh"]},
     "one-shot": {"oneshot": True, "terminal": True, "quiet": True, "walltime": 1.5},
 }
-SETUPS = {
+SETUPS: dict[str, dict[str, Any]] = {
     "plain": {},
     "filter": {"seccomp": ALLOW * 3, "filter_early": True},
     "flat": {"namespaces": (), "landlock": SCOPED},
@@ -57,8 +58,6 @@ def exec_seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def setup_seeds() -> Iterator[tuple[str, bytes]]:
-    from dataclasses import replace
-
     for name, fields in SETUPS.items():
         yield name, native.NativePlan(replace(PLAN, **fields), 1, 1)._setup
     yield "signal", received(lambda control: native.send_signal(control, 7, 15, "session"))

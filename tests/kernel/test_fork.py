@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ class Stuck:
         self.listener = -1
 
 
-def stuck(call: str, wanted: Plan, **options: object) -> Stuck:
+def stuck(call: str, wanted: Plan, **options: Any) -> Stuck:
     init, listener = holding([call], lambda: carry_out(wanted))
     command = init.start("/bin/true", **options)
     assert readable(listener), "nothing was held"
@@ -117,7 +118,7 @@ def test_a_start_that_fails_while_another_command_is_collected_has_failed() -> N
     init, listener = holding(["setsid", "wait4"], lambda: carry_out(plan()))
     read, write = os.pipe()
     try:
-        other = init.start("/bin/sh", "-c", "read line", fds={0: read})  # cat would end at once: it has no stdout
+        other = init.start("/bin/cat", fds={0: read, 1: 2, 2: 2})
         Held.receive(listener).go_on()
         other.expect("started")
         failing = init.start("/bin/true")

@@ -233,10 +233,13 @@ def test_without_proc_a_session_is_signalled_by_its_group(listeners: list[Listen
 @pytest.mark.parametrize("scope", ["one", "session"])
 def test_a_command_that_has_ended_is_not_signalled(scope: str, init: Init) -> None:
     """Its session may live on: the name is that of the command, which has ended."""
-    init.sh("sleep 1000 < /dev/null > /dev/null 2>&1 & while ! pgrep -x sleep; do :; done")
-    ended = init.commands[-1]
-    init.signal(ended, signal.SIGKILL, scope)
-    assert init.sh("pgrep -c -x sleep || ps -e").said == "1\n"
+    alive, held = os.pipe()
+    init.sh("sleep 1000 &", fds={7: held})
+    os.close(held)
+    init.signal(init.commands[-1], signal.SIGKILL, scope)
+    assert init.run("/bin/true").code == 0
+    assert not readable(alive, 0.02)
+    os.close(alive)
 
 
 @pytest.mark.parametrize("scope", ["one", "session", "all"])
