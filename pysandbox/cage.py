@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pysandbox.command import Command, demand_seconds, encode, input_bytes
+from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
@@ -221,82 +221,88 @@ class Cage:
         quiet: bool = False,
     ) -> Process:
         """Sends the order; the command may not have started yet, or may never. `quiet`: its start is not reported."""
-        with self._lock:  # what is decided here holds for this command, whoever closes the cage meanwhile
+        session, prepared = self._current()
+        if self.caged:
+            command.demand_allowed(prepared.policy)
+        live = session if session is not None else self._take(prepared)
+        start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
+        try:
+            live.nudge()
+            stdio, report_fd = _send(start, files, pass_fds)
+        except BaseException:
+            if start.oneshot:
+                self.runtime.collect(live)
+            raise
+        if start.oneshot:
+            self.runtime.replenish(prepared, self._shared_scratch(prepared))
+        return self._process(start, stdio, report_fd)
+
+    def _current(self) -> tuple[LiveInit | None, Prepared]:
+        """The open session, if there is one, and the plan. What is decided here holds for the command that asked,
+        whoever closes the cage meanwhile."""
+        with self._lock:
             session, prepared = self._live, self._prepared
             if self._closed:
                 raise CageClosedError("this cage is closed; make another one")
-        oneshot = session is None
-        if prepared is not None and not prepared.covered():
+        if prepared is None:
+            return session, self._prepare()
+        if not prepared.covered():
             raise CageClosedError(
                 f"cage {self.id}: a path that its policy denies or masks was replaced on the host, and is uncovered in "
                 "this cage since; open another one"
             )
-        if prepared is None:
-            prepared = self._prepare()
-        plan = prepared.plan
-        if self.caged:
-            command.demand_allowed(prepared.policy)
-        live = session if session is not None else self._take(prepared)
-        report_read = report_write = -1
-        stdio = None
-        try:
-            live.nudge()
-            root = live.open_root() if pty and self.caged and plan.namespaces else None
-            try:
-                stdio = open_stdio(*files, pass_fds, pty=pty, root_fd=root, caged=self.caged)
-            finally:
-                if root is not None:
-                    os.close(root)
-            report_read, report_write = os.pipe2(os.O_CLOEXEC)
-            command_id = live.new_command_id()
-            targets = [number for _, number in stdio.child]
-            order = encode(
-                command, prepared, targets,
-                live=live, command_id=command_id, oneshot=oneshot, terminal=pty, quiet=quiet, caged=self.caged,
-            )  # fmt: skip
-            live.execute(order, report_write, [fd for fd, _ in stdio.child])
-        except BaseException:
-            if stdio is not None:
-                stdio.close()
-            if report_read >= 0:
-                os.close(report_read)
-                os.close(report_write)
-            if oneshot:
-                self.runtime.collect(live)
-            raise
-        os.close(report_write)
-        stdio.given()
-        if oneshot:
-            self.runtime.replenish(prepared, self._shared_scratch(prepared))
-        return self._process(command, command_id, live, stdio, report_read, prepared, oneshot, quiet)
+        return session, prepared
 
-    def _process(
-        self,
-        command: Command,
-        command_id: int,
-        live: LiveInit,
-        stdio: Stdio,
-        report_fd: int,
-        prepared: Prepared,
-        oneshot: bool,
-        quiet: bool,
-    ) -> Process:
-        plan = prepared.plan
-        order = Order(command.argv, command_id, oneshot, self.caged, plan.output_cap, plan.notes)
+    def _process(self, start: Start, stdio: Stdio, report_fd: int) -> Process:
+        plan, runtime = start.prepared.plan, self.runtime
+        order = Order(start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes)
         process = Process(
-            order, live, stdio, report_fd, sink=self.runtime.sink, collect=self.runtime.collect, collect_at_close=quiet
-        )
-        if not oneshot:
+            order, start.live, stdio, report_fd,
+            sink=runtime.sink, collect=runtime.collect, collect_at_close=start.quiet,
+        )  # fmt: skip
+        if not start.oneshot:
             with self._lock:
                 self._running = {each for each in self._running if each._ended is None} | {process}
-        data: dict[str, object] = {"invocation_id": live.id, "argv": command.argv}
-        if self.runtime.sink is ignore:
-            return process
-        if self.caged:
-            self.runtime.sink(Event(SPAWN.name, data | {"effective_cage_hash": plan.digest}))
-        else:
-            self.runtime.sink(Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
+        if runtime.sink is not ignore:
+            data: dict[str, object] = {"invocation_id": start.live.id, "argv": start.command.argv}
+            caged = Event(SPAWN.name, data | {"effective_cage_hash": plan.digest})
+            runtime.sink(caged if self.caged else Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
         return process
+
+
+def _send(start: Start, files: tuple[File, File, File], pass_fds: Sequence[int]) -> tuple[Stdio, int]:
+    """Opens the command's descriptors and sends its order; the read end of its report pipe. Or nothing stays open."""
+    stdio = _open_stdio(start, files, pass_fds)
+    try:
+        report_fd = _order(start, stdio)
+    except BaseException:
+        stdio.close()
+        raise
+    stdio.given()
+    return stdio, report_fd
+
+
+def _open_stdio(start: Start, files: tuple[File, File, File], pass_fds: Sequence[int]) -> Stdio:
+    if not (start.pty and start.caged and start.prepared.plan.namespaces):
+        return open_stdio(*files, pass_fds, pty=start.pty, caged=start.caged)
+    root = start.live.open_root()
+    try:
+        return open_stdio(*files, pass_fds, pty=True, root_fd=root)
+    finally:
+        os.close(root)
+
+
+def _order(start: Start, stdio: Stdio) -> int:
+    read, write = os.pipe2(os.O_CLOEXEC)
+    try:
+        order = encode(start, [number for _, number in stdio.child])
+        start.live.execute(order, write, [fd for fd, _ in stdio.child])
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+    return read
 
 
 def run(argv: Sequence[str | os.PathLike[str]], policy: Policy | None = None, **options: Any) -> Result:

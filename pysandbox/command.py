@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.compile.plan import SCRATCH
 from pysandbox.errors import PolicyError, StartError
@@ -74,22 +74,24 @@ class Command:
             )
 
 
-def encode(
-    command: Command,
-    prepared: Prepared,
-    targets: Sequence[int],
-    *,
-    live: LiveInit,
-    command_id: int,
-    oneshot: bool,
-    terminal: bool,
-    quiet: bool,
-    caged: bool,
-) -> native.Order:
-    """The order of a command for a cage of this plan. `quiet`: only its end is reported, or that it never ran."""
-    plan = prepared.plan
-    env = {name: live.scratch if value == SCRATCH else value for name, value in plan.env}
-    if not caged:
+class Start(NamedTuple):
+    """One command on its way: what it is, the cage that is to run it, and how."""
+
+    command: Command
+    prepared: Prepared
+    live: LiveInit
+    id: int
+    oneshot: bool  # the cage ends with it
+    caged: bool
+    pty: bool  # descriptor 0 becomes its controlling terminal
+    quiet: bool  # only its end is reported, or that it never ran
+
+
+def encode(start: Start, targets: Sequence[int]) -> native.Order:
+    """The order; `targets` are the numbers of its descriptors in the cage."""
+    command, plan = start.command, start.prepared.plan
+    env = {name: start.live.scratch if value == SCRATCH else value for name, value in plan.env}
+    if not start.caged:
         env = {**os.environ, **env}
     env.update(command.env)
     cwd = os.path.join(plan.cwd or "/", command.cwd) if command.cwd is not None else plan.cwd
@@ -99,14 +101,14 @@ def encode(
         paths=[os.fsencode(each) for each in command.candidates(env.get("PATH", DEFAULT_PATH))],
         cwd=os.fsencode(cwd or "/"),
         targets=targets,
-        limits=prepared.limits,
+        limits=start.prepared.limits,
         n_limits=len(plan.limits),
         walltime=plan.walltime,
         grace=plan.grace,
-        command_id=command_id,
-        oneshot=oneshot,
-        terminal=terminal,
-        quiet=quiet,
+        command_id=start.id,
+        oneshot=start.oneshot,
+        terminal=start.pty,
+        quiet=start.quiet,
     )
 
 
