@@ -37,6 +37,7 @@ class Subject:
     sample: Callable[[], Any]
     ready: Callable[[], Any] = nothing
     close: Callable[[], Any] = nothing
+    tidy: Callable[[], Any] = nothing  # after each sample, not measured: what must not fall on the next one
     samples: dict[str, list[float]] = field(default_factory=dict)  # host size -> seconds
 
     def measure(self, host: str) -> None:
@@ -46,6 +47,7 @@ class Subject:
         began = time.perf_counter_ns()
         self.sample()
         self.samples.setdefault(host, []).append((time.perf_counter_ns() - began) / 1e9)
+        self.tidy()
 
 
 def checked(cage: Cage, **output: Any) -> None:
@@ -97,7 +99,12 @@ def cold() -> Subject:
         policies.append(Policy(allow=(Grant(str(grant)),), env=(("PSB_BENCH", str(number)),)))
 
     return Subject(
-        "cold", "cage, cold policy", lambda: checked(Cage(policies[-1], runtime=runtime)), ready, folder.cleanup
+        "cold",
+        "cage, cold policy",
+        lambda: checked(Cage(policies[-1], runtime=runtime)),
+        ready,
+        folder.cleanup,
+        lambda: settle(runtime),
     )
 
 

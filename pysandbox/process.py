@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pysandbox.errors import CageClosedError, ExitError
 from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, Event, Sink, ignore
+from pysandbox.exchange import exchange
 from pysandbox.launch import native
 
 if TYPE_CHECKING:
@@ -228,8 +229,6 @@ class Process:
         At most `resources.output_mb` of each is kept; the rest is read and dropped (`Result.truncated`). Output of
         processes that a session leaves running in the background is not waited for.
         """
-        from pysandbox.exchange import exchange
-
         self._demand_ours()
         exchange(self, input, timeout)
         self._raise_failure()

@@ -88,7 +88,7 @@ class LiveInit:
                     _send_kill(self._pidfd)
                 if not self._gone(KILL_PATIENCE):
                     return False
-            with suppress(ChildProcessError):  # the host waits for all its children with __WALL
+            with suppress(ChildProcessError):  # the host waited for any child, or ignores SIGCHLD
                 os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
             os.close(self._pidfd)
             self._reaped = True

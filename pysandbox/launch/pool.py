@@ -34,6 +34,7 @@ class Shelf:
         self.parked: list[LiveInit] = []
         self.wanted = 1
         self.filling = 0
+        self.missed = False  # the last take found it empty
         self.used = 0.0  # time.monotonic() of the last take
         self.dropped = False  # taken down: what is still on its way to it is not opened, or closed again
 
@@ -56,6 +57,7 @@ class Pool:
             elif shelf is not None and not shelf.parked:
                 shelf.wanted = min(shelf.wanted * 2, self._size)
             if shelf is not None:
+                shelf.missed = not shelf.parked
                 self._shelves[key] = shelf  # the last is the most recently used
             ready = shelf.parked.pop() if shelf is not None and shelf.parked else None
         if ready is not None and not ready.is_dead():
@@ -72,7 +74,7 @@ class Pool:
             shelf.used = time.monotonic()
             missing = max(0, shelf.wanted - len(shelf.parked) - shelf.filling)
             shelf.filling += missing
-            calm = CALM if shelf.wanted == 1 else 0.0  # a shelf that was found empty is in a hurry
+            calm = 0.0 if shelf.missed else CALM  # one that was found empty is in a hurry
             surplus = self._surplus() if missing else []
         for _ in range(missing):
             self._worker.submit(lambda: None if shelf.dropped else self._fill(shelf, calm))

@@ -80,6 +80,8 @@ class Stdio:
         """A directory's entries lie outside every mount and rule of the cage: chmod, utimes and `..` through it would
         reach the host. Raises ValueError, also for a descriptor that is not open."""
         for fd, number in self.child:
+            if fd in self._given or fd == null_device():
+                continue
             try:
                 kind = os.fstat(fd).st_mode
             except OSError as error:
