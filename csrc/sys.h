@@ -44,6 +44,12 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
 #define sys_call(n, a, b, c, d, e, f) sys6((n), SYS_ARG(a), SYS_ARG(b), SYS_ARG(c), SYS_ARG(d), SYS_ARG(e), SYS_ARG(f))
 
 /* Newer than some libc headers we are built with. Numbers are the same on every architecture from 424 on. */
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_clone3
+#define SYS_clone3 435
+#endif
 #ifndef SYS_openat2
 #define SYS_openat2 437
 #endif

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 Reason = Literal["exited", "signaled", "timeout", "oom", "seccomp", "cancelled"]
 
 EXIT_TIMEOUT = 124
-READ_SIZE = 65536
 LONGEST_POLL = 2**31 - 1  # milliseconds, poll(2); whoever waits for longer comes back for the rest
 LAST_REPORT_PATIENCE = 5.0  # seconds a killed command may take to be reported
 
