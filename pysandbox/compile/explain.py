@@ -18,6 +18,7 @@ IDENTITY = {
 }
 NETWORK = {
     "none": "There is no network but the cage's own loopback.",
+    "proxy-only": "There is no network but the hosts that are listed, and the cage's own loopback.",
     "direct": "The network is the host's own, and nothing that is sent is confined.",
 }
 

@@ -48,6 +48,7 @@ class Choice(NamedTuple):
     denial: str  # a row of DENIALS
     allow: frozenset[str]
     deny: frozenset[str]
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
 
     def file(self, machine: str) -> str:
         """What a shipped filter, one without extras, is called."""
@@ -83,18 +84,18 @@ def compile_filter(policy: Policy, machine: str, *, landlock_net: bool = True, l
     be made. `log_only` (monitor): a refusal is logged and the call allowed, but for the tier NEVER.
     """
     choice = choose(policy, landlock_net=landlock_net, log_only=log_only)
-    extras = choice.allow or choice.deny
+    extras = choice.allow or choice.deny or choice.lists
     shipped = None if extras else _shipped(choice.file(machine))
     return shipped or build(choice, machine)
 
 
 def choose(policy: Policy, *, landlock_net: bool = True, log_only: bool = False) -> Choice:
     denial = "log" if log_only else "kill" if policy.strict else "errno"
-    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES else "deny-list"
+    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
     namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
     sockets = "inet" if namespace else "tcp" if landlock_net else "local"
-    return Choice(policy.seccomp, mode, sockets, denial, *extras)
+    return Choice(policy.seccomp, mode, sockets, denial, *extras, policy.syscall_lists)
 
 
 @cache
@@ -143,12 +144,11 @@ def words(denial: str) -> dict[Verdict, int]:
 
 def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     """The decision for every call that this machine has."""
-    from pysandbox.compile import profiles
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
     from pysandbox.compile.syscalls import table
 
-    profile = profiles.profile(choice.profile)
+    profile = _profile(choice)
     opens = set(names_of(profile.opens))
     _check_extras(choice, opens)
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
@@ -174,34 +174,45 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     return {name: one(name) for name in table(machine).numbers}
 
 
+def _profile(choice: Choice) -> Profile:
+    """The profile of that name, or the lists that stand in its place."""
+    from pysandbox.compile import profiles
+
+    if not choice.lists:
+        return profiles.profile(choice.profile)
+    lists = {key: (profiles.Group("listed by the baseline", names),) for key, names in choice.lists}
+    return profiles.Profile("default.toml", "A baseline of the user's.", ("allow-list", "deny-list"), **lists)
+
+
 def _check_extras(choice: Choice, opens: set[str]) -> None:
     """A name no machine has is a mistake; a name only another machine has is not; what is never allowed is refused."""
     from pysandbox.compile import syscalls
     from pysandbox.compile.profiles import tiers
 
-    for key, extra in (("syscalls.allow_extra", choice.allow), ("syscalls.deny_extra", choice.deny)):
+    lists = {f"syscalls.lists.{key}": names for key, names in choice.lists}
+    for key, extra in {"syscalls.allow_extra": choice.allow, "syscalls.deny_extra": choice.deny, **lists}.items():
         for name in sorted(extra):
             if not syscalls.is_name(name):
                 meant = syscalls.closest(name)
                 hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
                 raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
+    allowed = choice.allow.union(dict(choice.lists).get("allow", ()))
     for group in tiers.NEVER:
-        for name in sorted(choice.allow.intersection(group.names) - opens):
+        for name in sorted(allowed.intersection(group.names) - opens):
             raise PolicyError(
                 f"{name!r} is never allowed in a cage: {group.reason}",
-                key="syscalls.allow_extra",
+                key="syscalls.allow_extra" if name in choice.allow else "syscalls.lists.allow",
                 suggestion="remove it; no profile and no extra opens it",
             )
 
 
 def describe(policy: Policy) -> Description:
     """The sets behind a policy's filter, for people."""
-    from pysandbox.compile import profiles
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
 
     choice = choose(policy)
-    profile = profiles.profile(choice.profile)
+    profile = _profile(choice)
     _check_extras(choice, set(names_of(profile.opens)))
     opens = (*names_of(profile.opens), *policy.allow_syscalls)
     allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)

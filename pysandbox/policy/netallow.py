@@ -1,4 +1,5 @@
-"""One entry of an allow list for the network, read strictly: a host name or pattern, an address or a CIDR range.
+"""What a policy says of the network, read strictly. One entry of an allow list is a host name or pattern, an address
+or a CIDR range; a domain is a name or pattern alone; a published port is PORT, HOST:CAGE or ADDRESS:HOST:CAGE.
 
     example.com   *.example.com   **.example.com   198.51.100.7   10.0.0.0/8   2001:db8::/32
     each also with a port: example.com:443, 198.51.100.7:443, [2001:db8::1]:443
@@ -16,6 +17,10 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _NUMERIC_LABEL = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)  # what a resolver may read as part of an IPv4 address
 _STARTS_AS_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
 _LONGEST_NAME = 253
+_PUBLISHED = re.compile(
+    r"(?:(?:(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):(?=\d+:))?(?P<host>\d+)(?::(?P<cage>\d+))?)(?:/(?P<protocol>tcp|udp))?",
+    re.ASCII,
+)
 
 
 def entry(value: object) -> str:
@@ -29,6 +34,25 @@ def entry(value: object) -> str:
         raise Refused(f"{shown(value)} looks like provider:model, not like a host", "write host or host:443")
     host = _address(value, host) if _STARTS_AS_ADDRESS.match(host) else _name(value, host)
     return host + colon + _port(value, port) if colon else host
+
+
+def domain(value: object) -> str:
+    """The canonical spelling of a name or pattern; an address has no name to hold a contract against."""
+    name = value if isinstance(value, str) else ""
+    if not name or ":" in name or "/" in name or _STARTS_AS_ADDRESS.match(name):
+        raise Refused(f"must be a host name such as example.com, not {shown(value)}", "leave out scheme, port and path")
+    return _name(name, name)
+
+
+def published(value: object) -> str:
+    """A port of the cage on the host, spelled in full: `8080` is 127.0.0.1:8080:8080/tcp (T61)."""
+    text = value if isinstance(value, str) else ""
+    found = _PUBLISHED.fullmatch(text)
+    if found is None:
+        raise Refused(f"{shown(value)} is not a port to publish", 'write "8080", "8080:80" or "127.0.0.1:8080:80/tcp"')
+    at = _address(text, found["ip"].strip("[]")) if found["ip"] else "127.0.0.1"
+    host, cage = _port(text, found["host"]), _port(text, found["cage"] or found["host"])
+    return f"{f'[{at}]' if ':' in at else at}:{host}:{cage}/{found['protocol'] or 'tcp'}"
 
 
 def _port(value: str, port: str) -> str:
