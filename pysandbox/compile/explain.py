@@ -10,6 +10,7 @@ WORKDIR = {
     "none": "The current directory is not visible unless it is granted.",
     "read": "The current directory is visible and read-only.",
     "write": "The current directory is writable, but for git's hooks and config; policy files in it are hidden.",
+    "cow": "The current directory is writable, and what is written stays apart from the host's.",
 }
 IDENTITY = {
     "nobody": "Commands run as nobody (65534).",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pysandbox.errors import PolicyError
 from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.model import MERGE_WORDS, Policy, options
-from pysandbox.policy.recipe import Recipe, completed
+from pysandbox.policy.recipe import Recipe, completed, with_base
 
 if TYPE_CHECKING:
     from pysandbox.policy.search import Search
@@ -163,7 +163,7 @@ def _unpinned(resolved: Resolved) -> list[Layer]:
 def _demand_no_wider(without: Policy, policy: Policy, layer: Layer) -> None:
     import shlex
 
-    keys = loosened_by(without, policy)
+    keys = loosened_by(with_base(without), with_base(policy))
     if not keys:
         return
     from pysandbox.policy.trust import pins

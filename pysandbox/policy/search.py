@@ -25,7 +25,7 @@ PROJECT = ".pysandbox"
 SYSTEM = "/etc/pysandbox/recipes"
 KINDS = {"service": "services", "tool": "tools"}  # service:github is services/github
 RESERVED = ("base", "default")  # never detected; the baseline cannot be asked for either
-_NAME = re.compile(r"(?:(?P<kind>service|tool):)?(?P<stem>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})", re.ASCII)
+_NAME = r"(?:(?P<kind>service|tool):)?(?P<stem>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})"
 
 # What lies here is the system's own and calls for nothing (RCP-19).
 SYSTEM_PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
@@ -72,7 +72,7 @@ class Search:
         return Layer(name, path, why, parse(text, path), text, sha256(content) if project else "", project)
 
     def _found(self, name: str) -> str | None:
-        match = _NAME.fullmatch(name)
+        match = re.fullmatch(_NAME, name)
         if match is None:
             raise Refused("is not a name of a recipe", f"for a file, write {shown(f'./{name}')}").error(f"recipe {name!r}")
         if name == "default":

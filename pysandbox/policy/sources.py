@@ -10,17 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy, by_toml_key, options
 from pysandbox.policy.option import Option
 from pysandbox.policy.recipe import Recipe, RecipeMeta
 from pysandbox.policy.refusal import Refused, did_you_mean, shown
-from pysandbox.policy.toml_lines import Path, line_of
 from pysandbox.policy.validate import KINDS, strings, text
 
-_WHERE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")  # how tomllib ends its messages
+if TYPE_CHECKING:
+    from pysandbox.policy.toml_lines import Path
+
+_WHERE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # how tomllib ends its messages
 LARGEST_FILE = 1 << 20  # bytes; a policy that people can review is a thousand times smaller
 
 SECTIONS = tuple(dict.fromkeys(described.section for _, described in options() if described.section))
@@ -117,7 +119,7 @@ def located(make: Callable[[], Policy], content: str, file: str | None) -> Polic
     try:
         return make()
     except PolicyError as error:
-        line = line_of(content, tuple((error.key or "").split(".")))
+        line = _line_of(content, tuple((error.key or "").split(".")))
         raise PolicyError(error.message, file=file, line=line, key=error.key, suggestion=error.suggestion) from None
 
 
@@ -141,6 +143,12 @@ def decoded(content: bytes, file: str) -> str:
         raise PolicyError("is not UTF-8, which TOML must be", file=file, line=line) from None
 
 
+def _line_of(content: str, path: Path) -> int | None:
+    from pysandbox.policy.toml_lines import line_of  # only a refused text needs it
+
+    return line_of(content, path)
+
+
 @dataclass(frozen=True, slots=True)
 class _Document:
     """A text with its name: what a refusal needs to say where it happened."""
@@ -160,7 +168,7 @@ class _Document:
 
     def _not_toml(self, message: str) -> PolicyError:
         line = None
-        if found := _WHERE.search(message):
+        if found := re.search(_WHERE, message):
             message = message[: found.start()]
             line = int(found[1] or self.content.count("\n") + 1)
         return PolicyError(f"not TOML: {message}", file=self.file, line=line)
@@ -171,7 +179,7 @@ class _Document:
         return value
 
     def refuse(self, path: Path, refused: Refused) -> NoReturn:
-        line = line_of(self.content, (*path, *refused.at))
+        line = _line_of(self.content, (*path, *refused.at))
         raise refused.error(_dotted(path), file=self.file, line=line) from None
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
 
 LARGEST = 2**31 - 1  # a count, MiB or GiB up to here fits the kernel's 64-bit fields once it is scaled to bytes
-_SYSCALL = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # RFC 9110, 5.6.2
+_SYSCALL = r"[a-z_][a-z0-9_]*"
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"  # RFC 9110, 5.6.2
 _Number = TypeVar("_Number", int, float)
 
 
@@ -165,14 +165,14 @@ def _executable(value: object) -> str:
 
 def _syscall(value: object) -> str:
     name = text(value)
-    if not _SYSCALL.fullmatch(name):
+    if not re.fullmatch(_SYSCALL, name):
         raise Refused(f"{shown(name)} is not the name of a system call")
     return name
 
 
 def _method(value: object) -> str:
     name = text(value)
-    if not _TOKEN.fullmatch(name):
+    if not re.fullmatch(_TOKEN, name):
         raise Refused(f"{shown(name)} is not an HTTP method", 'write such as "GET"')
     return name.upper()
 
@@ -181,7 +181,7 @@ def _content_type(value: object) -> str:
     """Lower case and without parameters: that is how types are compared."""
     name = text(value).lower()
     kind, slash, subtype = name.partition("/")
-    if not slash or not _TOKEN.fullmatch(kind) or not _TOKEN.fullmatch(subtype):
+    if not slash or not re.fullmatch(_TOKEN, kind) or not re.fullmatch(_TOKEN, subtype):
         raise Refused(f"{shown(value)} is not a content type", 'write such as "application/json", without parameters')
     return name
 
@@ -195,7 +195,7 @@ def _url_path(value: object) -> str:
 
 def _detector(value: object) -> str:
     name = text(value)
-    if not _SYSCALL.fullmatch(name):
+    if not re.fullmatch(_SYSCALL, name):
         raise Refused(f"{shown(name)} is not the name of a detector", 'write such as "github_pat"')
     return name
 
