@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.errors import PolicyError
-from pysandbox.policy.search import KINDS, RESERVED, config_home, sha256
+from pysandbox.policy.places import OURS, config_home
+from pysandbox.policy.search import KINDS, RESERVED, known, sha256
 from pysandbox.policy.sources import contents, decoded, parse_recipe
 
 SUMS = "SHA256SUMS"
@@ -69,7 +70,7 @@ def fetch(command: str, arguments: list[str]) -> int:
 
 
 def _fetch(namespace: Namespace, source: str) -> int:
-    target = os.path.join(config_home(os.environ), "pysandbox", "recipes")
+    target = os.path.join(config_home(known(os.environ)), OURS, "recipes")
     if os.path.isdir(source) and not _is_repository(source):
         return _install(namespace, source, target)
     with tempfile.TemporaryDirectory(prefix="pysandbox-fetch-") as folder:
@@ -114,7 +115,7 @@ def _clone(url: str, branch: str | None, folder: str) -> str | None:
 def _install(namespace: Namespace, source: str, target: str) -> int:
     below = os.path.join(source, "recipes")
     root = below if os.path.isdir(below) else source
-    files = {name: content for name, content in _recipes(root)}
+    files = dict(_recipes(root))
     if not files:
         raise FetchError("holds no recipes", file=root, suggestion="its *.toml files belong at the top or in recipes/")
     if not namespace.no_verify:
@@ -165,7 +166,9 @@ def _sums(root: str) -> dict[str, str]:
     if not os.path.isfile(path):
         raise FetchError(f"has no {SUMS}", file=root, suggestion="take it all the same: --no-verify")
     lines = (line.split(maxsplit=1) for line in decoded(contents(path), path).splitlines() if line.strip())
-    return {pair[1].lstrip("*").removeprefix("./").removeprefix("recipes/"): pair[0] for pair in lines if len(pair) == 2}
+    return {
+        pair[1].lstrip("*").removeprefix("./").removeprefix("recipes/"): pair[0] for pair in lines if len(pair) == 2
+    }
 
 
 def _write(path: str, content: bytes) -> None:

@@ -20,9 +20,11 @@ from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
 from pysandbox.policy.expand import expand, expand_prefixes, quoted
 from pysandbox.policy.model import Policy
+from pysandbox.policy.places import home
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.render import to_toml
-from pysandbox.policy.search import Search, home, sha256
+from pysandbox.policy.search import Search, known, sha256
+from pysandbox.probe import paths
 
 HELP = """\
 Usage: pysandbox recipe ACTION ...
@@ -135,14 +137,8 @@ def standalone(resolved: Resolved) -> Policy:
     """The policy with everything in it that it was made of: expanded, the base spelled out. Resolving its TOML gives
     it again (RCP-25)."""
     cwd = os.getcwd()
-    policy = with_base(expand(resolved.policy, env=os.environ, cwd=cwd, home=_home()))
+    policy = with_base(expand(resolved.policy, env=os.environ, cwd=cwd, home=paths.home()))
     return quoted(replace(policy, base=False))
-
-
-def _home() -> str:
-    from pysandbox.probe.paths import home
-
-    return home()
 
 
 def _plain(policy: Policy) -> Any:
@@ -173,12 +169,11 @@ def _declare_explain(parser: Parser) -> None:
 def _explain(namespace: Namespace) -> int:
     layers = list(_search().asked(namespace.name))
     policy = compose(layers)
-    surroundings = {"env": os.environ, "cwd": os.getcwd(), "home": home(os.environ)}
     prefixes = [each for layer in layers if layer.recipe.meta for each in layer.recipe.meta.match_prefix]
     document = {
         "recipes": [_row(layer) for layer in layers],
         "policy": _plain(policy),
-        "match_prefix": list(expand_prefixes(prefixes, **surroundings)),
+        "match_prefix": list(expand_prefixes(prefixes, env=os.environ, cwd=os.getcwd(), home=home(known(os.environ)))),
         "env_set": [name for name in policy.env_passthrough if name in os.environ],
         "env_unset": [name for name in policy.env_passthrough if name not in os.environ],
     }
@@ -215,7 +210,10 @@ def _suggest(namespace: Namespace) -> int:
     by_name = (*PROGRAMS.get(stem, ()), *PROGRAMS.get(stem.rstrip("0123456789."), ()), stem)
     named = {name: "its program is called so" for name in by_name if name in known and name not in ("base", "default")}
     found = {**named, **detected}
-    rows = [{"name": name, "because": why, "path": known[name], "automatic": name in detected} for name, why in found.items()]
+    rows = [
+        {"name": name, "because": why, "path": known[name], "automatic": name in detected}
+        for name, why in found.items()
+    ]
     return _print(namespace, {"command": command, "recipes": rows}, recipe_text.suggestions(command, rows))
 
 

@@ -122,9 +122,7 @@ def command_policy(namespace: Namespace, argv: Sequence[str] = (), *, pty: bool)
 
     defaults = {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
     cwd = os.getcwd()
-    resolved = resolve(
-        namespace.recipe, command=argv, cwd=cwd, extra=policy_values(namespace), defaults=defaults
-    )
+    resolved = resolve(namespace.recipe, command=argv, cwd=cwd, extra=policy_values(namespace), defaults=defaults)
     return shielded(resolved, cwd)
 
 

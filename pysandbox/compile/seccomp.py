@@ -181,7 +181,8 @@ def _profile(choice: Choice) -> Profile:
     if not choice.lists:
         return profiles.profile(choice.profile)
     lists = {key: (profiles.Group("listed by the baseline", names),) for key, names in choice.lists}
-    return profiles.Profile("default.toml", "A baseline of the user's.", ("allow-list", "deny-list"), **lists)
+    modes = ("allow-list", "deny-list")
+    return profiles.Profile("lists", "A baseline of the user's.", modes, lists.get("allow", ()), lists.get("deny", ()))
 
 
 def _check_extras(choice: Choice, opens: set[str]) -> None:

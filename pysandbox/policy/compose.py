@@ -128,9 +128,7 @@ def _located(error: PolicyError, layers: Sequence[Layer]) -> PolicyError:
     for layer in reversed(layers):
         line = line_of(layer.text, tuple((error.key or "").split("."))) if layer.text else None
         if line is not None:
-            return PolicyError(
-                error.message, file=layer.path, line=line, key=error.key, suggestion=error.suggestion
-            )
+            return PolicyError(error.message, file=layer.path, line=line, key=error.key, suggestion=error.suggestion)
     return error
 
 

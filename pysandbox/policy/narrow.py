@@ -77,7 +77,9 @@ def _lists_less(old: Any, new: Any, policy: Policy) -> bool:
     """Against a profile whose lists are not known here nothing counts as less."""
     before, after = dict(old), dict(new)
     allowed, refused = set(after.get("allow", ())), set(after.get("deny", ()))
-    return bool(old) and bool(new) and allowed <= set(before.get("allow", ())) and refused >= set(before.get("deny", ()))
+    return (
+        bool(old) and bool(new) and allowed <= set(before.get("allow", ())) and refused >= set(before.get("deny", ()))
+    )
 
 
 def _sends_to_fewer(old: Any, new: Any, policy: Policy) -> bool:
@@ -89,9 +91,11 @@ def _reaches_less(old: tuple[HostRule, ...], new: tuple[HostRule, ...], policy: 
     before, after = ({rule.domain: rule for rule in rules} for rules in (old, new))
     gone = before.keys() - after.keys()
     return all(
-        rule.domain in before and _demands_more(before[rule.domain], rule) and not any(_holds_for(rule, name) for name in gone)
+        rule.domain in before
+        and _demands_more(before[rule.domain], rule)
+        and not any(_holds_for(rule, name) for name in gone)
         for rule in new
-    )  # fmt: skip
+    )
 
 
 def _holds_for(rule: HostRule, domain: str) -> bool:
@@ -112,7 +116,7 @@ def _demands_more(old: HostRule, new: HostRule) -> bool:
         and set(new.allow_credentials) <= set(old.allow_credentials)
         and new.contract_mode in (old.contract_mode, "strict")
         and new.include_subdomains <= old.include_subdomains
-    )  # fmt: skip
+    )
 
 
 def _caps(old: int, new: int | None) -> bool:

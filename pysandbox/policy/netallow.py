@@ -4,7 +4,8 @@ or a CIDR range; a domain is a name or pattern alone; a published port is PORT, 
     example.com   *.example.com   **.example.com   198.51.100.7   10.0.0.0/8   2001:db8::/32
     each also with a port: example.com:443, 198.51.100.7:443, [2001:db8::1]:443
 
-The patterns are compiled when they are first used. An entry that is nearly an address is refused, never read as a name: `10.0.0.8x` would otherwise be looked up.
+An entry that is nearly an address is refused, never read as a name: `10.0.0.8x` would otherwise be looked up. The
+patterns are compiled when they are first used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _NUMERIC_LABEL = r"[0-9]+|0x[0-9a-f]*"  # what a resolver may read as part of an
 _STARTS_AS_ADDRESS = r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+"
 _LONGEST_NAME = 253
 _PUBLISHED = (
-    r"(?:(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):(?=[0-9]+:))?(?P<host>[0-9]+)(?::(?P<cage>[0-9]+))?(?:/(?P<protocol>tcp|udp))?"
+    r"(?:(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):(?=[0-9]+:))?"
+    r"(?P<host>[0-9]+)(?::(?P<cage>[0-9]+))?(?:/(?P<protocol>tcp|udp))?"
 )
 
 

@@ -21,7 +21,8 @@ class Option:
     """How one field of the Policy is spelled outside Python. `flag` None: TOML and keyword only.
 
     `absent` pairs a choice that the documents know, but this version cannot carry out, with the sentence that refuses
-    it where a cage is made (`compile.absent`); it can be read, merged and shown. `unit` and `maximum` are of the number as it is written.
+    it where a cage is made (`compile.absent`); it can be read, merged and shown. `unit` and `maximum` are of the number
+    as it is written.
     """
 
     section: str  # "" is the top level of the file

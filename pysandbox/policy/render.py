@@ -34,7 +34,9 @@ def to_toml(policy: Policy) -> str:
 
 def _host(rule: HostRule) -> str:
     given = rule.given
-    return "\n".join(["[[host]]", *(f"{each.name} = {_value(given[each.name])}" for each in COLUMNS if each.name in given)])
+    return "\n".join(
+        ["[[host]]", *(f"{each.name} = {_value(given[each.name])}" for each in COLUMNS if each.name in given)]
+    )
 
 
 def _section(name: str, lines: list[str]) -> str:

@@ -17,6 +17,7 @@ from typing import Self
 from pysandbox.policy.compose import Layer, Why
 from pysandbox.policy.expand import expand_prefixes
 from pysandbox.policy.match import covers
+from pysandbox.policy.places import OURS, config_home, home
 from pysandbox.policy.recipe import PACKAGED, SHIPPED
 from pysandbox.policy.refusal import Refused, did_you_mean, shown
 from pysandbox.policy.sources import contents, decoded, parse_baseline, parse_recipe
@@ -42,7 +43,8 @@ class Search:
 
     @classmethod
     def here(cls, cwd: str, env: Mapping[str, str]) -> Self:
-        user = os.path.join(config_home(env), "pysandbox", "recipes")
+        env = known(env)
+        user = os.path.join(config_home(env), OURS, "recipes")
         return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED))
 
     def without(self, layers: Sequence[Layer]) -> Self:
@@ -74,9 +76,13 @@ class Search:
     def _found(self, name: str) -> str | None:
         match = re.fullmatch(_NAME, name)
         if match is None:
-            raise Refused("is not a name of a recipe", f"for a file, write {shown(f'./{name}')}").error(f"recipe {name!r}")
+            raise Refused("is not a name of a recipe", f"for a file, write {shown(f'./{name}')}").error(
+                f"recipe {name!r}"
+            )
         if name == "default":
-            raise Refused("is the baseline of system calls, which is always there", "leave it out").error("recipe 'default'")
+            raise Refused("is the baseline of system calls, which is always there", "leave it out").error(
+                "recipe 'default'"
+            )
         file = f"{KINDS[match['kind']]}/{match['stem']}.toml" if match["kind"] else f"{name}.toml"
         for directory in self.directories:
             path = os.path.join(directory, file)
@@ -142,24 +148,13 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def known(env: Mapping[str, str]) -> Mapping[str, str]:
+    """With a home directory, where a service was started without one."""
+    return env if env.get("HOME") else {**env, "HOME": os.path.expanduser("~")}
+
+
 def is_file(name: str) -> bool:
     return "/" in name or name.endswith(".toml")
-
-
-def home(env: Mapping[str, str]) -> str:
-    return env.get("HOME") or os.path.expanduser("~")
-
-
-def config_home(env: Mapping[str, str]) -> str:
-    return _absolute(env.get("XDG_CONFIG_HOME")) or os.path.join(home(env), ".config")
-
-
-def state_home(env: Mapping[str, str]) -> str:
-    return _absolute(env.get("XDG_STATE_HOME")) or os.path.join(home(env), ".local", "state")
-
-
-def _absolute(path: str | None) -> str | None:
-    return path if path and path.startswith("/") else None  # the XDG specification has a relative one ignored
 
 
 def _is_there(path: str) -> bool:

@@ -11,13 +11,14 @@ import stat
 from collections.abc import Mapping
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.search import state_home
+from pysandbox.policy.places import OURS, state_home
+from pysandbox.policy.search import known
 
 VERSION = 1
 
 
 def trust_file() -> str:
-    return os.path.join(state_home(os.environ), "pysandbox", "trust.json")
+    return os.path.join(state_home(known(os.environ)), OURS, "trust.json")
 
 
 def pins() -> Mapping[str, str]:

@@ -274,7 +274,9 @@ def lists_by_name(option: Option, value: object) -> tuple[tuple[str, tuple[str, 
     for name, items in pairs:
         if option.choices and name not in option.choices:
             known = _listed(option.choices)
-            raise Refused(f"must be one of {known}, not {shown(name)}", did_you_mean(str(name), option.choices), (name,))
+            raise Refused(
+                f"must be one of {known}, not {shown(name)}", did_you_mean(str(name), option.choices), (name,)
+            )
         try:
             read.append((_detector(name), strings(option, items)))
         except Refused as refused:

@@ -149,7 +149,9 @@ def test_a_refusal_suggests_what_was_meant(given, suggestion):
 
 
 def test_hosts_and_ports_are_kept_in_one_spelling():
-    policy = Policy(hosts=[{"domain": "API.Example.", "methods": ["get", "GET"]}], ports=["8080", "127.0.0.1:8080:8080/tcp"])
+    policy = Policy(
+        hosts=[{"domain": "API.Example.", "methods": ["get", "GET"]}], ports=["8080", "127.0.0.1:8080:8080/tcp"]
+    )
     assert policy.hosts == (HostRule(domain="api.example", methods=("GET",)),)
     assert policy.ports == ("127.0.0.1:8080:8080/tcp",)
     assert Policy(ports=["53:5353/udp", "[::1]:80:81"]).ports == ("127.0.0.1:53:5353/udp", "[::1]:80:81/tcp")

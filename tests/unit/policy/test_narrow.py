@@ -22,7 +22,8 @@ WIDE = Policy(
     allow_host_loopback=True, dlp_decompress=False, dlp_dns_entropy_threshold=0.9,
     dlp_extra_scopes={"npm_token": ["a.example", "b.example"]},
     hosts=[
-        {"domain": "a.example", "methods": ["GET", "PUT"], "allow_credentials": ["npm_token"], "contract_mode": "relaxed"},
+        {"domain": "a.example", "methods": ["GET", "PUT"], "allow_credentials": ["npm_token"],
+         "contract_mode": "relaxed"},
         {"domain": "**.b.example"}, {"domain": "c.b.example", "paths": ["/v1"], "max_request_bytes": 9},
     ],
 )  # fmt: skip
@@ -76,7 +77,11 @@ def test_every_choice_has_a_place_in_its_order():
         {"contract_mode": "strict"},
         {"ports": ["80"], "allow_host_loopback": False},
         {"dlp_enabled": True, "dlp_canary_tokens": True, "dlp_decompress": True, "dlp_max_decode_depth": 33},
-        {"dlp_dns_entropy_threshold": 0.8, "dlp_session_entropy_budget": 1, "dlp_extra_scopes": {"npm_token": ["a.example"]}},
+        {
+            "dlp_dns_entropy_threshold": 0.8,
+            "dlp_session_entropy_budget": 1,
+            "dlp_extra_scopes": {"npm_token": ["a.example"]},
+        },
         {"proxy_buffered_bytes": 2**24, "proxy_streamed_bytes": 2**25, "proxy_timeout_ms": 1},
         {"hosts": []},
         {"hosts": [{"domain": "a.example", "methods": ["GET"], "contract_mode": "strict"}]},
