@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.merge import merge_layers
-from pysandbox.policy.model import MERGE_WORDS, Policy, options
+from pysandbox.policy.model import MERGE_WORDS, Policy, coerced, options
 from pysandbox.policy.recipe import Recipe, completed, with_base
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def resolve(
     from pysandbox.policy.search import Search
 
     search = Search.here(cwd or os.getcwd(), os.environ)
-    last = Layer(extra_why, "", extra_why, Recipe(extra.given if isinstance(extra, Policy) else dict(extra or {})))
+    last = Layer(extra_why, "", extra_why, Recipe(extra.given if isinstance(extra, Policy) else coerced(extra or {})))
     resolved = _resolved(search, names, command, last, defaults or {})
     unpinned = _unpinned(resolved)
     if unpinned:

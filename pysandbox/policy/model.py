@@ -321,6 +321,20 @@ def by_toml_key() -> Mapping[str, Field[Any]]:
     return {described.toml_key: each for each, described in options()}
 
 
+def coerced(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A layer in the spelling that policies keep: each value alone, whatever the others are. Raises PolicyError."""
+    layer = {}
+    for name, value in given.items():
+        if name not in _DECLARED:
+            raise PolicyError("Policy has no such option", key=name, suggestion=suggest_field(name))
+        described, coerce, _ = _DECLARED[name]
+        try:
+            layer[name] = coerce(described, value)
+        except Refused as refused:
+            raise refused.error(described.toml_key) from None
+    return layer
+
+
 def suggest_field(word: str) -> str | None:
     """The field that was meant by `word`, which may be a misspelling or the TOML key."""
     for name, (described, _, _) in _DECLARED.items():
