@@ -65,7 +65,12 @@ def recipes_page() -> str:
     """From what the shipped recipes say of themselves and the policies that they make."""
     lines = [NOTICE, "# Shipped recipes", ""]
     for title, prefix in (("Recipes", ""), ("Services", "service:"), ("Tools", "tool:")):
-        lines += [f"## {title}", "", "| name | for | network | found by the place of the program |", "|---|---|---|---|"]
+        lines += [
+            f"## {title}",
+            "",
+            "| name | for | network | found by the place of the program |",
+            "|---|---|---|---|",
+        ]
         lines += [_recipe(name) for name in SHIPPED if name.rpartition(":")[0] == prefix.rstrip(":")]
         lines.append("")
     return "\n".join(lines)

@@ -4,6 +4,8 @@
 
 The first that has a name wins. A name with a slash, or that ends in .toml, is a file. `service:x` is services/x.toml
 and `tool:x` is tools/x.toml of any of them. What lies in a project's .pysandbox is marked, for `compose` to judge.
+
+What reads and expands is imported where a recipe is read: most commands are started without one.
 """
 
 from __future__ import annotations
@@ -15,12 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pysandbox.policy.compose import Layer, Why
-from pysandbox.policy.expand import expand_prefixes
 from pysandbox.policy.match import covers
 from pysandbox.policy.places import OURS, config_home, home
 from pysandbox.policy.recipe import PACKAGED, SHIPPED
 from pysandbox.policy.refusal import Refused, did_you_mean, shown
-from pysandbox.policy.sources import contents, decoded, parse_baseline, parse_recipe
 
 PROJECT = ".pysandbox"
 SYSTEM = "/etc/pysandbox/recipes"
@@ -67,6 +67,8 @@ class Search:
         return None
 
     def read(self, path: str, why: Why, name: str) -> Layer:
+        from pysandbox.policy.sources import contents, decoded, parse_baseline, parse_recipe
+
         content = contents(path if os.path.isabs(path) else os.path.join(self.cwd, path))
         text = decoded(content, path)
         project = PROJECT in os.path.abspath(os.path.join(self.cwd, path)).split("/")
@@ -138,6 +140,8 @@ class Search:
         return [os.path.join(self.cwd, directory, name) for directory in path.split(":")]
 
     def _calls(self, prefixes: Sequence[str], program: str) -> bool:
+        from pysandbox.policy.expand import expand_prefixes
+
         expanded = expand_prefixes(prefixes, env=self.env, cwd=self.cwd, home=home(self.env))
         return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
 
