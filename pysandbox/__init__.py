@@ -19,9 +19,10 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
+    "pysandbox.audit.sink": ("AuditLog",),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
     "pysandbox.errors": (
-        "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
+        "AuditError", "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
         "SandboxPathMissing", "StartError", "UnsupportedError",
     ),
     "pysandbox.events": ("Event",),
@@ -34,15 +35,17 @@ _WHERE = {
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError", "CageTimeout",
+    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError", "CageError", "CageTimeout",
     "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
     "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
+    from pysandbox.audit.sink import AuditLog
     from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
     from pysandbox.errors import (
+        AuditError,
         CageClosedError,
         CageError,
         CageTimeout,
