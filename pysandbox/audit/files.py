@@ -12,6 +12,7 @@ import os
 
 from pysandbox.audit.chain import START, Link
 from pysandbox.errors import AuditError
+from pysandbox.probe.state import audit_directory
 
 NAME = "events.jsonl"
 PRIVATE = 0o700
@@ -20,12 +21,8 @@ VARIABLE = "PYSANDBOX_AUDIT"
 DIGITS = 12
 
 
-def default_directory() -> str:
-    """$XDG_STATE_HOME/pysandbox/audit; a relative value is no value (XDG Base Directory Specification)."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):
-        state = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "pysandbox", "audit")
+def default_path() -> str:
+    return os.path.join(audit_directory(), NAME)
 
 
 def chosen_path() -> str | None:
@@ -33,7 +30,7 @@ def chosen_path() -> str | None:
     asked = os.environ.get(VARIABLE, "")
     if asked == OFF:
         return None
-    return asked or os.path.join(default_directory(), NAME)
+    return asked or default_path()
 
 
 def head_path(path: str) -> str:

@@ -46,7 +46,7 @@ class AuditLog:
             raise ValueError(f"allow_rate must be between 0 and 1, not {allow_rate!r}")
         if not rotate_mb > 0:
             raise ValueError(f"rotate_mb must be more than 0, not {rotate_mb!r}")
-        self._chosen = os.fspath(path) if path is not None else os.path.join(files.default_directory(), files.NAME)
+        self._chosen = os.fspath(path) if path is not None else files.default_path()
         self._rate, self._credit = allow_rate, 0.0
         self._counts: dict[object, dict[str, int]] = {}
         self._lock, self._pid = threading.Lock(), os.getpid()
