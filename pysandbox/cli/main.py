@@ -22,6 +22,8 @@ BROKEN_PIPE = 128 + 13
 COMMANDS = {
     "run": "run one command in a cage",
     "check": "say what this host can do for a cage, and how to get the rest",
+    "audit": "show and check the trail of what ran",
+    "explain": "say what a policy allows, or what a run did and why it was refused",
     "help": "explain a command: pysandbox help run",
 }
 

@@ -22,6 +22,7 @@ from pysandbox.policy.model import MERGE_WORDS, Policy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pysandbox.audit import AuditLog
     from pysandbox.cage import Cage
     from pysandbox.events import Sink
     from pysandbox.process import Process
@@ -61,7 +62,7 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return int(stop.code or 0)
     _fill_standard_descriptors()
     try:
-        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _make_cage)
+        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _cage_maker(namespace))
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
@@ -101,6 +102,7 @@ def _parser() -> Parser:
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
+    add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
     add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     add_policy_flags(parser, DEFAULTS)
@@ -173,12 +175,35 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
     return code, of_result(result, outlets[0], outlets[1], cause)
 
 
-def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
-    from pysandbox.cage import Cage
-    from pysandbox.launch.runtime import Runtime
+def _cage_maker(namespace: Namespace) -> MakeCage:
+    def make(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
+        from pysandbox.cage import Cage
+        from pysandbox.launch.runtime import Runtime
 
-    # No cages ahead: there will be no second command.
-    return Cage(policy, runtime=Runtime(sink=sink, warm=0, no_sandbox=no_sandbox))
+        audit = None if namespace.no_audit else open_audit()
+        # No cages ahead: there will be no second command.
+        runtime = Runtime(sink=sink, audit=audit, warm=0, no_sandbox=no_sandbox)
+        return Cage(policy, runtime=runtime, labels={"recipes": namespace.recipe} if namespace.recipe else None)
+
+    return make
+
+
+def open_audit() -> AuditLog | None:
+    """The stream that the environment names. Without a place for the default one (no home directory, a read-only one)
+    a command runs all the same, with a warning; one that was asked for by name must work."""
+    from pysandbox.audit import AuditLog, files
+    from pysandbox.errors import AuditError
+
+    path = files.chosen_path()
+    if path is None:
+        return None
+    try:
+        return AuditLog(path)
+    except AuditError as error:
+        if os.environ.get(files.VARIABLE):
+            raise
+        console.warning(f"{error}; this run is not recorded")
+        return None
 
 
 def _streams(*, capture: bool, pty: bool) -> dict[str, Any]:
