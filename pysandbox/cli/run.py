@@ -96,8 +96,7 @@ def _parser() -> Parser:
     parser.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
     add = parser.add_argument
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
-    add("-r", "--recipe", action="append", default=[], metavar="FILE",
-        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
+    add_recipe_flag(parser)
     add("--timeout", type=_seconds, metavar="S", help="End the command after S seconds (exit code 124).")
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
@@ -107,6 +106,11 @@ def _parser() -> Parser:
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     add_policy_flags(parser, DEFAULTS)
     return parser
+
+
+def add_recipe_flag(parser: Parser) -> None:
+    parser.add_argument("-r", "--recipe", action="append", default=[], metavar="FILE",
+        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
 
 
 def _seconds(text: str) -> float:

@@ -51,7 +51,7 @@ REPLACED: Mapping[str, str] = {
 
 
 def read_recipe(file: str) -> Recipe:
-    return parse_recipe(_contents(file), file)
+    return parse_recipe(recipe_text(file), file)
 
 
 def parse_recipe(content: str, file: str | None = None) -> Recipe:
@@ -82,14 +82,15 @@ def parse_policy(content: str, file: str | None = None) -> Policy:
 def load_policy(*files: str) -> Policy:
     """Files merged left to right into one policy."""
     if len(files) == 1:
-        return parse_policy(_contents(files[0]), files[0])
+        return parse_policy(recipe_text(files[0]), files[0])
     merged = Recipe({})
     for file in files:
         merged = merged.merge(read_recipe(file))
     return merged.policy()
 
 
-def _contents(file: str) -> str:
+def recipe_text(file: str) -> str:
+    """The text of a file that may be a recipe. Raises PolicyError."""
     try:
         with open(file, "rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
