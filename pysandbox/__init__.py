@@ -35,7 +35,8 @@ _WHERE = {
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError", "CageError", "CageTimeout",
+    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError",
+    "CageError", "CageTimeout",
     "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
     "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip

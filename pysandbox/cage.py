@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
-from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.events import ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session

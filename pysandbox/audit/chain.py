@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     from collections import namedtuple
 
-    Link = namedtuple("Link", "seq hash")
+    Link = namedtuple("Link", "seq hash")  # noqa: PYI024 - the same without the import of typing
 
 START = Link(0, "0" * 64)  # what the first record of a stream follows
 SEAL = b',"hash":"'

@@ -1,9 +1,9 @@
 """Where a stream lives: one directory of mode 0700, the file that is written now, the full ones, the head file.
 
-    events.jsonl                 written now
-    events.jsonl.000000001234    full; the number of its last record, so names sort as the records do
-    events.jsonl.head            number and hash of the last record and the size of the file that holds it; writers
-                                 take turns by a lock on it
+events.jsonl                 written now
+events.jsonl.000000001234    full; the number of its last record, so names sort as the records do
+events.jsonl.head            number and hash of the last record and the size of the file that holds it; writers
+                             take turns by a lock on it
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`breaks`: what somebody changed or lost. `torn`: lines that a crash cut off, each followed by its notice, or last.
-    `first` above 1: the files before it are not here."""
+    """`breaks`: what somebody changed or lost. `torn`: lines that a crash cut off, with a notice after it, or at the
+    end. `first` above 1: the files before it are not here."""
 
     path: str
     files: int
@@ -156,9 +156,9 @@ def parse(line: bytes) -> Record | None:
 
 def _what_is_torn(file: str, torn: tuple[int, bytes], record: Record | None) -> Break:
     number, line = torn
-    if record is not None and record.type == AUDIT_RESUMED.name:
-        if record.data.get("torn_bytes") == len(line.removesuffix(b"\n")):
-            return Break("torn", file, number, "cut off by a crash, as the record after it says")
+    told = record.data.get("torn_bytes") if record is not None and record.type == AUDIT_RESUMED.name else None
+    if told == len(line.removesuffix(b"\n")):
+        return Break("torn", file, number, "cut off by a crash, as the record after it says")
     return Break("damaged", file, number, DAMAGED)
 
 

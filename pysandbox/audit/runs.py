@@ -132,7 +132,7 @@ def _ended(run: Run, record: Record) -> None:
         value = record.data.get(name)
         if isinstance(value, int):
             setattr(command, name, value)
-    run.counts |= {str(type): each for type, each in _table(record.data.get("counts")).items()}
+    run.counts |= {str(kind): each for kind, each in _table(record.data.get("counts")).items()}
 
 
 def _killed(run: Run, record: Record) -> None:

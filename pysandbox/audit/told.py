@@ -26,7 +26,7 @@ LIMITS = ("memory_mb", "cpu_percent", "cpu_shares", "max_pids", "walltime_sec", 
 
 def labels_of(given: Mapping[str, object] | None, session: object) -> dict[str, object]:
     """The labels of a cage; a session's name is its session_id. Raises ValueError for a label that no event has."""
-    labels = {"session_id": session} if isinstance(session, str) else {}
+    labels: dict[str, object] = {"session_id": session} if isinstance(session, str) else {}
     labels |= given or {}
     for name in labels:
         if name not in LABELS:

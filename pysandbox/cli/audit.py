@@ -178,7 +178,9 @@ def _verify(namespace: Namespace) -> int:
         print(palette.paint(console.RED, f"no record has the hash {console.plain(namespace.expect)}"))
     print(f"{verdict.records} records ({verdict.first} to {verdict.last.seq}) in {verdict.files} files: {path}")
     print(f"last hash: {verdict.last.hash}")
-    print(palette.paint(console.GREEN, "The chain holds.") if good else palette.paint(console.RED, "THE CHAIN IS BROKEN."))
+    print(
+        palette.paint(console.GREEN, "The chain holds.") if good else palette.paint(console.RED, "THE CHAIN IS BROKEN.")
+    )
     return 0 if good else BROKEN
 
 

@@ -1,7 +1,7 @@
-"""`pysandbox explain`: what a policy would allow, in sentences; or what a run did, what it was refused, and the line for it.
+"""`pysandbox explain`: what a policy would allow; or what a run did, what it was refused, and the line to allow it.
 
-    pysandbox explain -r python -- pytest     before: the policy, with what is weaker on this host
-    pysandbox explain --last                  after: the run; --apply writes the lines into a recipe, --html draws it
+pysandbox explain -r python -- pytest     before: the policy, with what is weaker on this host
+pysandbox explain --last                  after: the run; --apply writes the lines into a recipe, --html draws it
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return int(stop.code or 0)
     _fill_standard_descriptors()
     try:
-        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _cage_maker(namespace))
+        code, document = _run(
+            namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _cage_maker(namespace)
+        )
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:

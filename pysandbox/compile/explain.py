@@ -40,7 +40,7 @@ def explain(policy: Policy) -> Sentences:
 
 
 def topics(policy: Policy, notes: Iterable[Note] | None = None) -> tuple[tuple[str, Sentences], ...]:
-    """(heading, sentences) of every topic that has any. `notes` are the Plan's on this host, None where there is none."""
+    """(heading, sentences) of every topic that has any. `notes` are the Plan's on this host."""
     if not policy.caged:
         return (("Cage", (NO_CAGE,)), *_said((("Time", _time),), policy))
     said = _said(TOPICS, policy)
@@ -50,7 +50,9 @@ def topics(policy: Policy, notes: Iterable[Note] | None = None) -> tuple[tuple[s
     return (*said, ("Weaker on this host", weaker or (NOTHING_WEAKER,)))
 
 
-def _said(table: Iterable[tuple[str, Callable[[Policy], Iterable[str]]]], policy: Policy) -> tuple[tuple[str, Sentences], ...]:
+def _said(
+    table: Iterable[tuple[str, Callable[[Policy], Iterable[str]]]], policy: Policy
+) -> tuple[tuple[str, Sentences], ...]:
     told = ((heading, tuple(sentences(policy))) for heading, sentences in table)
     return tuple((heading, sentences) for heading, sentences in told if sentences)
 

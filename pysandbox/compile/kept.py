@@ -1,4 +1,4 @@
-"""Directories that no cage may reach, whatever its policy grants: the audit trail must not be the cage's to read or edit.
+"""Directories that no cage may reach, whatever its policy grants: the audit trail is not the cage's to read or edit.
 
 Inside a wider grant such a directory is one more denial, under the laws of every denial (its parents cannot be renamed
 away; without mounts it refuses the wider grant). A grant of the directory itself, or of something in it, is refused by

@@ -32,6 +32,8 @@ from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
 from pysandbox.probe.state import audit_directory
 
+PLANS_KEPT = 256  # the least recently made plan goes first
+
 
 class Audit(Protocol):
     """What `audit.AuditLog` is to a Runtime: a sink that is called first, and the directory that is kept from cages."""
@@ -39,9 +41,6 @@ class Audit(Protocol):
     @property
     def directory(self) -> str: ...
     def __call__(self, event: Event, /) -> None: ...
-
-
-PLANS_KEPT = 256  # the least recently made plan goes first
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: each is one compilation
@@ -61,8 +60,9 @@ class Prepared:
 class Runtime:
     """Shared state of the cages of one process.
 
-    `sink` receives every Event, after `audit` has kept it; no cage of this runtime reaches where `audit` keeps them. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
-    `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event. Forked copies start empty.
+    `sink` receives every Event, after `audit` has kept it, whose directory no cage of this runtime reaches.
+    `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
+    uncaged run (COMP-25); each such run is an event. Forked copies start empty.
     """
 
     def __init__(
@@ -99,7 +99,8 @@ class Runtime:
     def prepare(self, policy: Policy, cwd: str, invocation_id: object = None) -> Prepared:
         """The Plan of a policy in a working directory, from the cache while the paths are what they were.
 
-        `invocation_id` is for the event of a policy that cannot be compiled. Raises PolicyError, SandboxPathMissing, UnsupportedError.
+        `invocation_id` is for the event of a policy that cannot be compiled.
+        Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """
         key = _plan_key(policy, cwd)
         prepared = self._prepared.get(key)

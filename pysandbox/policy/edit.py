@@ -17,6 +17,7 @@ from pysandbox.policy.render import literal
 from pysandbox.policy.sources import parse_recipe
 from pysandbox.policy.toml_lines import Path, layout
 
+
 def add_to(text: str, given: Mapping[str, Any], file: str | None = None) -> str:
     """`text`, a recipe, with the layer `given` laid over it. Raises PolicyError."""
     before = parse_recipe(text, file)

@@ -1,4 +1,4 @@
-"""Where pysandbox keeps what outlives a run: named here once, for those who write there and those who keep cages out."""
+"""Where pysandbox keeps what outlives a run, named once: for those who write there and those who keep cages out."""
 
 from __future__ import annotations
 
