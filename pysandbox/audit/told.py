@@ -67,6 +67,7 @@ def _grants(policy: Policy, cwd: str) -> dict[str, list[str]]:
     read, write = ([grant.path for grant in grants] for grants in (policy.allow, policy.allow_write))
     {"read": read, "write": write}.get(policy.workdir, []).append(cwd)
     return {
+        "base": ["the system's programs"] if policy.base else [],
         "read": read,
         "write": write,
         "deny": [grant.path for grant in policy.deny],

@@ -31,7 +31,7 @@ class Chip(NamedTuple):
 
 def cage_picture(run: Run) -> Markup:
     """Left what it could read, right what it could write and reach, below what it was refused."""
-    reads = _chips([*(["the system's programs, read-only"] if run.caged else []), *run.grants.get("read", [])], "g")
+    reads = _chips([*run.grants.get("base", []), *run.grants.get("read", [])], "g")
     writes = _chips(run.grants.get("write", []), "g", none="nothing of the host")
     reads += [Chip(f"hidden  {each}", "b") for each in (run.grants.get("deny", []) + run.grants.get("mask", []))[:ROWS]]
     refused = _chips([f"{each.kind}  {each.target}" for each in refusals(run)], "b", none="no refusal recorded")
@@ -99,7 +99,7 @@ def _chip(chip: Chip, x: int, y: int) -> Markup:
 def _inside(run: Run, bottom: int) -> Iterable[Markup]:
     middle = (12 + bottom) // 2
     program = run.commands[0].argv[0] if run.commands and run.commands[0].argv else "nothing"
-    more = f"and {len(run.commands) - 1} more commands" if len(run.commands) > 1 else ""
+    more = f"and {len(run.commands) - 1} more" if len(run.commands) > 1 else ""
     words = "its own processes, /tmp, loopback" if run.caged else "NO CAGE"
     lines = (
         (program.rpartition("/")[2] or program, "title", -10),
