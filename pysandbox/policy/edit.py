@@ -26,11 +26,17 @@ def add_to(text: str, given: Mapping[str, Any], file: str | None = None) -> str:
     for name, key, section in _declared(given):
         if before.given.get(name) != wanted[name]:
             edited = _with(edited, section, key, before.given.get(name), wanted[name])
-    if dict(parse_recipe(edited, file).given) != dict(wanted):
-        raise PolicyError(
-            "is laid out in a way that cannot be edited safely", file=file, suggestion="add the line by hand"
-        )
+    if not _reads_as(edited, wanted):
+        message = "is laid out in a way that cannot be edited safely"
+        raise PolicyError(message, file=file, suggestion="add the line by hand")
     return edited
+
+
+def _reads_as(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return dict(parse_recipe(text).given) == dict(wanted)
+    except PolicyError:
+        return False
 
 
 def _declared(given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -47,7 +53,8 @@ def _with(text: str, section: str, key: str, old: Any, new: Any) -> str:
         return text[:start] + literal(new) + text[end:]
     table: Path = (section,) if section else ()
     ends = [end for known, (_, end) in values.items() if known[:-1] == table]
-    return _insert(text, section, max(ends, default=headers.get(table, -1)), f"{key} = {literal(new)}\n")
+    name = f"{section}.{key}" if section and ends and table not in headers else key  # filesystem.allow = [...]
+    return _insert(text, section, max(ends, default=headers.get(table, -1)), f"{name} = {literal(new)}\n")
 
 
 def _append(text: str, start: int, end: int, items: list[Any]) -> str:
