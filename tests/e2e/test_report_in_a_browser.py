@@ -40,8 +40,8 @@ def browser(folder: Path, page: Path, *flags: str) -> tuple[str, str, str]:
     if found is None:
         pytest.skip("chromium is missing: apt-get install chromium")
     net = folder / "net.json"
-    command = [found, *QUIET, f"--user-data-dir={folder / 'profile'}", f"--log-net-log={net}", "--enable-logging=stderr",
-               *flags, page.as_uri()]  # fmt: skip
+    noted = (f"--user-data-dir={folder / 'profile'}", f"--log-net-log={net}", "--enable-logging=stderr")
+    command = [found, *QUIET, *noted, *flags, page.as_uri()]
     environment = {
         **os.environ,
         "HOME": str(folder),

@@ -33,7 +33,8 @@ def test_a_level_that_is_off_costs_no_text() -> None:
         def __str__(self) -> str:
             raise AssertionError("nobody asked for the text")
 
-    quiet = logging.Logger("quiet", logging.ERROR)
+    quiet = logging.getLogger("quiet")
+    quiet.setLevel(logging.ERROR)
     to_logging(quiet)(Event(EXIT.name, {"reason": Costly()}))
 
 
