@@ -8,7 +8,8 @@ The names below are the public ones; each is imported when it is first used.
 
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
     launch/   Plan -> a waiting cage       cage.py   START HERE               process.py  commands and results
-    aio.py    the same for asyncio         cli/      the command line         errors.py events.py testing.py
+    aio.py    the same for asyncio         cli/      the command line         audit/    what ran, kept and told
+    errors.py events.py testing.py
 """
 
 from __future__ import annotations

@@ -43,7 +43,18 @@ SPAWN_UNCAGED = EventType(
 EXIT = EventType(
     "subagent.exit",
     "A command ended.",
-    ("invocation_id", "command", "exit_code", "duration_ms", "reason", "user_ms", "system_ms", "max_rss_kb", "counts"),
+    (
+        "invocation_id",
+        "command",
+        "exit_code",
+        "duration_ms",
+        "reason",
+        "user_ms",
+        "system_ms",
+        "max_rss_kb",
+        "denials",
+        "counts",
+    ),
 )
 KILLED = EventType(
     "subagent.killed",
@@ -69,8 +80,8 @@ LIMITS_SKIPPED = EventType(
 POLICY_VIOLATION = EventType("policy.violation", "A limit of the cage was hit.", ("invocation_id", "limit", "value"))
 DENIED = EventType(
     "cage.denied",
-    "The cage refused something; `fix` is the one policy line that would allow it.",
-    ("invocation_id", "command", "kind", "target", "rule", "fix", "pid", "argv", "count"),
+    "The cage refused something; `fix` is the one policy line that would allow it. `monitor`: it was let through.",
+    ("invocation_id", "command", "kind", "target", "rule", "fix", "pid", "argv", "count", "monitor"),
 )
 FILE_OPENED = EventType(
     "cage.file_opened",

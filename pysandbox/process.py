@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pysandbox.errors import CageClosedError, ExitError
@@ -370,7 +370,7 @@ class Process:
 
 def _outcome(result: Result) -> dict[str, object]:
     """The fields of EXIT that tell how a command ended and what it used."""
-    return {
+    told: dict[str, object] = {
         "exit_code": result.exit_code,
         "reason": result.reason,
         "duration_ms": round(result.duration * 1000),
@@ -378,6 +378,9 @@ def _outcome(result: Result) -> dict[str, object]:
         "system_ms": round(result.usage.system_time * 1000),
         "max_rss_kb": result.usage.max_rss_kb,
     }
+    if result.denials:
+        told["denials"] = [asdict(each) for each in result.denials]
+    return told
 
 
 def _readable(fd: int, seconds: float | None) -> bool:

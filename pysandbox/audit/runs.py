@@ -6,7 +6,7 @@ A Run holds only what was recorded. What nobody watched is absent, and `watched_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pysandbox.audit.read import Record, records
@@ -25,6 +25,7 @@ from pysandbox.events import (
     TCP_ALLOWED,
     TCP_DENIED,
 )
+from pysandbox.policy.edit import located
 
 
 @dataclass(slots=True)
@@ -132,6 +133,8 @@ def _ended(run: Run, record: Record) -> None:
         value = record.data.get(name)
         if isinstance(value, int):
             setattr(command, name, value)
+    for each in record.data.get("denials") or ():
+        _summed(run, record.time, _table(each))
     run.counts |= {str(kind): each for kind, each in _table(record.data.get("counts")).items()}
 
 
@@ -149,11 +152,28 @@ def _failed(run: Run, record: Record) -> None:
 
 
 def _refused(run: Run, record: Record) -> None:
-    kind, target = _KINDS[record.type](record.data)
-    rule, fix = str(record.data.get("rule", "")), str(record.data.get("fix", ""))
-    count = record.data.get("count", 1)
-    argv = _texts(record.data.get("argv"))
-    run.refusals.append(Refusal(record.time, kind, target, rule, fix, count if isinstance(count, int) else 1, argv))
+    run.refusals.append(_refusal(record.time, record.data, *_KINDS[record.type](record.data)))
+
+
+def _refusal(time: str, data: dict[str, Any], kind: str, target: str) -> Refusal:
+    rule, count = str(data.get("rule", "")), data.get("count", 1)
+    if data.get("monitor"):
+        rule += " (only monitored: it was let through)"
+    fix = str(data.get("fix", ""))
+    number = count if isinstance(count, int) else 1
+    return Refusal(time, kind, target, rule, located(fix), number, _texts(data.get("argv")))
+
+
+def _summed(run: Run, time: str, denial: dict[str, Any]) -> None:
+    """The end of a command tells how often each denial came; what came again had no event of its own."""
+    summed = _refusal(time, denial, str(denial.get("kind", "")), str(denial.get("target", "")))
+    same = [each for each in run.refusals if (each.kind, each.target) == (summed.kind, summed.target)]
+    missing = summed.count - sum(each.count for each in same)
+    if same and missing > 0:
+        at = run.refusals.index(same[0])
+        run.refusals[at] = replace(same[0], count=same[0].count + missing)
+    elif not same:
+        run.refusals.append(summed)
 
 
 _KINDS: dict[str, Any] = {

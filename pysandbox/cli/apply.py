@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.edit import add_to
+from pysandbox.policy.edit import add_to, layer_of
 from pysandbox.policy.match import covers
 from pysandbox.policy.recipe import Recipe, shipped_file
-from pysandbox.policy.sources import parse_recipe, recipe_text
+from pysandbox.policy.sources import recipe_text
 
 SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/proc", "/sys", "/dev")
 OWN = "copy it to a file of your own, and give that with -r after it"
@@ -38,7 +38,7 @@ class Proposal:
         before = recipe_text(real) if os.path.lexists(real) else ""
         wanted = Recipe({})
         for line in lines:
-            wanted = wanted.merge(parse_recipe(line))
+            wanted = wanted.merge(Recipe(layer_of(line)))
         return cls(real, before, add_to(before, wanted.given, file))
 
     @property

@@ -13,9 +13,25 @@ from typing import Any
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import options
 from pysandbox.policy.recipe import Recipe
+from pysandbox.policy.refusal import shown
 from pysandbox.policy.render import literal
 from pysandbox.policy.sources import parse_recipe
 from pysandbox.policy.toml_lines import Path, layout
+
+
+def located(line: str) -> str:
+    """A policy line as it can stand at the top of a recipe: with the section of its key in front, if it lacks it."""
+    key = line.partition("=")[0].strip()
+    sections = [described.section for _, described in options() if described.key == key and described.section]
+    return f"{sections[0]}.{line}" if len(sections) == 1 else line
+
+
+def layer_of(line: str) -> Mapping[str, Any]:
+    """What one policy line gives. Raises PolicyError for anything that is more, or less, than one option."""
+    given = parse_recipe(located(line)).given
+    if len(given) != 1 or len(line.splitlines()) != 1:
+        raise PolicyError(f"{shown(line)} is not one line of a policy", suggestion="give one option and its value")
+    return given
 
 
 def add_to(text: str, given: Mapping[str, Any], file: str | None = None) -> str:

@@ -19,6 +19,7 @@ from pysandbox import AsyncCage, AuditLog, Cage, Policy, Runtime
 from pysandbox.audit.read import Record, records, verify
 from pysandbox.errors import AuditError, PolicyError, StartError
 from pysandbox.events import TYPES, Event
+from pysandbox.process import Denial, Result, _outcome
 
 MODULE = [sys.executable, "-m", "pysandbox"]
 
@@ -308,3 +309,10 @@ def test_a_run_that_is_not_there_is_told(shell: Shell) -> None:
     assert "holds no run" in shell("explain", "--last").stderr
     assert "holds no run" in shell("audit", "show", "--last").stderr
     assert shell("audit", "list").stdout == "Nothing has run.\n"
+
+
+def test_the_end_of_a_command_carries_its_denials() -> None:
+    denial = Denial("open", "/a", "filesystem.allow", 'allow = ["/a"]')
+    told = _outcome(Result(("x",), 1, "exited", denials=(denial,)))
+    assert told["denials"] == [{"kind": "open", "target": "/a", "rule": "filesystem.allow", "fix": 'allow = ["/a"]'}]
+    assert "denials" not in _outcome(Result(("x",), 1, "exited"))

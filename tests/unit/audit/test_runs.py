@@ -33,6 +33,22 @@ def test_the_same_refusal_is_told_once_with_its_count() -> None:
     assert "by: process.allow_execve" in told
 
 
+def test_the_end_of_a_command_sums_up_what_had_no_event_of_its_own() -> None:
+    known = {"kind": "open", "target": "/a", "rule": "r", "fix": 'allow = ["/a"]', "count": 5}
+    other = {"kind": "exec", "target": "/b", "rule": "process.allow_execve", "fix": 'allow_execve = ["/b"]', "count": 2}
+    run = run_of(ID, [
+        spawned(1, 1, 1, "x"), record(2, 2, "cage.denied", **(known | {"count": 1})),
+        exited(3, 3, 1, denials=[known, other]),
+    ])  # fmt: skip
+    assert [(each.target, each.count) for each in refusals(run)] == [("/a", 5), ("/b", 2)]
+    assert fixes(run) == ('filesystem.allow = ["/a"]', 'process.allow_execve = ["/b"]')
+
+
+def test_what_was_only_monitored_says_so() -> None:
+    found = record(2, 2, "cage.denied", kind="open", target="/a", rule="r", fix="", monitor=True)
+    assert "only monitored" in "\n".join(tell(run_of(ID, [spawned(1, 1, 1, "x"), found])))
+
+
 def test_what_was_not_recorded_is_not_invented() -> None:
     told = "\n".join(tell(silent()))
     assert "No end was recorded" in told

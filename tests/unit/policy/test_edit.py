@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.edit import add_to
+from pysandbox.policy.edit import add_to, layer_of, located
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import Recipe
 from pysandbox.policy.sources import parse_recipe
@@ -69,6 +69,24 @@ def test_keys_with_their_section_in_front_get_one_more_such() -> None:
 def test_a_layout_that_cannot_grow_is_left_alone() -> None:
     with pytest.raises(PolicyError, match="by hand"):
         add_to('filesystem = { allow = ["/a"] }\n', layer('filesystem.deny = ["/b"]'), "mine.toml")
+
+
+@pytest.mark.parametrize(("line", "whole"), [
+    ('allow_execve = ["/x"]', 'process.allow_execve = ["/x"]'),
+    ('process.allow_execve = ["/x"]', 'process.allow_execve = ["/x"]'),
+    ("strict = true", "strict = true"),
+    ("", ""),
+])  # fmt: skip
+def test_a_line_gets_the_section_of_its_key(line: str, whole: str) -> None:
+    assert located(line) == whole
+
+
+@pytest.mark.parametrize("line", [
+    "", "allow =", "nothing = 1", 'allow = ["/a"]\nstrict = true', '[filesystem]\nallow = ["/a"]', "# allow",
+])  # fmt: skip
+def test_what_is_not_one_line_of_a_policy_is_refused(line: str) -> None:
+    with pytest.raises(PolicyError):
+        layer_of(line)
 
 
 @given(POLICIES, POLICIES)
