@@ -41,7 +41,7 @@ def spawn_event(policy: Policy, start: Start, labels: Mapping[str, object], reas
     data: dict[str, object] = {"cage_summary": summary(policy, name, invocation), **_told(policy, start)}
     data |= labels
     data |= {"invocation_id": invocation, "command": start.id, "argv": argv}
-    data["cwd"] = os.path.join(start.prepared.plan.cwd or "/", start.command.cwd or "")
+    data["cwd"] = os.path.normpath(os.path.join(start.prepared.plan.cwd or "/", start.command.cwd or ""))
     return Event(SPAWN.name, data) if start.caged else Event(SPAWN_UNCAGED.name, data | {"reason": reason})
 
 

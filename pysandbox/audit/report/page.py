@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from pysandbox.audit.report.markup import Markup, el
+from pysandbox.audit.report.markup import Markup, el, shortened
 from pysandbox.audit.report.pictures import cage_picture, limits_picture, timeline
 from pysandbox.audit.report.style import STYLE
 from pysandbox.audit.runs import Contact, Refusal, Run
@@ -20,6 +20,7 @@ FILES_NOT_OBSERVED = (
     "Not observed: no opening of a file was recorded for this run. What it could open is in the picture above."
 )
 NETWORK_NOT_OBSERVED = "Not observed: no connection and no look-up was recorded."
+TITLE = 160  # characters; the whole command is under "Ran"
 NO_NETWORK = "Nothing: the cage had no network."
 
 
@@ -48,7 +49,7 @@ def _header(run: Run) -> Markup:
     return el(
         "header",
         el("div", f"pysandbox · {began} UTC", class_="eyebrow"),
-        el("h1", _name(run)),
+        el("h1", shortened(_name(run), TITLE)),
         (el("span", text, class_=f"pill {kind}") for text, kind in _verdicts(run)),
         el("div", run.summary, class_="mono"),
     )

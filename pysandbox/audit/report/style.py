@@ -32,7 +32,8 @@ ul{list-style:none;margin:0;padding:0}li{padding:9px 0;border-top:1px solid var(
 .by{color:var(--soft);font-size:13px}.none{color:var(--soft);font-style:italic;margin:0}
 .fix{display:block;background:var(--track);border-radius:8px;padding:8px 12px;margin-top:6px}
 .count{float:right;color:var(--soft);font-size:13px}
-svg{display:block;width:100%;height:auto;overflow:visible}
+section{overflow-x:auto}
+svg{display:block;width:100%;min-width:640px;height:auto}
 svg text{fill:var(--ink);font:12.5px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 svg .say{fill:var(--soft);font:12.5px system-ui,sans-serif}
 svg .head{fill:var(--soft);font:600 11.5px system-ui,sans-serif;letter-spacing:.07em}
