@@ -8,7 +8,8 @@ The names below are the public ones; each is imported when it is first used.
 
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
     launch/   Plan -> a waiting cage       cage.py   START HERE               process.py  commands and results
-    aio.py    the same for asyncio         cli/      the command line         errors.py events.py testing.py
+    aio.py    the same for asyncio         cli/      the command line         audit/    what ran, kept and told
+    errors.py events.py testing.py
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
+    "pysandbox.audit.sink": ("AuditLog",),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
     "pysandbox.errors": (
-        "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
+        "AuditError", "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
         "SandboxPathMissing", "StartError", "UnsupportedError",
     ),
     "pysandbox.events": ("Event",),
@@ -34,15 +36,18 @@ _WHERE = {
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError", "CageTimeout",
+    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError",
+    "CageError", "CageTimeout",
     "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
     "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
+    from pysandbox.audit.sink import AuditLog
     from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
     from pysandbox.errors import (
+        AuditError,
         CageClosedError,
         CageError,
         CageTimeout,

@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
-from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
+from pysandbox.events import ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
@@ -39,6 +40,8 @@ class Cage:
     `policy` None is `Policy()`: the system's programs, no network, nothing writable but the cage's own tmpfs.
     `cwd` is the working directory the policy is read in (default: the host's); `session` is the Session, or its
     name, that cages with `state = "scratch"` share /scratch in; without one the cage has it to itself.
+    `labels` are fields for its events that only the caller knows: project_id, recipes, ... (`audit.told.LABELS`); an
+    invocation_id among them becomes the cage's id.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Cage:
         cwd: str | os.PathLike[str] | None = None,
         session: Session | str | None = None,
         runtime: Runtime | None = None,
+        labels: Mapping[str, object] | None = None,
     ) -> None:
         self.runtime = runtime or default_runtime()
         self.policy = policy if policy is not None else Policy()
@@ -58,6 +62,7 @@ class Cage:
             self.policy = replace(self.policy, caged=False)
         self.caged = self.policy.caged
         self.session = self.runtime.session(session) if isinstance(session, str) else session
+        self.labels = labels_of(labels, session)
         self._cwd = os.path.abspath(cwd) if cwd is not None else None
         self._live: LiveInit | None = None
         self._prepared: Prepared | None = None
@@ -106,6 +111,7 @@ class Cage:
 
     def _terminate(self, running: set[Process]) -> None:
         for process in running:
+            process._with_session = process.poll() is None
             process.signal(15, tree=True)
         deadline = time.monotonic() + self.policy.grace_sec
         for process in running:
@@ -134,7 +140,7 @@ class Cage:
         return Files(self._live, self._prepared.plan)
 
     def _prepare(self) -> Prepared:
-        return self.runtime.prepare(self.policy, self._directory())
+        return self.runtime.prepare(self.policy, self._directory(), self.labels.get("invocation_id"))
 
     def _directory(self) -> str:
         try:
@@ -147,7 +153,9 @@ class Cage:
         return self.session.path if self.session is not None and prepared.uses_scratch else ""
 
     def _take(self, prepared: Prepared) -> LiveInit:
-        return self.runtime.take(prepared, self._shared_scratch(prepared))
+        live = self.runtime.take(prepared, self._shared_scratch(prepared))
+        live.id = str(self.labels.get("invocation_id", live.id))
+        return live
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
@@ -264,9 +272,11 @@ class Cage:
             with self._lock:
                 self._running = {each for each in self._running if each._ended is None} | {process}
         if runtime.sink is not ignore:
-            data: dict[str, object] = {"invocation_id": start.live.id, "argv": start.command.argv}
-            caged = Event(SPAWN.name, data | {"effective_cage_hash": plan.digest})
-            runtime.sink(caged if self.caged else Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
+            try:
+                runtime.sink(spawn_event(self.policy, start, self.labels, self._reason))
+            except BaseException:  # what cannot be recorded does not go on
+                process.close()
+                raise
         return process
 
 

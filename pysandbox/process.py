@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pysandbox.errors import CageClosedError, ExitError
-from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, Event, Sink, ignore
+from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, START_FAILED, Event, Sink, ignore
 from pysandbox.exchange import exchange
 from pysandbox.launch import native
 
@@ -139,6 +139,7 @@ class Process:
         self._ended: float | None = None
         self._final: native.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
+        self._with_session = False  # whether the end of its session was what ended it
         self._truncated = False
         self._captured: dict[str, bytes] = {}
         self._lock = threading.RLock()
@@ -182,19 +183,22 @@ class Process:
             raise CageClosedError(f"{self.argv[0]!r} runs in a cage of the process that this one was forked from")
 
     def _tell_end(self) -> None:
-        if self._sink is ignore or (self._final is not None and self._final.error is not None):
+        if self._sink is ignore:
+            return
+        which: dict[str, object] = {"invocation_id": self._live.id, "command": self._order.id}
+        if self._final is not None and (error := self._final.error) is not None:
+            failed = {"step": error.step, "errno": error.errno, "path": error.filename}
+            self._sink(Event(START_FAILED.name, which | failed))
             return
         result = self._result()
-        data: dict[str, object] = {"invocation_id": self._live.id, "reason": result.reason}
-        if result.reason in ("timeout", "seccomp", "cancelled", "oom"):
+        if self._with_session or result.reason in ("timeout", "seccomp", "cancelled", "oom"):
             reason = "walltime_exceeded" if result.reason == "timeout" else result.reason
-            self._sink(Event(KILLED.name, {"invocation_id": self._live.id, "reason": reason}))
+            self._sink(Event(KILLED.name, which | {"reason": "session_ended" if self._with_session else reason}))
             limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason)
             if limit:
                 violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
                 self._sink(Event(POLICY_VIOLATION.name, violation))
-        data |= {"exit_code": result.exit_code, "duration_ms": round(result.duration * 1000)}
-        self._sink(Event(EXIT.name, data))
+        self._sink(Event(EXIT.name, which | _outcome(result)))
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the command has ended; `poll()` then tells how."""
@@ -362,6 +366,21 @@ class Process:
     def pty_fd(self) -> int | None:
         """The master of the command's terminal; owned by this Process."""
         return self._stdio.terminal if self._stdio.terminal >= 0 else None
+
+
+def _outcome(result: Result) -> dict[str, object]:
+    """The fields of EXIT that tell how a command ended and what it used."""
+    told: dict[str, object] = {
+        "exit_code": result.exit_code,
+        "reason": result.reason,
+        "duration_ms": round(result.duration * 1000),
+        "user_ms": round(result.usage.user_time * 1000),
+        "system_ms": round(result.usage.system_time * 1000),
+        "max_rss_kb": result.usage.max_rss_kb,
+    }
+    if result.denials:
+        told["denials"] = [asdict(each) for each in result.denials]
+    return told
 
 
 def _readable(fd: int, seconds: float | None) -> bool:

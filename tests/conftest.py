@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Outcome())
+    state = tempfile.mkdtemp(prefix="psb-state-")  # the command line's audit trail is not the user's own
+    config.add_cleanup(partial(shutil.rmtree, state, ignore_errors=True))
+    os.environ["XDG_STATE_HOME"] = state
     for line in (
         *(f"{folder}: a test in tests/{folder}" for folder in FOLDERS),
         "root: needs real root; deselected when the suite runs unprivileged",

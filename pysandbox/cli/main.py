@@ -25,6 +25,8 @@ COMMANDS = {
     "init": "fetch recipes from a repository or a directory",
     "update": "fetch them again",
     "check": "say what this host can do for a cage, and how to get the rest",
+    "audit": "show and check the trail of what ran",
+    "explain": "say what a policy allows, or what a run did and why it was refused",
     "help": "explain a command: pysandbox help run",
 }
 

@@ -21,6 +21,7 @@ from pysandbox.policy.model import Policy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pysandbox.audit import AuditLog
     from pysandbox.cage import Cage
     from pysandbox.events import Sink
     from pysandbox.process import Process
@@ -60,7 +61,9 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return int(stop.code or 0)
     _fill_standard_descriptors()
     try:
-        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _make_cage)
+        code, document = _run(
+            namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _cage_maker(namespace)
+        )
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
@@ -94,16 +97,21 @@ def _parser() -> Parser:
     parser.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
     add = parser.add_argument
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
-    add("-r", "--recipe", action="append", default=[], metavar="NAME",
-        help="A recipe: a name (pysandbox recipe list), or a TOML file. Repeatable; later ones win.")  # fmt: skip
+    add_recipe_flag(parser)
     add("--timeout", type=_seconds, metavar="S", help="End the command after S seconds (exit code 124).")
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
+    add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
     add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     add_policy_flags(parser, DEFAULTS)
     return parser
+
+
+def add_recipe_flag(parser: Parser) -> None:
+    parser.add_argument("-r", "--recipe", action="append", default=[], metavar="FILE",
+        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
 
 
 def _seconds(text: str) -> float:
@@ -161,12 +169,35 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
     return code, of_result(result, outlets[0], outlets[1], cause)
 
 
-def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
-    from pysandbox.cage import Cage
-    from pysandbox.launch.runtime import Runtime
+def _cage_maker(namespace: Namespace) -> MakeCage:
+    def make(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
+        from pysandbox.cage import Cage
+        from pysandbox.launch.runtime import Runtime
 
-    # No cages ahead: there will be no second command.
-    return Cage(policy, runtime=Runtime(sink=sink, warm=0, no_sandbox=no_sandbox))
+        audit = None if namespace.no_audit else open_audit()
+        # No cages ahead: there will be no second command.
+        runtime = Runtime(sink=sink, audit=audit, warm=0, no_sandbox=no_sandbox)
+        return Cage(policy, runtime=runtime, labels={"recipes": namespace.recipe} if namespace.recipe else None)
+
+    return make
+
+
+def open_audit() -> AuditLog | None:
+    """The stream that the environment names. Without a place for the default one (no home directory, a read-only one)
+    a command runs all the same, with a warning; one that was asked for by name must work."""
+    from pysandbox.audit import AuditLog, files
+    from pysandbox.errors import AuditError
+
+    path = files.chosen_path()
+    if path is None:
+        return None
+    try:
+        return AuditLog(path)
+    except AuditError as error:
+        if os.environ.get(files.VARIABLE):
+            raise
+        console.warning(f"{error}; this run is not recorded")
+        return None
 
 
 def _streams(*, capture: bool, pty: bool) -> dict[str, Any]:

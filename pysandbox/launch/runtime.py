@@ -12,12 +12,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.kept import keep_out, refuse_kept
 from pysandbox.compile.plan import MountKind, Plan
-from pysandbox.errors import PolicyError
-from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
+from pysandbox.errors import PolicyError, UnsupportedError
+from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
@@ -28,8 +30,17 @@ from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
+from pysandbox.probe.state import audit_directory
 
 PLANS_KEPT = 256  # the least recently made plan goes first
+
+
+class Audit(Protocol):
+    """What `audit.AuditLog` is to a Runtime: a sink that is called first, and the directory that is kept from cages."""
+
+    @property
+    def directory(self) -> str: ...
+    def __call__(self, event: Event, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: each is one compilation
@@ -43,17 +54,22 @@ class Prepared:
     native: native.NativePlan
     limits: bytes
     uses_scratch: bool
+    told: dict[str, object] = field(default_factory=dict)  # what every spawn tells of it (audit.told), once made
 
 
 class Runtime:
     """Shared state of the cages of one process.
 
-    `sink` receives every Event. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
-    `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event. Forked copies start empty.
+    `sink` receives every Event, after `audit` has kept it, whose directory no cage of this runtime reaches.
+    `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
+    uncaged run (COMP-25); each such run is an event. Forked copies start empty.
     """
 
-    def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False) -> None:
-        self.sink = sink
+    def __init__(
+        self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False
+    ) -> None:
+        self.sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
+        self._audit = audit
         self.no_sandbox = no_sandbox
         self._warm = warm
         self._host: HostFacts | None = None
@@ -80,16 +96,17 @@ class Runtime:
             host = self._host = host_facts()
         return host
 
-    def prepare(self, policy: Policy, cwd: str) -> Prepared:
+    def prepare(self, policy: Policy, cwd: str, invocation_id: object = None) -> Prepared:
         """The Plan of a policy in a working directory, from the cache while the paths are what they were.
 
+        `invocation_id` is for the event of a policy that cannot be compiled.
         Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """
         key = _plan_key(policy, cwd)
         prepared = self._prepared.get(key)
         if prepared is not None and prepared.fresh():
             return prepared
-        prepared = self._compile(policy, cwd)
+        prepared = self._compile(policy, cwd, invocation_id)
         with self._lock:
             self._prepared.pop(key, None)
             self._prepared[key] = prepared
@@ -97,14 +114,17 @@ class Runtime:
                 del self._prepared[next(iter(self._prepared))]
         return prepared
 
-    def _compile(self, policy: Policy, cwd: str) -> Prepared:
+    def _compile(self, policy: Policy, cwd: str, invocation_id: object) -> Prepared:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
-            resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
+            resolved = keep_out(with_base(expand(policy, env=os.environ, cwd=cwd, home=home())), self._kept())
             paths = look(resolved, cwd=cwd)
+            refuse_kept(resolved, paths, self._kept())
             plan = compile_plan(resolved, host, paths)
-        except PolicyError as error:
-            self.sink(Event(COMPILE_ERROR.name, {"error_code": type(error).__name__, "details": str(error)}))
+        except (PolicyError, UnsupportedError) as error:
+            data = {"error_code": type(error).__name__, "details": str(error)}
+            named = {} if invocation_id is None else {"invocation_id": invocation_id}
+            self.sink(Event(COMPILE_ERROR.name, named | data))
             raise
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
@@ -118,6 +138,12 @@ class Runtime:
             native.encode_limits(plan),
             uses_scratch(plan),
         )
+
+    def _kept(self) -> tuple[str, ...]:
+        """The directories of the audit trail, ours and every other program's, that exist: no cage reaches them."""
+        ours = (self._audit.directory,) if self._audit is not None else ()
+        known = dict.fromkeys(os.path.realpath(each) for each in (*ours, audit_directory()))
+        return tuple(each for each in known if os.path.isdir(each))
 
     # ---- cages --------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,16 @@ def _host(rule: HostRule) -> str:
     )
 
 
+def literal(value: Any) -> str:
+    """One value as TOML, a short list on one line. PolicyError as above, without a key."""
+    try:
+        if isinstance(value, tuple) and len(value) == 1 and not isinstance(value[0], tuple):
+            return f"[{_value(value[0])}]"
+        return _value(value)
+    except Refused as refused:
+        raise refused.error("") from None
+
+
 def _section(name: str, lines: list[str]) -> str:
     return "\n".join([f"[{name}]", *lines] if name else lines)
 

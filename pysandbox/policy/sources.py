@@ -50,7 +50,7 @@ ABSOLUTE, RELATIVE = ("allow", "deny"), ("allow_extra", "deny_extra")  # RCP-27:
 
 
 def read_recipe(file: str) -> Recipe:
-    return parse_recipe(decoded(contents(file), file), file)
+    return parse_recipe(recipe_text(file), file)
 
 
 def parse_recipe(content: str, file: str | None = None) -> Recipe:
@@ -121,6 +121,11 @@ def located(make: Callable[[], Policy], content: str, file: str | None) -> Polic
     except PolicyError as error:
         line = _line_of(content, tuple((error.key or "").split(".")))
         raise PolicyError(error.message, file=file, line=line, key=error.key, suggestion=error.suggestion) from None
+
+
+def recipe_text(file: str) -> str:
+    """The text of a file that may be a recipe. Raises PolicyError."""
+    return decoded(contents(file), file)
 
 
 def contents(file: str) -> bytes:
