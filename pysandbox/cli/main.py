@@ -22,6 +22,7 @@ BROKEN_PIPE = 128 + 13
 COMMANDS = {
     "run": "run one command in a cage",
     "check": "say what this host can do for a cage, and how to get the rest",
+    "setup": "install the policy that AppArmor or SELinux needs for cages",
     "help": "explain a command: pysandbox help run",
 }
 

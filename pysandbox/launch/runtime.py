@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import MountKind, Plan
-from pysandbox.errors import PolicyError
+from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
@@ -106,6 +106,10 @@ class Runtime:
         except PolicyError as error:
             self.sink(Event(COMPILE_ERROR.name, {"error_code": type(error).__name__, "details": str(error)}))
             raise
+        except UnsupportedError as error:
+            from pysandbox.probe.restriction import explained
+
+            raise explained(error) from None
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = native.NativePlan(plan, host.uid, host.gid)
