@@ -56,7 +56,7 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
         return _refuse(str(unnameable))
     if namespace.dry_run:
         return _show_all(wanted(mac, target, host.root))
-    return _change(namespace, arguments, mac, target)
+    return _change(namespace, arguments, mac, target, host.root)
 
 
 def _parser() -> Parser:
@@ -81,9 +81,9 @@ def _demand_sense(namespace: Namespace) -> None:
         raise UsageError(f"--interpreter {namespace.interpreter!r} is not an executable file")
 
 
-def _change(namespace: Namespace, arguments: list[str], mac: str, target: Target) -> int:
+def _change(namespace: Namespace, arguments: list[str], mac: str, target: Target, root: str) -> int:
     """Install or remove, if there is anything to do, the caller is root and nobody says no."""
-    files = wanted(mac, target)
+    files = {root + path: text for path, text in wanted(mac, target, root).items()}
     found = present(files)
     status = compare(files, found)
     if namespace.remove and status.word == NOT_INSTALLED:
@@ -102,8 +102,8 @@ def _change(namespace: Namespace, arguments: list[str], mac: str, target: Target
 
 
 SHARED = (
-    "{path} runs every Python program of this host, and a policy for it would allow cages, and user namespaces, to all of "
-    "them; install pysandbox where Python is a file of its own (python3 -m venv --copies DIRECTORY), or insist with "
+    "{path} runs every Python program of this host, and a policy for it would allow cages, and user namespaces, to all "
+    "of them; install pysandbox where Python is a file of its own (python3 -m venv --copies DIRECTORY), or insist with "
     "--interpreter {path}"
 )
 

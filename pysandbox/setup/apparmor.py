@@ -5,7 +5,7 @@ nothing to hold it to) and adds one right: to make user namespaces and to have p
 everything without a profile. `attach_disconnected` is what lets the inner one be found: cage-init is executed when the
 host's file system has already been left, and its path would otherwise have no beginning.
 
-The inner one is attached to cage-init, and everything in a cage inherits it. It allows what the other walls decide about
+The inner one is attached to cage-init, and everything in a cage inherits it. It allows what other walls decide about,
 and denies what no program in a cage is ever to do. `mediate_deleted`: what covers a denied path is a nameless file.
 """
 

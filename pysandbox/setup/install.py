@@ -1,7 +1,7 @@
 """Puts a policy in force and takes it out again, with the tools of the system. Needs root; knows no terminal.
 
-The order is the safety: a policy is compiled first, loaded second and kept on disk last, and each step that fails undoes
-what came before it. A file appears under its name complete or not at all.
+The order is the safety: a policy is compiled first, loaded second and kept on disk last, and each step that fails
+undoes what came before it. A file appears under its name complete or not at all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOOLS: dict[str, dict[str, str]] = {  # each with the packages it comes in
 
 
 class SetupError(Exception):
-    """A policy could not be installed or removed; nothing was changed. `str()` says what to do."""
+    """A policy could not be installed or removed. `str()` says what failed, and what to do where that is known."""
 
 
 def find_tools(mac: str) -> dict[str, str]:
@@ -46,7 +46,7 @@ def find_tools(mac: str) -> dict[str, str]:
 
 
 def install(mac: str, files: Mapping[str, str], target: Target) -> None:
-    """Puts the policy in force. Raises SetupError; then everything is as it was."""
+    """Puts the policy in force. Raises SetupError; then none is half installed."""
     _with(INSTALLERS, mac, files, target)
 
 
@@ -130,8 +130,8 @@ def _remove_selinux(tools: dict[str, str], files: Mapping[str, str], target: Tar
     for path in files:
         with suppress(FileNotFoundError):
             os.unlink(path)
-    with suppress(OSError):
-        os.rmdir(selinux.DIRECTORY)
+        with suppress(OSError):  # not empty yet, or never made
+            os.rmdir(os.path.dirname(path))
     _run(tools["restorecon"], "-F", target.interpreter, target.init)
 
 
