@@ -109,8 +109,8 @@ SHARED = (
 
 
 def _sudo(arguments: list[str]) -> str:
-    """The same command for root, who has another PATH."""
-    return shlex.join(["sudo", sys.executable, "-m", "pysandbox", "setup", *arguments])
+    """The same command for root, who has another PATH; -P, or a package in the current directory would run as root."""
+    return shlex.join(["sudo", sys.executable, "-P", "-m", "pysandbox", "setup", *arguments])
 
 
 # ---- the question --------------------------------------------------------------------------------------------

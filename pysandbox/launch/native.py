@@ -27,7 +27,9 @@ from pysandbox.launch.numbers import (
     mask,
 )
 
-INIT_PATH = f"{os.path.dirname(os.path.dirname(__file__))}/cage-init"
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+INIT_PATH = f"{PACKAGE}/cage-init"
+UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which no security policy is attached
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
 LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
 
@@ -340,6 +342,11 @@ def read_report(fd: int) -> Report | None:
         record.max_rss_kb,
         start_error(record.error) if record.error.step else None,
     )
+
+
+def abi() -> bytes:
+    """A digest of what the extension and cage-init must agree on."""
+    return bytes(ffi.string(lib.psb_abi()))
 
 
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:

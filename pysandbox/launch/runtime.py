@@ -18,7 +18,7 @@ from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import MountKind, Plan
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
-from pysandbox.launch import ids, native
+from pysandbox.launch import ids, native, self_check
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
@@ -50,14 +50,16 @@ class Runtime:
 
     `sink` receives every Event. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
     `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event. Forked copies start empty.
+    Raises StartError when the programs that cages start as are not there; `self_check` looks at the rest.
     """
 
     def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False) -> None:
+        self_check.demand_programs()
         self.sink = sink
         self.no_sandbox = no_sandbox
         self._warm = warm
         self._host: HostFacts | None = None
-        self._init_fd = -1
+        self._init_fds: dict[str, int] = {}
         self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
@@ -68,8 +70,12 @@ class Runtime:
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
-        if getattr(self, "_init_fd", -1) >= 0:
-            os.close(self._init_fd)
+        for fd in getattr(self, "_init_fds", {}).values():
+            os.close(fd)
+
+    def self_check(self) -> None:
+        """Raises StartError when a file of this installation is missing or of another build; starts nothing."""
+        self_check.demand_everything()
 
     # ---- facts and plans ----------------------------------------------------------------------------------------
 
@@ -139,7 +145,7 @@ class Runtime:
         own = make_scratch() if prepared.uses_scratch and not scratch else ""
         name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
         try:
-            opened = prepared.native.open(self._init(), name, own or scratch)
+            opened = prepared.native.open(self._init(prepared.plan), name, own or scratch)
         except BaseException:
             if own:
                 remove_scratch(own)
@@ -148,11 +154,12 @@ class Runtime:
         self._lives.add(live)
         return live
 
-    def _init(self) -> int:
+    def _init(self, plan: Plan) -> int:
+        path = native.UNCAGED_INIT_PATH if plan.isolation == "none" else native.INIT_PATH
         with self._lock:
-            if self._init_fd < 0:
-                self._init_fd = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
-            return self._init_fd
+            if path not in self._init_fds:
+                self._init_fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            return self._init_fds[path]
 
     def collect(self, live: LiveInit) -> None:
         """Reaps an ended cage in the background."""

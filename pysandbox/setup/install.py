@@ -79,21 +79,23 @@ def _install_apparmor(tools: dict[str, str], files: Mapping[str, str], target: T
 
 
 def _remove_apparmor(tools: dict[str, str], files: Mapping[str, str], target: Target) -> None:
+    for name in _loaded():
+        _run(tools["apparmor_parser"], "--remove", text=f"profile {name} {{}}\n")
     for path in files:
         with suppress(FileNotFoundError):
-            if _loaded():
-                _run(tools["apparmor_parser"], "--remove", path)
             os.unlink(path)
 
 
-def _loaded() -> bool:
-    """Whether the kernel has a profile of ours. What it does not tell is taken for yes."""
+def _loaded() -> list[str]:
+    """Which of our profiles the kernel has; all of them where it does not tell. The interpreter's is the last: we may
+    run under it, and whose own profile is gone is not let near the policy any more."""
+    ours = [apparmor.CAGED, apparmor.HOST]
     try:
         with open(LOADED) as file:
             names = {line.rpartition(" (")[0] for line in file}
     except OSError:
-        return True
-    return bool(names & {apparmor.HOST, apparmor.CAGED})
+        return ours
+    return [name for name in ours if name in names]
 
 
 # ---- SELinux -------------------------------------------------------------------------------------------------
@@ -167,12 +169,12 @@ class _Draft:
             os.unlink(self.path)
 
 
-def _run(*command: str) -> None:
-    """Runs a tool; SetupError with what it said when it fails."""
+def _run(*command: str, text: str = "") -> None:
+    """Runs a tool, with `text` to read; SetupError with what it said when it fails."""
     environment = {"PATH": PATH, "LC_ALL": "C"}
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=environment,
+            command, input=text, capture_output=True, text=True, errors="replace", env=environment,
             timeout=SECONDS,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -46,7 +46,7 @@ def test_the_parser_of_this_host_takes_the_policy_without_a_warning(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("  network,", "  network"), ("capability,", "capabilities,"), ("abi <", "abi <absent/")]
+    ("before", "after"), [("  file,", "  file"), ("capability,", "capabilities,"), ("abi <", "abi <absent/")]
 )
 def test_the_parser_would_notice_a_broken_policy(tmp_path: Path, before: str, after: str) -> None:
     abi = KNOWN_ABIS[-1] if KNOWN_ABIS else apparmor.ABIS[-1]
@@ -142,8 +142,31 @@ def test_a_profile_that_cannot_be_unloaded_stays_on_disk(
     with pytest.raises(SetupError):
         install.remove("AppArmor", files, TARGET)
     assert on_disk(directory) == {"pysandbox": "old\n"}
+    assert len(tools.calls()) == 1
     tools.add("apparmor_parser")
     install.remove("AppArmor", files, TARGET)
+    assert on_disk(directory) == {}
+
+
+@pytest.mark.parametrize(
+    ("loaded", "removed"),
+    [
+        ("pysandbox (unconfined)\npysandbox_sandboxed (enforce)\n", 2),
+        ("pysandbox (unconfined)\n", 1),
+        ("x (enforce)\n", 0),
+    ],
+)
+def test_what_the_kernel_has_is_unloaded_the_interpreter_s_profile_last(
+    tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: str, removed: int
+) -> None:
+    files, directory = apparmor_files(tmp_path)
+    (tmp_path / "profiles").write_text(loaded)
+    monkeypatch.setattr(install, "LOADED", f"{tmp_path}/profiles")
+    assert install._loaded() == [apparmor.CAGED, apparmor.HOST][2 - removed :]
+    tools.add("apparmor_parser")
+    tools.log.touch()
+    install.remove("AppArmor", files, TARGET)
+    assert len(tools.calls()) == removed
     assert on_disk(directory) == {}
 
 

@@ -143,7 +143,7 @@ def test_without_root_the_command_to_run_is_named(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert setup.main(["--force"], False, host) == 125
-    assert f"sudo {sys.executable} -m pysandbox setup --force" in capsys.readouterr().err
+    assert f"sudo {sys.executable} -P -m pysandbox setup --force" in capsys.readouterr().err
     assert done == []
 
 
