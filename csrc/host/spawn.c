@@ -72,6 +72,14 @@ int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode
     return fd < 0 ? -errno : (int)fd;
 }
 
+#ifndef PSB_ABI
+#define PSB_ABI "unknown" /* built by hand: CMakeLists.txt says what it is */
+#endif
+
+const char *psb_abi(void) {
+    return PSB_ABI;
+}
+
 const char *psb_step_name(int step) {
     static const char *const names[] = {
 #define PSB_STEP(name, text) text,

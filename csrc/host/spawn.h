@@ -25,5 +25,8 @@ int psb_read_report(int fd, struct psb_report *report);
 /* openat2 below `root_fd` with the given RESOLVE_* flags: the descriptor, or -errno. O_CLOEXEC is added. */
 int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
+/* A digest of what the extension and cage-init must agree on; cage-init has the same in its file. */
+const char *psb_abi(void);
+
 /* Name of a step, or NULL past the end. */
 const char *psb_step_name(int step);

@@ -11,6 +11,13 @@
 #define SFD_FLAGS (02000000 | 04000) /* SFD_CLOEXEC | SFD_NONBLOCK */
 #define SIG_BLOCK_ALL 2              /* SIG_SETMASK */
 
+#ifndef PSB_ABI
+#define PSB_ABI "unknown" /* built by hand: CMakeLists.txt says what it is */
+#endif
+
+/* Read from the file by pysandbox/launch/self_check.py. */
+static const char abi[] __attribute__((used)) = "pysandbox abi " PSB_ABI;
+
 static struct cage cage;
 static struct message message;
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "check": "say what this host can do for a cage, and how to get the rest",
     "audit": "show and check the trail of what ran",
     "explain": "say what a policy allows, or what a run did and why it was refused",
+    "setup": "install the policy that AppArmor or SELinux needs for cages",
     "help": "explain a command: pysandbox help run",
 }
 

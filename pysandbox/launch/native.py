@@ -27,7 +27,9 @@ from pysandbox.launch.numbers import (
     mask,
 )
 
-INIT_PATH = f"{os.path.dirname(os.path.dirname(__file__))}/cage-init"
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+INIT_PATH = f"{PACKAGE}/cage-init"
+UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which no security policy is attached
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
 LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
 
@@ -36,7 +38,9 @@ RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0
 
 HINTS = {
     ("clone", errno.EPERM): "this host forbids user namespaces: run `pysandbox check`, or use isolation = \"landlock\"",
+    ("clone", errno.EACCES): "a security module forbids user namespaces: run `pysandbox check`",
     ("clone", errno.ENOSPC): "the limit of namespaces is reached: raise user.max_user_namespaces",
+    ("setgroups", errno.EACCES): "this host takes the power from user namespaces: run `pysandbox check`",
     ("uid_map", errno.EPERM): "this host forbids mapping ids in a user namespace: run `pysandbox check`",
     ("propagation", errno.EACCES): "a security module forbids mounts: run `pysandbox check`",
     ("proc", errno.EPERM): "/proc of this host is masked (a container?): give it an unmasked /proc, or use "
@@ -54,11 +58,25 @@ HINTS = {
 }  # fmt: skip
 
 
+# A setting of the host or a security module refuses these; which one, is looked up when it has.
+REFUSED_BY_HOST = frozenset(("clone", "setgroups", "uid_map", "gid_map", "hostname", "propagation", "root"))
+REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC)
+
+
 def start_error(error: Any) -> StartError:
     """A StartError from a struct psb_error."""
     step = ffi.string(lib.psb_step_name(error.step)).decode()
     path = ffi.string(error.path).decode(errors="surrogateescape") or None
-    return StartError(step, error.number, path, HINTS.get((step, error.number)))
+    return StartError(step, error.number, path, _hint(step, error.number))
+
+
+def _hint(step: str, number: int) -> str | None:
+    if step in REFUSED_BY_HOST and number in REFUSALS:
+        from pysandbox.probe.restriction import find_restriction
+
+        if (cause := find_restriction()) is not None:
+            return cause
+    return HINTS.get((step, number))
 
 
 class NativePlan:
@@ -324,6 +342,11 @@ def read_report(fd: int) -> Report | None:
         record.max_rss_kb,
         start_error(record.error) if record.error.step else None,
     )
+
+
+def abi() -> bytes:
+    """A digest of what the extension and cage-init must agree on."""
+    return bytes(ffi.string(lib.psb_abi()))
 
 
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:

@@ -20,7 +20,7 @@ from pysandbox.compile.kept import keep_out, refuse_kept
 from pysandbox.compile.plan import MountKind, Plan
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
-from pysandbox.launch import ids, native
+from pysandbox.launch import ids, native, self_check
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
@@ -62,18 +62,20 @@ class Runtime:
 
     `sink` receives every Event, after `audit` has kept it, whose directory no cage of this runtime reaches.
     `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
-    uncaged run (COMP-25); each such run is an event. Forked copies start empty.
+    uncaged run (COMP-25); each such run is an event. Forked copies start empty. Raises StartError when the programs
+    that cages start as are not there; `self_check` looks at the rest.
     """
 
     def __init__(
         self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False
     ) -> None:
+        self_check.demand_programs()
         self.sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
         self._audit = audit
         self.no_sandbox = no_sandbox
         self._warm = warm
         self._host: HostFacts | None = None
-        self._init_fd = -1
+        self._init_fds: dict[str, int] = {}
         self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
@@ -84,8 +86,12 @@ class Runtime:
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
-        if getattr(self, "_init_fd", -1) >= 0:
-            os.close(self._init_fd)
+        for fd in getattr(self, "_init_fds", {}).values():
+            os.close(fd)
+
+    def self_check(self) -> None:
+        """Raises StartError when a file of this installation is missing or of another build; starts nothing."""
+        self_check.demand_everything()
 
     # ---- facts and plans ----------------------------------------------------------------------------------------
 
@@ -125,6 +131,10 @@ class Runtime:
             data = {"error_code": type(error).__name__, "details": str(error)}
             named = {} if invocation_id is None else {"invocation_id": invocation_id}
             self.sink(Event(COMPILE_ERROR.name, named | data))
+            if isinstance(error, UnsupportedError):
+                from pysandbox.probe.restriction import explained
+
+                raise explained(error) from None
             raise
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
@@ -161,7 +171,7 @@ class Runtime:
         own = make_scratch() if prepared.uses_scratch and not scratch else ""
         name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
         try:
-            opened = prepared.native.open(self._init(), name, own or scratch)
+            opened = prepared.native.open(self._init(prepared.plan), name, own or scratch)
         except BaseException:
             if own:
                 remove_scratch(own)
@@ -170,11 +180,12 @@ class Runtime:
         self._lives.add(live)
         return live
 
-    def _init(self) -> int:
+    def _init(self, plan: Plan) -> int:
+        path = native.UNCAGED_INIT_PATH if plan.isolation == "none" else native.INIT_PATH
         with self._lock:
-            if self._init_fd < 0:
-                self._init_fd = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
-            return self._init_fd
+            if path not in self._init_fds:
+                self._init_fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            return self._init_fds[path]
 
     def collect(self, live: LiveInit) -> None:
         """Reaps an ended cage in the background."""

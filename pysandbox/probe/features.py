@@ -95,6 +95,18 @@ def setting(path: str, fine: Callable[[int], bool]) -> Reader:
     return read
 
 
+def lifted(probe: str, restriction: Reader) -> Reader:
+    """A restriction that does not hold for this program, as the probe shows."""
+
+    def read(host: Host) -> Reading:
+        reading = restriction(host)
+        if reading.ok or host.probe(probe) != 0:
+            return reading
+        return Reading(True, f"{reading.detail}, but not for this program")
+
+    return read
+
+
 def exists(path: str) -> Reader:
     """A path of the host."""
 
@@ -142,8 +154,8 @@ def mac_system(host: Host) -> str:
 # ---- the table -----------------------------------------------------------------------------------------------
 
 _USERNS = (
-    "as root: sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1 "
-    "kernel.apparmor_restrict_unprivileged_userns=0 (those that exist); in Docker: --security-opt seccomp=unconfined"
+    "as root: sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1 (those that exist), and "
+    "pysandbox setup where AppArmor or SELinux is active; in Docker: --security-opt seccomp=unconfined"
 )
 _CONTAINER = "in Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 _UNMASK = "in Docker: --security-opt systempaths=unconfined; in Kubernetes: procMount: Unmasked"
@@ -173,9 +185,11 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "userns_apparmor",
-        setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value == 0), (6, 2),
+        lifted(
+            "USER_NS", setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value == 0)
+        ), (6, 2),
         "User namespaces of programs without an AppArmor profile have no power (an Ubuntu setting).",
-        "As root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0.",
+        "As root: pysandbox setup (it gives this Python a profile).",
     ),
     Feature(
         "pid_namespaces", tried("PID_NS"), (3, 8),
@@ -325,6 +339,12 @@ def read_all(host: Host | None = None) -> list[tuple[Feature, Reading]]:
     """Every row with what this host says to it."""
     there = host or Host()
     return [(row, row.reader(there)) for row in FEATURES]
+
+
+def too_old(readings: list[tuple[Feature, Reading]], release: str) -> list[Feature]:
+    """The rows that this kernel is too old for; what else is missing has been switched off or forbidden."""
+    version = kernel.version(release)
+    return [row for row, reading in readings if not reading.ok and version < row.since]
 
 
 def minimum_met(readings: list[tuple[Feature, Reading]]) -> bool:

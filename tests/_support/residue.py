@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 WORKER_PREFIX = "pysandbox-"  # the library's background worker; the only thread that may outlive a test
-PROGRAM = "/cage-init"  # the file every cage executes; the library opens it once, O_PATH, and keeps it
+PROGRAMS = ("/cage-init", "/uncaged-init")  # what cages and uncaged runs start as; opened once, O_PATH, and kept
 
 # One line of advice for each kind of residue: what to look for first.
 ADVICE = {
@@ -68,7 +68,7 @@ def _fds() -> Iterator[tuple[str, str]]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the descriptor of this very listing
             continue
-        if not target.endswith(PROGRAM) and not _is_the_null_device(int(name)):
+        if not target.endswith(PROGRAMS) and not _is_the_null_device(int(name)):
             yield name, f"fd {name} -> {target}"
 
 

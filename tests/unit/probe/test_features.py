@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pysandbox.probe.facts import HostFacts
-from pysandbox.probe.features import FEATURES, Feature, Host, feature, mac_system, minimum_met, read_all
+from pysandbox.probe.features import FEATURES, Feature, Host, feature, mac_system, minimum_met, read_all, too_old
 
 MINIMUM = {"kernel", "user_namespaces", "pid_namespaces", "mount_namespaces", "seccomp_filter"}
 
@@ -102,9 +102,21 @@ def test_a_setting_that_forbids_user_namespaces_is_found(
     tmp_path: Path, row: str, path: str, value: str, ok: bool
 ) -> None:
     put(tmp_path, path, f"{value}\n")
-    reading = feature(row).reader(host(tmp_path))
+    reading = feature(row).reader(host(tmp_path, refused="USER_NS"))
     assert reading.ok is ok
     assert path.rpartition("/")[2] in reading.detail
+
+
+def test_a_restriction_that_spares_this_program_is_none(tmp_path: Path) -> None:
+    put(tmp_path, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
+    assert not feature("userns_apparmor").reader(host(tmp_path, refused="USER_NS")).ok
+    reading = feature("userns_apparmor").reader(host(tmp_path))
+    assert (reading.ok, "not for this program" in reading.detail) == (True, True)
+
+
+def test_a_kernel_is_too_old_for_what_it_lacks_and_not_for_what_is_forbidden() -> None:
+    old = too_old(read_all(host(release="5.10.0", refused="NET_NS", abi=0)), "5.10.0")
+    assert [row.name for row in old] == ["landlock", "landlock_net", "landlock_scope"]
 
 
 def test_a_setting_that_this_kernel_does_not_have_restricts_nothing(tmp_path: Path) -> None:
