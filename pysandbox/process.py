@@ -172,6 +172,8 @@ class Process:
                 return
             self._ended = time.monotonic()
             self._final = report
+            if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
+                self._cause = "oom"
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
         self._tell_end()

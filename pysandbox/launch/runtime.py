@@ -12,11 +12,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import MountKind, Plan
-from pysandbox.errors import PolicyError
+from pysandbox.errors import PolicyError, StartError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
@@ -28,6 +30,10 @@ from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
+
+if TYPE_CHECKING:
+    from pysandbox.launch.cgroup import Cgroup
+    from pysandbox.launch.watchdog import Watchdog
 
 PLANS_KEPT = 256  # the least recently made plan goes first
 
@@ -64,6 +70,8 @@ class Runtime:
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._sessions: dict[str, Session] = {}
+        self._watchdog: Watchdog | None = None
+        self._swept: set[str] = set()  # parents of cgroups in which nobody's are left from before
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
@@ -124,25 +132,51 @@ class Runtime:
     def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
         """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
         shares one. Raises StartError."""
-        return self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        live = self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        if prepared.plan.watch is not None:
+            self._guard().add(live, prepared.plan.watch)
+        return live
+
+    def _guard(self) -> Watchdog:
+        if self._watchdog is None:
+            from pysandbox.launch.watchdog import Watchdog
+
+            with self._lock:
+                self._watchdog = self._watchdog or Watchdog()
+        return self._watchdog
 
     def replenish(self, prepared: Prepared, scratch: str = "") -> None:
         """Has the place of a taken cage refilled; call it once the cage has its order."""
         self._pool.replenish((prepared, scratch))
 
     def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
-        cage_id = ids.new_id()
-        own = make_scratch() if prepared.uses_scratch and not scratch else ""
-        name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
-        try:
-            opened = prepared.native.open(self._init(), name, own or scratch)
-        except BaseException:
+        """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""
+        cage_id, plan = ids.new_id(), prepared.plan
+        with ExitStack() as undo:
+            own = make_scratch() if prepared.uses_scratch and not scratch else ""
             if own:
-                remove_scratch(own)
-            raise
-        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own))
+                undo.callback(remove_scratch, own)
+            group = self._cgroup(plan, cage_id)
+            if group is not None:
+                undo.callback(group.close)
+            name = ids.hostname(plan.hostname_prefix, cage_id)
+            born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
+            opened = prepared.native.open(self._init(), name, own or scratch, born_in)
+            undo.pop_all()
+        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
         self._lives.add(live)
+        _settle(live, plan, adopt=group is not None and born_in < 0)
         return live
+
+    def _cgroup(self, plan: Plan, cage_id: str) -> Cgroup | None:
+        if plan.cgroup is None:
+            return None
+        from pysandbox.launch.cgroup import Cgroup, sweep
+
+        if plan.cgroup.parent not in self._swept:
+            self._swept.add(plan.cgroup.parent)
+            sweep(plan.cgroup.parent)
+        return Cgroup.make(plan.cgroup, cage_id)
 
     def _init(self) -> int:
         with self._lock:
@@ -203,11 +237,11 @@ class Runtime:
     def leave(self) -> None:
         """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""
         self.end_sessions()
-        if not any(prepared.uses_scratch for prepared in self._prepared.values()):
+        if not any(prepared.uses_scratch or prepared.plan.cgroup for prepared in self._prepared.values()):
             return
         self.drain()
         for live in list(self._lives):
-            if live.owns_scratch:
+            if live.owns_scratch or live.cgroup is not None:
                 live.close()
 
     def forget(self) -> None:
@@ -217,9 +251,24 @@ class Runtime:
             live.abandon()
         self._lives.clear()
         self._sessions.clear()
+        self._watchdog = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
+
+
+def _settle(live: LiveInit, plan: Plan, *, adopt: bool) -> None:
+    """What a new cage needs of the host before its first order. Raises StartError; the cage is closed then."""
+    try:
+        if adopt and live.cgroup is not None:
+            live.cgroup.adopt(live.pid)
+        if plan.watch is not None:
+            from pysandbox.launch.tree import Tree
+
+            live.tree = Tree(live.pid, plan.watch, own_proc="PID" in plan.namespaces)
+    except OSError as error:
+        live.close()
+        raise StartError("cgroup", error.errno or 0, error.filename, "the cage ended while it was started") from None
 
 
 def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:

@@ -1,0 +1,127 @@
+"""The watchdog: one thread of a Runtime that holds the limits of cages for which the kernel has no controller.
+
+It looks at each cage as often as its limits need and acts by itself: no sink and no callback of a user runs on it, and
+it never waits for a lock that others hold for long. It starts with the first cage that has something to be watched, and
+ends when there has been none for IDLE seconds. What became of a cage is left in `LiveInit.condemned`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pysandbox.launch.duty import Duty
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import WatchPlan
+    from pysandbox.launch.live import LiveInit
+
+IDLE = 5.0  # seconds without a cage after which the thread ends
+SOONEST, LATEST = 0.02, 0.2  # seconds between two looks at a cage's memory
+FILL_RATE = 2 << 30  # bytes a second that a process can touch: what is left of the limit is looked at before it is gone
+COST_SHARE = 10  # looks take a tenth of the time at most
+LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
+
+
+class Watch:
+    """One cage that is watched. `due` is when to look next (time.monotonic())."""
+
+    def __init__(self, live: LiveInit, plan: WatchPlan, now: float) -> None:
+        self.live = live
+        self._limit = plan.memory
+        self._duty = Duty(plan.cpu) if plan.cpu is not None else None
+        self._cpu_used, self._cpu_seen = 0.0, now
+        self._memory_due = now + SOONEST if plan.memory is not None else float("inf")
+        self._cpu_due = now if plan.cpu is not None else float("inf")
+
+    @property
+    def due(self) -> float:
+        return min(self._memory_due, self._cpu_due)
+
+    def look(self, now: float) -> bool:
+        """Whether it is to be looked at again."""
+        live = self.live
+        if live.closed:
+            return False
+        if live.condemned:
+            live.end(wait=False)
+            return not live.closed
+        if now >= self._memory_due:
+            self._look_at_memory(now)
+        if now >= self._cpu_due and not live.condemned:
+            self._look_at_cpu(now)
+        return True
+
+    def _look_at_memory(self, now: float) -> None:
+        limit = self._limit or 0
+        used = self.live.tree.memory(limit) if self.live.tree is not None else None
+        if used is None:
+            return
+        if used > limit:
+            self.live.condemned = "oom"
+            self.live.signal_at_once(signal.SIGKILL)
+            self._memory_due = self._cpu_due = now + LAST_WORDS
+            return
+        cost = time.monotonic() - now
+        self._memory_due = now + min(max((limit - used) / FILL_RATE, SOONEST, cost * COST_SHARE), LATEST)
+
+    def _look_at_cpu(self, now: float) -> None:
+        duty, used = self._duty, self.live.cpu_seconds()
+        if duty is None or used is None:
+            return
+        stop = duty.account(max(0.0, used - self._cpu_used), now - self._cpu_seen)
+        self._cpu_used, self._cpu_seen = used, now
+        # Also when nothing changes: a command that began meanwhile runs, and one that the cage stopped is its own.
+        if not self.live.held and (stop or duty.stopped):
+            done = self.live.signal_at_once(signal.SIGSTOP if stop else signal.SIGCONT)
+            duty.stopped = stop if done else duty.stopped
+        self._cpu_due = now + duty.pause
+
+
+class Watchdog:
+    """All watched cages of a Runtime."""
+
+    def __init__(self) -> None:
+        self._watches: list[Watch] = []
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, live: LiveInit, plan: WatchPlan) -> None:
+        """Begins to watch a cage; it is forgotten when it is closed."""
+        watch = Watch(live, plan, time.monotonic())
+        with self._changed:
+            self._watches.append(watch)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pysandbox-watchdog", daemon=True)
+                self._thread.start()
+            else:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        idle_since = time.monotonic()
+        while True:
+            now = time.monotonic()
+            with self._changed:
+                if self._watches:
+                    idle_since = now
+                elif now - idle_since >= IDLE:
+                    self._thread = None
+                    return
+                next_look = min((watch.due for watch in self._watches), default=idle_since + IDLE)
+                if next_look > now:
+                    self._changed.wait(next_look - now)
+                    continue
+                ready = [watch for watch in self._watches if watch.due <= now]
+            over = {watch for watch in ready if not self._look(watch)}
+            if over:
+                with self._changed:
+                    self._watches = [watch for watch in self._watches if watch not in over]
+
+    @staticmethod
+    def _look(watch: Watch) -> bool:
+        with suppress(OSError):
+            return watch.look(time.monotonic())
+        return not watch.live.closed
