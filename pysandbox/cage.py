@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
-from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
+from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, SPAWN, SPAWN_UNCAGED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
@@ -267,6 +267,9 @@ class Cage:
             data: dict[str, object] = {"invocation_id": start.live.id, "argv": start.command.argv}
             caged = Event(SPAWN.name, data | {"effective_cage_hash": plan.digest})
             runtime.sink(caged if self.caged else Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
+            for note in plan.notes:
+                if note.event == LIMITS_NOT_ENFORCED.name:
+                    runtime.sink(Event(LIMITS_SKIPPED.name, {"invocation_id": start.live.id, "reason": note.message}))
         return process
 
 

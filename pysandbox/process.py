@@ -139,6 +139,7 @@ class Process:
         self._ended: float | None = None
         self._final: native.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
+        self._refused_forks = False
         self._truncated = False
         self._captured: dict[str, bytes] = {}
         self._lock = threading.RLock()
@@ -172,11 +173,16 @@ class Process:
                 return
             self._ended = time.monotonic()
             self._final = report
-            if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
-                self._cause = "oom"
+            self._ask_limits()
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
         self._tell_end()
+
+    def _ask_limits(self) -> None:
+        """What the cage's limits had to do with the end; they are gone once the cage is collected."""
+        if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
+            self._cause = "oom"
+        self._refused_forks = self._sink is not ignore and self._live.refused_forks()
 
     def _demand_ours(self) -> None:
         """A forked copy of the host shares the report pipe: what it read there the original would never see."""
@@ -195,6 +201,9 @@ class Process:
             if limit:
                 violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
                 self._sink(Event(POLICY_VIOLATION.name, violation))
+        if self._refused_forks:
+            violation = {"invocation_id": self._live.id, "limit": "pids", "value": self.argv[0]}
+            self._sink(Event(POLICY_VIOLATION.name, violation))
         data |= {"exit_code": result.exit_code, "duration_ms": round(result.duration * 1000)}
         self._sink(Event(EXIT.name, data))
 

@@ -95,6 +95,7 @@ def cgroup_plan(policy: Policy, host: HostFacts) -> CgroupPlan | None:
         tuple(dict.fromkeys(held.controller for held in ours)),
         tuple(setting for held in ours for setting in held.settings(policy)),
         host.cgroup.born_inside,
+        host.cgroup.bus,
     )
 
 

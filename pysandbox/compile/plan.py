@@ -115,6 +115,7 @@ class CgroupPlan:
     controllers: tuple[str, ...]
     settings: tuple[Setting, ...]
     born_inside: bool = True
+    bus: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import fcntl
 import os
 import select
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pysandbox.compile.plan import CgroupPlan
+from pysandbox.compile.plan import CgroupPlan, Setting
 from pysandbox.errors import StartError
 
 PREFIX = "pysandbox-"
@@ -53,8 +53,7 @@ class Cgroup:
         except OSError as error:
             raise StartError("cgroup", error.errno or 0, error.filename or path, FIX) from None
         try:
-            for setting in plan.settings:
-                group._set(setting.file, setting.value, optional=setting.optional)
+            group.apply(plan.settings)
         except OSError as error:
             group.close()
             raise StartError("cgroup", error.errno or 0, error.filename or path, FIX) from None
@@ -86,6 +85,15 @@ class Cgroup:
             own = next(line[3:].strip() for line in file if line.startswith("0::"))
         path = f"{point}{own}"
         return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def apply(self, settings: Iterable[Setting]) -> None:
+        """Writes them. Raises OSError, but for an optional one that this kernel does not have."""
+        for setting in settings:
+            try:
+                self._write(setting.file, setting.value)
+            except FileNotFoundError:
+                if not setting.optional:
+                    raise
 
     # ---- acting -------------------------------------------------------------------------------------------------
 
@@ -165,13 +173,6 @@ class Cgroup:
             self.fd = -1
 
     # ---- its files ----------------------------------------------------------------------------------------------
-
-    def _set(self, name: str, value: str, *, optional: bool = False) -> None:
-        try:
-            self._write(name, value)
-        except FileNotFoundError:
-            if not optional:
-                raise
 
     def _write(self, name: str, value: str) -> None:
         _write(f"{self.path}/{name}", name, value, dir_fd=self.fd)

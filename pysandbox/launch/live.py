@@ -106,6 +106,10 @@ class LiveInit:
         """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
         return self.condemned == "oom" or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
 
+    def refused_forks(self) -> bool:
+        """Whether the kernel has counted a fork beyond pids.max."""
+        return self.cgroup is not None and self.cgroup.forks_refused() > 0
+
     def end(self, *, wait: bool = True) -> None:
         """Closes the control socket: cage-init kills everything and exits. Idempotent; does not wait for that, and
         without `wait` not even for another thread that is busy with the cage."""

@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pysandbox.compile.compiler import compile_plan
-from pysandbox.compile.plan import MountKind, Plan
-from pysandbox.errors import PolicyError, StartError
+from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
+from pysandbox.errors import PolicyError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
+from pysandbox.launch.settle import settle
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
@@ -156,7 +157,7 @@ class Runtime:
             own = make_scratch() if prepared.uses_scratch and not scratch else ""
             if own:
                 undo.callback(remove_scratch, own)
-            group = self._cgroup(plan, cage_id)
+            group = self._cgroup(plan.cgroup, cage_id)
             if group is not None:
                 undo.callback(group.close)
             name = ids.hostname(plan.hostname_prefix, cage_id)
@@ -165,18 +166,19 @@ class Runtime:
             undo.pop_all()
         live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
         self._lives.add(live)
-        _settle(live, plan, adopt=group is not None and born_in < 0)
+        settle(live, plan, born_inside=born_in >= 0)
         return live
 
-    def _cgroup(self, plan: Plan, cage_id: str) -> Cgroup | None:
-        if plan.cgroup is None:
+    def _cgroup(self, wanted: CgroupPlan | None, cage_id: str) -> Cgroup | None:
+        """The group a cage is born in; None where it has none, or systemd makes it."""
+        if wanted is None or wanted.way == "systemd":
             return None
         from pysandbox.launch.cgroup import Cgroup, sweep
 
-        if plan.cgroup.parent not in self._swept:
-            self._swept.add(plan.cgroup.parent)
-            sweep(plan.cgroup.parent)
-        return Cgroup.make(plan.cgroup, cage_id)
+        if wanted.parent not in self._swept:
+            self._swept.add(wanted.parent)
+            sweep(wanted.parent)
+        return Cgroup.make(wanted, cage_id)
 
     def _init(self) -> int:
         with self._lock:
@@ -255,20 +257,6 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
-
-
-def _settle(live: LiveInit, plan: Plan, *, adopt: bool) -> None:
-    """What a new cage needs of the host before its first order. Raises StartError; the cage is closed then."""
-    try:
-        if adopt and live.cgroup is not None:
-            live.cgroup.adopt(live.pid)
-        if plan.watch is not None:
-            from pysandbox.launch.tree import Tree
-
-            live.tree = Tree(live.pid, plan.watch, own_proc="PID" in plan.namespaces)
-    except OSError as error:
-        live.close()
-        raise StartError("cgroup", error.errno or 0, error.filename, "the cage ended while it was started") from None
 
 
 def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:

@@ -8,7 +8,8 @@ writer for each part of the tree) decide which. `launch.cgroup` acts on the answ
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 from pysandbox.probe.facts import CgroupFacts
 
@@ -34,7 +35,7 @@ class Group:
         return self.available if self.is_root or not self.occupied else self.enabled
 
 
-def look(root: str = "", *, pid: int | None = None) -> CgroupFacts:
+def look(root: str = "", *, pid: int | None = None, uid: int | None = None) -> CgroupFacts:
     """`root` stands before every path, for a pretended host."""
     mount, own = _mount(root), _own(root)
     if mount is None:
@@ -44,10 +45,30 @@ def look(root: str = "", *, pid: int | None = None) -> CgroupFacts:
     top, point = mount
     if own != top and not own.startswith(f"{top.rstrip('/')}/"):
         return CgroupFacts(reason=f"the group of this process, {own}, is outside of what is mounted on {point}")
-    groups = _reach(root, point, own[len(top.rstrip("/")) :].strip("/"))
-    if not groups:
-        return CgroupFacts(reason=f"{_join(point, own[len(top.rstrip('/')) :])} was not handed to this user")
-    return _choose(root, groups, os.getpid() if pid is None else pid)
+    inside = own[len(top.rstrip("/")) :].strip("/")
+    groups = _reach(root, point, inside)
+    if groups:
+        found = _choose(root, groups, os.getpid() if pid is None else pid)
+    else:
+        found = CgroupFacts(reason=f"{_join(point, inside)} was not handed to this user")
+    return _by_systemd(root, point, found, os.geteuid() if uid is None else uid)
+
+
+def _by_systemd(root: str, point: str, found: CgroupFacts, uid: int) -> CgroupFacts:
+    """What systemd would make for this user, where that is more than can be had directly, or disturbs less."""
+    if not os.path.isdir(f"{root}/run/systemd/system") or (
+        len(found.controllers) == len(WANTED) and found.way == "below"
+    ):
+        return found
+    manager = point if uid == 0 else f"{point}/user.slice/user-{uid}.slice/user@{uid}.service"
+    bus = "/run/dbus/system_bus_socket" if uid == 0 else f"/run/user/{uid}/bus"
+    usable = frozenset(_read(f"{root}{manager}/cgroup.controllers").split())
+    if not os.path.exists(root + bus) or len(usable & frozenset(WANTED)) < len(found.controllers):
+        return found
+    if find_spec("jeepney") is None:
+        return replace(found, reason=f"{found.reason}; pip install 'pysandbox[systemd]' to ask systemd for scopes")
+    facts = _facts(Group(point, usable, usable, True, False, True), usable, "systemd", frozenset(WANTED))
+    return replace(facts, bus=root + bus)
 
 
 def _choose(root: str, groups: list[Group], pid: int) -> CgroupFacts:

@@ -21,6 +21,7 @@ class CgroupFacts:
     controllers: tuple[str, ...] = ()  # of cpu, memory, pids: what a group below it can have
     way: str = ""  # "below" it; "leave" it first, for a leaf below it; "systemd": a scope from its D-Bus interface
     reason: str = ""  # what keeps it from more, and what to do about that
+    bus: str = ""  # the socket of the D-Bus of that systemd
     born_inside: bool = True  # clone3 can place a cage there; else it is moved before its first order
 
 

@@ -300,22 +300,22 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "cgroup_v2", cgroup_tree, (4, 5),
-        "memory_mb and cpu_percent are held by a watchdog, cpu_shares is not; max_pids not for root.",
+        "A watchdog holds memory_mb and cpu_percent, nothing holds cpu_shares, nor max_pids for root.",
         "Boot with systemd.unified_cgroup_hierarchy=1; in a container, mount the cgroup v2 tree.",
     ),
     Feature(
         "cgroup_memory", delegated("memory"), (4, 15),
-        "memory_mb is held by a watchdog that looks some times a second, not by the kernel.",
+        "A watchdog that looks some times a second holds memory_mb, not the kernel.",
         _DELEGATE,
     ),
     Feature(
         "cgroup_pids", delegated("pids"), (4, 15),
-        "max_pids is RLIMIT_NPROC, which does not count the processes of root.",
+        "RLIMIT_NPROC holds max_pids, which does not count the processes of root.",
         _DELEGATE,
     ),
     Feature(
         "cgroup_cpu", delegated("cpu"), (4, 15),
-        "cpu_percent is held by stopping and continuing the cage, and cpu_shares fails.",
+        "A watchdog that stops and continues the cage holds cpu_percent, and cpu_shares fails.",
         _DELEGATE,
     ),
     Feature(
