@@ -154,7 +154,7 @@ def test_half_a_processor_is_half_a_processor(processes: int) -> None:
 
 
 def test_a_stopped_cage_still_ends_when_it_is_told_to() -> None:
-    with Cage(Policy(cpu_percent=1)) as cage:
+    with Cage(Policy(cpu_percent=10)) as cage:
         burning = cage.spawn([PYTHON, "-I", "-S", "-c", "print(1, flush=True)\nwhile True: pass"], stdout=PIPE)
         assert burning.stdout is not None and burning.stdout.read(2) == b"1\n"
         burning.kill()
