@@ -64,6 +64,8 @@ def _limits(policy: Policy) -> Iterable[str]:
         yield f"At most {policy.max_pids} processes and threads exist at once."
     if policy.memory_mb is not None:
         yield f"The cage has {policy.memory_mb} MiB of memory."
+    if policy.cpu_percent is not None:
+        yield f"The cage has {policy.cpu_percent} % of one processor."
     yield from _walltime(policy)
 
 

@@ -268,13 +268,13 @@ def _leave(parent: str) -> None:
 def sweep(parent: str) -> None:
     """Removes the groups below `parent` whose holders died, and kills what a host has left frozen there."""
     for path in _left_behind(parent):
-        group = Cgroup(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        try:
-            fcntl.flock(group.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # somebody holds it
-            group.abandon()
-        else:
-            group.close()
+        with suppress(OSError):  # gone meanwhile, or another user's
+            group = Cgroup(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            try:
+                fcntl.flock(group.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                group.close()
+            finally:  # somebody holds it
+                group.abandon()
 
 
 def _left_behind(parent: str) -> Iterator[str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from contextlib import suppress
+import weakref
 from typing import TYPE_CHECKING
 
-from pysandbox.launch.duty import Duty
+from pysandbox.launch.duty import TICK, Duty
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import WatchPlan
@@ -27,15 +27,15 @@ LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
 
 
 class Watch:
-    """One cage that is watched. `due` is when to look next (time.monotonic())."""
+    """One cage that is watched, and not kept alive. `due` is when to look next (time.monotonic())."""
 
     def __init__(self, live: LiveInit, plan: WatchPlan, now: float) -> None:
-        self.live = live
+        self._live = weakref.ref(live)
         self._limit = plan.memory
         self._duty = Duty(plan.cpu) if plan.cpu is not None else None
         self._cpu_used, self._cpu_seen = 0.0, now
         self._memory_due = now + SOONEST if plan.memory is not None else float("inf")
-        self._cpu_due = now if plan.cpu is not None else float("inf")
+        self._cpu_due = now + TICK if plan.cpu is not None else float("inf")
 
     @property
     def due(self) -> float:
@@ -43,40 +43,40 @@ class Watch:
 
     def look(self, now: float) -> bool:
         """Whether it is to be looked at again."""
-        live = self.live
-        if live.closed:
+        live = self._live()
+        if live is None or live.closed:
             return False
         if live.condemned:
             live.end(wait=False)
             return not live.closed
         if now >= self._memory_due:
-            self._look_at_memory(now)
+            self._look_at_memory(live, now)
         if now >= self._cpu_due and not live.condemned:
-            self._look_at_cpu(now)
+            self._look_at_cpu(live, now)
         return True
 
-    def _look_at_memory(self, now: float) -> None:
+    def _look_at_memory(self, live: LiveInit, now: float) -> None:
         limit = self._limit or 0
-        used = self.live.tree.memory(limit) if self.live.tree is not None else None
+        used = live.tree.memory(limit) if live.tree is not None else None
         if used is None:
             return
         if used > limit:
-            self.live.condemned = "oom"
-            self.live.signal_at_once(signal.SIGKILL)
+            live.condemned = "oom"
+            live.signal_at_once(signal.SIGKILL)
             self._memory_due = self._cpu_due = now + LAST_WORDS
             return
         cost = time.monotonic() - now
         self._memory_due = now + min(max((limit - used) / FILL_RATE, SOONEST, cost * COST_SHARE), LATEST)
 
-    def _look_at_cpu(self, now: float) -> None:
-        duty, used = self._duty, self.live.cpu_seconds()
+    def _look_at_cpu(self, live: LiveInit, now: float) -> None:
+        duty, used = self._duty, live.cpu_seconds()
         if duty is None or used is None:
             return
         stop = duty.account(max(0.0, used - self._cpu_used), now - self._cpu_seen)
         self._cpu_used, self._cpu_seen = used, now
         # Also when nothing changes: a command that began meanwhile runs, and one that the cage stopped is its own.
-        if not self.live.held and (stop or duty.stopped):
-            done = self.live.signal_at_once(signal.SIGSTOP if stop else signal.SIGCONT)
+        if not live.held and (stop or duty.stopped):
+            done = live.signal_at_once(signal.SIGSTOP if stop else signal.SIGCONT)
             duty.stopped = stop if done else duty.stopped
         self._cpu_due = now + duty.pause
 
@@ -122,6 +122,7 @@ class Watchdog:
 
     @staticmethod
     def _look(watch: Watch) -> bool:
-        with suppress(OSError):
+        try:
             return watch.look(time.monotonic())
-        return not watch.live.closed
+        except OSError:  # the cage ended while it was looked at; if not, the next look finds it as it is
+            return True

@@ -5,6 +5,7 @@ watchdog; and the run says which.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import time
 from typing import Any
@@ -225,3 +226,13 @@ def test_a_memory_file_system_is_as_large_as_it_may_be(options: dict[str, Any], 
 def test_a_full_memory_file_system_says_so() -> None:
     filled = pysandbox.run(["/bin/sh", "-c", "head -c 9m /dev/zero > /tmp/x; wc -c < /tmp/x"], policy=Policy(tmp_mb=8))
     assert "No space left" in str(filled.stderr) and filled.stdout == f"{8 * MIB}\n"
+
+
+def test_a_forgotten_cage_is_not_kept_by_its_watch() -> None:
+    runtime = Runtime(warm=0)
+    cage = Cage(Policy(memory_mb=LIMIT_MB), runtime=runtime).open()
+    init = cage.init_pid
+    assert init is not None and os.path.exists(f"/proc/{init}")
+    del cage
+    gc.collect()
+    assert not os.path.exists(f"/proc/{init}")
