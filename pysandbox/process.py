@@ -139,6 +139,7 @@ class Process:
         self._ended: float | None = None
         self._final: native.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
+        self._limit = ""  # the limit that ended it, where its reason does not say
         self._refused_forks = False
         self._truncated = False
         self._captured: dict[str, bytes] = {}
@@ -182,6 +183,8 @@ class Process:
         """What the cage's limits had to do with the end; they are gone once the cage is collected."""
         if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
             self._cause = "oom"
+        elif self._returncode() == -signals.SIGKILL and self._live.condemned is not None:
+            self._cause, self._limit = self._live.condemned
         self._refused_forks = self._sink is not ignore and self._live.refused_forks()
 
     def _demand_ours(self) -> None:
@@ -197,7 +200,7 @@ class Process:
         if result.reason in ("timeout", "seccomp", "cancelled", "oom"):
             reason = "walltime_exceeded" if result.reason == "timeout" else result.reason
             self._sink(Event(KILLED.name, {"invocation_id": self._live.id, "reason": reason}))
-            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason)
+            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason, self._limit)
             if limit:
                 violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
                 self._sink(Event(POLICY_VIOLATION.name, violation))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pysandbox.compile.limits import watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
 from pysandbox.compile.plan import Note
 from pysandbox.errors import UnsupportedError
@@ -139,7 +140,8 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
      "the scheduling (nice, affinity, policy) of every process of the caller can be changed"),
     ("isolation", lambda policy, host: True,
      "the host's name and System V IPC are shared with the caller"),
-    ("resources.tmp_mb", lambda policy, host: True, "$TMPDIR is a directory of the host, not held to tmp_mb"),
+    ("resources.tmp_mb", lambda policy, host: not watches_scratch(policy),
+     "$TMPDIR is a directory of the host, held to tmp_mb only when that is set"),
     ("process.max_pids", _without("pids", lambda policy: policy.max_pids is not None),
      "max_pids counts every process of this user, not only the cage's"),
     ("network.egress", lambda policy, host: policy.egress == "direct",

@@ -5,6 +5,7 @@
     max_pids       pids.max                          RLIMIT_NPROC in the cage's own user namespace (not for root)
     cpu_percent    cpu.max                           the watchdog: stops and continues the cage
     cpu_shares     cpu.weight                        nothing: nice weighs processes, not cages
+    tmp_mb         (the size of each tmpfs)          the watchdog, where scratch is a directory of the host
 
 `degrade` says which of the right column is a weakening. The limits of each process are rlimits on every host; soft and
 hard are equal, so that none can be raised again.
@@ -105,10 +106,16 @@ def watch_plan(policy: Policy, host: HostFacts, *, memfds: bool) -> WatchPlan | 
         memory = policy.memory_mb * MIB
     if policy.cpu_percent is not None and "cpu" not in host.cgroup.controllers:
         cpu = policy.cpu_percent / 100
-    if memory is None and cpu is None:
+    scratch = policy.tmp_mb * MIB if watches_scratch(policy) else None
+    if memory is None and cpu is None and scratch is None:
         return None
     own = OWN_TMPFS if policy.isolation == "full" and memory is not None else ()
-    return WatchPlan(memory, cpu, None, own, memfds and memory is not None)
+    return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None)
+
+
+def watches_scratch(policy: Policy) -> bool:
+    """Whether the cage's scratch is a directory of the host and its size was asked for; a tmpfs has it by itself."""
+    return (policy.isolation != "full" or policy.state == "scratch") and "tmp_mb" in policy.given
 
 
 def makes_memory_files(policy: Policy, host: HostFacts) -> bool:

@@ -13,7 +13,7 @@ import select
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from pysandbox.launch.tree import Tree
 
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
+
+
+class Condemned(NamedTuple):
+    """Why a cage was killed: the Result's reason, and the limit as in `policy.violation`."""
+
+    reason: Literal["oom", "cancelled"]
+    limit: str
+
+
+OUT_OF_MEMORY = Condemned("oom", "memory")
+OUT_OF_SCRATCH = Condemned("cancelled", "scratch")
 
 
 class LiveInit:
@@ -42,7 +53,7 @@ class LiveInit:
         self.id = cage_id
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
-        self.condemned = ""  # why the watchdog has killed the cage, as a Result's reason
+        self.condemned: Condemned | None = None  # why the watchdog has killed the cage
         self.held = False  # somebody holds the cage still: the watchdog then neither stops nor continues it
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
@@ -104,7 +115,7 @@ class LiveInit:
 
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
-        return self.condemned == "oom" or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
+        return self.condemned == OUT_OF_MEMORY or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
 
     def refused_forks(self) -> bool:
         """Whether the kernel has counted a fork beyond pids.max."""

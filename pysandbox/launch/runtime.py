@@ -253,7 +253,9 @@ class Runtime:
             live.abandon()
         self._lives.clear()
         self._sessions.clear()
-        self._watchdog = None
+        if self._watchdog is not None:
+            self._watchdog.abandon()
+            self._watchdog = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)

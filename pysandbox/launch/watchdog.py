@@ -14,6 +14,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 from pysandbox.launch.duty import TICK, Duty
+from pysandbox.launch.live import OUT_OF_MEMORY, OUT_OF_SCRATCH, Condemned
+from pysandbox.launch.scratch_use import ScratchUse
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import WatchPlan
@@ -34,12 +36,15 @@ class Watch:
         self._limit = plan.memory
         self._duty = Duty(plan.cpu) if plan.cpu is not None else None
         self._cpu_used, self._cpu_seen = 0.0, now
+        self._scratch_limit = plan.scratch
+        self._scratch = ScratchUse(live.scratch) if plan.scratch is not None and live.scratch else None
+        self._scratch_due = now + LATEST if self._scratch is not None else float("inf")
         self._memory_due = now + SOONEST if plan.memory is not None else float("inf")
         self._cpu_due = now + TICK if plan.cpu is not None else float("inf")
 
     @property
     def due(self) -> float:
-        return min(self._memory_due, self._cpu_due)
+        return min(self._memory_due, self._cpu_due, self._scratch_due)
 
     def look(self, now: float) -> bool:
         """Whether it is to be looked at again."""
@@ -49,7 +54,9 @@ class Watch:
         if live.condemned:
             live.end(wait=False)
             return not live.closed
-        if now >= self._memory_due:
+        if now >= self._scratch_due:
+            self._look_at_scratch(live, now)
+        if now >= self._memory_due and not live.condemned:
             self._look_at_memory(live, now)
         if now >= self._cpu_due and not live.condemned:
             self._look_at_cpu(live, now)
@@ -61,12 +68,27 @@ class Watch:
         if used is None:
             return
         if used > limit:
-            live.condemned = "oom"
-            live.signal_at_once(signal.SIGKILL)
-            self._memory_due = self._cpu_due = now + LAST_WORDS
+            self._condemn(live, OUT_OF_MEMORY, now)
             return
         cost = time.monotonic() - now
         self._memory_due = now + min(max((limit - used) / FILL_RATE, SOONEST, cost * COST_SHARE), LATEST)
+
+    def _look_at_scratch(self, live: LiveInit, now: float) -> None:
+        if self._scratch is not None and self._scratch.look() > (self._scratch_limit or 0):
+            self._condemn(live, OUT_OF_SCRATCH, now)
+            return
+        cost = time.monotonic() - now
+        self._scratch_due = now + max(LATEST, cost * COST_SHARE)
+
+    def _condemn(self, live: LiveInit, why: Condemned, now: float) -> None:
+        """Kills everything in the cage; it is closed at the next look, when its commands have been reported."""
+        live.condemned = why
+        live.signal_at_once(signal.SIGKILL)
+        self._memory_due = self._cpu_due = self._scratch_due = now + LAST_WORDS
+
+    def close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.close()
 
     def _look_at_cpu(self, live: LiveInit, now: float) -> None:
         duty, used = self._duty, live.cpu_seconds()
@@ -100,6 +122,12 @@ class Watchdog:
             else:
                 self._changed.notify()
 
+    def abandon(self) -> None:
+        """In a forked copy of the host, which has no such thread: let go of what is open."""
+        for watch in self._watches:
+            watch.close()
+        self._watches = []
+
     def _run(self) -> None:
         idle_since = time.monotonic()
         while True:
@@ -117,6 +145,8 @@ class Watchdog:
                 ready = [watch for watch in self._watches if watch.due <= now]
             over = {watch for watch in ready if not self._look(watch)}
             if over:
+                for watch in over:
+                    watch.close()
                 with self._changed:
                     self._watches = [watch for watch in self._watches if watch not in over]
 

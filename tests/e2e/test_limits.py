@@ -8,12 +8,14 @@ import errno
 import gc
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pysandbox
 from pysandbox import PIPE, Cage, Event, Policy, Result, Runtime, UnsupportedError
+from pysandbox.launch.scratch_use import ScratchUse
 from pysandbox.probe import cgroups
 
 pytestmark = pytest.mark.guest
@@ -236,3 +238,34 @@ def test_a_forgotten_cage_is_not_kept_by_its_watch() -> None:
     del cage
     gc.collect()
     assert not os.path.exists(f"/proc/{init}")
+
+
+FILL = """
+import os, sys, time
+with open(os.environ['TMPDIR'] + '/x', 'wb') as file:
+    file.write(bytes(int(sys.argv[1]) << 20))
+time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("megabytes", "reason", "limits"), [(4, "exited", []), (12, "cancelled", ["scratch"])])
+def test_a_scratch_directory_of_the_host_is_held_to_the_size_that_was_asked_for(
+    megabytes: int, reason: str, limits: list[str]
+) -> None:
+    events: list[Event] = []
+    policy = Policy(isolation="landlock", run_as="self", tmp_mb=8)
+    rest = "0.5" if reason == "exited" else "60"
+    filled = Cage(policy, runtime=Runtime(warm=0, sink=events.append)).run([PYTHON, "-c", FILL, str(megabytes), rest])
+    assert filled.reason == reason
+    assert [event.data["limit"] for event in events if event.type == "policy.violation"] == limits
+
+
+def test_a_link_in_a_scratch_directory_leads_the_count_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "out").symlink_to("/usr")
+    (tmp_path / "inside" / "file").write_bytes(bytes(8192))
+    use = ScratchUse(str(tmp_path / "inside"))
+    assert 8192 <= use.look() < 64 * 1024
+    assert use.look() == use.look()
+    use.close()
+    use.close()
