@@ -95,7 +95,8 @@ static void block_signals(sigset_t *before) {
 }
 
 static long clone_onto(char *stack, struct psb_launch *launch, int *pidfd) {
-    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (int)launch->plan->namespaces, cgroup = launch->plan->cgroup_fd;
+    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (int)launch->plan->namespaces,
+              cgroup = launch->plan->cgroup_fd;
     long pid;
     if (cgroup >= 0) return clone_into_cgroup((unsigned)flags, cgroup, stack, STACK_SIZE, run_child, launch, pidfd);
     pid = clone(run_child, stack + STACK_SIZE, flags, launch, pidfd);
