@@ -78,7 +78,7 @@ struct psb_plan {
     uint32_t loopback;
     uint32_t scope_signals; /* landlock mode: cage-init lives in a domain of its own, see setup.c */
     uint32_t unconfined;    /* uncaged: capabilities, keyring and privileges stay as they are */
-    uint32_t pad;
+    int32_t cgroup_fd;      /* the cgroup v2 directory the cage is born in; -1: the host's own */
     const char *hostname;
     const char *staging;
     uint32_t n_mounts;

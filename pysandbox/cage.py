@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
-from pysandbox.events import ignore
+from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
@@ -277,6 +277,9 @@ class Cage:
             except BaseException:  # what cannot be recorded does not go on
                 process.close()
                 raise
+            for note in plan.notes:
+                if note.event == LIMITS_NOT_ENFORCED.name:
+                    runtime.sink(Event(LIMITS_SKIPPED.name, {"invocation_id": start.live.id, "reason": note.message}))
         return process
 
 

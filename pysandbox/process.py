@@ -140,6 +140,8 @@ class Process:
         self._final: native.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
         self._with_session = False  # whether the end of its session was what ended it
+        self._limit = ""  # the limit that ended it, where its reason does not say
+        self._refused_forks = False
         self._truncated = False
         self._captured: dict[str, bytes] = {}
         self._lock = threading.RLock()
@@ -173,9 +175,18 @@ class Process:
                 return
             self._ended = time.monotonic()
             self._final = report
+            self._ask_limits()
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
         self._tell_end()
+
+    def _ask_limits(self) -> None:
+        """What the cage's limits had to do with the end; they are gone once the cage is collected."""
+        if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
+            self._cause = "oom"
+        elif self._returncode() == -signals.SIGKILL and self._live.condemned is not None:
+            self._cause, self._limit = self._live.condemned
+        self._refused_forks = self._sink is not ignore and self._live.refused_forks()
 
     def _demand_ours(self) -> None:
         """A forked copy of the host shares the report pipe: what it read there the original would never see."""
@@ -194,10 +205,13 @@ class Process:
         if self._with_session or result.reason in ("timeout", "seccomp", "cancelled", "oom"):
             reason = "walltime_exceeded" if result.reason == "timeout" else result.reason
             self._sink(Event(KILLED.name, which | {"reason": "session_ended" if self._with_session else reason}))
-            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason)
+            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason, self._limit)
             if limit:
                 violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
                 self._sink(Event(POLICY_VIOLATION.name, violation))
+        if self._refused_forks:
+            violation = {"invocation_id": self._live.id, "limit": "pids", "value": self.argv[0]}
+            self._sink(Event(POLICY_VIOLATION.name, violation))
         self._sink(Event(EXIT.name, which | _outcome(result)))
 
     def fileno(self) -> int:

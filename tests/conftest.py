@@ -4,6 +4,7 @@ unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C 
 e2e       the public API and the CLI       security one claim a file: control, attack, evidence
 meta      the tree itself                  root     needs real root; everything else runs unprivileged
 slow      more than a second               matrix   the small set for other kernels
+guest     real cgroup v2 controllers where the process has them; runs in the kernel matrix as well
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "root: needs real root; deselected when the suite runs unprivileged",
         "slow: takes more than a second",
         "matrix: the small set that is also run on other kernels",
+        "guest: runs in the kernel matrix as well, where cgroup v2 controllers are delegated",
     ):
         config.addinivalue_line("markers", line)
 

@@ -15,7 +15,7 @@ from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.landlock import second_wall
-from pysandbox.compile.limits import limits
+from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
 from pysandbox.compile.plan import LandlockPlan, Note, Plan
@@ -52,15 +52,17 @@ def compile_plan(
         mounts=mount_steps(policy, paths, view),
         loopback="NET" in spaces,
         landlock=_landlock(policy, host, paths, view),
-        seccomp=(compile_filter or _shipped_filter(host))(policy, host.machine),
+        seccomp=(compile_filter or _shipped_filter(host))(closed_for_the_watchdog(policy, host), host.machine),
         filter_early=init_can_live_under(policy),
-        limits=limits(policy),
+        limits=limits(policy, host),
         env=environment(policy, host, paths, view),
         cwd=_cwd(policy, paths, view),
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
         notes=(*lacking, *open_guards, *view.notes),
+        cgroup=cgroup_plan(policy, host),
+        watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
     )
 
 

@@ -121,7 +121,7 @@ def _uses(policy: Policy) -> Iterable[str]:
     if policy.memory_mb is not None:
         yield f"The cage has {policy.memory_mb} MiB of memory."
     if policy.cpu_percent is not None:
-        yield f"The cage has {policy.cpu_percent} % of one core."
+        yield f"The cage has {policy.cpu_percent} % of one processor."
     if policy.max_pids is None or policy.memory_mb is None or policy.cpu_percent is None:
         named = (("processes", policy.max_pids), ("memory", policy.memory_mb), ("CPU", policy.cpu_percent))
         yield f"No limit on {', '.join(name for name, limit in named if limit is None)} of the cage as a whole."

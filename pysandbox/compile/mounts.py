@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pysandbox.compile.limits import tmpfs_mb
 from pysandbox.compile.network import HOSTS_TEXT
 from pysandbox.compile.plan import SCRATCH, Attr, MountKind, MountStep
 from pysandbox.compile.view import DEVICES, HOSTS, Tree, View, nearest, parent
@@ -61,7 +62,7 @@ KINDS = {
 def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
     if policy.isolation != "full":
         return ()
-    size = f"size={policy.tmp_mb}m"
+    size = f"size={tmpfs_mb(policy)}m"
     early: list[Tree] = []
     late: list[Tree] = []
     for real, tree in view.trees.items():

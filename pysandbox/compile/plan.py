@@ -98,6 +98,38 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """One file of a cgroup and what is written to it. Without `optional` a failure refuses the cage."""
+
+    file: str
+    value: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupPlan:
+    """The cgroup a cage is born in: below `parent`, by `way` (see CgroupFacts), with `controllers` handed down."""
+
+    parent: str
+    way: str
+    controllers: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    born_inside: bool = True
+    bus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """What a sampling watchdog holds because no controller does; None is not watched."""
+
+    memory: int | None = None  # bytes of the whole cage
+    cpu: float | None = None  # CPU seconds for each second
+    scratch: int | None = None  # bytes below the cage's directory on the host
+    tmpfs: tuple[str, ...] = ()  # the cage's own memory file systems, which count as memory
+    memfds: bool = False  # commands may make memory files, so descriptors are looked at too
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch."""
 
@@ -128,6 +160,8 @@ class Plan:
     grace: float
     output_cap: int  # bytes kept of each of stdout and stderr
     notes: tuple[Note, ...]
+    cgroup: CgroupPlan | None = None
+    watch: WatchPlan | None = None
 
     @property
     def digest(self) -> str:

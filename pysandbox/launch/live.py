@@ -13,19 +13,48 @@ import select
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
 from pysandbox.launch.scratch import remove_scratch
 
+if TYPE_CHECKING:
+    from pysandbox.launch.cgroup import Cgroup
+    from pysandbox.launch.tree import Tree
+
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
+
+
+class Condemned(NamedTuple):
+    """Why a cage was killed: the Result's reason, and the limit as in `policy.violation`."""
+
+    reason: Literal["oom", "cancelled"]
+    limit: str
+
+
+OUT_OF_MEMORY = Condemned("oom", "memory")
+OUT_OF_SCRATCH = Condemned("cancelled", "scratch")
 
 
 class LiveInit:
     """One cage-init and everything below it."""
 
-    def __init__(self, opened: native.Opened, cage_id: str, scratch: str = "", *, owns_scratch: bool = False) -> None:
+    def __init__(
+        self,
+        opened: native.Opened,
+        cage_id: str,
+        scratch: str = "",
+        *,
+        owns_scratch: bool = False,
+        cgroup: Cgroup | None = None,
+        tree: Tree | None = None,
+    ) -> None:
         self.id = cage_id
+        self.cgroup = cgroup  # the cage's own; removed with it
+        self.tree = tree  # what the watchdog looks at, when the plan has it watch
+        self.condemned: Condemned | None = None  # why the watchdog has killed the cage
+        self.held = False  # somebody holds the cage still: the watchdog then neither stops nor continues it
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.pid = opened.pid
@@ -64,12 +93,45 @@ class LiveInit:
             if not self.closed:
                 native.send_signal(self._control, command_id, number, scope)
 
-    def end(self) -> None:
-        """Closes the control socket: cage-init kills everything and exits. Does not wait; idempotent."""
-        with self._lock:
+    def signal_at_once(self, number: int) -> bool:
+        """A signal to all of the cage, without waiting for anybody; whether it was sent. For the watchdog."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self.closed or not _takes_a_message(self._control):
+                return False
+            native.send_signal(self._control, 0, number, "all")
+            return True
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        finally:
+            self._lock.release()
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time of everything that ever ran in the cage, as far as it can be told; None where it cannot."""
+        if self.cgroup is not None and (used := self.cgroup.stats().cpu_usec) is not None:
+            return used / 1e6
+        return self.tree.cpu() if self.tree is not None else None
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
+        return self.condemned == OUT_OF_MEMORY or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
+
+    def refused_forks(self) -> bool:
+        """Whether the kernel has counted a fork beyond pids.max."""
+        return self.cgroup is not None and self.cgroup.forks_refused() > 0
+
+    def end(self, *, wait: bool = True) -> None:
+        """Closes the control socket: cage-init kills everything and exits. Idempotent; does not wait for that, and
+        without `wait` not even for another thread that is busy with the cage."""
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
             if self._control >= 0:
                 os.close(self._control)
                 self._control = -1
+        finally:
+            self._lock.release()
 
     def reap(self) -> bool:
         """Waits until the cage is gone and collects it; call after `end` or after the end was reported.
@@ -84,17 +146,26 @@ class LiveInit:
             if self._reaped:
                 return True
             if not self._gone(1.0):
-                with suppress(ProcessLookupError):
-                    _send_kill(self._pidfd)
+                self._kill()
                 if not self._gone(KILL_PATIENCE):
                     return False
             with suppress(ChildProcessError):  # the host waited for any child, or ignores SIGCHLD
                 os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
             os.close(self._pidfd)
             self._reaped = True
+            if self.tree is not None:
+                self.tree.close()
+            if self.cgroup is not None:
+                self.cgroup.close()
             if self.owns_scratch:
                 remove_scratch(self.scratch)
             return True
+
+    def _kill(self) -> None:
+        if self.cgroup is not None:
+            self.cgroup.kill()
+        with suppress(ProcessLookupError):
+            _send_kill(self._pidfd)
 
     def _gone(self, seconds: float) -> bool:
         poller = select.poll()
@@ -127,6 +198,10 @@ class LiveInit:
         if not self._reaped:
             os.close(self._pidfd)
             self._reaped = True
+            if self.tree is not None:
+                self.tree.abandon()
+            if self.cgroup is not None:
+                self.cgroup.abandon()
         if self._control >= 0:
             os.close(self._control)
             self._control = -1
@@ -146,3 +221,10 @@ def _send_kill(pidfd: int) -> None:
     import signal
 
     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+
+def _takes_a_message(control: int) -> bool:
+    """Whether a short message can be sent without waiting for cage-init to read."""
+    poller = select.poll()
+    poller.register(control, select.POLLOUT)
+    return bool(poller.poll(0))

@@ -41,6 +41,7 @@ HINTS = {
     ("clone", errno.EACCES): "a security module forbids user namespaces: run `pysandbox check`",
     ("clone", errno.ENOSPC): "the limit of namespaces is reached: raise user.max_user_namespaces",
     ("setgroups", errno.EACCES): "this host takes the power from user namespaces: run `pysandbox check`",
+    ("clone", errno.EBUSY): "the cage's cgroup has controllers for groups below it, so no process may enter it",
     ("uid_map", errno.EPERM): "this host forbids mapping ids in a user namespace: run `pysandbox check`",
     ("propagation", errno.EACCES): "a security module forbids mounts: run `pysandbox check`",
     ("proc", errno.EPERM): "/proc of this host is masked (a container?): give it an unmasked /proc, or use "
@@ -165,14 +166,15 @@ class NativePlan:
             setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
         return bytes(ffi.buffer(setup)) + self.plan.seccomp
 
-    def open(self, init_fd: int, hostname: str, scratch: str) -> Opened:
+    def open(self, init_fd: int, hostname: str, scratch: str, cgroup_fd: int = -1) -> Opened:
         """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
 
-        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none.
+        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none. The cage is
+        born in the cgroup `cgroup_fd`; -1 leaves it in the caller's.
         """
         held = [ffi.new("char[]", hostname.encode()), ffi.new("char[]", os.fsencode(scratch))]
         plan = ffi.new("struct psb_plan *", self._struct[0])
-        plan.hostname = held[0]
+        plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
         if scratch:
             held += self._place_scratch(plan, held[1])
         opened = ffi.new("struct psb_opened *")

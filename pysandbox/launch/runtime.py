@@ -12,18 +12,20 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.kept import keep_out, refuse_kept
-from pysandbox.compile.plan import MountKind, Plan
+from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native, self_check
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
+from pysandbox.launch.settle import settle
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
@@ -31,6 +33,10 @@ from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
 from pysandbox.probe.state import audit_directory
+
+if TYPE_CHECKING:
+    from pysandbox.launch.cgroup import Cgroup
+    from pysandbox.launch.watchdog import Watchdog
 
 PLANS_KEPT = 256  # the least recently made plan goes first
 
@@ -82,6 +88,8 @@ class Runtime:
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._sessions: dict[str, Session] = {}
+        self._watchdog: Watchdog | None = None
+        self._swept: set[str] = set()  # parents of cgroups in which nobody's are left from before
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
@@ -160,25 +168,52 @@ class Runtime:
     def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
         """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
         shares one. Raises StartError."""
-        return self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        live = self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        if prepared.plan.watch is not None:
+            self._guard().add(live, prepared.plan.watch)
+        return live
+
+    def _guard(self) -> Watchdog:
+        if self._watchdog is None:
+            from pysandbox.launch.watchdog import Watchdog
+
+            with self._lock:
+                self._watchdog = self._watchdog or Watchdog()
+        return self._watchdog
 
     def replenish(self, prepared: Prepared, scratch: str = "") -> None:
         """Has the place of a taken cage refilled; call it once the cage has its order."""
         self._pool.replenish((prepared, scratch))
 
     def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
-        cage_id = ids.new_id()
-        own = make_scratch() if prepared.uses_scratch and not scratch else ""
-        name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
-        try:
-            opened = prepared.native.open(self._init(prepared.plan), name, own or scratch)
-        except BaseException:
+        """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""
+        cage_id, plan = ids.new_id(), prepared.plan
+        with ExitStack() as undo:
+            own = make_scratch() if prepared.uses_scratch and not scratch else ""
             if own:
-                remove_scratch(own)
-            raise
-        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own))
+                undo.callback(remove_scratch, own)
+            group = self._cgroup(plan.cgroup, cage_id)
+            if group is not None:
+                undo.callback(group.close)
+            name = ids.hostname(plan.hostname_prefix, cage_id)
+            born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
+            opened = prepared.native.open(self._init(plan), name, own or scratch, born_in)
+            undo.pop_all()
+        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
         self._lives.add(live)
+        settle(live, plan, born_inside=born_in >= 0)
         return live
+
+    def _cgroup(self, wanted: CgroupPlan | None, cage_id: str) -> Cgroup | None:
+        """The group a cage is born in; None where it has none, or systemd makes it."""
+        if wanted is None or wanted.way == "systemd":
+            return None
+        from pysandbox.launch.cgroup import Cgroup, sweep
+
+        if wanted.parent not in self._swept:
+            self._swept.add(wanted.parent)
+            sweep(wanted.parent)
+        return Cgroup.make(wanted, cage_id)
 
     def _init(self, plan: Plan) -> int:
         path = native.UNCAGED_INIT_PATH if plan.isolation == "none" else native.INIT_PATH
@@ -240,11 +275,11 @@ class Runtime:
     def leave(self) -> None:
         """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""
         self.end_sessions()
-        if not any(prepared.uses_scratch for prepared in self._prepared.values()):
+        if not any(prepared.uses_scratch or prepared.plan.cgroup for prepared in self._prepared.values()):
             return
         self.drain()
         for live in list(self._lives):
-            if live.owns_scratch:
+            if live.owns_scratch or live.cgroup is not None:
                 live.close()
 
     def forget(self) -> None:
@@ -254,6 +289,9 @@ class Runtime:
             live.abandon()
         self._lives.clear()
         self._sessions.clear()
+        if self._watchdog is not None:
+            self._watchdog.abandon()
+            self._watchdog = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
