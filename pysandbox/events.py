@@ -51,11 +51,31 @@ GRANT_SKIPPED = EventType("cage.grant_skipped", "An optional grant could not be 
 NOTE = EventType("cage.note", "The cage does less than, or other than, the policy says.", ("key", "reason"))
 LEFTOVER = EventType("cage.leftover", "A cage did not end although it was killed.", ("invocation_id", "pid"))
 
+DENIED = EventType(
+    "cage.denied",
+    "A call was refused at run time, for the first time; Result.denials has the count.",
+    ("invocation_id", "kind", "target", "rule", "fix", "pid", "argv", "monitor"),
+)
+FLAGGED = EventType(
+    "cage.flagged", "A callback let a call pass and asked for a record of it.", ("invocation_id", "kind", "target", "pid")
+)
+CALLBACK_FAILED = EventType(
+    "cage.callback_failed",
+    "A callback raised, answered nonsense or missed its deadline; the call was refused.",
+    ("invocation_id", "syscall", "pid", "reason"),
+)
+RESTRICTED = EventType(
+    "cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value")
+)
+SUPERVISOR_FAILED = EventType(
+    "cage.supervisor_failed", "Run-time decisions ended unexpectedly; the cages that need them were ended.", ("reason",)
+)
+
 TYPES: Mapping[str, EventType] = {
     each.name: each
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, POLICY_VIOLATION,
-        GRANT_SKIPPED, NOTE, LEFTOVER,
+        GRANT_SKIPPED, NOTE, LEFTOVER, DENIED, FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )
 }  # fmt: skip
 

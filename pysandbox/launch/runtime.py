@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import MountKind, Plan
@@ -64,6 +65,7 @@ class Runtime:
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._sessions: dict[str, Session] = {}
+        self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
@@ -80,16 +82,17 @@ class Runtime:
             host = self._host = host_facts()
         return host
 
-    def prepare(self, policy: Policy, cwd: str) -> Prepared:
-        """The Plan of a policy in a working directory, from the cache while the paths are what they were.
+    def prepare(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> Prepared:
+        """The Plan of a policy in a working directory, from the cache while the paths are what they were. `watched`: the
+        categories of calls that a callback decides.
 
         Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """
-        key = _plan_key(policy, cwd)
+        key = _plan_key(policy, cwd, watched)
         prepared = self._prepared.get(key)
         if prepared is not None and prepared.fresh():
             return prepared
-        prepared = self._compile(policy, cwd)
+        prepared = self._compile(policy, cwd, watched)
         with self._lock:
             self._prepared.pop(key, None)
             self._prepared[key] = prepared
@@ -97,12 +100,12 @@ class Runtime:
                 del self._prepared[next(iter(self._prepared))]
         return prepared
 
-    def _compile(self, policy: Policy, cwd: str) -> Prepared:
+    def _compile(self, policy: Policy, cwd: str, watched: frozenset[str]) -> Prepared:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             paths = look(resolved, cwd=cwd)
-            plan = compile_plan(resolved, host, paths)
+            plan = compile_plan(resolved, host, paths, watch=watched)
         except PolicyError as error:
             self.sink(Event(COMPILE_ERROR.name, {"error_code": type(error).__name__, "details": str(error)}))
             raise
@@ -177,9 +180,9 @@ class Runtime:
         for name in list(self._sessions):
             self.end_session(name)
 
-    def is_warm(self, policy: Policy, cwd: str) -> bool:
+    def is_warm(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> bool:
         """Whether the next cage of this policy is already waiting; compiles nothing."""
-        prepared = self._prepared.get(_plan_key(policy, cwd))
+        prepared = self._prepared.get(_plan_key(policy, cwd, watched))
         return prepared is not None and self._pool.ready((prepared, ""))
 
     def _complain(self, error: Exception) -> None:
@@ -217,6 +220,7 @@ class Runtime:
             live.abandon()
         self._lives.clear()
         self._sessions.clear()
+        self.supervisor = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
@@ -230,9 +234,9 @@ def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:
     return watch_these(fact for fact in paths.facts.values() if fact.real in targets)
 
 
-def _plan_key(policy: Policy, cwd: str) -> Hashable:
+def _plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
     """All that a plan depends on but the paths: a daemon that gives up root must not meet a cage of root's."""
-    return policy, cwd, os.geteuid(), os.getegid(), _environment_key(policy)
+    return policy, cwd, watched, os.geteuid(), os.getegid(), _environment_key(policy)
 
 
 def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:

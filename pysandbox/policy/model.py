@@ -140,6 +140,14 @@ class Policy:
         "syscalls", "deny_extra", "System calls refused on top of the profile; wins over allow_extra.", default=(),
         merge="union", flag="--deny-syscall", item="syscall",
     )  # fmt: skip
+    notifier: bool | None = option(
+        "syscalls", "notifier", "Whether a supervisor may decide calls at run time; omitted: where a rule needs it.",
+        default=None, merge="last", flag="--notifier",
+    )  # fmt: skip
+    scm_rights: str = option(
+        "syscalls", "scm_rights", "Passing descriptors through unix sockets; strict always denies it.",
+        default="allow", merge="last", flag="--scm-rights", choices=("allow", "deny"),
+    )  # fmt: skip
     # [network]
     egress: str = option(
         "network", "egress", "none: loopback only. direct: the host's own network, not confined.", default="none",
@@ -150,10 +158,18 @@ class Policy:
         "network", "unsafe", "Acknowledges that egress = \"direct\" gives the cage the host's network.",
         default=False, merge="or", flag="--unsafe-direct",
     )  # fmt: skip
+    allow_ips: tuple[str, ...] = option(
+        "network", "allow_ips", "Addresses of the host's network that may be connected to, ADDR[/LEN][:PORT[-PORT]]"
+        "[/tcp|/udp].", default=(), merge="union", flag="--allow-ip", item="endpoint",
+    )  # fmt: skip
     # top level
     strict: bool = option(
         "", "strict", "Kill a process at its first refused system call; nothing may degrade.", default=False,
         merge="or", flag="--strict",
+    )  # fmt: skip
+    monitor: bool = option(
+        "", "monitor", "Let pass, and record, what would be refused: system calls, executables, limits. For learning, "
+        "not for safety; files and network stay confined.", default=False, merge="or", flag="--monitor",
     )  # fmt: skip
     isolation: str = option(
         "", "isolation", "full: namespaces, Landlock, seccomp. landlock: no namespaces, for hosts that forbid them.",

@@ -47,6 +47,11 @@ def _executes_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -
     return not old or (bool(new) and set(new) <= set(old))  # an empty list allows every executable
 
 
+def _reaches_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -> bool:
+    """Beside egress = "direct" an empty list allows every address, else none."""
+    return _executes_less(old, new, policy) if policy.egress == "direct" else set(new) <= set(old)
+
+
 def _falls(old: float | None, new: float | None, policy: Policy) -> bool:
     return old is None or (new is not None and new <= old)
 
@@ -92,9 +97,13 @@ TIGHTER: Mapping[str, Tighter] = {
     "seccomp_mode": _towards("allow-list", "deny-list"),
     "allow_syscalls": _shrinks,
     "deny_syscalls": _grows,
+    "notifier": lambda old, new, policy: True,  # who decides, never what
+    "scm_rights": _towards("deny", "allow"),
     "egress": _towards("none", "proxy-only", "direct"),
+    "allow_ips": _reaches_less,
     "unsafe_direct": _towards(False, True),
     "strict": _towards(True, False),
+    "monitor": _towards(False, True),
     "isolation": _towards("full", "landlock"),
     "caged": _towards(True, False),
 }

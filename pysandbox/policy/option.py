@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal
 
 Merge = Literal["union", "or", "last", "overlay"]
-Item = Literal["", "executable", "variable", "syscall"]  # the grammar of a list's strings; "" for everything else
+Item = Literal["", "executable", "variable", "syscall", "endpoint"]  # the grammar of a list's strings; "" for everything else
 
 
 @dataclass(frozen=True, slots=True)

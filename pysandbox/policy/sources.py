@@ -32,12 +32,10 @@ ABSENT: Mapping[str, str] = {
     "host": "contracts per destination need the network gatekeeper",
     "proxy": "the egress proxy needs the network gatekeeper",
     "network.dlp": "scanning of requests needs the network gatekeeper",
-    "network.allow_ips": "addresses out of the cage need the network gatekeeper",
     "network.ports": "ports into the cage need the network gatekeeper",
     "network.allow_host_loopback": "the way to the host's loopback needs the network gatekeeper",
     "network.contract_mode": "contracts per destination need the network gatekeeper",
     "network.strict_loopback": "the cage's loopback is its own and is open",
-    "syscalls.notifier": "no call is decided at run time",
 }
 
 # Words of older schemas, wherever they stand, and what has taken their place.

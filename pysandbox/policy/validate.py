@@ -158,6 +158,14 @@ def _executable(value: object) -> str:
     return path
 
 
+def _endpoint(value: object) -> str:
+    from pysandbox.policy.endpoint import parse_endpoint
+
+    written = text(value)
+    parse_endpoint(written)
+    return written
+
+
 def _syscall(value: object) -> str:
     name = text(value)
     if not _SYSCALL.fullmatch(name):
@@ -169,6 +177,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "executable": ("paths of executables", _executable),
     "variable": ("names of variables", _variable),
     "syscall": ("names of system calls", _syscall),
+    "endpoint": ("addresses", _endpoint),
     "": ("strings", text),
 }
 
@@ -203,6 +212,7 @@ def _pair(index: int, pair: object) -> tuple[str, str]:
 # Every annotation a field of Policy may have, as written there.
 KINDS: Mapping[str, Callable[[Option, Any], Any]] = {
     "bool": boolean,
+    "bool | None": optional(boolean),
     "int": whole_number,
     "int | None": optional(whole_number),
     "float": number,
@@ -227,6 +237,18 @@ CONTRADICTIONS: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
         lambda policy: policy.strict and not policy.limits_required,
         "strict lets nothing degrade, and required = false lets a limit go unenforced",
         "leave required out, or strict",
+    ),
+    (
+        "monitor",
+        lambda policy: policy.strict and policy.monitor,
+        "strict lets nothing degrade, and monitor lets a command do what it may not",
+        "leave monitor out, or strict",
+    ),
+    (
+        "monitor",
+        lambda policy: policy.monitor and not policy.caged,
+        "monitor needs a cage to watch, and caged = false runs with none",
+        "leave monitor out, or caged",
     ),
     (
         "caged",
