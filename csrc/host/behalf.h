@@ -34,6 +34,7 @@ struct deed {
     uint32_t address_size;
     uint8_t address[ADDRESS_ROOM];
     int64_t value;
+    int refused_control; /* ... for the ancillary data it carries */
 };
 
 /* Reads the address of connect, bind, sendto or (the first of) sendmsg: 0 or -errno. An unspecified IP address is

@@ -67,13 +67,16 @@ static int translate_rights(const struct deed *deed, struct cmsghdr *rights, str
 }
 
 /* SOL_SOCKET data other than descriptors (credentials, marks) would be the supervisor's, not the caller's. */
-static int read_control(const struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
+static int read_control(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
                         struct pidfds *pidfds) {
     struct msghdr view = {0};
     struct cmsghdr *each;
     int result;
     if (!parcel->header.msg_control || !parcel->header.msg_controllen) return 0;
-    if (rules->refuse_control) return -EPERM;
+    if (rules->refuse_control) {
+        deed->refused_control = 1;
+        return -EPERM;
+    }
     if (parcel->header.msg_controllen > CONTROL_ROOM) return -ENOBUFS;
     parcel->control_size = parcel->header.msg_controllen;
     result = read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->header.msg_control, parcel->ancillary.control,
@@ -124,7 +127,7 @@ static int is_stream(const struct deed *deed) {
 }
 
 /* One message whose address is in the deed. */
-static int64_t send_one(const struct deed *deed, uint64_t header, int flags, const struct psb_rules *rules,
+static int64_t send_one(struct deed *deed, uint64_t header, int flags, const struct psb_rules *rules,
                         struct pidfds *pidfds) {
     const size_t room = is_stream(deed) ? DATA_ROOM : LARGEST_DATAGRAM + 1;
     struct parcel *parcel = calloc(1, sizeof *parcel);

@@ -230,10 +230,11 @@ static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
 }
 
 /* Goes on with a deed; when it is done the caller has its answer. 0: it is over; 1: it waits, as a ticket. */
-static int act(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, struct deed *deed,
+static int act(struct psb_notifier *notifier, struct guest *guest, uint64_t id, struct deed *deed,
                struct ticket *ticket, uint32_t call) {
     const enum deed_outcome outcome = carry_out(deed, &guest->rules, &notifier->pidfds);
     if (outcome == DEED_DONE) {
+        if (deed->refused_control) note_denial(notifier, guest, call, deed);
         give(guest, id, deed->value);
         return 0;
     }
@@ -255,7 +256,7 @@ static int act(struct psb_notifier *notifier, const struct guest *guest, uint64_
 
 static void take_up(struct psb_notifier *notifier, struct ticket **place) {
     struct ticket *ticket = *place;
-    const struct guest *guest = find_guest(notifier, ticket->guest);
+    struct guest *guest = find_guest(notifier, ticket->guest);
     if (!guest || !still_waits(guest, ticket->id) ||
         !act(notifier, guest, ticket->id, &ticket->deed, ticket, ticket->call))
         drop_ticket(place);
@@ -602,7 +603,7 @@ int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told) {
 
 static int answer(struct psb_notifier *notifier, struct ticket **place, int kind, int64_t value, uint32_t flags) {
     struct ticket *ticket = *place;
-    const struct guest *guest = find_guest(notifier, ticket->guest);
+    struct guest *guest = find_guest(notifier, ticket->guest);
     int result = -ENOENT;
     if (!guest || !still_waits(guest, ticket->id)) {
         drop_ticket(place);

@@ -121,6 +121,7 @@ class Supervision:
             self._tell_denial(denial)
         elif told.kind == wire.LATE:
             self._fail(wire.call_of(told), f"the callback took longer than {self._deadline:g} s")
+            self._remember(self._denial(wire.call_of(told), "policy_fn"))
 
     def _decide_soon(self, ticket: int, call: Call, args: list[int], step_back: Callable[[], None]) -> None:
         def task() -> None:
@@ -162,7 +163,7 @@ class Supervision:
             verdict, raw = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), b""
         except Exception as error:
             self._fail(call, f"{type(error).__name__}: {error}")
-            verdict, raw = Errno(EPERM, ""), b""
+            verdict, raw = Errno(EPERM, "supervisor"), b""
         self._apply(ticket, call, verdict, raw)
 
     def _complete(self, call: Call, args: list[int]) -> tuple[Call, bytes]:
@@ -231,7 +232,6 @@ class Supervision:
     def _fail(self, call: Call, reason: str) -> None:
         data = {"invocation_id": self.live.id, "syscall": call.syscall, "pid": call.pid, "reason": reason}
         self.sink(Event(CALLBACK_FAILED.name, data))
-        self._remember(self._denial(call, "policy_fn"))
 
     # ---- answers ------------------------------------------------------------------------------------------------
 
