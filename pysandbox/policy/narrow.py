@@ -64,7 +64,7 @@ def _weighs_less(old: int | None, new: int | None, policy: Policy) -> bool:
     return (new or _EQUAL_CPU_WEIGHT) <= (old or _EQUAL_CPU_WEIGHT)
 
 
-def _towards(*names: str | bool) -> Tighter:
+def _towards(*names: str | bool | None) -> Tighter:
     """A choice may only move towards the first, the tightest, of these."""
     return lambda old, new, policy: names.index(new) <= names.index(old)
 
@@ -97,7 +97,7 @@ TIGHTER: Mapping[str, Tighter] = {
     "seccomp_mode": _towards("allow-list", "deny-list"),
     "allow_syscalls": _shrinks,
     "deny_syscalls": _grows,
-    "notifier": lambda old, new, policy: True,  # who decides, never what
+    "notifier": _towards(True, None, False),
     "scm_rights": _towards("deny", "allow"),
     "egress": _towards("none", "proxy-only", "direct"),
     "allow_ips": _reaches_less,

@@ -245,12 +245,6 @@ CONTRADICTIONS: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
         "leave monitor out, or strict",
     ),
     (
-        "monitor",
-        lambda policy: policy.monitor and not policy.caged,
-        "monitor needs a cage to watch, and caged = false runs with none",
-        "leave monitor out, or caged",
-    ),
-    (
         "caged",
         lambda policy: policy.strict and not policy.caged,
         "strict lets nothing degrade, and caged = false runs with no cage at all",

@@ -19,6 +19,7 @@ GRANTS = st.builds(Grant, PATHS, st.booleans())
 ITEMS = {
     "executable": st.sampled_from(["/usr/bin/git", "/nix/store/*", "$HOME/bin/x", "./run", "/*"]),
     "variable": NAMES,
+    "endpoint": st.sampled_from(["192.0.2.7", "10.0.0.0/8:443/tcp", "[2001:db8::]:1-9/udp", "2001:db8::1"]),
     "syscall": st.sampled_from(["ptrace", "io_uring_setup", "_sysctl", "seccomp"]),
 }
 
@@ -30,6 +31,7 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
     absent = dict(option.absent)
     by_kind = {
         "bool": st.booleans(),
+        "bool | None": st.none() | st.booleans(),
         "int": st.integers(least, most),
         "int | None": st.none() | st.integers(least, most),
         "float": st.floats(least, 1e6),
@@ -49,7 +51,7 @@ def _without_contradictions(layer: dict[str, Any]) -> dict[str, Any]:
     if layer.get("egress") == "direct":
         layer["unsafe_direct"] = True
     if layer.get("strict"):
-        layer |= {"limits_required": True, "caged": True}
+        layer |= {"limits_required": True, "caged": True, "monitor": False}
     return layer
 
 
