@@ -77,7 +77,7 @@ def test_every_option_is_read_from_its_section():
         policy = Policy(**{field.name: field.default})
         value = {"True": "true", "False": "false"}.get(repr(field.default), repr(field.default))
         if field.default is None or isinstance(field.default, tuple):
-            value = {"int | None": "20", "float | None": "20"}.get(str(field.type), "[]")
+            value = {"int | None": "20", "float | None": "20", "bool | None": "true"}.get(str(field.type), "[]")
             value = "{}" if field.name == "env" else value
         head = f"[{described.section}]\n" if described.section else ""
         assert parse_recipe(f"{head}{described.key} = {value}".replace("'", '"')).given.keys() == {field.name}, policy
