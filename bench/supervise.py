@@ -1,7 +1,7 @@
 """What run-time decisions cost: python -m bench.supervise [--rounds N]
 
-Each row runs the same program in a cage without and in one with decisions, in turns, and prints the ratio of the medians
-with its bar. The program measures itself, so that starting it does not count.
+Each row runs the same program in a cage without and in one with decisions, in turns, and prints the ratio of the
+medians with its bar. The program measures itself, so that starting it does not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from pysandbox import Cage, Policy
-from pysandbox.launch.runtime import Runtime
 
 CONNECT = """
 import json, socket, sys, time
@@ -61,7 +60,8 @@ print(json.dumps([time.perf_counter_ns() - t]))
 SHELL = """
 import json, subprocess, sys, time
 t = time.perf_counter_ns()
-subprocess.run(["/bin/sh", "-c", 'i=0; while [ $i -lt $1 ]; do /bin/true; i=$((i+1)); done', "sh", sys.argv[2]], check=True)
+loop = 'i=0; while [ $i -lt $1 ]; do /bin/true; i=$((i+1)); done'
+subprocess.run(["/bin/sh", "-c", loop, "sh", sys.argv[2]], check=True)
 print(json.dumps([time.perf_counter_ns() - t]))
 """
 SERVER = """
@@ -126,8 +126,8 @@ class Row:
 
 
 HOST_NETWORK = Policy(isolation="landlock", run_as="self", egress="direct", unsafe_direct=True)
-LISTED = Policy(isolation="landlock", run_as="self", allow_ips=["127.0.0.0/8"])
-TRUE_ALLOWED = Policy(allow_execve=["/usr/bin/*", "/bin/*"])
+LISTED = Policy(isolation="landlock", run_as="self", allow_ips=("127.0.0.0/8",))
+TRUE_ALLOWED = Policy(allow_execve=("/usr/bin/*", "/bin/*"))
 
 ROWS = (
     Row("connect, by table", CONNECT, 300, 2.0, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED)),

@@ -66,4 +66,6 @@ class Decide(NamedTuple):
             )  # fmt: skip
         except OSError as error:
             runtime.collect(live)
-            raise StartError("listener", error.errno or 0, None, "the supervisor could not take the cage over") from error
+            raise StartError(
+                "listener", error.errno or 0, None, "the supervisor could not take the cage over"
+            ) from error

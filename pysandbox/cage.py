@@ -138,7 +138,7 @@ class Cage:
 
     @property
     def context(self) -> Context:
-        """Tightens the open cage while it runs, as a callback's `ctx` does. Raises CageClosedError, UnsupportedError."""
+        """Tightens the open cage while it runs, as a callback's `ctx`. Raises CageClosedError, UnsupportedError."""
         if self._live is None:
             raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
         if self._live.supervision is None:

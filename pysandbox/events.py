@@ -57,16 +57,16 @@ DENIED = EventType(
     ("invocation_id", "kind", "target", "rule", "fix", "pid", "argv", "monitor"),
 )
 FLAGGED = EventType(
-    "cage.flagged", "A callback let a call pass and asked for a record of it.", ("invocation_id", "kind", "target", "pid")
+    "cage.flagged",
+    "A callback let a call pass and asked for a record of it.",
+    ("invocation_id", "kind", "target", "pid"),
 )
 CALLBACK_FAILED = EventType(
     "cage.callback_failed",
     "A callback raised, answered nonsense or missed its deadline; the call was refused.",
     ("invocation_id", "syscall", "pid", "reason"),
 )
-RESTRICTED = EventType(
-    "cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value")
-)
+RESTRICTED = EventType("cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value"))
 SUPERVISOR_FAILED = EventType(
     "cage.supervisor_failed", "Run-time decisions ended unexpectedly; the cages that need them were ended.", ("reason",)
 )

@@ -28,8 +28,8 @@ struct deed {
     uint64_t args[6];
     int socket; /* our duplicate, -1: none */
     int domain, protocol;
-    int blocking;   /* the caller waits for as long as it takes */
-    int connecting; /* a connect is under way */
+    int blocking;        /* the caller waits for as long as it takes */
+    int connecting;      /* a connect is under way */
     uint64_t give_up_ms; /* SO_SNDTIMEO, as a CLOCK_MONOTONIC time; 0: never */
     uint32_t address_size;
     uint8_t address[ADDRESS_ROOM];

@@ -171,7 +171,7 @@ enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules
         deed->value = 0;
         return DEED_DONE;
     }
-    deed->value = many ? send_many(deed, rules, pidfds)
-                       : send_one(deed, deed->args[1], (int)deed->args[2], rules, pidfds);
+    deed->value =
+        many ? send_many(deed, rules, pidfds) : send_one(deed, deed->args[1], (int)deed->args[2], rules, pidfds);
     return DEED_DONE;
 }

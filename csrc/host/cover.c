@@ -1,5 +1,5 @@
-/* Closing a path of a cage that runs. cage-init has no capability left, and needs none: a short-lived child of the host,
- * which owns the cage's user namespace, enters it and mounts there. */
+/* Closing a path of a cage that runs. cage-init has no capability left, and needs none: a short-lived child of the
+ * host, which owns the cage's user namespace, enters it and mounts there. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>

@@ -173,14 +173,13 @@ static int still_waits(const struct guest *guest, uint64_t id) {
 
 /* One ioctl installs the descriptor and answers (Linux 5.14). */
 static int inject(const struct guest *guest, uint64_t id, int fd, uint32_t flags) {
-    struct seccomp_notif_addfd add = {.id = id,
-                                      .flags = SECCOMP_ADDFD_FLAG_SEND,
-                                      .srcfd = (uint32_t)fd,
-                                      .newfd_flags = flags};
+    struct seccomp_notif_addfd add = {
+        .id = id, .flags = SECCOMP_ADDFD_FLAG_SEND, .srcfd = (uint32_t)fd, .newfd_flags = flags};
     return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
 }
 
-/* ---- guests and tickets ------------------------------------------------------------------------------------------- */
+/* ---- guests and tickets -------------------------------------------------------------------------------------------
+ */
 
 static struct guest *find_guest(struct psb_notifier *notifier, uint32_t number) {
     struct guest *guest = notifier->guests;
@@ -220,7 +219,8 @@ static struct ticket *new_ticket(struct psb_notifier *notifier, const struct gue
     return ticket;
 }
 
-/* ---- doing it on behalf ------------------------------------------------------------------------------------------- */
+/* ---- doing it on behalf -------------------------------------------------------------------------------------------
+ */
 
 static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
     struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u64 = TICKET_TAG | ticket->number};
@@ -262,7 +262,8 @@ static void take_up(struct psb_notifier *notifier, struct ticket **place) {
         drop_ticket(place);
 }
 
-/* ---- one call ----------------------------------------------------------------------------------------------------- */
+/* ---- one call -----------------------------------------------------------------------------------------------------
+ */
 
 static uint32_t class_of(int number) {
     switch (number) {
@@ -379,7 +380,8 @@ static int receive_call(struct psb_notifier *notifier, struct guest *guest) {
     return 0;
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------------------------- */
+/* ---- the loop -----------------------------------------------------------------------------------------------------
+ */
 
 static void refuse_late(struct psb_notifier *notifier, struct ticket **place) {
     const struct ticket *ticket = *place;
@@ -442,7 +444,8 @@ int psb_notifier_run(struct psb_notifier *notifier) {
     return result;
 }
 
-/* ---- what other threads call --------------------------------------------------------------------------------------- */
+/* ---- what other threads call ---------------------------------------------------------------------------------------
+ */
 
 struct psb_notifier *psb_notifier_new(void) {
     struct psb_notifier *notifier = calloc(1, sizeof *notifier);
@@ -655,7 +658,8 @@ int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *
     pthread_mutex_unlock(&notifier->lock);
     if (alone.listener < 0) return -ENOENT;
     result = hold_arguments(&hold, copy.deed.tid, alone.rules.init_pid);
-    if (!result && !hold.trusted) result = settle_arguments(copy.deed.tid, copy.deed.number, copy.deed.args, expected, size);
+    if (!result && !hold.trusted)
+        result = settle_arguments(copy.deed.tid, copy.deed.number, copy.deed.args, expected, size);
     if (!still_waits(&alone, copy.id))
         result = -ENOENT;
     else if (result)

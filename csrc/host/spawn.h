@@ -31,8 +31,8 @@ int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode
 /* The magic number of the file system that a descriptor is on (statfs(2)), or -errno. */
 int64_t psb_file_system(int fd);
 
-/* Covers a path of a running cage with an unreadable file or directory, by a mount in its mount namespace; the path must
- * hold no symlink. 0, or -errno. */
+/* Covers a path of a running cage with an unreadable file or directory, by a mount in its mount namespace; the path
+ * must hold no symlink. 0, or -errno. */
 int psb_cover(int init_pidfd, const char *path, int directory);
 
 /* Name of a step, or NULL past the end. */

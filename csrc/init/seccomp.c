@@ -8,7 +8,8 @@
 #include "init.h"
 
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5) /* Linux 5.19: a timer must not repeat a call that is decided */
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV                                                                         \
+    (1UL << 5) /* Linux 5.19: a timer must not repeat a call that is decided */
 #endif
 #define LISTENING (SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
 

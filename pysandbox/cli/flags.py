@@ -21,7 +21,7 @@ SECTIONS = {
     "network": "network",
     "": "isolation",
 }
-SHORT = {"--strict": ("-s",)}
+SHORT = {"--strict": ("-s",), "--port": ("-p",)}
 METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
 

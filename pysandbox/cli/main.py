@@ -21,6 +21,9 @@ BROKEN_PIPE = 128 + 13
 
 COMMANDS = {
     "run": "run one command in a cage",
+    "recipe": "list, show, explain, suggest and trust recipes",
+    "init": "fetch recipes from a repository or a directory",
+    "update": "fetch them again",
     "check": "say what this host can do for a cage, and how to get the rest",
     "help": "explain a command: pysandbox help run",
 }

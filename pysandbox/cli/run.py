@@ -16,11 +16,10 @@ from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.errors import CageError, StartError
-from pysandbox.policy.merge import merge_layers
-from pysandbox.policy.model import MERGE_WORDS, Policy
+from pysandbox.policy.model import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pysandbox.cage import Cage
     from pysandbox.events import Sink
@@ -95,8 +94,8 @@ def _parser() -> Parser:
     parser.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
     add = parser.add_argument
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
-    add("-r", "--recipe", action="append", default=[], metavar="FILE",
-        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
+    add("-r", "--recipe", action="append", default=[], metavar="NAME",
+        help="A recipe: a name (pysandbox recipe list), or a TOML file. Repeatable; later ones win.")  # fmt: skip
     add("--timeout", type=_seconds, metavar="S", help="End the command after S seconds (exit code 124).")
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
@@ -117,25 +116,14 @@ def _seconds(text: str) -> float:
 # ---- the policy ----------------------------------------------------------------------------------------------
 
 
-def command_policy(namespace: Namespace, *, pty: bool) -> Policy:
+def command_policy(namespace: Namespace, argv: Sequence[str] = (), *, pty: bool) -> Policy:
     """Our defaults, then each recipe, then the flags."""
-    given = dict(DEFAULTS)
-    for name in namespace.recipe:
-        given = merge_layers(MERGE_WORDS, given, _recipe_layer(name))
-    given = merge_layers(MERGE_WORDS, given, policy_values(namespace))
-    if pty:  # a program at a terminal must know which kind it is
-        given = merge_layers(MERGE_WORDS, {"env_passthrough": ("TERM",)}, given)
-    return Policy(**given)
+    from pysandbox.policy.compose import resolve, shielded
 
-
-def _recipe_layer(name: str) -> dict[str, Any]:
-    if "/" in name or name.endswith(".toml"):
-        from pysandbox.policy.sources import read_recipe
-
-        return dict(read_recipe(name).given)
-    from pysandbox.policy.recipe import shipped
-
-    return dict(shipped(name).given)
+    defaults = {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
+    cwd = os.getcwd()
+    resolved = resolve(namespace.recipe, command=argv, cwd=cwd, extra=policy_values(namespace), defaults=defaults)
+    return shielded(resolved, cwd)
 
 
 def _wants_pty(namespace: Namespace) -> bool:
@@ -151,7 +139,7 @@ def _wants_pty(namespace: Namespace) -> bool:
 def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
     pty = _wants_pty(namespace)
-    policy = command_policy(namespace, pty=pty)
+    policy = command_policy(namespace, argv, pty=pty)
     cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
     if not cage.caged:
         console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")

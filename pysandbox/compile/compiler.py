@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pysandbox.compile import degrade, landlock_only, seccomp
+from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.landlock import abi_of, second_wall
@@ -42,7 +43,8 @@ def compile_plan(
     `compile_filter` stands in for `seccomp.compile_filter` in tests."""
     if not policy.caged:
         return _uncaged(policy, host, paths)
-    lacking = (*degrade.weigh(policy, host), *network_notes(policy))
+    refuse_absent(policy)
+    lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy))
     view = see(policy, paths)
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)

@@ -10,6 +10,7 @@ WORKDIR = {
     "none": "The current directory is not visible unless it is granted.",
     "read": "The current directory is visible and read-only.",
     "write": "The current directory is writable, but for git's hooks and config; policy files in it are hidden.",
+    "cow": "The current directory is writable, and what is written stays apart from the host's.",
 }
 IDENTITY = {
     "nobody": "Commands run as nobody (65534).",
@@ -18,6 +19,7 @@ IDENTITY = {
 }
 NETWORK = {
     "none": "There is no network but the cage's own loopback.",
+    "proxy-only": "There is no network but the hosts that are listed, and the cage's own loopback.",
     "direct": "The network is the host's own, and nothing that is sent is confined.",
 }
 

@@ -18,8 +18,8 @@ from pysandbox.errors import PolicyError
 
 if TYPE_CHECKING:
     from pysandbox.compile.bpf import Decision, Verdict
-    from pysandbox.compile.profiles import Profile
     from pysandbox.compile.plan import NotifyPlan
+    from pysandbox.compile.profiles import Profile
     from pysandbox.policy.model import Policy
 
 # <linux/seccomp.h>, errno(3)
@@ -55,6 +55,7 @@ class Choice(NamedTuple):
     allow: frozenset[str]
     deny: frozenset[str]
     notify: frozenset[str] = frozenset()  # what is allowed goes to the supervisor first
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
 
     def file(self, machine: str) -> str:
         """What a shipped filter, one without extras, is called."""
@@ -93,7 +94,7 @@ def compile_filter(
     logged where there is none, and the call allowed; but for the tier NEVER.
     """
     choice = choose(policy, notify, landlock_net=landlock_net)
-    extras = choice.allow or choice.deny or choice.notify
+    extras = choice.allow or choice.deny or choice.notify or choice.lists
     shipped = None if extras else _shipped(choice.file(machine))
     return shipped or build(choice, machine)
 
@@ -102,16 +103,16 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
     denial = "kill" if policy.strict else "errno"
     if policy.monitor:
         denial = "notify" if notify else "log"
-    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES else "deny-list"
+    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
     namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
     sockets = "inet" if namespace else "tcp" if landlock_net else "local"
     if notify is None:
-        return Choice(policy.seccomp, mode, sockets, denial, *extras)
+        return Choice(policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists)
     # One listener serves the whole cage, so cage-init itself lives under this filter, whatever the profile.
     allow = extras[0] if init_can_live_under(policy) else extras[0] | {"landlock_restrict_self"}
     deny = extras[1] | (EXEC_GUARD if dict(notify.actions).get("EXEC") == "ASK" else frozenset())
-    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, frozenset(notify.calls))
+    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, frozenset(notify.calls), policy.syscall_lists)
 
 
 @cache
@@ -161,12 +162,11 @@ def words(denial: str) -> dict[Verdict, int]:
 
 def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     """The decision for every call that this machine has."""
-    from pysandbox.compile import profiles
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
     from pysandbox.compile.syscalls import table
 
-    profile = profiles.profile(choice.profile)
+    profile = _profile(choice)
     opens = set(names_of(profile.opens))
     _check_extras(choice, opens)
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
@@ -209,34 +209,46 @@ def hand_over(decision: Decision, instead: Decision) -> Decision:
     return decision._replace(yes=hand_over(decision.yes, instead), no=hand_over(decision.no, instead))
 
 
+def _profile(choice: Choice) -> Profile:
+    """The profile of that name, or the lists that stand in its place."""
+    from pysandbox.compile import profiles
+
+    if not choice.lists:
+        return profiles.profile(choice.profile)
+    lists = {key: (profiles.Group("listed by the baseline", names),) for key, names in choice.lists}
+    modes = ("allow-list", "deny-list")
+    return profiles.Profile("lists", "A baseline of the user's.", modes, lists.get("allow", ()), lists.get("deny", ()))
+
+
 def _check_extras(choice: Choice, opens: set[str]) -> None:
     """A name no machine has is a mistake; a name only another machine has is not; what is never allowed is refused."""
     from pysandbox.compile import syscalls
     from pysandbox.compile.profiles import tiers
 
-    for key, extra in (("syscalls.allow_extra", choice.allow), ("syscalls.deny_extra", choice.deny)):
+    lists = {f"syscalls.lists.{key}": names for key, names in choice.lists}
+    for key, extra in {"syscalls.allow_extra": choice.allow, "syscalls.deny_extra": choice.deny, **lists}.items():
         for name in sorted(extra):
             if not syscalls.is_name(name):
                 meant = syscalls.closest(name)
                 hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
                 raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
+    allowed = choice.allow.union(dict(choice.lists).get("allow", ()))
     for group in tiers.NEVER:
-        for name in sorted(choice.allow.intersection(group.names) - opens):
+        for name in sorted(allowed.intersection(group.names) - opens):
             raise PolicyError(
                 f"{name!r} is never allowed in a cage: {group.reason}",
-                key="syscalls.allow_extra",
+                key="syscalls.allow_extra" if name in choice.allow else "syscalls.lists.allow",
                 suggestion="remove it; no profile and no extra opens it",
             )
 
 
 def describe(policy: Policy) -> Description:
     """The sets behind a policy's filter, for people."""
-    from pysandbox.compile import profiles
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
 
     choice = choose(policy)
-    profile = profiles.profile(choice.profile)
+    profile = _profile(choice)
     _check_extras(choice, set(names_of(profile.opens)))
     opens = (*names_of(profile.opens), *policy.allow_syscalls)
     allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)

@@ -96,6 +96,7 @@ def see(policy: Policy, paths: PathFacts) -> View:
     _collect_trees(view, policy, paths)
     _collect_holes(view, policy, paths)
     _guard(view, policy, paths)
+    _guard_own_places(view, paths)
     _let_denials_win(view)
     if policy.isolation != "full":
         _leave_out_what_is_pierced(view)
@@ -208,6 +209,19 @@ def _guard(view: View, policy: Policy, paths: PathFacts) -> None:
                 view.notes.append(not_coverable(
                     tree.key, f"{path!r} has no {', '.join(absent)}: what the cage creates there stays on the host"
                 ))  # fmt: skip
+
+
+def _guard_own_places(view: View, paths: PathFacts) -> None:
+    """What the user trusts, and the user's recipes: a cage that could write them would choose its next policy."""
+    for path in paths.own:
+        fact = paths[path]
+        tree = nearest(fact.real, view.trees)
+        if tree is None:
+            continue
+        if fact.kind != "missing":
+            view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
+        elif tree.writable:
+            view.notes.append(not_coverable(tree.key, f"{path!r} does not exist: what the cage creates there counts"))
 
 
 def _guard_git(view: View, tree: Tree, path: str, paths: PathFacts) -> list[str]:

@@ -50,7 +50,7 @@ HINTS = {
     ("source", errno.EACCES): "the path may not be read by you, so it cannot be granted",
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
-    ("listener", errno.EBUSY): "this process lives under a supervisor of its own: the kernel allows one for each filter",
+    ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.ENOTDIR): "a part of the path is not a directory",
     ("exec", errno.EACCES): "the program is not executable in the cage",

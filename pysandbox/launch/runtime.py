@@ -83,8 +83,8 @@ class Runtime:
         return host
 
     def prepare(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> Prepared:
-        """The Plan of a policy in a working directory, from the cache while the paths are what they were. `watched`: the
-        categories of calls that a callback decides.
+        """The Plan of a policy in a working directory, from the cache while the paths are what they were.
+        `watched`: the categories of calls that a callback decides.
 
         Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """

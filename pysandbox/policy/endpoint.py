@@ -79,4 +79,3 @@ def _ports(text: str, first: str | None, last: str | None) -> tuple[int, int]:
     if not 0 < low <= high <= 65535:
         raise Refused(f"{shown(text)}: ports go from 1 to 65535, the lower one first", EXAMPLE)
     return low, high
-

@@ -50,11 +50,15 @@ class PathFact:
 
 @dataclass(frozen=True, slots=True)
 class PathFacts:
-    """Every path a policy names, plus the working directory and the candidates for the staging directory."""
+    """Every path a policy names, plus the working directory and the candidates for the staging directory.
+
+    `own`: of these, where the user's recipes and the record of trust lie, which no cage may see.
+    """
 
     cwd: str
     home: str
     facts: Mapping[str, PathFact]
+    own: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

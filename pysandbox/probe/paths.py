@@ -36,15 +36,18 @@ _MISSING = _Entry("missing")
 def look(policy: Policy, *, cwd: str) -> PathFacts:
     """What every path named by the policy is, with `cwd`, the home directory and the staging candidates."""
     from pysandbox.policy.paths_wanted import wanted_paths
+    from pysandbox.policy.places import own_places
 
-    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=home())
+    directory = home()
+    own = own_places({"HOME": directory, **os.environ})
+    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=directory, own=own)
 
 
-def look_at(paths: Iterable[str], *, cwd: str, home: str) -> PathFacts:
+def look_at(paths: Iterable[str], *, cwd: str, home: str, own: tuple[str, ...] = ()) -> PathFacts:
     """The same for any absolute paths."""
     entries: dict[str, _Entry] = {}
-    wanted = dict.fromkeys((*paths, cwd, home, *STAGING_CANDIDATES))
-    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted})
+    wanted = dict.fromkeys((*paths, *own, cwd, home, *STAGING_CANDIDATES))
+    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, own)
 
 
 def home() -> str:

@@ -1,4 +1,4 @@
-"""Cutting what is connected already: every socket that processes of the cage hold, and that leads where it may no longer.
+"""Cutting what is connected already: every socket of the cage's processes that leads where it may no longer.
 
 A socket is shut down (shutdown(2)) through a duplicate, so both ends learn of it. Descriptors are looked for in every
 thread's table, and in unix sockets that carry some on their way (unix(7), SCM_RIGHTS): those are received in the

@@ -89,7 +89,7 @@ def _absolute(tid: int, directory: int, path: str) -> str:
     for name in ("self", "thread-self"):
         start = f"/proc/{name}"
         if plain == start or plain.startswith(start + "/"):
-            return f"/proc/{_inner(tid, name)}{plain[len(start):]}"
+            return f"/proc/{_inner(tid, name)}{plain[len(start) :]}"
     return plain
 
 

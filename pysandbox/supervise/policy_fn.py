@@ -33,8 +33,8 @@ PolicyFn: TypeAlias = "Callable[[CallEvent, Context], Answer | Awaitable[Answer]
 @dataclass(frozen=True, slots=True)
 class CallEvent:
     """A call that is held until the callback answers. `pid` and `ppid` as the host numbers them; `time` in seconds
-    since the epoch. `host`, `port` and `protocol` ("tcp", "udp") are of a network call, "" and 0 otherwise; `argv` of an
-    exec; `path` and `write` of a file. None of them is read again by the kernel.
+    since the epoch. `host`, `port` and `protocol` ("tcp", "udp") are of a network call, "" and 0 otherwise; `argv` of
+    an exec; `path` and `write` of a file. None of them is read again by the kernel.
     """
 
     syscall: str

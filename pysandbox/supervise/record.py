@@ -74,7 +74,7 @@ def _read(record: dict[str, Any]) -> tuple[Call, Rules, Verdict]:
     return (
         Call(**read),
         Rules(_read_endpoints(rules["endpoints"]), by_pid, rules["source"]),
-        VERDICTS[kind](**fields),  # type: ignore[arg-type]
+        VERDICTS[kind](**fields),
     )
 
 

@@ -1,7 +1,7 @@
 """The run-time decisions of one cage: its rules as they are now, its callback, and the ledger of what was refused.
 
-`handle` is the whole path of a call from what C has told to the answer. It runs in a follower of the Supervisor; several
-calls of a cage are decided at once, and one that its callback keeps waiting keeps nobody else.
+`handle` is the whole path of a call from what C has told to the answer. It runs in a follower of the Supervisor;
+several calls of a cage are decided at once, and one that its callback keeps waiting keeps nobody else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.compile.plan import Plan
 from pysandbox.errors import UnsupportedError
-from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event, Sink
+from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
@@ -32,7 +32,7 @@ from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, wire
 from pysandbox.supervise.context import Context
-from pysandbox.supervise.policy_fn import CallEvent, Caller, PolicyFn, read_answer
+from pysandbox.supervise.policy_fn import Caller, CallEvent, PolicyFn, read_answer
 from pysandbox.supervise.record import Recorder
 from pysandbox.supervise.tasks import command_line, group_of, parent_of
 
@@ -322,6 +322,3 @@ class Supervision:
             self._supervisor.remove(self._number)
         if self._caller is not None:
             self._caller.close()
-
-
-

@@ -88,7 +88,7 @@ class Supervisor:
 
     def _run(self) -> None:
         told = wire.new_told()
-        while wire.next(self.notifier, told):
+        while wire.next_told(self.notifier, told):
             with self._lock:
                 self._waiting -= 1
                 supervision = self._cages.get(told.cage)

@@ -65,7 +65,7 @@ def new_told() -> Any:
     return ffi.new("struct psb_told *")
 
 
-def next(notifier: Any, told: Any) -> bool:
+def next_told(notifier: Any, told: Any) -> bool:
     return bool(lib.psb_notifier_next(notifier, told))
 
 
