@@ -8,8 +8,8 @@ The names below are the public ones; each is imported when it is first used.
 
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
     launch/   Plan -> a waiting cage       cage.py   START HERE               process.py  commands and results
-    aio.py    the same for asyncio         cli/      the command line         audit/    what ran, kept and told
-    errors.py events.py testing.py
+    handlers/ one call -> its verdict (pure)   supervise/ calls decided at run time   audit/   what ran, kept and told
+    aio.py    the same for asyncio         cli/      the command line         errors.py events.py testing.py
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ _WHERE = {
     "pysandbox.launch.scratch": ("Session",),
     "pysandbox.policy.model": ("Policy",),
     "pysandbox.policy.option": ("Grant",),
-    "pysandbox.process": ("Denial", "Process", "Result", "Usage"),
+    "pysandbox.handlers.denial": ("Denial",),
+    "pysandbox.process": ("Process", "Result", "Usage"),
+    "pysandbox.supervise.context": ("Context",),
+    "pysandbox.supervise.policy_fn": ("CallEvent",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError",
-    "CageError", "CageTimeout",
-    "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
+    "CageError", "CageTimeout", "CallEvent", "Context", "Denial", "Event", "ExitError", "Grant", "Policy",
+    "PolicyError", "Process", "Result", "Runtime",
     "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
@@ -59,11 +62,14 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from pysandbox.events import Event
+    from pysandbox.handlers.denial import Denial
     from pysandbox.launch.runtime import Runtime
     from pysandbox.launch.scratch import Session
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
-    from pysandbox.process import Denial, Process, Result, Usage
+    from pysandbox.process import Process, Result, Usage
+    from pysandbox.supervise.context import Context
+    from pysandbox.supervise.policy_fn import CallEvent
 
 
 def __getattr__(name: str) -> object:

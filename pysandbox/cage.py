@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
+from pysandbox.asking import Decide
 from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
-from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
+from pysandbox.errors import CageClosedError, CageTimeout, PolicyError, UnsupportedError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
@@ -30,6 +31,8 @@ from pysandbox.process import Order, Process, Result
 if TYPE_CHECKING:
     from pysandbox.files import Files
     from pysandbox.launch.live import LiveInit
+    from pysandbox.supervise.context import Context
+    from pysandbox.supervise.policy_fn import PolicyFn
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Cage", "run", "spawn"]
 
@@ -42,6 +45,10 @@ class Cage:
     name, that cages with `state = "scratch"` share /scratch in; without one the cage has it to itself.
     `labels` are fields for its events that only the caller knows: project_id, recipes, ... (`audit.told.LABELS`); an
     invocation_id among them becomes the cage's id.
+
+    `policy_fn(event, ctx)`, plain or async, is asked before a call of a category in `watch` ("exec", "network", "file";
+    default exec and network) is let go on; it answers within `deadline` seconds or the call is refused
+    (`supervise.policy_fn`). `record` is a text file for every such call and verdict, one line of JSON each.
     """
 
     def __init__(
@@ -52,6 +59,10 @@ class Cage:
         session: Session | str | None = None,
         runtime: Runtime | None = None,
         labels: Mapping[str, object] | None = None,
+        policy_fn: PolicyFn | None = None,
+        watch: Sequence[str] | None = None,
+        deadline: float = 5.0,
+        record: IO[str] | None = None,
     ) -> None:
         self.runtime = runtime or default_runtime()
         self.policy = policy if policy is not None else Policy()
@@ -64,6 +75,7 @@ class Cage:
         self.session = self.runtime.session(session) if isinstance(session, str) else session
         self.labels = labels_of(labels, session)
         self._cwd = os.path.abspath(cwd) if cwd is not None else None
+        self._decide = Decide.of(policy_fn, watch, deadline, record, self.caged)
         self._live: LiveInit | None = None
         self._prepared: Prepared | None = None
         self._running: set[Process] = set()
@@ -131,6 +143,17 @@ class Cage:
         return self._live.pid if self._live is not None and self.caged else None
 
     @property
+    def context(self) -> Context:
+        """Tightens the open cage while it runs, as a callback's `ctx`. Raises CageClosedError, UnsupportedError."""
+        if self._live is None:
+            raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
+        if self._live.supervision is None:
+            raise UnsupportedError("nothing of this cage is decided at run time", feature="policy_fn",
+                                   fix="make it with watch=(...), or with policy_fn=")  # fmt: skip
+        context: Context = self._live.supervision.context
+        return context
+
+    @property
     def files(self) -> Files:
         """Files as the cage sees them. Raises CageClosedError unless the cage is open."""
         from pysandbox.files import Files
@@ -140,7 +163,8 @@ class Cage:
         return Files(self._live, self._prepared.plan)
 
     def _prepare(self) -> Prepared:
-        return self.runtime.prepare(self.policy, self._directory(), self.labels.get("invocation_id"))
+        invocation_id = self.labels.get("invocation_id")
+        return self.runtime.prepare(self.policy, self._directory(), self._decide.watch, invocation_id)
 
     def _directory(self) -> str:
         try:
@@ -155,11 +179,13 @@ class Cage:
     def _take(self, prepared: Prepared) -> LiveInit:
         live = self.runtime.take(prepared, self._shared_scratch(prepared))
         live.id = str(self.labels.get("invocation_id", live.id))
+        if prepared.plan.notify is not None:
+            self._decide.supervise(self.runtime, live, prepared)
         return live
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
-        return self._live is not None or self.runtime.is_warm(self.policy, self._directory())
+        return self._live is not None or self.runtime.is_warm(self.policy, self._directory(), self._decide.watch)
 
     # ---- commands -----------------------------------------------------------------------------------------------
 

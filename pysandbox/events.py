@@ -136,12 +136,28 @@ AUDIT_RESUMED = EventType(
     ("torn_bytes", "lost"),
 )
 
+FLAGGED = EventType(
+    "cage.flagged",
+    "A callback let a call pass and asked for a record of it.",
+    ("invocation_id", "kind", "target", "pid"),
+)
+CALLBACK_FAILED = EventType(
+    "cage.callback_failed",
+    "A callback raised, answered nonsense or missed its deadline; the call was refused.",
+    ("invocation_id", "syscall", "pid", "reason"),
+)
+RESTRICTED = EventType("cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value"))
+SUPERVISOR_FAILED = EventType(
+    "cage.supervisor_failed", "Run-time decisions ended unexpectedly; the cages that need them were ended.", ("reason",)
+)
+
 TYPES: Mapping[str, EventType] = {
     each.name: each
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
         GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, ISOLATION_GAP, NOTE, LEFTOVER, AUDIT_ROTATED, AUDIT_RESUMED,
+        FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )
 }  # fmt: skip
 

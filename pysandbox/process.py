@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 from pysandbox.errors import CageClosedError, ExitError
 from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, START_FAILED, Event, Sink, ignore
 from pysandbox.exchange import exchange
+from pysandbox.handlers.denial import Denial
 from pysandbox.launch import native
 
 if TYPE_CHECKING:
@@ -41,16 +42,6 @@ class Usage:
     user_time: float = 0.0
     system_time: float = 0.0
     max_rss_kb: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Denial:
-    """One thing the cage refused; `fix` is the one policy line that would allow it."""
-
-    kind: str
-    target: str
-    rule: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -289,7 +280,7 @@ class Process:
             self._truncated,
             (self._ended or time.monotonic()) - self._began,
             usage,
-            (),
+            self._live.supervision.denials() if self._live.supervision is not None else (),
             self.caged,
             self._order.notes,
         )

@@ -60,6 +60,17 @@ void psb_nudge(int control) {
     if (send(control, &kind, sizeof kind, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) errno = 0; /* the order will tell */
 }
 
+int psb_take_listener(int control, int pidfd) {
+    struct psb_listener answer;
+    ssize_t got = recv(control, &answer, sizeof answer, 0);
+    int fd;
+    if (got < 0) return -errno;
+    if (got != sizeof answer || answer.kind != PSB_MESSAGE_LISTENER) return -ECONNRESET; /* it is dead */
+    if (answer.fd < 0) return answer.fd;
+    fd = (int)syscall(SYS_pidfd_getfd, pidfd, answer.fd, 0);
+    return fd < 0 ? -errno : fd;
+}
+
 int psb_read_report(int fd, struct psb_report *report) {
     ssize_t got = read(fd, report, sizeof *report);
     if (got < 0) return -errno;

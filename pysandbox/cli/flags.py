@@ -82,6 +82,8 @@ def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:
         if described.merge == "or":
             return {"action": "store_true", "help": explained}
         return {"action": argparse.BooleanOptionalAction, "help": f"{explained} Default: {'yes' if default else 'no'}."}
+    if kind == "bool | None":
+        return {"action": argparse.BooleanOptionalAction, "help": explained}
     if kind.startswith("tuple["):
         kind = kind.removeprefix("tuple[").removesuffix(", ...]")
         metavar = METAVARS.get(kind) or described.item.upper()

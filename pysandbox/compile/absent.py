@@ -46,10 +46,6 @@ PARTS: tuple[Part, ...] = (
         "network.ports", lambda policy: bool(policy.ports),
         "publishing a port needs the network gatekeeper, which this version does not have", "leave ports out",
     ),
-    Part(
-        "syscalls.notifier", lambda policy: policy.notifier is True,
-        "this version decides no call while a command runs", "leave notifier out",
-    ),
 )  # fmt: skip
 
 # What only a way out would give a meaning to.

@@ -14,11 +14,12 @@ from pysandbox.compile import degrade, landlock_only, seccomp
 from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
-from pysandbox.compile.landlock import second_wall
+from pysandbox.compile.landlock import abi_of, second_wall
 from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
-from pysandbox.compile.plan import LandlockPlan, Note, Plan
+from pysandbox.compile.notify import guarded, notify_plan
+from pysandbox.compile.plan import LandlockPlan, Note, NotifyPlan, Plan
 from pysandbox.compile.view import View, see
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
@@ -27,13 +28,19 @@ HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
 LANDLOCK_NET_ABI = 4  # rules on TCP ports, Linux 6.7
 
-FilterCompiler = Callable[[Policy, str], bytes]
+FilterCompiler = Callable[[Policy, str, NotifyPlan | None], bytes]
 
 
 def compile_plan(
-    policy: Policy, host: HostFacts, paths: PathFacts, *, compile_filter: FilterCompiler | None = None
+    policy: Policy,
+    host: HostFacts,
+    paths: PathFacts,
+    *,
+    watch: frozenset[str] = frozenset(),
+    compile_filter: FilterCompiler | None = None,
 ) -> Plan:
-    """`compile_filter` stands in for `seccomp.compile_filter` in tests."""
+    """`watch`: the categories of calls that a callback of the host decides, rows of `compile.notify.CATEGORIES`.
+    `compile_filter` stands in for `seccomp.compile_filter` in tests."""
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
@@ -42,6 +49,7 @@ def compile_plan(
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
+    notify = notify_plan(policy, host, watch)
     return Plan(
         isolation=policy.isolation,
         namespaces=spaces,
@@ -51,9 +59,10 @@ def compile_plan(
         staging=staging(policy, paths, view),
         mounts=mount_steps(policy, paths, view),
         loopback="NET" in spaces,
-        landlock=_landlock(policy, host, paths, view),
-        seccomp=(compile_filter or _shipped_filter(host))(closed_for_the_watchdog(policy, host), host.machine),
-        filter_early=init_can_live_under(policy),
+        landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
+        seccomp=(compile_filter or _shipped_filter(host))(closed_for_the_watchdog(policy, host), host.machine, notify),
+        notify=notify,
+        filter_early=notify is not None or init_can_live_under(policy),
         limits=limits(policy, host),
         env=environment(policy, host, paths, view),
         cwd=_cwd(policy, paths, view),
@@ -79,6 +88,7 @@ def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
         loopback=False,
         landlock=None,
         seccomp=b"",
+        notify=None,
         filter_early=False,
         limits=(),
         env=uncaged_environment(policy, host.env),

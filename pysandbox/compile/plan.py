@@ -11,6 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from enum import Enum
 
+from pysandbox.policy.endpoint import Endpoint
+
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
@@ -130,6 +132,24 @@ class WatchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class NotifyPlan:
+    """Which calls the filter hands to the supervisor, and what becomes of them. Classes and actions are named as in
+    csrc/host/notify.h, without PSB_CALL_ and PSB_ACTION_.
+
+    `actions`: (class, action) of every class that is not left to the kernel. `endpoints`: what LIST allows.
+    `sealed`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
+    """
+
+    calls: tuple[str, ...]
+    actions: tuple[tuple[str, str], ...]
+    endpoints: tuple[Endpoint, ...]
+    sealed: bool
+    abstract: bool
+    refuse_control: bool
+    lenient: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch."""
 
@@ -152,6 +172,7 @@ class Plan:
     loopback: bool
     landlock: LandlockPlan | None
     seccomp: bytes  # struct sock_filter[], empty: no filter
+    notify: NotifyPlan | None  # None: nothing is decided at run time, and there is no listener
     filter_early: bool  # cage-init can live under the filter too, so commands inherit it
     limits: tuple[Limit, ...]
     env: tuple[tuple[str, str], ...]  # a value may be SCRATCH

@@ -13,7 +13,7 @@ import select
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
@@ -60,10 +60,18 @@ class LiveInit:
         self.pid = opened.pid
         self._pidfd = opened.pidfd
         self._control = opened.control
+        self.listener = opened.listener  # until a supervisor takes it over
+        self.commands: set[int] = set()  # pids of its commands, as the host numbers them
+        self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._command_ids = itertools.count(1)
         self._lock = threading.Lock()
         self._reaped = False
         self._owner = os.getpid()
+
+    @property
+    def pidfd(self) -> int:
+        """Of cage-init; owned by this object."""
+        return self._pidfd
 
     @property
     def closed(self) -> bool:
@@ -157,6 +165,7 @@ class LiveInit:
                 self.tree.close()
             if self.cgroup is not None:
                 self.cgroup.close()
+            self._end_supervision()
             if self.owns_scratch:
                 remove_scratch(self.scratch)
             return True
@@ -166,6 +175,13 @@ class LiveInit:
             self.cgroup.kill()
         with suppress(ProcessLookupError):
             _send_kill(self._pidfd)
+
+    def _end_supervision(self) -> None:
+        if self.listener >= 0:
+            os.close(self.listener)
+            self.listener = -1
+        if self.supervision is not None:
+            self.supervision.end()
 
     def _gone(self, seconds: float) -> bool:
         poller = select.poll()
@@ -205,6 +221,20 @@ class LiveInit:
         if self._control >= 0:
             os.close(self._control)
             self._control = -1
+        if self.listener >= 0:
+            os.close(self.listener)
+            self.listener = -1
+
+    def is_command(self, pid: int) -> bool:
+        """Whether a child of cage-init was started by an order, as far as that is known."""
+        return pid in self.commands
+
+    def kill_process(self, pid: int) -> None:
+        """SIGKILL to one process of the cage, as the host numbers it."""
+        import signal
+
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
     def open_root(self) -> int:
         """A descriptor (O_PATH) of the cage's root directory, for openat2(RESOLVE_IN_ROOT)."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pysandbox._native import ffi, lib
 from pysandbox.compile.plan import SCRATCH, MountStep, Plan
@@ -26,6 +28,10 @@ from pysandbox.launch.numbers import (
     RLIMIT,
     mask,
 )
+from pysandbox.policy.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from pysandbox.launch.live import LiveInit
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 INIT_PATH = f"{PACKAGE}/cage-init"
@@ -49,6 +55,7 @@ HINTS = {
     ("source", errno.EACCES): "the path may not be read by you, so it cannot be granted",
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
+    ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.ENOTDIR): "a part of the path is not a directory",
     ("exec", errno.EACCES): "the program is not executable in the cage",
@@ -160,11 +167,22 @@ class NativePlan:
         setup.filter_count = len(self.plan.seccomp) // BPF_INSTRUCTION_SIZE
         if self.plan.filter_early:
             setup.flags |= lib.PSB_SETUP_FILTER_EARLY
+        if self.plan.notify is not None:
+            setup.flags |= lib.PSB_SETUP_LISTENER
         if self.plan.landlock is not None:
             setup.flags |= lib.PSB_SETUP_LANDLOCK
         if self.without_namespaces:
             setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
         return bytes(ffi.buffer(setup)) + self.plan.seccomp
+
+    def rules(self, init_pid: int, deadline: float) -> Any:
+        """The struct psb_rules of the plan's notify part."""
+        notify = self.plan.notify
+        assert notify is not None
+        return encode_rules(
+            dict(notify.actions), notify.endpoints, init_pid=init_pid, deadline=deadline, sealed=notify.sealed,
+            abstract=notify.abstract, refuse_control=notify.refuse_control, lenient=notify.lenient,
+        )  # fmt: skip
 
     def open(self, init_fd: int, hostname: str, scratch: str, cgroup_fd: int = -1) -> Opened:
         """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
@@ -183,11 +201,15 @@ class NativePlan:
         try:
             send(opened.control, self._setup, ())
         except OSError as error:  # killed meanwhile, by whoever is short of memory
-            os.close(opened.control)
-            os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
-            os.close(opened.pidfd)
+            _discard(opened)
             raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
-        return Opened(opened.pid, opened.pidfd, opened.control)
+        listener = -1
+        if self.plan.notify is not None:
+            listener = lib.psb_take_listener(opened.control, opened.pidfd)
+            if listener < 0:
+                _discard(opened)
+                raise StartError("listener", -listener, None, HINTS.get(("listener", -listener)))
+        return Opened(opened.pid, opened.pidfd, opened.control, listener)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +219,13 @@ class Opened:
     pid: int
     pidfd: int
     control: int
+    listener: int = -1  # of its filter, -1 when nothing is decided at run time
+
+
+def _discard(opened: Any) -> None:
+    os.close(opened.control)
+    os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
+    os.close(opened.pidfd)
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:
@@ -267,6 +296,36 @@ def encode_order(
         "pad": 0,
     }
     return Order(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
+
+
+def encode_rules(
+    actions: Mapping[str, str],
+    endpoints: Sequence[Endpoint],
+    *,
+    init_pid: int,
+    deadline: float,
+    sealed: bool,
+    abstract: bool,
+    refuse_control: bool,
+    lenient: bool,
+) -> Any:
+    """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
+    rules = ffi.new("struct psb_rules *")
+    table = ffi.new("struct psb_endpoint[]", max(1, len(endpoints)))
+    for name, action in actions.items():
+        rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
+    for place, endpoint in enumerate(endpoints):
+        table[place].address = endpoint.address
+        table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
+        table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
+    rules.sealed, rules.abstract, rules.refuse_control, rules.lenient = sealed, abstract, refuse_control, lenient
+    rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
+    rules.endpoints, rules.n_endpoints = table, len(endpoints)
+    _KEPT[rules] = table
+    return rules
+
+
+_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points to lives as long as the struct
 
 
 def encode_limits(plan: Plan) -> bytes:
@@ -349,6 +408,42 @@ def read_report(fd: int) -> Report | None:
 def abi() -> bytes:
     """A digest of what the extension and cage-init must agree on."""
     return bytes(ffi.string(lib.psb_abi()))
+
+
+def file_system(fd: int) -> int:
+    """The magic number of the file system behind a descriptor (statfs(2))."""
+    return int(lib.psb_file_system(fd))
+
+
+def real_path(live: LiveInit, path: str) -> str:
+    """Where a path of the cage leads, as the cage names it. Raises OSError, CageClosedError."""
+    root = live.open_root()
+    try:
+        fd = open_inside(root, path, os.O_PATH, resolve=RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+    finally:
+        os.close(root)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def cover_path(live: LiveInit, path: str) -> str:
+    """Mounts an unreadable file or directory over a path of a running cage; what it really is. Raises OSError."""
+    real = real_path(live, path)
+    root = live.open_root()
+    try:
+        fd = open_inside(root, real, os.O_PATH, resolve=RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
+    finally:
+        os.close(root)
+    try:
+        directory = stat.S_ISDIR(os.fstat(fd).st_mode)
+    finally:
+        os.close(fd)
+    result = lib.psb_cover(live.pidfd, os.fsencode(real), directory)
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+    return real
 
 
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:

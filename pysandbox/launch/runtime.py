@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.kept import keep_out, refuse_kept
@@ -90,6 +90,7 @@ class Runtime:
         self._sessions: dict[str, Session] = {}
         self._watchdog: Watchdog | None = None
         self._swept: set[str] = set()  # parents of cgroups in which nobody's are left from before
+        self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
@@ -110,17 +111,20 @@ class Runtime:
             host = self._host = host_facts()
         return host
 
-    def prepare(self, policy: Policy, cwd: str, invocation_id: object = None) -> Prepared:
+    def prepare(
+        self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset(), invocation_id: object = None
+    ) -> Prepared:
         """The Plan of a policy in a working directory, from the cache while the paths are what they were.
+        `watched`: the categories of calls that a callback decides.
 
         `invocation_id` is for the event of a policy that cannot be compiled.
         Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """
-        key = _plan_key(policy, cwd)
+        key = _plan_key(policy, cwd, watched)
         prepared = self._prepared.get(key)
         if prepared is not None and prepared.fresh():
             return prepared
-        prepared = self._compile(policy, cwd, invocation_id)
+        prepared = self._compile(policy, cwd, watched, invocation_id)
         with self._lock:
             self._prepared.pop(key, None)
             self._prepared[key] = prepared
@@ -128,13 +132,13 @@ class Runtime:
                 del self._prepared[next(iter(self._prepared))]
         return prepared
 
-    def _compile(self, policy: Policy, cwd: str, invocation_id: object) -> Prepared:
+    def _compile(self, policy: Policy, cwd: str, watched: frozenset[str], invocation_id: object) -> Prepared:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = keep_out(with_base(expand(policy, env=os.environ, cwd=cwd, home=home())), self._kept())
             paths = look(resolved, cwd=cwd)
             refuse_kept(resolved, paths, self._kept())
-            plan = compile_plan(resolved, host, paths)
+            plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
             named = {} if invocation_id is None else {"invocation_id": invocation_id}
@@ -249,9 +253,9 @@ class Runtime:
         for name in list(self._sessions):
             self.end_session(name)
 
-    def is_warm(self, policy: Policy, cwd: str) -> bool:
+    def is_warm(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> bool:
         """Whether the next cage of this policy is already waiting; compiles nothing."""
-        prepared = self._prepared.get(_plan_key(policy, cwd))
+        prepared = self._prepared.get(_plan_key(policy, cwd, watched))
         return prepared is not None and self._pool.ready((prepared, ""))
 
     def _complain(self, error: Exception) -> None:
@@ -292,6 +296,7 @@ class Runtime:
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
+        self.supervisor = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
@@ -305,9 +310,9 @@ def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:
     return watch_these(fact for fact in paths.facts.values() if fact.real in targets)
 
 
-def _plan_key(policy: Policy, cwd: str) -> Hashable:
+def _plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
     """All that a plan depends on but the paths: a daemon that gives up root must not meet a cage of root's."""
-    return policy, cwd, os.geteuid(), os.getegid(), _environment_key(policy)
+    return policy, cwd, watched, os.geteuid(), os.getegid(), _environment_key(policy)
 
 
 def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:

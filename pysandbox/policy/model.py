@@ -147,8 +147,12 @@ class Policy:
         default=(), merge="last", item="syscall", choices=("allow", "deny"),
     )  # fmt: skip
     notifier: bool | None = option(
-        "syscalls", "notifier", "Whether calls are decided while the command runs; unset: where something needs it.",
-        default=None, merge="last",
+        "syscalls", "notifier", "Whether a supervisor may decide calls at run time; omitted: where a rule needs it.",
+        default=None, merge="last", flag="--notifier",
+    )  # fmt: skip
+    scm_rights: str = option(
+        "syscalls", "scm_rights", "Passing descriptors through unix sockets; strict always denies it.",
+        default="allow", merge="last", flag="--scm-rights", choices=("allow", "deny"),
     )  # fmt: skip
     # [network]
     egress: str = option(
@@ -159,6 +163,10 @@ class Policy:
     unsafe_direct: bool = option(
         "network", "unsafe", "Acknowledges that egress = \"direct\" gives the cage the host's network.",
         default=False, merge="or", flag="--unsafe-direct",
+    )  # fmt: skip
+    allow_ips: tuple[str, ...] = option(
+        "network", "allow_ips", "Addresses of the host's network that may be connected to, ADDR[/LEN][:PORT[-PORT]]"
+        "[/tcp|/udp].", default=(), merge="union", flag="--allow-ip", item="endpoint",
     )  # fmt: skip
     contract_mode: str = option(
         "network", "contract_mode", "What happens to a host without a [[host]] block: refused, or allowed and logged.",
@@ -227,6 +235,10 @@ class Policy:
     strict: bool = option(
         "", "strict", "Kill a process at its first refused system call; nothing may degrade.", default=False,
         merge="or", flag="--strict",
+    )  # fmt: skip
+    monitor: bool = option(
+        "", "monitor", "Let pass, and record, what would be refused: system calls, executables, limits. For learning, "
+        "not for safety; files and network stay confined.", default=False, merge="or", flag="--monitor",
     )  # fmt: skip
     isolation: str = option(
         "", "isolation", "full: namespaces, Landlock, seccomp. landlock: no namespaces, for hosts that forbid them.",

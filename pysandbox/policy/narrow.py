@@ -48,6 +48,11 @@ def _executes_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -
     return not old or (bool(new) and set(new) <= set(old))  # an empty list allows every executable
 
 
+def _dials_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -> bool:
+    """Beside egress = "direct" an empty list allows every address, else none."""
+    return _executes_less(old, new, policy) if policy.egress == "direct" else set(new) <= set(old)
+
+
 def _falls(old: float | None, new: float | None, policy: Policy) -> bool:
     return old is None or (new is not None and new <= old)
 
@@ -123,7 +128,7 @@ def _caps(old: int, new: int | None) -> bool:
     return new is not None and new <= old
 
 
-def _towards(*names: str | bool) -> Tighter:
+def _towards(*names: str | bool | None) -> Tighter:
     """A choice may only move towards the first, the tightest, of these."""
     return lambda old, new, policy: names.index(new) <= names.index(old)
 
@@ -157,8 +162,10 @@ TIGHTER: Mapping[str, Tighter] = {
     "allow_syscalls": _shrinks,
     "deny_syscalls": _grows,
     "syscall_lists": _lists_less,
-    "notifier": _unless_asked(True),
+    "notifier": _towards(True, None, False),
+    "scm_rights": _towards("deny", "allow"),
     "egress": _towards("none", "proxy-only", "direct"),
+    "allow_ips": _dials_less,
     "unsafe_direct": _towards(False, True),
     "contract_mode": _towards("strict", "relaxed"),
     "ports": _shrinks,
@@ -176,6 +183,7 @@ TIGHTER: Mapping[str, Tighter] = {
     "proxy_scheme": _same,
     "hosts": _reaches_less,
     "strict": _towards(True, False),
+    "monitor": _towards(False, True),
     "isolation": _towards("full", "landlock"),
     "caged": _towards(True, False),
 }

@@ -12,7 +12,17 @@ from typing import Any, Literal
 Merge = Literal["union", "or", "last", "overlay", "max", "blocks", "scopes"]
 # The grammar of a string, or of a list's strings; "" for everything else.
 Item = Literal[
-    "", "executable", "variable", "syscall", "port", "domain", "method", "content type", "URL path", "detector"
+    "",
+    "executable",
+    "variable",
+    "syscall",
+    "endpoint",
+    "port",
+    "domain",
+    "method",
+    "content type",
+    "URL path",
+    "detector",
 ]
 
 

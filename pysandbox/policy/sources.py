@@ -32,7 +32,6 @@ _PREFIXES = Option("recipe", "match_prefix", "Commands below these paths call fo
 
 # Parts of the documents' schema that this version does not have, and what they would need.
 ABSENT: Mapping[str, str] = {
-    "network.allow_ips": "addresses out of the cage need the network gatekeeper",
     "network.strict_loopback": "the cage's loopback is its own and is open",
 }
 

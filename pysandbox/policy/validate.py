@@ -163,6 +163,14 @@ def _executable(value: object) -> str:
     return path
 
 
+def _endpoint(value: object) -> str:
+    from pysandbox.policy.endpoint import parse_endpoint
+
+    written = text(value)
+    parse_endpoint(written)
+    return written
+
+
 def _syscall(value: object) -> str:
     name = text(value)
     if not re.fullmatch(_SYSCALL, name):
@@ -210,6 +218,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "executable": ("paths of executables", _executable),
     "variable": ("names of variables", _variable),
     "syscall": ("names of system calls", _syscall),
+    "endpoint": ("addresses", _endpoint),
     "": ("strings", text),
 }
 
@@ -322,6 +331,12 @@ CONTRADICTIONS: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
         lambda policy: policy.strict and not policy.limits_required,
         "strict lets nothing degrade, and required = false lets a limit go unenforced",
         "leave required out, or strict",
+    ),
+    (
+        "monitor",
+        lambda policy: policy.strict and policy.monitor,
+        "strict lets nothing degrade, and monitor lets a command do what it may not",
+        "leave monitor out, or strict",
     ),
     (
         "caged",

@@ -149,7 +149,7 @@ def grants(*paths: str) -> tuple[Grant, ...]:
     return tuple(Grant(path) for path in paths)
 
 
-def no_filter(policy: Policy, machine: str) -> bytes:
+def no_filter(policy: Policy, machine: str, notify: object) -> bytes:
     return b""
 
 

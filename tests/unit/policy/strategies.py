@@ -21,6 +21,7 @@ GRANTS = st.builds(Grant, PATHS, st.booleans())
 ITEMS = {
     "executable": st.sampled_from(["/usr/bin/git", "/nix/store/*", "$HOME/bin/x", "./run", "/*"]),
     "variable": NAMES,
+    "endpoint": st.sampled_from(["192.0.2.7", "10.0.0.0/8:443/tcp", "[2001:db8::]:1-9/udp", "2001:db8::1"]),
     "syscall": st.sampled_from(["ptrace", "io_uring_setup", "_sysctl", "seccomp"]),
     "port": st.sampled_from(["127.0.0.1:80:80/tcp", "[::1]:8080:80/udp", "0.0.0.0:1:2/tcp"]),
     "domain": st.sampled_from(["a.example", "**.b.example", "c.d.example"]),
@@ -48,11 +49,11 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
     most = option.maximum or 2**31 - 1
     by_kind = {
         "bool": st.booleans(),
+        "bool | None": st.none() | st.booleans(),
         "int": st.integers(least, most),
         "int | None": st.none() | st.integers(least, most),
         "float": st.floats(least, min(most, 1e6)),
         "float | None": st.none() | st.floats(least, min(most, 1e6)),
-        "bool | None": st.none() | st.booleans(),
         "str": st.sampled_from(option.choices or [""]),
         "str | None": st.none() | st.sampled_from(option.choices or [""]),
         "tuple[Grant, ...]": st.lists(GRANTS, max_size=4).map(tuple),
@@ -74,7 +75,7 @@ def _without_contradictions(layer: dict[str, Any]) -> dict[str, Any]:
     if layer.get("egress") == "direct":
         layer["unsafe_direct"] = True
     if layer.get("strict"):
-        layer |= {"limits_required": True, "caged": True}
+        layer |= {"limits_required": True, "caged": True, "monitor": False}
     return layer
 
 
