@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pysandbox.compile import degrade, landlock_only, seccomp
+from pysandbox.compile import degrade, exec_list, landlock_only, seccomp
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.landlock import second_wall
@@ -37,6 +37,7 @@ def compile_plan(
         return _uncaged(policy, host, paths)
     lacking = (*degrade.weigh(policy, host), *network_notes(policy))
     view = see(policy, paths)
+    exec_list.settle(policy, view)
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
@@ -59,6 +60,7 @@ def compile_plan(
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
         notes=(*lacking, *open_guards, *view.notes),
+        executables=view.programs.listed if view.programs is not None else None,
     )
 
 

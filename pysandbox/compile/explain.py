@@ -56,7 +56,7 @@ def _process(policy: Policy) -> Iterable[str]:
     inherited = ", ".join(policy.env_passthrough)
     yield f"Variables inherited from the host: {inherited}." if inherited else "No variable of the host is inherited."
     if policy.allow_execve:
-        yield f"The first command must be one of {', '.join(policy.allow_execve)}."
+        yield f"No other program can be executed than {', '.join(policy.allow_execve)}."
 
 
 def _limits(policy: Policy) -> Iterable[str]:

@@ -128,6 +128,7 @@ class Plan:
     grace: float
     output_cap: int  # bytes kept of each of stdout and stderr
     notes: tuple[Note, ...]
+    executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
 
     @property
     def digest(self) -> str:

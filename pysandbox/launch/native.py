@@ -46,7 +46,7 @@ HINTS = {
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.ENOTDIR): "a part of the path is not a directory",
-    ("exec", errno.EACCES): "the program is not executable in the cage",
+    ("exec", errno.EACCES): "the program is not executable in the cage: see its mode, and process.allow_execve",
     ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
     ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",

@@ -49,12 +49,27 @@ class PathFact:
 
 
 @dataclass(frozen=True, slots=True)
+class Executable:
+    """What the kernel opens to start one file: the dynamic linker of an ELF, the program of a `#!` line, or nothing.
+
+    `interpreter` is spelled as the file spells it; it is looked at only when it is absolute.
+    """
+
+    format: str  # "elf" | "script" | "other", which is also what cannot be read
+    interpreter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PathFacts:
-    """Every path a policy names, plus the working directory and the candidates for the staging directory."""
+    """Every path a policy names, plus the working directory and the candidates for the staging directory.
+
+    `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
+    """
 
     cwd: str
     home: str
     facts: Mapping[str, PathFact]
+    executables: Mapping[str, Executable] = field(default_factory=dict)
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

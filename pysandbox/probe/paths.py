@@ -1,9 +1,10 @@
 """The look at the host's paths: what each path that a policy names really is, link by link.
 
 `look` walks every path component by component (lstat, readlink), as the kernel would, and records what it met.
-Nothing is opened and nothing decided: a path that cannot be walked (absent, a loop of links, below a file, below a
-directory the caller may not search) is "missing", and `compile` knows what to do with that. The result goes stale
-the moment it is taken: `watch` tells whether a kept one still holds, and the mounts themselves verify (dev, ino).
+Nothing is opened (but the executables that a policy lists, see `executables`) and nothing decided: a path that cannot
+be walked (absent, a loop of links, below a file, below a directory the caller may not search) is "missing", and
+`compile` knows what to do with that. The result goes stale the moment it is taken: `watch` tells whether a kept one
+still holds, and the mounts themselves verify (dev, ino).
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ def look(policy: Policy, *, cwd: str) -> PathFacts:
     """What every path named by the policy is, with `cwd`, the home directory and the staging candidates."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=home())
+    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=home())
+    if not policy.allow_execve:
+        return seen
+    from pysandbox.probe.executables import look_into, needed
+
+    executables = look_into(policy, seen)
+    more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
+    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, executables)
 
 
 def look_at(paths: Iterable[str], *, cwd: str, home: str) -> PathFacts:
@@ -65,6 +73,7 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
         paths.cwd,
         paths.home,
         tuple((path, fact.real, fact.kind, fact.links, fact.dev, fact.ino) for path, fact in facts),
+        tuple(sorted((path, each.format, each.interpreter) for path, each in paths.executables.items())),
     )
 
 
