@@ -243,9 +243,10 @@ def _guard_programs(view: View) -> None:
         tree = nearest(real, view.trees)
         if tree is None or not tree.writable:
             continue
-        if tree.fact.real == real:
-            raise SandboxCompileError(f"{fact.path!r} is writable, so that the cage could make any program of it",
-                                      key=ALLOW_EXECVE, suggestion=f"take it out of {tree.key}")  # fmt: skip
+        if tree.fact.real == real or fact.names > 1:
+            how = "itself" if tree.fact.real == real else "by another name (hard link)"
+            raise SandboxCompileError(f"{fact.path!r} is writable {how}, so that the cage could make any program of it",
+                                      key=ALLOW_EXECVE, suggestion=f"take it out of {tree.key}, or copy it elsewhere")  # fmt: skip
         view.trees[real] = Tree(fact, False, ALLOW_EXECVE, False)
 
 

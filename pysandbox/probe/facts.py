@@ -38,6 +38,7 @@ class PathFact:
 
     `links`: every symlink met on the way, (absolute path of the link, its literal target), in order.
     `real`: where it ends. `kind`: "dir" | "file" | "other" | "missing" (real is then the first missing path).
+    `names`: how many hard links a file has.
     """
 
     path: str
@@ -46,6 +47,7 @@ class PathFact:
     links: tuple[tuple[str, str], ...] = ()
     dev: int = 0
     ino: int = 0
+    names: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class _Entry(NamedTuple):
     target: str = ""  # of a link
     dev: int = 0
     ino: int = 0
+    names: int = 1
 
 
 _MISSING = _Entry("missing")
@@ -115,7 +116,7 @@ def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
         elif ahead:  # a name below something that is no directory
             return PathFact(path, f"{here}/{ahead[-1]}", "missing", tuple(links))
         else:
-            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino)
+            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino, entry.names)
     entry = entries.get(real) or _enter(real or "/", entries)
     return PathFact(path, real or "/", "dir", tuple(links), entry.dev, entry.ino)
 
@@ -133,4 +134,4 @@ def _examine(here: str) -> _Entry:
     except OSError:
         return _MISSING
     kind = "dir" if stat.S_ISDIR(found.st_mode) else "file" if stat.S_ISREG(found.st_mode) else "other"
-    return _Entry(kind, "", found.st_dev, found.st_ino)
+    return _Entry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)
