@@ -3,6 +3,7 @@ spelling, a link, a descriptor of its own, of the host's or of another cage, or 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -13,7 +14,7 @@ import pytest
 from pysandbox.policy.model import Policy
 
 from .conftest import Ground
-from .harness import LOADER, PYTHON, Report, caged, policy, program, uncaged
+from .harness import LOADER, PYTHON, Report, caged, first_line, host_script, policy, program, uncaged
 
 # The exit code of a program, or the errno of its exec.
 RUN = """
@@ -216,3 +217,47 @@ def test_a_listed_file_in_a_writable_tree_stays_what_it_is(place: Path) -> None:
     (place / "to-false").unlink()
     control = caged(attack, Policy(**rules))  # type: ignore[arg-type]
     assert (control["rename over it"].errno, control["rename it away"].errno) == (None, None)
+
+
+# A host of its own user namespace, which since Linux 6.7 has handlers of binfmt_misc of its own.
+REGISTERS = """
+    import ctypes, json, os, sys
+    from pathlib import Path
+    libc = ctypes.CDLL(None)
+    uid, gid = os.getuid(), os.getgid()
+    assert libc.unshare(0x10000000 | 0x00020000) == 0
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        Path("/proc/self", name).write_text(text)
+    if libc.mount(b"none", b"/proc/sys/fs/binfmt_misc", b"binfmt_misc", 0, None):
+        print(json.dumps("cannot mount"), flush=True)
+        sys.exit()
+    for name, flags in (("plain", ""), ("fixed", "F")):
+        Path("/proc/sys/fs/binfmt_misc/register").write_text(f":psb-{name}:M::PSB-{name}::/usr/bin/true:{flags}")
+    from pysandbox import Policy, run
+    place, python = sys.argv[1:3]
+    told = {}
+    for how, listed in (("no list", ()), ("not listed", (python,)), ("listed", (python, f"{place}/*")),
+                        ("with its handler", (python, f"{place}/*", "/usr/bin/true"))):
+        for name in ("plain", "fixed"):
+            script = f"import os; os.execv('{place}/{name}', ['x'])"
+            ended = run([python, "-c", script], Policy(allow=[place], allow_execve=listed))
+            told[f"{how}, {name}"] = ended.stderr.strip().splitlines()[-1].split(":")[0] if ended.stderr else "ran"
+    print(json.dumps(told), flush=True)
+"""
+
+
+# The kernel opens a fixed handler (F) with the rights of whoever registered it: a listed file starts it unlisted.
+HANDLERS = {"no list": ("ran", "ran"), "not listed": ("PermissionError", "PermissionError"),
+            "listed": ("PermissionError", "ran"), "with its handler": ("ran", "ran")}  # fmt: skip
+
+
+def test_a_file_that_is_not_listed_is_not_executed_by_a_handler_of_binfmt_misc(ground: Ground) -> None:
+    for name in ("plain", "fixed"):
+        (ground.inside / name).write_text(f"PSB-{name}")
+        (ground.inside / name).chmod(0o755)
+    with host_script(REGISTERS, str(ground.inside), PYTHON) as host:
+        told = json.loads(first_line(host, within=60) or b"null")
+    if told == "cannot mount":
+        pytest.skip("binfmt_misc cannot be mounted in a user namespace (Linux 6.7)")
+    for how, (plain, fixed) in HANDLERS.items():
+        assert (told[f"{how}, plain"], told[f"{how}, fixed"]) == (plain, fixed), how
