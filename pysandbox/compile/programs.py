@@ -59,7 +59,7 @@ def programs(policy: Policy, paths: PathFacts) -> Programs | None:
         _collect(found, entry, paths)
     for fact in list(found.files.values()):
         _collect_interpreter(found, fact, paths)
-    if found.roots:
+    if found.roots or any(_is_unknown(real, paths) for real in found.files):
         _add_existing(found.interpreters, LOADERS, paths, "file")
     beside = (name for fact in found.files.values() for name in _libraries_of(fact))
     _add_existing(found.libraries, (*LIBRARY_DIRECTORIES, *beside), paths, "dir")
@@ -119,6 +119,11 @@ def _collect_interpreter(found: Programs, fact: PathFact, paths: PathFacts) -> N
                 f'add "{needs.interpreter}" to allow_execve; it can then run any script that it can read',
             )  # fmt: skip
         found.notes.append(grant_skipped(ALLOW_EXECVE, fact.path, f"its {needs.interpreter!r} does not exist"))
+
+
+def _is_unknown(real: str, paths: PathFacts) -> bool:
+    """A program that may be executed and not read, such as one of mode 0711, names no linker to us."""
+    return paths.executables.get(real, Executable("other")).format == "other"
 
 
 def _lists(found: Programs, real: str) -> bool:

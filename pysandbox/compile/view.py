@@ -245,8 +245,10 @@ def _guard_programs(view: View) -> None:
             continue
         if tree.fact.real == real or fact.names > 1:
             how = "itself" if tree.fact.real == real else "by another name (hard link)"
-            raise SandboxCompileError(f"{fact.path!r} is writable {how}, so that the cage could make any program of it",
-                                      key=ALLOW_EXECVE, suggestion=f"take it out of {tree.key}, or copy it elsewhere")  # fmt: skip
+            raise SandboxCompileError(
+                f"{fact.path!r} is writable {how}, so that the cage could make any program of it", key=ALLOW_EXECVE,
+                suggestion=f"take it out of {tree.key}, or list a copy elsewhere",
+            )  # fmt: skip
         view.trees[real] = Tree(fact, False, ALLOW_EXECVE, False)
 
 

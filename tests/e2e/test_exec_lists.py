@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,15 @@ def test_a_host_that_updates_a_listed_program_keeps_an_open_cage_closed_to_it(pr
             cage.run([f"{project}/tool"])
         assert caught.value.errno == errno.EACCES
     assert at(project, f"{project}/tool", workdir="read").run([f"{project}/tool"]).ok
+
+
+@pytest.mark.slow
+def test_a_list_does_not_slow_down_what_it_allows() -> None:
+    loop = ["sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done"]
+    with Cage(Policy()) as without, Cage(Policy(allow_execve=["/bin/sh", "/bin/true"])) as listed:
+        spent: dict[Cage, list[float]] = {without: [], listed: []}
+        for _ in range(7):
+            for cage, seconds in spent.items():
+                usage = cage.run(loop, check=True).usage  # of the processor: other programs run as well
+                seconds.append(usage.user_time + usage.system_time)
+    assert statistics.median(spent[listed]) / statistics.median(spent[without]) <= 1.15

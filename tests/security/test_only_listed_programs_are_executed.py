@@ -161,7 +161,7 @@ MAKES = """
         return name
 
     for directory in DIRECTORIES:
-        attempt(directory, lambda: run(make(f"{directory}/made")))
+        attempt(directory, lambda: run(make(f"{os.environ.get(directory, directory)}/made")))
     fd = os.open(DIRECTORIES[0], os.O_TMPFILE | os.O_RDWR, 0o755)
     os.write(fd, open("/usr/bin/true", "rb").read())
     reading = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
@@ -171,15 +171,17 @@ MAKES = """
 """
 
 
-def test_what_the_cage_writes_is_not_executed(place: Path) -> None:
-    directories = [str(place), "/tmp", "/dev/shm", "/var/tmp"]
+def test_what_the_cage_writes_is_not_executed(place: Path, isolation: str) -> None:
+    own = ("TMPDIR",) if isolation == "landlock" else ("/tmp", "/dev/shm", "/var/tmp", "HOME")
+    directories = [str(place), *own]
     attack = program(RUN, MAKES, DIRECTORIES=directories)
     wanted = [*directories, "nameless"]
-    control = caged(attack, Policy(allow_write=[str(place)], run_as="self"))
+    given = {"allow_write": [str(place)], "run_as": "self"}
+    control = caged(attack, policy(isolation, **given))
     assert control.differs({**dict.fromkeys(wanted), "memory file": "EPERM"}) == {}
 
-    rules = Policy(allow_write=[str(place)], allow_execve=[PYTHON], run_as="self")
-    assert caged(attack, rules).differs({**dict.fromkeys(wanted, "EACCES"), "memory file": "EPERM"}) == {}
+    told = caged(attack, policy(isolation, allow_execve=[PYTHON], **given))
+    assert told.differs({**dict.fromkeys(wanted, "EACCES"), "memory file": "EPERM"}) == {}
 
 
 REPLACES = """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golden.pretend import EXECUTABLES, LINKER, MODERN, PROJECT, SYSTEM, grants, notes_of, plan_of
+from golden.pretend import EXECUTABLES, LINKER, MODERN, PROJECT, SYSTEM, TREE, grants, notes_of, plan_of
 from pysandbox.compile.notes import GRANT_SKIPPED, ISOLATION_GAP, WIDE_GRANT
 from pysandbox.compile.plan import Attr, MountKind, Plan
 from pysandbox.errors import SandboxCompileError, UnsupportedError
@@ -20,8 +20,8 @@ ENV, PYTHON = "/usr/bin/env", "/usr/bin/python3.11"
 REAL_LINKER = "/usr/lib/ld-linux-x86-64.so.2"
 
 
-def listing(*entries: str, **options: Any) -> Plan:
-    return plan_of(Policy(allow_execve=entries, **{"allow": SYSTEM, **options}))
+def listing(*entries: str, tree: str = TREE, **options: Any) -> Plan:
+    return plan_of(Policy(allow_execve=entries, **{"allow": SYSTEM, **options}), tree=tree)
 
 
 def executed(plan: Plan) -> set[str]:
@@ -86,6 +86,16 @@ def test_a_listed_tree_that_is_writable_is_noted() -> None:
     assert "execute what it puts there" in notes_of(plan, WIDE_GRANT)[0]
     assert Mounts(plan.mounts).shows(f"{PROJECT}/out/x") == "write"
     assert mapped(plan, f"{PROJECT}/out/x", f"{PROJECT}/src/x") == {f"{PROJECT}/out/x"}
+
+
+def test_a_file_that_is_granted_by_its_own_name_is_bound_once() -> None:
+    plan = listing("/opt/tool/bin/run", ENV, allow=(*SYSTEM, *grants("/opt/tool/bin/run")))
+    assert [step.target for step in plan.mounts].count("/opt/tool/bin/run") == 1
+    assert mapped(plan, "/opt/tool/bin/run", "/opt/tool/bin/other") == {"/opt/tool/bin/run"}
+
+
+def test_a_listed_file_that_nobody_can_read_may_be_for_any_linker() -> None:
+    assert executed(listing("/usr/sbin/odd", tree=f"{TREE}/usr/sbin/odd\n")) == {"/usr/sbin/odd", REAL_LINKER}
 
 
 def test_a_tree_around_the_grants_means_what_is_granted_of_it() -> None:
