@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pysandbox.compile.notes import grant_skipped, wide_grant
+from pysandbox.compile.notes import grant_skipped, not_coverable, wide_grant
 from pysandbox.compile.plan import LandlockRule, Note
 from pysandbox.compile.programs import ALLOW_EXECVE, OWN_PLACES, Programs
 from pysandbox.compile.view import Tree, View, nearest, parent
@@ -27,7 +27,7 @@ def settle(policy: Policy, view: View) -> None:
     programs = view.programs
     if programs is None:
         return
-    view.notes += programs.notes
+    view.notes += (*programs.notes, *(_judge_absent(fact, view) for fact in programs.absent))
     for real, fact in list(programs.files.items()):
         if not view.shows(real):
             del programs.files[real]
@@ -37,6 +37,14 @@ def settle(policy: Policy, view: View) -> None:
     own = own_places(policy, programs)
     for real, fact in programs.roots.items():
         view.notes += _judge_root(fact, list(_trees_of(real, view)), any(nearest(place, {real: True}) for place in own))
+
+
+def _judge_absent(fact: PathFact, view: View) -> Note:
+    tree = nearest(fact.real, view.trees)
+    if tree is not None and tree.writable:
+        return not_coverable(ALLOW_EXECVE, f"{fact.path!r} does not exist: what the cage creates there, the next cage "
+                                           "may execute")  # fmt: skip
+    return grant_skipped(ALLOW_EXECVE, fact.path, "it does not exist")
 
 
 def _judge_root(fact: PathFact, trees: list[Tree], is_own: bool) -> Iterator[Note]:

@@ -11,7 +11,7 @@ should read its name. Nothing of an entry that the host lacks is granted, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pysandbox.compile.notes import grant_skipped
@@ -36,6 +36,7 @@ class Programs:
     roots: dict[str, PathFact] = field(default_factory=dict)
     interpreters: dict[str, PathFact] = field(default_factory=dict)
     libraries: dict[str, PathFact] = field(default_factory=dict)
+    absent: list[PathFact] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
     @property
@@ -61,8 +62,10 @@ def programs(policy: Policy, paths: PathFacts) -> Programs | None:
         _collect_interpreter(found, fact, paths)
     if found.roots or any(_is_unknown(real, paths) for real in found.files):
         _add_existing(found.interpreters, LOADERS, paths, "file")
+    _add_existing(found.libraries, LIBRARY_DIRECTORIES, paths, "dir")
     beside = (name for fact in found.files.values() for name in _libraries_of(fact))
-    _add_existing(found.libraries, (*LIBRARY_DIRECTORIES, *beside), paths, "dir")
+    # Through a link, an earlier cage that could write there would name any directory.
+    _add_existing(found.libraries, (name for name in beside if paths[name].real == name), paths, "dir")
     return found
 
 
@@ -91,16 +94,17 @@ def _collect(found: Programs, entry: str, paths: PathFacts) -> None:
         if fact.kind in ("file", "other"):
             raise _wrong(entry, "is no directory", f'write "{executable_path(entry)}" for the file itself')
         if fact.kind == "missing" and fact.real not in OWN_PLACES:
-            found.notes.append(grant_skipped(ALLOW_EXECVE, entry, "it does not exist"))
+            found.absent.append(fact)
         else:
             found.roots[fact.real] = fact
     elif fact.kind == "dir":
         raise _wrong(entry, "is a directory", f'write "{entry.rstrip("/")}/*" for all that is in it')
     elif fact.kind == "file":
         found.files[fact.real] = fact
+    elif fact.kind == "missing":
+        found.absent.append(fact)
     else:
-        reason = "it does not exist" if fact.kind == "missing" else "it is no regular file"
-        found.notes.append(grant_skipped(ALLOW_EXECVE, entry, reason))
+        found.notes.append(grant_skipped(ALLOW_EXECVE, entry, "it is no regular file"))
 
 
 def _wrong(entry: str, what: str, suggestion: str) -> SandboxCompileError:
@@ -135,7 +139,7 @@ def _libraries_of(fact: PathFact) -> Iterator[str]:
         yield from libraries_beside(name)
 
 
-def _add_existing(table: dict[str, PathFact], names: tuple[str, ...], paths: PathFacts, kind: str) -> None:
+def _add_existing(table: dict[str, PathFact], names: Iterable[str], paths: PathFacts, kind: str) -> None:
     for name in names:
         fact = paths.facts.get(name)
         if fact is not None and fact.kind == kind:

@@ -238,18 +238,29 @@ def _note_a_detour(view: View, tree: Tree, name: str, fact: PathFact) -> None:
 
 
 def _guard_programs(view: View) -> None:
-    """A listed file, and the dynamic linker of one, is neither rewritten nor replaced by the cage."""
-    for real, fact in view.programs.single.items() if view.programs is not None else ():
+    """A listed file, or the dynamic linker of one, is neither rewritten nor replaced by the cage, now or for the next
+    cage: a link on the way to it would be chosen anew when that one is compiled."""
+    if view.programs is None:
+        return
+    single = view.programs.single
+    for fact in (*single.values(), *view.programs.roots.values()):
+        for link, _ in fact.links:
+            tree = nearest(link, view.trees)
+            if tree is not None and tree.writable:
+                raise _not_guarded(f"{fact.path!r} leads through {link!r}, a link that the cage may replace", tree)
+    for real, fact in single.items():
         tree = nearest(real, view.trees)
-        if tree is None or not tree.writable:
-            continue
-        if tree.fact.real == real or fact.names > 1:
-            how = "itself" if tree.fact.real == real else "by another name (hard link)"
-            raise SandboxCompileError(
-                f"{fact.path!r} is writable {how}, so that the cage could make any program of it", key=ALLOW_EXECVE,
-                suggestion=f"take it out of {tree.key}, or list a copy elsewhere",
-            )  # fmt: skip
-        view.trees[real] = Tree(fact, False, ALLOW_EXECVE, False)
+        if tree is not None and tree.writable:
+            if tree.fact.real == real:
+                raise _not_guarded(f"{fact.path!r} is writable: the cage could make any program of it", tree)
+            if fact.names > 1:
+                raise _not_guarded(f"{fact.path!r} has another name (hard link), by which the cage may write it", tree)
+            view.trees[real] = Tree(fact, False, ALLOW_EXECVE, False)
+
+
+def _not_guarded(message: str, tree: Tree) -> SandboxCompileError:
+    suggestion = f"list where it leads to, or a copy, outside of what {tree.key} grants"
+    return SandboxCompileError(message, key=ALLOW_EXECVE, suggestion=suggestion)
 
 
 def _let_denials_win(view: View) -> None:

@@ -106,6 +106,8 @@ PROGRAMS = """
 /opt/tool/bin/run
 /opt/tool/lib/
 /opt/linker.so
+/opt/other/bin/run
+/opt/other/lib -> /usr/bin
 /home/ann/project/build/tool
 /home/ann/project/venv/bin/python -> /usr/bin/python3
 /home/ann/project/venv/lib/
@@ -115,6 +117,7 @@ EXECUTABLES = {
     "/usr/bin/env": Executable("elf", LINKER),
     "/usr/bin/python3.11": Executable("elf", LINKER),
     "/usr/bin/static": Executable("elf"),
+    "/opt/other/bin/run": Executable("elf", LINKER),
     "/opt/tool/bin/run": Executable("script", "/usr/bin/env"),
     "/home/ann/project/build/tool": Executable("elf", "/opt/linker.so"),
 }

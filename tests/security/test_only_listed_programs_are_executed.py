@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.model import Policy
 
 from .conftest import Ground
@@ -219,6 +220,18 @@ def test_a_listed_file_in_a_writable_tree_stays_what_it_is(place: Path) -> None:
     (place / "to-false").unlink()
     control = caged(attack, Policy(**rules))  # type: ignore[arg-type]
     assert (control["rename over it"].errno, control["rename it away"].errno) == (None, None)
+
+
+def test_a_cage_does_not_choose_what_the_list_of_the_next_one_means(place: Path) -> None:
+    """A second name for a listed file, or another link in the place of a listed one, is refused before any start."""
+    prepare = program("os.link(f'{PLACE}/sub/tool', f'{PLACE}/name')", "os.unlink(f'{PLACE}/link-to-listed')",
+                      "os.symlink('/usr/bin/true', f'{PLACE}/link-to-listed')", PLACE=str(place))  # fmt: skip
+    shutil.copy("/usr/bin/true", place / "sub/tool")
+    given = {"allow_write": [str(place)], "run_as": "self"}
+    assert caged(prepare, policy(**given)).exit_code == 0
+    for entry, reason in (("sub/tool", "hard link"), ("link-to-listed", "may replace")):
+        with pytest.raises(SandboxCompileError, match=reason):
+            caged(prepare, policy(allow_execve=[PYTHON, f"{place}/{entry}"], **given))
 
 
 # A host of its own user namespace, which since Linux 6.7 has handlers of binfmt_misc of its own.

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golden.pretend import EXECUTABLES, LINKER, MODERN, PROJECT, SYSTEM, TREE, grants, notes_of, plan_of
-from pysandbox.compile.notes import GRANT_SKIPPED, ISOLATION_GAP, WIDE_GRANT
+from pysandbox.compile.notes import GRANT_SKIPPED, ISOLATION_GAP, NOT_COVERABLE, WIDE_GRANT
 from pysandbox.compile.plan import Attr, MountKind, Plan
 from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.model import Grant, Policy
@@ -69,8 +69,27 @@ def test_the_libraries_beside_a_listed_program_are_mapped_unless_the_cage_can_wr
     plan = listing("/opt/tool/bin/run", ENV, allow=(*SYSTEM, *grants("/opt")))
     assert mapped(plan, "/opt/tool/lib/x.so", "/opt/tool/bin/other") == {"/opt/tool/lib/x.so"}
     venv = f"{PROJECT}/venv"
-    for workdir, expected in (("read", {f"{venv}/lib/x.so"}), ("write", set())):
-        assert mapped(listing(f"{venv}/bin/python", workdir=workdir), f"{venv}/lib/x.so") == expected
+    assert mapped(listing(f"{venv}/bin/python", workdir="read"), f"{venv}/lib/x.so") == {f"{venv}/lib/x.so"}
+    written = listing("/opt/tool/bin/run", ENV, allow_write=grants("/opt/tool"))
+    assert not mapped(written, "/opt/tool/lib/x.so")
+
+
+def test_a_link_beside_a_listed_program_names_no_libraries() -> None:
+    plan = listing("/opt/other/bin/run", allow=(*SYSTEM, *grants("/opt")))
+    assert mapped(plan, "/opt/other/bin/run", "/usr/bin/env", "/usr/lib/x.so") == {
+        "/opt/other/bin/run",
+        "/usr/lib/x.so",
+    }
+
+
+@pytest.mark.parametrize("isolation", ["full", "landlock"])
+@pytest.mark.parametrize("entry", [f"{PROJECT}/venv/bin/python", "/home/ann/linked/.git/hooks/*"])
+def test_a_link_that_the_cage_may_replace_is_no_entry(entry: str, isolation: str) -> None:
+    given = {"isolation": isolation, "run_as": "self", "allow": (*SYSTEM, *grants("/opt"))}
+    assert listing(entry, workdir="read", **given).executables
+    with pytest.raises(SandboxCompileError, match="the cage may replace") as caught:
+        listing(entry, allow_write=grants(PROJECT, "/home/ann/linked"), **given)
+    assert caught.value.key == "process.allow_execve"
 
 
 def test_a_listed_file_in_a_writable_tree_is_read_only_there() -> None:
@@ -114,13 +133,20 @@ def test_a_place_of_the_cages_own_is_open_when_it_is_listed(place: str, state: s
 
 
 @pytest.mark.parametrize(("entry", "reason"), [
-    ("/absent", "does not exist"), ("/absent/*", "does not exist"), ("/dev/null", "no regular file"),
+    ("/absent", "does not exist"), ("/absent/*", "does not exist"),
+    ("/usr/bin/absent", "does not exist"), ("/dev/null", "no regular file"),
     ("/data/set/a", "does not see it"), ("/data/*", "does not see it"),
 ])  # fmt: skip
 def test_what_is_listed_in_vain_is_noted(entry: str, reason: str) -> None:
     plan = listing(ENV, entry)
     assert executed(plan) == ({ENV, REAL_LINKER})
-    assert any(entry in note and reason in note for note in notes_of(plan, GRANT_SKIPPED))
+    assert any(entry.removesuffix("/*") in note and reason in note for note in notes_of(plan, GRANT_SKIPPED))
+
+
+def test_what_a_cage_may_create_for_the_next_one_is_noted() -> None:
+    plan = listing(ENV, f"{PROJECT}/build/later", workdir="write")
+    assert any("the next cage may execute" in note for note in notes_of(plan, NOT_COVERABLE))
+    assert executed(plan) == {ENV, REAL_LINKER}
 
 
 def test_a_list_of_which_nothing_exists_allows_nothing() -> None:
@@ -141,7 +167,7 @@ def test_a_denied_program_is_not_executed() -> None:
     ({"allow_execve": ("/usr/bin/env/*",)}, "process.allow_execve", "is no directory"),
     ({"allow_execve": ("/opt/tool/bin/run",)}, "process.allow_execve", 'add "/usr/bin/env"'),
     ({"allow_execve": (f"{PROJECT}/build/tool",), "allow_write": grants(f"{PROJECT}/build/tool")},
-     "process.allow_execve", "take it out of filesystem.allow_write"),
+     "process.allow_execve", "outside of what filesystem.allow_write grants"),
     ({"allow_execve": (ENV,), "allow_syscalls": ("memfd_create",)}, "syscalls.allow_extra", "deny_extra"),
     ({"allow_execve": (ENV,), "seccomp": "relaxed"}, "syscalls.profile", "deny_extra"),
     ({"allow_execve": (ENV,), "seccomp": "default"}, "syscalls.profile", "deny_extra"),

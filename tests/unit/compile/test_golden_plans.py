@@ -36,7 +36,7 @@ POLICIES = {
     "listed": Policy(
         allow=(*SYSTEM, *grants("/opt", "/usr/local")), workdir="write", run_as="self",
         allow_execve=("/usr/bin/python3", "/opt/tool/bin/run", "/usr/bin/env", "/usr/lib/tool/*", "/tmp/*", "/absent",
-                      f"{PROJECT}/build/tool", f"{PROJECT}/out/*", f"{PROJECT}/venv/bin/python"),
+                      f"{PROJECT}/build/tool", f"{PROJECT}/out/*"),
     ),
     "listed-landlock": Policy(allow=SYSTEM, isolation="landlock", run_as="self", workdir="write",
                               allow_execve=("/usr/bin/python3", f"{PROJECT}/out/*")),
