@@ -257,7 +257,7 @@ class Cage:
         """Sends the order; the command may not have started yet, or may never. `quiet`: its start is not reported."""
         session, prepared = self._current()
         if self.caged:
-            command.demand_allowed(prepared.policy)
+            command.demand_allowed(prepared.plan)
         live = session if session is not None else self._take(prepared)
         start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pysandbox.compile import degrade, landlock_only, seccomp
+from pysandbox.compile import degrade, exec_list, landlock_only, seccomp
 from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
@@ -46,6 +46,7 @@ def compile_plan(
     refuse_absent(policy)
     lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy))
     view = see(policy, paths)
+    exec_list.settle(policy, view)
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
@@ -72,6 +73,7 @@ def compile_plan(
         notes=(*lacking, *open_guards, *view.notes),
         cgroup=cgroup_plan(policy, host),
         watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
+        executables=view.programs.listed if view.programs is not None else None,
     )
 
 

@@ -83,6 +83,12 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         'use Linux 6.12 or newer (Landlock ABI 6), or set isolation = "full"',
     ),
     Shortfall(
+        "landlock", "process.allow_execve", REFUSE,
+        lambda policy, host: bool(policy.allow_execve) and host.landlock_abi == 0,
+        "this kernel has no Landlock, so any program in a library directory could be executed, on the list or not",
+        "boot with landlock in the lsm= list, or leave allow_execve out",
+    ),
+    Shortfall(
         "landlock", "isolation", NOTE, lambda policy, host: _full(policy) and host.landlock_abi == 0,
         "this kernel has no Landlock: files are kept apart by mounts alone",
         "boot with landlock in the lsm= list, or leave strict out",
@@ -97,11 +103,6 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         lambda policy, host: _full(policy) and policy.egress == "direct" and host.landlock_abi < 6,
         "with the host's network the cage also reaches the host's abstract unix sockets",
         'use Linux 6.12 or newer, egress = "none", or leave strict out',
-    ),
-    Shortfall(
-        "exec_list", "process.allow_execve", NOTE, lambda policy, host: bool(policy.allow_execve),
-        "only the first command is held against allow_execve; what it executes in turn is not",
-        "leave allow_execve out, or leave strict out",
     ),
     Shortfall(
         "cgroup_pids", "process.max_pids", LIMIT,
@@ -144,6 +145,8 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
      "$TMPDIR is a directory of the host, held to tmp_mb only when that is set"),
     ("process.max_pids", _without("pids", lambda policy: policy.max_pids is not None),
      "max_pids counts every process of this user, not only the cage's"),
+    ("process.allow_execve", lambda policy, host: bool(policy.allow_execve),
+     "a program that is not on the list, and can be read, can be run by the dynamic linker (ld.so FILE)"),
     ("network.egress", lambda policy, host: policy.egress == "direct",
      "UDP and every other protocol of the host are open too"),
 )  # fmt: skip

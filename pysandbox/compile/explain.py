@@ -94,7 +94,7 @@ def _listed(sentence: str, grants: tuple[Grant, ...]) -> Iterable[str]:
 def _runs(policy: Policy) -> Iterable[str]:
     yield IDENTITY[policy.run_as]
     if policy.allow_execve:
-        yield f"The first command must be one of {', '.join(policy.allow_execve)}."
+        yield f"No other program can be executed than {', '.join(policy.allow_execve)}."
     inherited = ", ".join(policy.env_passthrough)
     yield f"Variables inherited from the host: {inherited}." if inherited else "No variable of the host is inherited."
     if policy.env:

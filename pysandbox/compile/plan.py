@@ -183,6 +183,7 @@ class Plan:
     notes: tuple[Note, ...]
     cgroup: CgroupPlan | None = None
     watch: WatchPlan | None = None
+    executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
 
     @property
     def digest(self) -> str:

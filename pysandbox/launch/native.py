@@ -58,7 +58,7 @@ HINTS = {
     ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.ENOTDIR): "a part of the path is not a directory",
-    ("exec", errno.EACCES): "the program is not executable in the cage",
+    ("exec", errno.EACCES): "the program is not executable in the cage: see its mode, and process.allow_execve",
     ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
     ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",

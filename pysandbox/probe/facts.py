@@ -51,6 +51,7 @@ class PathFact:
 
     `links`: every symlink met on the way, (absolute path of the link, its literal target), in order.
     `real`: where it ends. `kind`: "dir" | "file" | "other" | "missing" (real is then the first missing path).
+    `names`: how many hard links a file has.
     """
 
     path: str
@@ -59,6 +60,18 @@ class PathFact:
     links: tuple[tuple[str, str], ...] = ()
     dev: int = 0
     ino: int = 0
+    names: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """What the kernel opens to start one file: the dynamic linker of an ELF, the program of a `#!` line, or nothing.
+
+    `interpreter` is spelled as the file spells it; it is looked at only when it is absolute.
+    """
+
+    format: str  # "elf" | "script" | "other", which is also what cannot be read
+    interpreter: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +79,14 @@ class PathFacts:
     """Every path a policy names, plus the working directory and the candidates for the staging directory.
 
     `own`: of these, where the user's recipes and the record of trust lie, which no cage may see.
+    `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
     """
 
     cwd: str
     home: str
     facts: Mapping[str, PathFact]
     own: tuple[str, ...] = ()
+    executables: Mapping[str, Executable] = field(default_factory=dict)
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

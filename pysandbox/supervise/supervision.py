@@ -288,13 +288,13 @@ class Supervision:
 
     def _note_exec(self, call: Call) -> None:
         """The kernel enforces the list of executables; this says what it refuses, and why."""
-        if not self._policy.allow_execve:
+        if self.plan.executables is None:
             return
         try:
             real = native.real_path(self.live, call.path)
         except OSError:
             return  # it runs nothing
-        if not may_execute(self._policy, real):
+        if not may_execute(self.plan.executables, real):
             self._remember(self._denial(replace(call, path=real), "process.allow_execve"), tell=True)
 
     def restrict_memory(self, megabytes: int) -> None:

@@ -22,6 +22,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"output      {plan.output_cap} bytes"
     yield from _block("mounts", (_step(step) for step in plan.mounts))
     yield from _landlock(plan.landlock)
+    if plan.executables is not None:
+        yield from _block("executables", iter(plan.executables))
     yield from _block("limits", (f"{each.resource} {each.value}" for each in plan.limits))
     if plan.cgroup:
         yield from _block("cgroup", iter((

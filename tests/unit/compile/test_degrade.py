@@ -45,7 +45,6 @@ def test_the_hosts_network_needs_no_network_namespace() -> None:
     ({}, 0, "isolation"),
     ({}, 1, "isolation"),
     (DIRECT, 5, "network.egress"),
-    ({"allow_execve": ("/usr/bin/env",)}, 7, "process.allow_execve"),
 ])  # fmt: skip
 def test_a_missing_second_wall_is_noted_and_strict_refuses_it(options: dict[str, Any], abi: int, key: str) -> None:
     host = replace(MODERN, landlock_abi=abi)

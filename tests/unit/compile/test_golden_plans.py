@@ -32,6 +32,13 @@ POLICIES = {
     "landlock": Policy(allow=SYSTEM, isolation="landlock", run_as="self", workdir="write"),
     "limited": Policy(allow=SYSTEM, memory_mb=512, max_pids=32, walltime_sec=60, limits_required=False,
                       address_space_gb=0, allow_execve=("/usr/bin/env",)),
+    "listed": Policy(
+        allow=(*SYSTEM, *grants("/opt", "/usr/local")), workdir="write", run_as="self",
+        allow_execve=("/usr/bin/python3", "/opt/tool/bin/run", "/usr/bin/env", "/usr/lib/tool/*", "/tmp/*", "/absent",
+                      f"{PROJECT}/build/tool", f"{PROJECT}/out/*"),
+    ),
+    "listed-landlock": Policy(allow=SYSTEM, isolation="landlock", run_as="self", workdir="write",
+                              allow_execve=("/usr/bin/python3", f"{PROJECT}/out/*")),
     "uncaged": Policy(caged=False, walltime_sec=5),
 }  # fmt: skip
 
