@@ -122,6 +122,7 @@ WIDE_GRANT = EventType(
 DEGRADED = EventType(
     "sandbox.degraded", "A second wall, or a check, that this host or version does not have.", ("key", "reason")
 )
+MONITOR = EventType("sandbox.monitor", "What monitor lets pass that the policy would refuse.", ("key", "reason"))
 ISOLATION_GAP = EventType(
     "sandbox.isolation_gap", 'What isolation = "landlock" leaves open.', ("key", "reason")
 )  # fmt: skip
@@ -156,7 +157,8 @@ TYPES: Mapping[str, EventType] = {
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
-        GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, ISOLATION_GAP, NOTE, LEFTOVER, AUDIT_ROTATED, AUDIT_RESUMED,
+        GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, MONITOR,
+        ISOLATION_GAP, NOTE, LEFTOVER, AUDIT_ROTATED, AUDIT_RESUMED,
         FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )
 }  # fmt: skip

@@ -62,7 +62,6 @@ class Supervision:
         self.live, self.plan, self.sink = live, plan, supervisor.sink
         self.context = Context(self)
         self._supervisor = supervisor
-        self._policy = policy
         self._notify = plan.notify
         self._caller = Caller(policy_fn) if policy_fn is not None else None
         self._deadline = deadline
@@ -288,13 +287,14 @@ class Supervision:
 
     def _note_exec(self, call: Call) -> None:
         """The kernel enforces the list of executables; this says what it refuses, and why."""
-        if self.plan.executables is None:
+        listed = self._notify.programs
+        if listed is None:
             return
         try:
             real = native.real_path(self.live, call.path)
         except OSError:
             return  # it runs nothing
-        if not may_execute(self.plan.executables, real):
+        if not may_execute(listed, real):
             self._remember(self._denial(replace(call, path=real), "process.allow_execve"), tell=True)
 
     def restrict_memory(self, megabytes: int) -> None:
