@@ -145,6 +145,14 @@ class Cgroup:
         """How many processes of this group the kernel has killed for want of memory."""
         return self._table("memory.events").get("oom_kill", 0)
 
+    def holds(self, controller: str) -> bool:
+        """Whether the kernel enforces limits of this controller here."""
+        return controller in self._read("cgroup.controllers").split()
+
+    def limit(self, file: str) -> int | None:
+        """The limit in force; None is no limit."""
+        return self._number(file)
+
     def forks_refused(self) -> int:
         """How often pids.max was met."""
         return self._table("pids.events").get("max", 0)

@@ -177,6 +177,12 @@ class Runtime:
             self._guard().add(live, prepared.plan.watch)
         return live
 
+    def restrict_memory(self, live: LiveInit, plan: Plan, megabytes: int) -> None:
+        """Holds a running cage to so many MiB from now on. Raises OSError."""
+        from pysandbox.launch.restrict import restrict_memory
+
+        restrict_memory(live, plan, self._guard, megabytes)
+
     def _guard(self) -> Watchdog:
         if self._watchdog is None:
             from pysandbox.launch.watchdog import Watchdog
