@@ -21,12 +21,14 @@ _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
     "pysandbox.errors": (
-        "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
-        "SandboxPathMissing", "StartError", "UnsupportedError",
+        "CageClosedError", "CageError", "CagePausedError", "CageTimeout", "ExitError", "PolicyError",
+        "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError",
+        "StartError", "UnstoppableError", "UnsupportedError",
     ),
     "pysandbox.events": ("Event",),
     "pysandbox.launch.runtime": ("Runtime",),
     "pysandbox.launch.scratch": ("Session",),
+    "pysandbox.launch.stats": ("Stats",),
     "pysandbox.policy.model": ("Policy",),
     "pysandbox.policy.option": ("Grant",),
     "pysandbox.process": ("Denial", "Process", "Result", "Usage"),
@@ -34,9 +36,11 @@ _WHERE = {
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError", "CageTimeout",
-    "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
-    "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
+    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError",
+    "CagePausedError", "CageTimeout", "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process",
+    "Result", "Runtime", "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing",
+    "SandboxSpawnError", "Session", "StartError", "Stats", "UnstoppableError", "UnsupportedError", "Usage", "run",
+    "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -45,17 +49,23 @@ if TYPE_CHECKING:
     from pysandbox.errors import (
         CageClosedError,
         CageError,
+        CagePausedError,
         CageTimeout,
         ExitError,
         PolicyError,
+        SandboxCgroupError,
         SandboxCompileError,
+        SandboxNetworkError,
         SandboxPathMissing,
+        SandboxSpawnError,
         StartError,
+        UnstoppableError,
         UnsupportedError,
     )
     from pysandbox.events import Event
     from pysandbox.launch.runtime import Runtime
     from pysandbox.launch.scratch import Session
+    from pysandbox.launch.stats import Stats
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
     from pysandbox.process import Denial, Process, Result, Usage

@@ -50,12 +50,17 @@ POLICY_VIOLATION = EventType("policy.violation", "A limit of the cage was hit.",
 GRANT_SKIPPED = EventType("cage.grant_skipped", "An optional grant could not be made.", ("key", "reason"))
 NOTE = EventType("cage.note", "The cage does less than, or other than, the policy says.", ("key", "reason"))
 LEFTOVER = EventType("cage.leftover", "A cage did not end although it was killed.", ("invocation_id", "pid"))
+UNTRACKED = EventType(
+    "cage.untracked",
+    "Something that an earlier host left behind was found; it is neither ended nor removed (pysandbox orphans).",
+    ("kind", "path", "pid"),
+)
 
 TYPES: Mapping[str, EventType] = {
     each.name: each
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, POLICY_VIOLATION,
-        GRANT_SKIPPED, NOTE, LEFTOVER,
+        GRANT_SKIPPED, NOTE, LEFTOVER, UNTRACKED,
     )
 }  # fmt: skip
 

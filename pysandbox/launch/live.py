@@ -11,30 +11,46 @@ import itertools
 import os
 import select
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
 from pysandbox.launch.scratch import remove_scratch
 
+if TYPE_CHECKING:
+    from pysandbox.launch.stats import Stats
+
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
 
 
+class Freezer(Protocol):
+    """What this needs of a cage's cgroup."""
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def stats(self) -> Stats: ...
+
+
 class LiveInit:
-    """One cage-init and everything below it."""
+    """One cage-init and everything below it. Takes over what `opened` owns."""
 
     def __init__(self, opened: native.Opened, cage_id: str, scratch: str = "", *, owns_scratch: bool = False) -> None:
         self.id = cage_id
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
+        self.cgroup: Freezer | None = None
         self.pid = opened.pid
-        self._pidfd = opened.pidfd
-        self._control = opened.control
         self._command_ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._reaped = False
+        self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
+        self._pidfd, self._control = opened.pidfd, opened.control
+        self._reaped = False  # from here on it is ours to close
+        opened.given()
 
     @property
     def closed(self) -> bool:
@@ -94,7 +110,26 @@ class LiveInit:
             self._reaped = True
             if self.owns_scratch:
                 remove_scratch(self.scratch)
+            self._drop_record()
             return True
+
+    def recorded(self, forget: Callable[[], None]) -> None:
+        """A record of this cage was written; `forget` removes it when the cage is gone, at once if it already is."""
+        with self._lock:
+            self._forget_record = forget
+            if self._reaped:
+                self._drop_record()
+
+    def _drop_record(self) -> None:
+        forget, self._forget_record = self._forget_record, None
+        if forget is not None:
+            with suppress(OSError):  # the directory is no longer ours: nor is the record
+                forget()
+
+    def unrecord(self) -> None:
+        """The host ends, and the cage with it."""
+        with self._lock:
+            self._drop_record()
 
     def _gone(self, seconds: float) -> bool:
         poller = select.poll()
@@ -130,6 +165,14 @@ class LiveInit:
         if self._control >= 0:
             os.close(self._control)
             self._control = -1
+
+    def pin(self) -> int:
+        """A pidfd of cage-init, the caller's to close. Raises CageClosedError."""
+        with self._lock:
+            self._demand_open()
+            if self._reaped:
+                raise CageClosedError(f"cage {self.id} is gone")
+            return os.dup(self._pidfd)  # close-on-exec
 
     def open_root(self) -> int:
         """A descriptor (O_PATH) of the cage's root directory, for openat2(RESOLVE_IN_ROOT)."""

@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pysandbox._native import ffi, lib
@@ -157,26 +157,52 @@ class NativePlan:
         plan.hostname = held[0]
         if scratch:
             held += self._place_scratch(plan, held[1])
-        opened = ffi.new("struct psb_opened *")
-        if lib.psb_open_cage(plan, init_fd, opened):
-            raise start_error(opened.error)
+        opened = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1})
         try:
-            send(opened.control, self._setup, ())
-        except OSError as error:  # killed meanwhile, by whoever is short of memory
-            os.close(opened.control)
-            os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
-            os.close(opened.pidfd)
-            raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
-        return Opened(opened.pid, opened.pidfd, opened.control)
+            if lib.psb_open_cage(plan, init_fd, opened):
+                raise start_error(opened.error)
+            _send_setup(opened.control, self._setup)
+            return Opened(opened)
+        except BaseException:  # Ctrl-C and want of memory as well
+            _undo(opened)
+            raise
 
 
-@dataclass(frozen=True, slots=True)
 class Opened:
-    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage."""
+    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage.
 
-    pid: int
-    pidfd: int
-    control: int
+    Whoever takes them over says `given`; otherwise the cage ends with this object.
+    """
+
+    def __init__(self, opened: Any) -> None:
+        self._held = opened
+        self.pid, self.pidfd, self.control = opened.pid, opened.pidfd, opened.control
+
+    def given(self) -> None:
+        self._held = None
+
+    def __del__(self) -> None:
+        held, self._held = getattr(self, "_held", None), None
+        if held is not None:
+            _undo(held)
+
+
+def _send_setup(control: int, setup: bytes) -> None:
+    try:
+        send(control, setup, ())
+    except OSError as error:  # killed meanwhile, by whoever is short of memory
+        raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
+
+
+def _undo(opened: Any) -> None:
+    """Ends what `psb_open_cage` has started, if it has; once."""
+    control, pidfd, opened.control = opened.control, opened.pidfd, -1
+    if control < 0:
+        return
+    os.close(control)
+    with suppress(ChildProcessError):  # the host waits for any child
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | WALL)
+    os.close(pidfd)
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:

@@ -13,14 +13,17 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import MountKind, Plan
-from pysandbox.errors import PolicyError
+from pysandbox.errors import CageClosedError, PolicyError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
 from pysandbox.launch import ids, native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
+from pysandbox.launch.recorder import Recorder
+from pysandbox.launch.registry import private_paths
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
@@ -30,6 +33,18 @@ from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
 
 PLANS_KEPT = 256  # the least recently made plan goes first
+
+T = TypeVar("T")
+
+
+class Held(Protocol):
+    """What this runtime's user holds: a Cage, or the Process of a one-shot cage."""
+
+    def end(self) -> None:
+        """SIGTERM, the grace period, SIGKILL."""
+
+    def forget(self) -> None:
+        """This is a forked copy of the host: its locks are held by nobody, its cage is the original's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: each is one compilation
@@ -50,9 +65,10 @@ class Runtime:
 
     `sink` receives every Event. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
     `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event. Forked copies start empty.
+    `register` keeps a record of each cage that lasts, for `pysandbox ps` (registry.py).
     """
 
-    def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False) -> None:
+    def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False, register: bool = True) -> None:
         self.sink = sink
         self.no_sandbox = no_sandbox
         self._warm = warm
@@ -62,7 +78,11 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
+        self._register = register
+        self._recorder = Recorder(self._worker, self._tell)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
+        self._held: weakref.WeakSet[Held] = weakref.WeakSet()
+        self._ending = False
         self._sessions: dict[str, Session] = {}
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
@@ -101,7 +121,7 @@ class Runtime:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
-            paths = look(resolved, cwd=cwd)
+            paths = look(resolved, cwd=cwd, private=private_paths())
             plan = compile_plan(resolved, host, paths)
         except PolicyError as error:
             self.sink(Event(COMPILE_ERROR.name, {"error_code": type(error).__name__, "details": str(error)}))
@@ -123,7 +143,9 @@ class Runtime:
 
     def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
         """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
-        shares one. Raises StartError."""
+        shares one. Raises StartError, CageClosedError when this process is ending."""
+        if self._ending:
+            raise CageClosedError("this process was told to end, and ends its cages")
         return self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
 
     def replenish(self, prepared: Prepared, scratch: str = "") -> None:
@@ -136,13 +158,22 @@ class Runtime:
         name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
         try:
             opened = prepared.native.open(self._init(), name, own or scratch)
+            live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own))
         except BaseException:
             if own:
                 remove_scratch(own)
             raise
-        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own))
         self._lives.add(live)
         return live
+
+    def record(self, live: LiveInit, argv: tuple[str, ...], digest: str) -> None:
+        """Has a record of a cage written in the background, if it lasts. `argv` is empty for a session."""
+        if self._register:
+            self._recorder.add(live, argv, digest)
+
+    def hold(self, held: Held) -> None:
+        """Whatever a user of this runtime holds is ended by `end_all`, and forgotten by a forked copy."""
+        self._held.add(held)
 
     def _init(self) -> int:
         with self._lock:
@@ -182,6 +213,9 @@ class Runtime:
         prepared = self._prepared.get(_plan_key(policy, cwd))
         return prepared is not None and self._pool.ready((prepared, ""))
 
+    def _tell(self, event: Event) -> None:
+        self.sink(event)
+
     def _complain(self, error: Exception) -> None:
         self.sink(Event(NOTE.name, {"key": "background", "reason": f"{type(error).__name__}: {error}"}))
 
@@ -200,26 +234,61 @@ class Runtime:
         self._pool.expire(older_than=-1.0)
         self._worker.drain()
 
-    def leave(self) -> None:
-        """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""
+    def drain_on_sigterm(self) -> None:
+        """From now on SIGTERM ends every cage cleanly (SIGTERM, its grace period, SIGKILL) before it does what it did
+        so far. To be called in the main thread, after other handlers were installed; raises ValueError elsewhere."""
+        from signal import SIGTERM
+
+        from pysandbox.launch.draining import DrainOnSignal
+
+        DrainOnSignal(self.end_all).install(SIGTERM)
+
+    def end_all(self) -> None:
+        """Ends every cage of this runtime, all at once; none can be opened any more."""
+        self._ending = True
+        ending = [threading.Thread(target=each.end, name="pysandbox-end", daemon=True) for each in _members(self._held)]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
+        self.drain()
         self.end_sessions()
+
+    def leave(self) -> None:
+        """At the end of the interpreter: the kernel ends every cage, but files on the host are ours to remove."""
+        self._recorder.stop()
+        self.end_sessions()
+        for live in _members(self._lives):
+            live.unrecord()
         if not any(prepared.uses_scratch for prepared in self._prepared.values()):
             return
         self.drain()
-        for live in list(self._lives):
+        for live in _members(self._lives):
             if live.owns_scratch:
                 live.close()
 
     def forget(self) -> None:
         """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
         self._pool.forget()
-        for live in list(self._lives):
+        for live in _members(self._lives):
             live.abandon()
         self._lives.clear()
+        for held in _members(self._held):
+            held.forget()
         self._sessions.clear()
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
+        self._recorder = Recorder(self._worker, self._tell)
+
+
+def _members(held: weakref.WeakSet[T]) -> list[T]:
+    """A WeakSet that another thread adds to may not be iterated; it is soon through with that."""
+    while True:
+        try:
+            return list(held)
+        except RuntimeError:
+            continue
 
 
 def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:

@@ -50,11 +50,15 @@ class PathFact:
 
 @dataclass(frozen=True, slots=True)
 class PathFacts:
-    """Every path a policy names, plus the working directory and the candidates for the staging directory."""
+    """Every path a policy names, plus the working directory and the candidates for the staging directory.
+
+    `private` are directories that this package keeps for itself: no grant shows them.
+    """
 
     cwd: str
     home: str
     facts: Mapping[str, PathFact]
+    private: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
@@ -33,18 +33,18 @@ class _Entry(NamedTuple):
 _MISSING = _Entry("missing")
 
 
-def look(policy: Policy, *, cwd: str) -> PathFacts:
-    """What every path named by the policy is, with `cwd`, the home directory and the staging candidates."""
+def look(policy: Policy, *, cwd: str, private: Sequence[str] = ()) -> PathFacts:
+    """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `private`."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=home())
+    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), private=private)
 
 
-def look_at(paths: Iterable[str], *, cwd: str, home: str) -> PathFacts:
+def look_at(paths: Iterable[str], *, cwd: str, home: str, private: Sequence[str] = ()) -> PathFacts:
     """The same for any absolute paths."""
     entries: dict[str, _Entry] = {}
-    wanted = dict.fromkeys((*paths, cwd, home, *STAGING_CANDIDATES))
-    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted})
+    wanted = dict.fromkeys((*paths, cwd, home, *STAGING_CANDIDATES, *private))
+    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, tuple(private))
 
 
 def home() -> str:
@@ -64,6 +64,7 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
     return (
         paths.cwd,
         paths.home,
+        paths.private,
         tuple((path, fact.real, fact.kind, fact.links, fact.dev, fact.ino) for path, fact in facts),
     )
 

@@ -110,8 +110,16 @@ def _mounts() -> Iterator[tuple[str, str]]:
 def _paths() -> Iterator[tuple[str, str]]:
     for folder in {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", _cgroup()} - {""}:
         for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
-            if os.lstat(path).st_uid == os.geteuid():
+            if os.lstat(path).st_uid == os.geteuid() and path != _registry():
                 yield path, path
+    for path in glob.glob(f"{glob.escape(_registry())}/[.0-9A-Z]*"):
+        yield path, path
+
+
+def _registry() -> str:
+    """The directory of the records of live cages stays; what is in it does not."""
+    registry = sys.modules.get("pysandbox.launch.registry")
+    return "" if registry is None else str(registry.private_directory())
 
 
 def _cgroup() -> str:
