@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
+    "pysandbox.detached": ("Detached",),
     "pysandbox.errors": (
         "CageClosedError", "CageError", "CagePausedError", "CageTimeout", "ExitError", "PolicyError",
         "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError",
@@ -37,15 +38,16 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError",
-    "CagePausedError", "CageTimeout", "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process",
-    "Result", "Runtime", "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing",
-    "SandboxSpawnError", "Session", "StartError", "Stats", "UnstoppableError", "UnsupportedError", "Usage", "run",
-    "spawn",
+    "CagePausedError", "CageTimeout", "Denial", "Detached", "Event", "ExitError", "Grant", "Policy", "PolicyError",
+    "Process", "Result", "Runtime", "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError",
+    "SandboxPathMissing", "SandboxSpawnError", "Session", "StartError", "Stats", "UnstoppableError",
+    "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
     from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
+    from pysandbox.detached import Detached
     from pysandbox.errors import (
         CageClosedError,
         CageError,

@@ -3,6 +3,7 @@
     with Cage(policy) as cage:              a session: its commands share PIDs, /tmp and loopback
         cage.run(["pytest", "-q"])
     Cage(policy).run(["pytest", "-q"])      one command: the cage begins and ends with it
+    Cage(policy).detach(["server"])         one command that outlives this process; Cage.attach(id) finds it again
 
 What happens between here and the kernel: `Runtime.prepare` compiles the policy into a Plan (cached), `Runtime.take`
 gives a waiting cage-init, `launch.native` sends it the order, and a Process stands for the running command.
@@ -28,6 +29,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.process import Order, Process, Result
 
 if TYPE_CHECKING:
+    from pysandbox.detached import Detached
     from pysandbox.files import Files
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.stats import Stats
@@ -259,6 +261,29 @@ class Cage:
                 raise CageTimeout(process.argv, timeout or 0.0, process._result(text)) from None
             result = process._result(text)
         return result.check() if check else result
+
+    def detach(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> Detached:
+        """Starts a command in a cage of its own that outlives this process; its output goes to files, up to the
+        policy's `output_mb`. Raises what `spawn` does, and PolicyError for an uncaged one."""
+        from pysandbox.detached import start
+
+        command = Command.of(argv, env, cwd)
+        if not self.caged:
+            raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
+        return start(self.policy.to_json(), self._directory(), command.argv, command.env, command.cwd)
+
+    @staticmethod
+    def attach(cage_id: str) -> Detached:
+        """A handle on the command that was detached under this id, also when it has ended. Raises CageClosedError."""
+        from pysandbox.detached import Detached
+
+        return Detached.attach(cage_id)
 
     def _start(
         self,

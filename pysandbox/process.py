@@ -208,6 +208,21 @@ class Process:
         data |= {"exit_code": result.exit_code, "duration_ms": round(result.duration * 1000)}
         self._sink(Event(EXIT.name, data))
 
+    @property
+    def cage_id(self) -> str:
+        """The ULID of the cage it runs in."""
+        return self._live.id
+
+    @property
+    def init_pid(self) -> int:
+        """The host's pid of its cage's init."""
+        return self._live.pid
+
+    @property
+    def output_cap(self) -> int:
+        """Bytes of each output that are kept (resources.output_mb)."""
+        return self._order.output_cap
+
     def fileno(self) -> int:
         """A descriptor that becomes readable when the command has ended; `poll()` then tells how."""
         return self._report_fd

@@ -21,6 +21,14 @@ BROKEN_PIPE = 128 + 13
 
 COMMANDS = {
     "run": "run one command in a cage",
+    "ps": "list the cages that run",
+    "top": "show what the cages use, live",
+    "kill": "send a signal to everything in a cage",
+    "pause": "stop everything in a cage",
+    "resume": "let a paused cage go on",
+    "attach": "go back to a command that was started with run --detach",
+    "logs": "show what a detached command has written",
+    "orphans": "list, or remove, what outlived its host",
     "check": "say what this host can do for a cage, and how to get the rest",
     "help": "explain a command: pysandbox help run",
 }

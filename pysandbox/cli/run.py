@@ -45,6 +45,7 @@ Examples:
   pysandbox run --env CI=1 --env-passthrough LANG -- pytest -q
   pysandbox run -r team.toml -r ci.toml --json -- pytest -q
   pysandbox run -- bash -i                              a shell, with job control
+  pysandbox run --detach -- ./server                    prints an id; pysandbox attach ID
 
 Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
 128+n ended by signal n.
@@ -87,6 +88,8 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
         raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
     if namespace.json and namespace.pty:
         raise UsageError("--json captures the output, which --pty shows: choose one")
+    if namespace.detach and (namespace.json or namespace.pty or namespace.timeout or namespace.no_sandbox):
+        raise UsageError("--detach leaves nobody to wait, and keeps a cage: no --json, --pty, --timeout, --no-sandbox")
     return namespace, argv
 
 
@@ -101,6 +104,8 @@ def _parser() -> Parser:
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
+    add("--detach", action="store_true",
+        help="Print the id of the cage and return; the command runs on (pysandbox attach ID).")  # fmt: skip
     add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     add_policy_flags(parser, DEFAULTS)
@@ -150,6 +155,8 @@ def _wants_pty(namespace: Namespace) -> bool:
 
 def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
+    if namespace.detach:
+        return _detach(namespace, argv)
     pty = _wants_pty(namespace)
     policy = command_policy(namespace, pty=pty)
     cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
@@ -171,6 +178,13 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], cause)
+
+
+def _detach(namespace: Namespace, argv: list[str]) -> tuple[int, str]:
+    from pysandbox.cage import Cage
+
+    print(Cage(command_policy(namespace, pty=False)).detach(argv).id)
+    return 0, ""
 
 
 def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:

@@ -176,7 +176,9 @@ class Opened:
 
     def __init__(self, opened: Any) -> None:
         self._held = opened
-        self.pid, self.pidfd, self.control = opened.pid, opened.pidfd, opened.control
+        self.pid: int = opened.pid
+        self.pidfd: int = opened.pidfd
+        self.control: int = opened.control
 
     def given(self) -> None:
         self._held = None

@@ -8,12 +8,13 @@ belongs to another PID namespace cannot be judged from here and is not listed.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +25,7 @@ from pysandbox.launch.scratch import PREFIX, remove_scratch, scratch_parent
 
 Kind = Literal["detached", "cage", "record", "scratch", "cgroup", "spool"]
 CGROUP_ROOTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+END_PATIENCE = 10.0  # seconds
 SPOOL = ".spool"  # a detached cage's directory, beside its record
 
 
@@ -102,7 +104,7 @@ def _what_hangs_on(record: Record) -> str:
 
 def _spools(known: list[Record]) -> Iterator[Orphan]:
     """Output and outcome of detached cages that have ended, and that nobody has closed."""
-    running = {record.id for record in known if record.is_live or not record.init.known}
+    running = {record.id for record in known if not record.host.gone}
     with suppress(FileNotFoundError), registry.opened() as folder:
         for name in sorted(os.listdir(folder)):
             cage_id = name.removesuffix(SPOOL)
@@ -160,13 +162,26 @@ def _is_empty_cgroup(path: str) -> bool:
 
 
 def _end(orphan: Orphan) -> None:
-    """SIGKILL to cage-init: the cage goes with it. Never to a process that has come by its pid."""
+    """SIGKILL to cage-init: the cage goes with it, then its keeper, which leaves the output. Never to a process that
+    has come by its pid."""
     record = registry.read(orphan.id)
     if record is None or not record.is_live:
         return
-    pidfd = tree.pin(record.init)
-    if pidfd is not None:
-        try:
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        finally:
+    with _pinned(record.init) as init, _pinned(record.host) as host:
+        if init is not None:
+            signal.pidfd_send_signal(init, signal.SIGKILL)
+        for pidfd in (init, host if record.detached else None):
+            if pidfd is not None and not tree.is_over(pidfd, END_PATIENCE):
+                raise TimeoutError(errno.ETIMEDOUT, "it was killed and does not end", orphan.path)
+    if record.detached:
+        remove_spool(orphan.id)
+
+
+@contextmanager
+def _pinned(owner: Owner) -> Iterator[int | None]:
+    pidfd = tree.pin(owner)
+    try:
+        yield pidfd
+    finally:
+        if pidfd is not None:
             os.close(pidfd)

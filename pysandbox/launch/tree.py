@@ -33,7 +33,7 @@ def descendants(pid: int) -> list[int]:
     found: list[int] = []
     ahead, seen = [pid], {pid}
     while ahead:
-        for child in _children(ahead.pop()):
+        for child in children(ahead.pop()):
             if child not in seen:
                 seen.add(child)
                 found.append(child)
@@ -41,16 +41,17 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
+def children(pid: int) -> list[int]:
+    """Of every thread of the process. Raises UnsupportedError."""
+    found: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
     except (FileNotFoundError, ProcessLookupError):
-        return children
+        return found
     for task in tasks:
         try:
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                children += map(int, file.read().split())
+                found += map(int, file.read().split())
         except ProcessLookupError:
             continue
         except FileNotFoundError:
@@ -59,7 +60,7 @@ def _children(pid: int) -> list[int]:
                     "this kernel does not tell the children of a process",
                     feature="proc_children", fix="use a kernel with CONFIG_PROC_CHILDREN",
                 ) from None  # fmt: skip
-    return children
+    return found
 
 
 def tasks(pids: list[int]) -> list[Task]:
@@ -86,10 +87,11 @@ def pin(init: Owner) -> int | None:
     return None
 
 
-def is_over(pidfd: int) -> bool:
+def is_over(pidfd: int, seconds: float = 0) -> bool:
+    """Whether the process has ended, or does within that time."""
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
-    return bool(poller.poll(0))
+    return bool(poller.poll(seconds * 1000))
 
 
 def signal_below(

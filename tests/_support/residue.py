@@ -112,8 +112,17 @@ def _paths() -> Iterator[tuple[str, str]]:
         for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
             if os.lstat(path).st_uid == os.geteuid() and path != _registry():
                 yield path, path
+    stale = _stale_records()
     for path in glob.glob(f"{glob.escape(_registry())}/[.0-9A-Z]*"):
-        yield path, path
+        if path not in stale:
+            yield path, path
+
+
+def _stale_records() -> set[str]:
+    """Those of hosts that a test has killed: they stand for nothing, and the next host removes them."""
+    orphans = sys.modules.get("pysandbox.launch.orphans")
+    found = () if orphans is None else orphans.find_orphans()
+    return {each.path for each in found if each.kind == "record" and not each.detail}
 
 
 def _registry() -> str:
