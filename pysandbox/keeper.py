@@ -46,8 +46,8 @@ def main() -> None:
     os.chdir("/")
     runtime = Runtime(warm=0, register=False)
     try:
-        process, grace = _spawn(order, runtime)
-        keeper = _or_close(process, lambda: Keeper(process, order["argv"]))
+        process, grace, digest = _spawn(order, runtime)
+        keeper = _or_close(process, lambda: Keeper(process, order["argv"], digest))
     except (CageError, OSError, ValueError, TypeError) as error:
         _say(_described(error))
         sys.exit(1)
@@ -58,11 +58,12 @@ def main() -> None:
     runtime.drain()
 
 
-def _spawn(order: dict[str, Any], runtime: Runtime) -> tuple[Process, float]:
-    policy = Policy.from_json(order["policy"])
-    cage = Cage(policy, cwd=order["directory"], runtime=runtime)
-    argv, env, cwd = order["argv"], order["env"], order["cwd"]
-    return cage.spawn(argv, stdout=PIPE, stderr=PIPE, env=env, cwd=cwd), policy.grace_sec
+def _spawn(order: dict[str, Any], runtime: Runtime) -> tuple[Process, float, str]:
+    policy, directory = Policy.from_json(order["policy"]), order["directory"]
+    digest = runtime.prepare(policy, directory).plan.digest
+    cage = Cage(policy, cwd=directory, runtime=runtime)
+    process = cage.spawn(order["argv"], stdout=PIPE, stderr=PIPE, env=order["env"], cwd=order["cwd"])
+    return process, policy.grace_sec, digest
 
 
 def _or_close(process: Process, make: Callable[[], Keeper]) -> Keeper:
@@ -134,13 +135,13 @@ class Spooled:
 class Keeper:
     """Everything of one detached cage; `keep` returns when it is over."""
 
-    def __init__(self, process: Process, argv: list[str]) -> None:
+    def __init__(self, process: Process, argv: list[str], digest: str) -> None:
         self._process = process
         self._key = secrets.token_hex(16)
         self._began = time.time()
         self._selector = selectors.DefaultSelector()
         self._talks: set[socket.socket] = set()
-        self._write_record(tuple(argv))  # first: a spool without a record is taken for a leftover
+        self._write_record(tuple(argv), digest)  # first: a spool without a record is taken for a leftover
         self._spool = self._make_spool()
         self._outputs = [self._open_output(name) for name in STREAMS]
         self._listener = self._listen()
@@ -170,11 +171,11 @@ class Keeper:
         self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
         return listener
 
-    def _write_record(self, argv: tuple[str, ...]) -> None:
+    def _write_record(self, argv: tuple[str, ...], digest: str) -> None:
         init = owner_of(self._process.init_pid) or Owner(0, 0, 0)  # it is over already
         registry.write(
             Record(
-                id=self._process.cage_id, init=init, host=this_process(), argv=shortened(argv), digest="",
+                id=self._process.cage_id, init=init, host=this_process(), argv=shortened(argv), digest=digest,
                 started=self._began, detached=True, key=self._key,
             )
         )  # fmt: skip

@@ -44,7 +44,8 @@ def _list(*, as_json: bool) -> int:
 
 def state(record: Record) -> str:
     """`paused` when every process of it stands still."""
-    tasks = tree.tasks(tree.descendants(record.init.pid))
+    every = tree.tasks(tree.descendants(record.init.pid))
+    tasks = [task for task in every if task.state not in "ZX"]
     if tasks and all(task.state in "Tt" for task in tasks):
         return "paused"
     if record.detached:
