@@ -99,7 +99,7 @@ class Cage:
         with self._lock:
             live, self._live, self._closed = self._live, None, True
             running, self._running = self._running, set()
-        if live is None:
+        if live is None or live.abandoned:  # a forked copy of the host: the cage is the original's
             return
         try:
             self._terminate(live, running)

@@ -5,8 +5,8 @@ the spool, a directory beside the cage's record that only this user may enter. A
 the record: whoever can connect but not read the record, such as a command in Landlock mode, is turned away. When the
 command ends, the keeper leaves `outcome.json` in the spool and goes; the spool stays until `close`.
 
-A talk is one message: {"key": ..., "do": "signal" | "end" | "wait", ...}. Its answer is the end of the connection:
-after the deed, or for "wait" when the keeper goes.
+A talk is one message: {"key": ..., "do": "signal" | "end" | "wait", ...}. The answer is DONE, or for "wait" the end of
+the connection when the keeper goes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
-from pysandbox.launch import orphans, registry
+from pysandbox.launch import orphans, registry, tree
 from pysandbox.launch.orphans import SPOOL
 from pysandbox.launch.registry import Record
 from pysandbox.process import Reason, Result, Usage
 
 SOCKET, OUTCOME = "socket", "outcome.json"
 STREAMS = ("stdout", "stderr")
+DONE = b"done"
 LARGEST = 4096  # bytes of a message
 END_PATIENCE = 5.0  # seconds beyond the policy's grace period, for a keeper to end its cage
 
@@ -65,7 +66,7 @@ class Detached:
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for the end. Raises TimeoutError; it runs on."""
-        if not self._ask(timeout, do="wait"):
+        if self._ask(timeout, do="wait") is None:
             raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
         return self._returncode()
 
@@ -94,7 +95,8 @@ class Detached:
         """To the command, with `tree` to everything in its cage. Nothing when it is over."""
         if not 0 < number < signals.NSIG:
             raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")
-        self._ask(END_PATIENCE, do="signal", number=number, tree=tree)
+        if self._ask(END_PATIENCE, do="signal", number=number, tree=tree) != DONE and self._record() is not None:
+            raise self._silence()
 
     def terminate(self) -> None:
         self.signal(signals.SIGTERM)
@@ -105,7 +107,7 @@ class Detached:
     def close(self) -> None:
         """Ends it (SIGTERM, the policy's grace period, SIGKILL), and removes its output and its outcome. Idempotent."""
         self._ask(END_PATIENCE, do="end")
-        if not self._ask(self._grace + END_PATIENCE, do="wait"):
+        if self._ask(self._grace + END_PATIENCE, do="wait") is None:
             self._kill_keeper()
         registry.remove(self.id)
         orphans.remove_spool(self.id)
@@ -126,25 +128,42 @@ class Detached:
     def _returncode(self) -> int:
         """A keeper that was killed has left no outcome, and has taken the cage with it."""
         outcome = _outcome(self.id)
-        if outcome is None and self._record() is not None:
-            raise CageClosedError(f"the keeper of cage {self.id} does not answer; `pysandbox orphans --remove` ends it")
+        if outcome is None and not self._keeper_ends():
+            raise self._silence()
         return -signals.SIGKILL if outcome is None else int(outcome["returncode"])
 
-    def _ask(self, timeout: float | None, **message: object) -> bool:
-        """Whether it was done in time; what has ended needs nothing done."""
+    def _keeper_ends(self) -> bool:
+        """Its socket closes a moment before it is gone."""
+        record = self._record()
+        pidfd = tree.pin(record.host) if record is not None else None
+        if pidfd is None:
+            return True
+        try:
+            return tree.is_over(pidfd, END_PATIENCE)
+        finally:
+            os.close(pidfd)
+
+    def _silence(self) -> CageClosedError:
+        return CageClosedError(f"the keeper of cage {self.id} does not answer; `pysandbox orphans --remove` ends it")
+
+    def _ask(self, timeout: float | None, **message: object) -> bytes | None:
+        """The keeper's answer, None when it takes too long. b"" from one that goes, or is gone: nothing needs doing."""
         record = self._record()
         if record is None:
-            return True
+            return b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as talk:
             try:
                 with _spool(self.id) as spool:
                     talk.connect(f"/proc/self/fd/{spool}/{SOCKET}")  # a path may be longer than an address
                 talk.send(json.dumps({"key": record.key, **message}).encode())
             except (FileNotFoundError, ConnectionRefusedError, BrokenPipeError, ConnectionResetError):
-                return True  # it ends at this moment
+                return b""  # it ends at this moment
             poller = select.poll()
             poller.register(talk, select.POLLIN)
-            return bool(poller.poll(None if timeout is None else timeout * 1000))
+            ready = poller.poll(None if timeout is None else timeout * 1000)
+            with suppress(ConnectionResetError):
+                return talk.recv(LARGEST) if ready else None
+            return b""
 
 
 def start(policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Detached:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import IO, Any
 
 from pysandbox.cage import PIPE, Cage
-from pysandbox.detached import LARGEST, OUTCOME, SOCKET, STREAMS
+from pysandbox.detached import DONE, LARGEST, OUTCOME, SOCKET, STREAMS
 from pysandbox.errors import CageError, PolicyError, StartError, UnsupportedError
 from pysandbox.launch import registry
 from pysandbox.launch.orphans import SPOOL, remove_spool
@@ -140,7 +140,7 @@ class Keeper:
         self._key = secrets.token_hex(16)
         self._began = time.time()
         self._selector = selectors.DefaultSelector()
-        self._talks: set[socket.socket] = set()
+        self._talks: dict[socket.socket, bool] = {}  # by age; whether it has shown the key
         self._write_record(tuple(argv), digest)  # first: a spool without a record is taken for a leftover
         self._spool = self._make_spool()
         self._outputs = [self._open_output(name) for name in STREAMS]
@@ -221,21 +221,34 @@ class Keeper:
     def _on_connection(self) -> None:
         talk, _ = self._listener.accept()
         talk.setblocking(False)
-        if len(self._talks) >= MOST_TALKS or _uid(talk) != os.geteuid():
+        if _uid(talk) != os.geteuid() or not self._make_room():
             talk.close()
             return
-        self._talks.add(talk)
+        self._talks[talk] = False
         self._selector.register(talk, selectors.EVENT_READ, lambda: self._on_message(talk))
+
+    def _make_room(self) -> bool:
+        """Whoever has said nothing yet keeps nobody out."""
+        if len(self._talks) < MOST_TALKS:
+            return True
+        silent = next((talk for talk, trusted in self._talks.items() if not trusted), None)
+        if silent is not None:
+            self._hang_up(silent)
+        return silent is not None
 
     def _on_message(self, talk: socket.socket) -> None:
         """What is not a message with the key ends the connection; so does the deed, except that waiting goes on."""
         message = self._read(talk)
         if message.get("do") == "wait":
+            self._talks[talk] = True
             return
         if message.get("do") == "signal":
             self._signal(message)
         elif message.get("do") == "end":
             self.end()
+        if message:
+            with suppress(OSError):
+                talk.send(DONE)
         self._hang_up(talk)
 
     def end(self) -> None:
@@ -247,9 +260,10 @@ class Keeper:
             message = json.loads(talk.recv(LARGEST))
         except (OSError, ValueError, RecursionError):
             return {}
-        if not isinstance(message, dict) or not isinstance(message.get("key"), str):
+        key = message.get("key") if isinstance(message, dict) else None
+        if not isinstance(key, str) or not key.isascii():
             return {}
-        return message if hmac.compare_digest(message["key"].encode(), self._key.encode()) else {}
+        return message if hmac.compare_digest(key, self._key) else {}
 
     def _signal(self, message: dict[str, Any]) -> None:
         number = message.get("number")
@@ -257,7 +271,7 @@ class Keeper:
             self._process.signal(number, tree=message.get("tree") is True)
 
     def _hang_up(self, talk: socket.socket) -> None:
-        self._talks.discard(talk)
+        del self._talks[talk]
         self._selector.unregister(talk)
         talk.close()
 

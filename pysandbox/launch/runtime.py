@@ -83,6 +83,7 @@ class Runtime:
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._held: weakref.WeakSet[Held] = weakref.WeakSet()
         self._ending = False
+        self._left = False
         self._sessions: dict[str, Session] = {}
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
@@ -184,6 +185,8 @@ class Runtime:
     def collect(self, live: LiveInit) -> None:
         """Reaps an ended cage in the background."""
         live.end()
+        if self._left:  # the interpreter ends: it starts no thread any more, and would wait for ever for one
+            return
         self._worker.submit(lambda: self._reap(live))
 
     def _reap(self, live: LiveInit) -> None:
@@ -260,12 +263,12 @@ class Runtime:
         self.end_sessions()
         for live in _members(self._lives):
             live.unrecord()
-        if not any(prepared.uses_scratch for prepared in self._prepared.values()):
-            return
-        self.drain()
-        for live in _members(self._lives):
-            if live.owns_scratch:
-                live.close()
+        if any(prepared.uses_scratch for prepared in self._prepared.values()):
+            self.drain()
+            for live in _members(self._lives):
+                if live.owns_scratch:
+                    live.close()
+        self._left = True
 
     def forget(self) -> None:
         """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
