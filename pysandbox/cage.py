@@ -198,7 +198,7 @@ class Cage:
 
     def _record(self, live: LiveInit, prepared: Prepared, argv: tuple[str, ...]) -> None:
         if self.caged:
-            self.runtime.record(live, argv, prepared.plan.digest)
+            self.runtime.record(live, argv, prepared.plan)
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from pysandbox.compile.plan import Plan
 from pysandbox.events import NOTE, UNTRACKED, Event, Sink
 from pysandbox.launch import orphans, registry
 from pysandbox.launch.live import LiveInit
@@ -24,7 +25,7 @@ class Waiting(NamedTuple):
 
     live: LiveInit
     argv: tuple[str, ...]
-    digest: str
+    plan: Plan
     started: float
 
 
@@ -39,10 +40,10 @@ class Recorder:
         self._looked = False
         self._ended = False
 
-    def add(self, live: LiveInit, argv: tuple[str, ...], digest: str) -> None:
+    def add(self, live: LiveInit, argv: tuple[str, ...], plan: Plan) -> None:
         """`argv` is that of the only command, empty for a session."""
         with self._lock:
-            self._waiting.append(Waiting(live, argv, digest, time.time()))
+            self._waiting.append(Waiting(live, argv, plan, time.time()))
             if len(self._waiting) > 1:
                 return
         self._worker.submit(self._write_all)
@@ -77,7 +78,7 @@ def _write(each: Waiting) -> None:
         return
     registry.write(
         Record(
-            id=live.id, init=init, host=this_process(), argv=shortened(each.argv), digest=each.digest,
+            id=live.id, init=init, host=this_process(), argv=shortened(each.argv), digest=each.plan.digest,
             started=each.started, cgroup=str(getattr(live.cgroup, "path", "")),
             scratch=live.scratch if live.owns_scratch else "",
         )

@@ -167,10 +167,10 @@ class Runtime:
         self._lives.add(live)
         return live
 
-    def record(self, live: LiveInit, argv: tuple[str, ...], digest: str) -> None:
+    def record(self, live: LiveInit, argv: tuple[str, ...], plan: Plan) -> None:
         """Has a record of a cage written in the background, if it lasts. `argv` is empty for a session."""
         if self._register:
-            self._recorder.add(live, argv, digest)
+            self._recorder.add(live, argv, plan)
 
     def hold(self, held: Held) -> None:
         """Whatever a user of this runtime holds is ended by `end_all`, and forgotten by a forked copy."""
