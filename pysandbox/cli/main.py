@@ -108,7 +108,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name == "help":
         return _help(rest)
     if name not in COMMANDS:
-        hint = console.meant(name, COMMANDS) or "; to run a program: pysandbox run -- PROGRAM"
+        hint = f"{console.meant(name, COMMANDS)}; to run a program: pysandbox run -- PROGRAM"
         return console.usage_error(f"unknown command {name!r}{hint}", "pysandbox --help")
     command: Callable[[list[str], bool], int] = import_module(f"pysandbox.cli.{name}").main
     return command(rest, verbose)

@@ -6,7 +6,7 @@ from pysandbox.cli import cages
 from pysandbox.launch import freeze
 
 EPILOG = """\
-Example:
+Examples:
   pysandbox pause 7Q2M     nothing of the cage runs when this returns; its wall time runs on
 """
 

@@ -8,7 +8,7 @@ from pysandbox.cli import cages
 from pysandbox.launch import tree
 
 EPILOG = """\
-Example:
+Examples:
   pysandbox resume 7Q2M     everything in the cage goes on
 """
 
