@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
-from pysandbox.launch import orphans, registry, tree
+from pysandbox.launch import descent, orphans, registry
 from pysandbox.launch.orphans import SPOOL
 from pysandbox.launch.registry import Record
 from pysandbox.process import Reason, Result, Usage
@@ -135,11 +135,11 @@ class Detached:
     def _keeper_ends(self) -> bool:
         """Its socket closes a moment before it is gone."""
         record = self._record()
-        pidfd = tree.pin(record.host) if record is not None else None
+        pidfd = descent.pin(record.host) if record is not None else None
         if pidfd is None:
             return True
         try:
-            return tree.is_over(pidfd, END_PATIENCE)
+            return descent.is_over(pidfd, END_PATIENCE)
         finally:
             os.close(pidfd)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from pysandbox.cli.console import usage_error
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.launch import registry, tree
+from pysandbox.launch import descent, registry
 from pysandbox.launch.registry import Record
 
 SHORTEST = 4  # letters of an id that name a cage
@@ -60,7 +60,7 @@ def live(text: str) -> Record:
 @contextmanager
 def pinned(record: Record) -> Iterator[int]:
     """A pidfd of its cage-init. Raises UsageError when it has just ended."""
-    pidfd = tree.pin(record.init)
+    pidfd = descent.pin(record.init)
     if pidfd is None:
         raise UsageError(f"cage {record.id} has just ended")
     try:
@@ -73,7 +73,7 @@ def command_lines(record: Record) -> list[str]:
     """What runs: the command of the record, or of a session whatever its cage-init has started."""
     if record.argv:
         return [" ".join(record.argv)]
-    lines = (_command_line(pid) for pid in tree.children(record.init.pid))
+    lines = (_command_line(pid) for pid in descent.children(record.init.pid))
     return [line for line in lines if line]
 
 

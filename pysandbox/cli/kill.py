@@ -6,7 +6,7 @@ import signal
 from argparse import ArgumentTypeError
 
 from pysandbox.cli import cages
-from pysandbox.launch import tree
+from pysandbox.launch import descent
 
 EPILOG = """\
 Examples:
@@ -43,5 +43,5 @@ def _kill(text: str, number: signal.Signals) -> int:
         if number == signal.SIGKILL:
             signal.pidfd_send_signal(pidfd, number)
         else:
-            tree.signal_below(record.init.pid, pidfd, number)
+            descent.signal_below(record.init.pid, pidfd, number)
     return 0

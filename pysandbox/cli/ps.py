@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pysandbox.cli import cages
-from pysandbox.launch import freeze, registry, tree
+from pysandbox.launch import descent, freeze, registry
 from pysandbox.launch.registry import Record
 
 EPILOG = """\
@@ -44,7 +44,7 @@ def _list(*, as_json: bool) -> int:
 
 def state(record: Record) -> str:
     """`paused` when every process of it stands still."""
-    every = tree.tasks(tree.descendants(record.init.pid))
+    every = descent.tasks(descent.descendants(record.init.pid))
     tasks = [task for task in every if task.state not in "ZX"]
     if tasks and all(task.state in "Tt" for task in tasks):
         return "paused"

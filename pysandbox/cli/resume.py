@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from pysandbox.cli import cages
-from pysandbox.launch import tree
+from pysandbox.launch import descent
 
 EPILOG = """\
 Examples:
@@ -21,5 +21,5 @@ def main(arguments: list[str], verbose: bool) -> int:
 def _resume(text: str) -> int:
     record = cages.live(text)
     with cages.pinned(record) as pidfd:
-        tree.signal_below(record.init.pid, pidfd, signal.SIGCONT)
+        descent.signal_below(record.init.pid, pidfd, signal.SIGCONT)
     return 0

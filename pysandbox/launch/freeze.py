@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pysandbox.errors import UnstoppableError
-from pysandbox.launch import tree
+from pysandbox.launch import descent
 
 if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
@@ -31,6 +31,7 @@ Signal = Callable[[int], object]
 
 def pause(live: LiveInit) -> None:
     """Returns when nothing of the cage runs. Raises UnstoppableError; what is stopped then stays so."""
+    live.held = True
     if live.cgroup is not None:
         live.cgroup.freeze()
         return
@@ -48,9 +49,10 @@ def resume(live: LiveInit) -> None:
     live.signal(0, signal.SIGCONT, "all")
     pidfd = live.pin()
     try:
-        tree.signal_below(live.pid, pidfd, signal.SIGCONT)  # what that did not reach, without a PID namespace
+        descent.signal_below(live.pid, pidfd, signal.SIGCONT)  # what that did not reach, without a PID namespace
     finally:
         os.close(pidfd)
+    live.held = False
 
 
 def stop_below(cage_id: str, init: int, pidfd: int, all_at_once: Signal = lambda number: None) -> None:
@@ -59,7 +61,7 @@ def stop_below(cage_id: str, init: int, pidfd: int, all_at_once: Signal = lambda
     deadline, interval, agreed, before = time.monotonic() + PATIENCE, FIRST_LOOK, 0, None
     all_at_once(signal.SIGSTOP)
     while agreed < AGREEING:
-        tasks = tree.tasks(tree.descendants(init))
+        tasks = descent.tasks(descent.descendants(init))
         running = moving(tasks)
         agreed = agreed + 1 if not running and (tasks == before or before is None) else 0
         before = tasks if not running else None
@@ -68,11 +70,11 @@ def stop_below(cage_id: str, init: int, pidfd: int, all_at_once: Signal = lambda
         if time.monotonic() > deadline:
             raise UnstoppableError(cage_id, running)
         all_at_once(signal.SIGSTOP)
-        tree.signal_below(init, pidfd, signal.SIGSTOP, only=lambda pids: list(moving(tree.tasks(pids))))
+        descent.signal_below(init, pidfd, signal.SIGSTOP, only=lambda pids: list(moving(descent.tasks(pids))))
         time.sleep(interval)
         interval = min(interval * 2, LAST_LOOK)
 
 
-def moving(tasks: list[tree.Task]) -> tuple[int, ...]:
+def moving(tasks: list[descent.Task]) -> tuple[int, ...]:
     """The processes of these threads that run, or will."""
     return tuple(sorted({task.pid for task in tasks if task.state not in STILL}))

@@ -13,16 +13,26 @@ import select
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
 from pysandbox.launch.scratch import remove_scratch
 
-if TYPE_CHECKING:
-    from pysandbox.launch.stats import Stats
-
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
+
+
+class Counters(Protocol):
+    """What a cgroup counts; None where it has no such controller."""
+
+    @property
+    def memory(self) -> int | None: ...
+
+    @property
+    def cpu_usec(self) -> int | None: ...
+
+    @property
+    def io_bytes(self) -> int | None: ...
 
 
 class Freezer(Protocol):
@@ -32,7 +42,7 @@ class Freezer(Protocol):
 
     def thaw(self) -> None: ...
 
-    def stats(self) -> Stats: ...
+    def stats(self) -> Counters: ...
 
 
 class LiveInit:
@@ -43,6 +53,7 @@ class LiveInit:
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.cgroup: Freezer | None = None
+        self.held = False  # it is paused: nobody else stops it or lets it go on
         self.pid = opened.pid
         self._command_ids = itertools.count(1)
         self._lock = threading.Lock()

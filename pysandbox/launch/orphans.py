@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from pysandbox.launch import registry, tree
+from pysandbox.launch import descent, registry
 from pysandbox.launch.owner import Owner
 from pysandbox.launch.registry import Record, private_directory
 from pysandbox.launch.scratch import PREFIX, remove_scratch, scratch_parent
@@ -171,7 +171,7 @@ def _end(orphan: Orphan) -> None:
         if init is not None:
             signal.pidfd_send_signal(init, signal.SIGKILL)
         for pidfd in (init, host if record.detached else None):
-            if pidfd is not None and not tree.is_over(pidfd, END_PATIENCE):
+            if pidfd is not None and not descent.is_over(pidfd, END_PATIENCE):
                 raise TimeoutError(errno.ETIMEDOUT, "it was killed and does not end", orphan.path)
     if record.detached:
         remove_spool(orphan.id)
@@ -179,7 +179,7 @@ def _end(orphan: Orphan) -> None:
 
 @contextmanager
 def _pinned(owner: Owner) -> Iterator[int | None]:
-    pidfd = tree.pin(owner)
+    pidfd = descent.pin(owner)
     try:
         yield pidfd
     finally:

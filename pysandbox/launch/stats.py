@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pysandbox.launch import tree
+from pysandbox.launch import descent
 from pysandbox.launch.owner import stat_fields
 
 if TYPE_CHECKING:
-    from pysandbox.launch.live import LiveInit
+    from pysandbox.launch.live import Counters, LiveInit
 
 UTIME, STIME, CUTIME, CSTIME, THREADS, RSS = 11, 12, 13, 14, 17, 21  # proc_pid_stat(5), counted from the state
 
@@ -39,12 +39,23 @@ def stats(live: LiveInit) -> Stats:
         seen = of_tree(live.pid)
     finally:
         os.close(pidfd)
-    return seen if live.cgroup is None else live.cgroup.stats()
+    return seen if live.cgroup is None else _counted(seen, live.cgroup.stats())
+
+
+def _counted(seen: Stats, by_kernel: Counters) -> Stats:
+    """What the cgroup counts is exact, also for what has ended; the rest stays as it was seen."""
+    cpu, memory, io = by_kernel.cpu_usec, by_kernel.memory, by_kernel.io_bytes
+    return replace(
+        seen,
+        cpu_seconds=seen.cpu_seconds if cpu is None else cpu / 1e6,
+        memory_bytes=seen.memory_bytes if memory is None else memory,
+        io_bytes=seen.io_bytes if io is None else io,
+    )
 
 
 def of_tree(init: int) -> Stats:
     """The processes below cage-init; all zero when there are none, or it is gone."""
-    pids = tree.descendants(init)
+    pids = descent.descendants(init)
     every = [fields for pid in pids if (fields := stat_fields(pid)) is not None and fields[0] not in (b"Z", b"X")]
     own = stat_fields(init) or []
     ticks = sum(_sum(fields, (UTIME, STIME, CUTIME, CSTIME)) for fields in every)

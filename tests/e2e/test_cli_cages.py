@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from _support.hosts import comes_true, host, said
-from pysandbox.launch import freeze, registry, tree
+from pysandbox.launch import descent, freeze, registry
 from pysandbox.launch.registry import Record
 
 HOST = """
@@ -58,7 +58,7 @@ Busy = tuple[subprocess.Popen[str], Record]
 
 
 def still(record: Record) -> bool:
-    return not freeze.moving(tree.tasks(tree.descendants(record.init.pid)))
+    return not freeze.moving(descent.tasks(descent.descendants(record.init.pid)))
 
 
 def test_ps_lists_it_with_what_runs(busy: Busy) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from _support.hosts import comes_true
 from pysandbox import PIPE, AsyncCage, Cage, CageClosedError, CagePausedError, Policy
-from pysandbox.launch import freeze, tree
+from pysandbox.launch import descent, freeze
 
 POLICIES = pytest.mark.parametrize(
     "policy", [Policy(), Policy(isolation="landlock", run_as="self", allow=["/proc"])], ids=["full", "landlock"]
@@ -43,8 +43,8 @@ TROUBLE = {
 }  # fmt: skip
 
 
-def states(cage: Cage) -> list[tree.Task]:
-    return tree.tasks(tree.descendants(cage.init_pid or -1))
+def states(cage: Cage) -> list[descent.Task]:
+    return descent.tasks(descent.descendants(cage.init_pid or -1))
 
 
 def ticks(cage: Cage) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pysandbox.launch.descent import Task
 from pysandbox.launch.freeze import moving
-from pysandbox.launch.tree import Task
 
 
 @pytest.mark.parametrize("state", "TtDZX")
