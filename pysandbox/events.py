@@ -128,6 +128,11 @@ ISOLATION_GAP = EventType(
 )  # fmt: skip
 NOTE = EventType("cage.note", "The cage does less than, or other than, the policy says.", ("key", "reason"))
 LEFTOVER = EventType("cage.leftover", "A cage did not end although it was killed.", ("invocation_id", "pid"))
+UNTRACKED = EventType(
+    "cage.untracked",
+    "Something that an earlier host left behind was found; it is neither ended nor removed (pysandbox orphans).",
+    ("kind", "path", "pid"),
+)
 AUDIT_ROTATED = EventType(
     "audit.rotated", "The stream goes on in this file; `before` is the one that was full.", ("before",)
 )
@@ -158,7 +163,7 @@ TYPES: Mapping[str, EventType] = {
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
         GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, MONITOR,
-        ISOLATION_GAP, NOTE, LEFTOVER, AUDIT_ROTATED, AUDIT_RESUMED,
+        ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
         FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )
 }  # fmt: skip

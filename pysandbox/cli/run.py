@@ -45,6 +45,7 @@ Examples:
   pysandbox run --env CI=1 --env-passthrough LANG -- pytest -q
   pysandbox run -r team.toml -r ci.toml --json -- pytest -q
   pysandbox run -- bash -i                              a shell, with job control
+  pysandbox run --detach -- ./server                    prints an id; pysandbox attach ID
 
 Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
 128+n ended by signal n.
@@ -89,6 +90,8 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
         raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
     if namespace.json and namespace.pty:
         raise UsageError("--json captures the output, which --pty shows: choose one")
+    if namespace.detach and (namespace.json or namespace.pty or namespace.timeout or namespace.no_sandbox):
+        raise UsageError("--detach leaves nobody to wait, and keeps a cage: no --json, --pty, --timeout, --no-sandbox")
     return namespace, argv
 
 
@@ -103,6 +106,8 @@ def _parser() -> Parser:
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
     add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
+    add("--detach", action="store_true",
+        help="Print the id of the cage and return; the command runs on (pysandbox attach ID).")  # fmt: skip
     add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     add_policy_flags(parser, DEFAULTS)
@@ -146,6 +151,8 @@ def _wants_pty(namespace: Namespace) -> bool:
 
 def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
+    if namespace.detach:
+        return _detach(namespace, argv)
     pty = _wants_pty(namespace)
     policy = command_policy(namespace, argv, pty=pty)
     cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
@@ -167,6 +174,13 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], cause)
+
+
+def _detach(namespace: Namespace, argv: list[str]) -> tuple[int, str]:
+    from pysandbox.cage import Cage
+
+    print(Cage(command_policy(namespace, pty=False)).detach(argv).id)
+    return 0, ""
 
 
 def _cage_maker(namespace: Namespace) -> MakeCage:

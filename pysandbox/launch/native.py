@@ -11,7 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -195,37 +195,67 @@ class NativePlan:
         plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
         if scratch:
             held += self._place_scratch(plan, held[1])
-        opened = ffi.new("struct psb_opened *")
-        if lib.psb_open_cage(plan, init_fd, opened):
-            raise start_error(opened.error)
+        opened = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1})
         try:
-            send(opened.control, self._setup, ())
-        except OSError as error:  # killed meanwhile, by whoever is short of memory
-            _discard(opened)
-            raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
-        listener = -1
-        if self.plan.notify is not None:
-            listener = lib.psb_take_listener(opened.control, opened.pidfd)
-            if listener < 0:
-                _discard(opened)
-                raise StartError("listener", -listener, None, HINTS.get(("listener", -listener)))
-        return Opened(opened.pid, opened.pidfd, opened.control, listener)
+            if lib.psb_open_cage(plan, init_fd, opened):
+                raise start_error(opened.error)
+            _send_setup(opened.control, self._setup)
+            listener = self._take_listener(opened)
+            return Opened(opened, listener)
+        except BaseException:  # Ctrl-C and want of memory as well
+            _undo(opened)
+            raise
+
+    def _take_listener(self, opened: Any) -> int:
+        """The listener of the cage's filter, -1 where it has none. Raises StartError."""
+        if self.plan.notify is None:
+            return -1
+        listener = int(lib.psb_take_listener(opened.control, opened.pidfd))
+        if listener < 0:
+            raise StartError("listener", -listener, None, HINTS.get(("listener", -listener)))
+        return listener
 
 
-@dataclass(frozen=True, slots=True)
 class Opened:
-    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage."""
+    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage.
 
-    pid: int
-    pidfd: int
-    control: int
-    listener: int = -1  # of its filter, -1 when nothing is decided at run time
+    Whoever takes them over says `given`; otherwise the cage ends with this object.
+    """
+
+    def __init__(self, opened: Any, listener: int = -1) -> None:
+        self._held = opened
+        self.pid: int = opened.pid
+        self.pidfd: int = opened.pidfd
+        self.control: int = opened.control
+        self.listener = listener  # of its filter, -1 when nothing is decided at run time
+
+    def given(self) -> None:
+        self._held = None
+
+    def __del__(self) -> None:
+        held, self._held = getattr(self, "_held", None), None
+        if held is not None:
+            _undo(held)
+            if self.listener >= 0:
+                os.close(self.listener)
 
 
-def _discard(opened: Any) -> None:
-    os.close(opened.control)
-    os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
-    os.close(opened.pidfd)
+def _send_setup(control: int, setup: bytes) -> None:
+    try:
+        send(control, setup, ())
+    except OSError as error:  # killed meanwhile, by whoever is short of memory
+        raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
+
+
+def _undo(opened: Any) -> None:
+    """Ends what `psb_open_cage` has started, if it has; once."""
+    control, pidfd, opened.control = opened.control, opened.pidfd, -1
+    if control < 0:
+        return
+    os.close(control)
+    with suppress(ChildProcessError):  # the host waits for any child
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | WALL)
+    os.close(pidfd)
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:

@@ -1,5 +1,5 @@
-"""Tightening the limits of a cage that runs: by its cgroup where it has one with the controller, else by the watchdog or
-by the limits of each process. Nothing here can loosen: a value that is higher than the one in force changes nothing.
+"""Tightening the limits of a cage that runs: by its cgroup where it has one with the controller, else by the watchdog.
+Nothing here can loosen: a value that is higher than the one in force changes nothing.
 """
 
 from __future__ import annotations
