@@ -110,7 +110,6 @@ class Runtime:
         self._left = False
         self._sessions: dict[str, Session] = {}
         self._watchdog: Watchdog | None = None
-        self._swept: set[str] = set()  # parents of cgroups in which nobody's are left from before
         self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
@@ -241,11 +240,8 @@ class Runtime:
         """The group a cage is born in; None where it has none, or systemd makes it."""
         if wanted is None or wanted.way == "systemd":
             return None
-        from pysandbox.launch.cgroup import Cgroup, sweep
+        from pysandbox.launch.cgroup import Cgroup
 
-        if wanted.parent not in self._swept:
-            self._swept.add(wanted.parent)
-            sweep(wanted.parent)
         return Cgroup.make(wanted, cage_id)
 
     def record(self, live: LiveInit, argv: tuple[str, ...], plan: Plan) -> None:
