@@ -154,7 +154,9 @@ CALLBACK_FAILED = EventType(
 )
 RESTRICTED = EventType("cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value"))
 SUPERVISOR_FAILED = EventType(
-    "cage.supervisor_failed", "Run-time decisions ended unexpectedly; the cages that need them were ended.", ("reason",)
+    "cage.supervisor_failed",
+    "Deciding calls failed: of one call, which is refused then, or altogether, which ends the cages that need it.",
+    ("reason",),
 )
 
 TYPES: Mapping[str, EventType] = {

@@ -17,6 +17,7 @@ from errno import ENOENT, EPERM
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.compile.plan import Plan
+from pysandbox.errors import CageClosedError
 from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
 from pysandbox.handlers.call import NETWORK, Call
@@ -293,8 +294,8 @@ class Supervision:
             return
         try:
             real = native.real_path(self.live, call.path)
-        except OSError:
-            return  # it runs nothing
+        except (OSError, CageClosedError):
+            return  # it runs nothing, or has ended
         if not may_execute(listed, real):
             self._remember(self._denial(replace(call, path=real), "process.allow_execve"), tell=True)
 

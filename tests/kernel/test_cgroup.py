@@ -133,6 +133,12 @@ def test_closing_a_group_kills_what_is_left_in_it() -> None:
     init.close()
 
 
+@pytest.mark.parametrize(("setting", "controller"), [
+    (Setting("memory.max", "67108864"), "memory"),
+    (Setting("pids.max", "33"), "pids"),
+    (Setting("cpu.max", "50000 100000"), "cpu"),
+    (Setting("cpu.weight", "30"), "cpu"),
+])  # fmt: skip
 def test_a_setting_is_in_force_or_the_missing_controller_is_an_error(setting: Setting, controller: str) -> None:
     if have_none():
         return

@@ -65,7 +65,9 @@ def test_a_setting_that_cannot_be_made_refuses_the_group_and_leaves_none(parent:
     with pytest.raises(StartError) as failure:
         Cgroup.make(plan(parent, Setting("memory.max", "1")), "1")
     assert (failure.value.step, failure.value.errno) == ("cgroup", errno.ENOENT)
-    assert failure.value.filename == f"{parent}/{PREFIX}1/memory.max" and "pysandbox check" in str(failure.value)
+    assert failure.value.filename == f"{parent}/{PREFIX}{this_process()}-1/memory.max" and "pysandbox check" in str(
+        failure.value
+    )
     assert [each.name for each in parent.iterdir() if each.is_dir()] == []
 
 
