@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,15 +168,14 @@ static int wait_is_over(const struct deed *deed) {
     return deed->give_up_ms && now_ms() >= deed->give_up_ms;
 }
 
+/* A socket that is being connected becomes writable when it is, or when it never will be (connect(2)). */
 static enum deed_outcome go_on_connecting(struct deed *deed) {
-    struct sockaddr_storage peer;
+    struct pollfd ready = {deed->socket, POLLOUT, 0};
     socklen_t size = sizeof(int);
     int number = 0;
+    if (poll(&ready, 1, 0) < 1) return wait_is_over(deed) ? done(deed, -EINPROGRESS) : DEED_WAIT_READY;
     getsockopt(deed->socket, SOL_SOCKET, SO_ERROR, &number, &size);
-    if (number) return done(deed, -number);
-    size = sizeof peer;
-    if (!getpeername(deed->socket, (struct sockaddr *)&peer, &size)) return done(deed, 0);
-    return wait_is_over(deed) ? done(deed, -EINPROGRESS) : DEED_WAIT_READY;
+    return done(deed, -number);
 }
 
 /* A blocking connect is begun without blocking; the flag is the caller's too, so it is put back at once. */
@@ -202,7 +202,7 @@ static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *r
     start_waiting(deed);
     if (result == -EAGAIN) return wait_is_over(deed) ? done(deed, -EAGAIN) : DEED_WAIT_A_WHILE;
     deed->connecting = 1;
-    return DEED_WAIT_READY;
+    return go_on_connecting(deed); /* over loopback it is connected by now */
 }
 
 /* The name of a bound unix socket is kept as it was written, so it cannot be spelled through /proc/self/fd. */
