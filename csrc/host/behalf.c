@@ -92,7 +92,7 @@ int take_socket(struct deed *deed, struct pidfds *pidfds) {
     deed->socket = take_fd(pidfds, deed->tid, (int)deed->args[0]);
     if (deed->socket < 0) return deed->socket;
     if (getsockopt(deed->socket, SOL_SOCKET, SO_DOMAIN, &deed->domain, &size) < 0) return -errno;
-    getsockopt(deed->socket, SOL_SOCKET, SO_PROTOCOL, &deed->protocol, &size);
+    if (is_inet(deed)) getsockopt(deed->socket, SOL_SOCKET, SO_PROTOCOL, &deed->protocol, &size);
     return 0;
 }
 
@@ -171,8 +171,11 @@ static int wait_is_over(const struct deed *deed) {
 /* A socket that is being connected becomes writable when it is, or when it never will be (connect(2)). */
 static enum deed_outcome go_on_connecting(struct deed *deed) {
     struct pollfd ready = {deed->socket, POLLOUT, 0};
-    socklen_t size = sizeof(int);
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
     int number = 0;
+    if (!getpeername(deed->socket, (struct sockaddr *)&peer, &size)) return done(deed, 0);
+    size = sizeof number;
     if (poll(&ready, 1, 0) < 1) return wait_is_over(deed) ? done(deed, -EINPROGRESS) : DEED_WAIT_READY;
     getsockopt(deed->socket, SOL_SOCKET, SO_ERROR, &number, &size);
     return done(deed, -number);
