@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "powers.h"
+
 #define FIRST_FREE_PORT 1024
 #define LARGEST_DATAGRAM 65536
 #define PLAIN_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
@@ -266,10 +268,19 @@ static int may_pass(const struct deed *deed, const struct psb_rules *rules) {
     return rules->sealed && !(message && rules->refuse_control);
 }
 
-enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
-    if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
+static enum deed_outcome do_it(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
     if (is_connect(deed)) return do_connect(deed, rules);
     return deed->number == SYS_bind ? do_bind(deed) : send_something(deed, rules, pidfds);
+}
+
+enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+    struct powers powers;
+    enum deed_outcome outcome;
+    if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
+    if (lower_powers(&powers)) return done(deed, -EPERM);
+    outcome = do_it(deed, rules, pidfds);
+    restore_powers(&powers);
+    return outcome;
 }
 
 void end_deed(struct deed *deed) {
