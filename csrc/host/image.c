@@ -27,7 +27,7 @@
 
 #define NAME_ROOM 8192 /* PATH_MAX, and /dev/fd/N before it */
 #define AUXV_ROOM 128  /* entries; Linux writes some 25 */
-#define FIRST_NAP 20000L
+#define FIRST_NAP 60000L /* ns; an execve takes some 200 us */
 #define LONGEST_NAP 2000000L
 #define CHILD_OF_THIS_THREAD (__WALL | __WNOTHREAD | WNOHANG)
 

@@ -35,7 +35,7 @@ from pysandbox.supervise.context import Context
 from pysandbox.supervise.images import Judged, image_of
 from pysandbox.supervise.policy_fn import CallEvent, Caller, PolicyFn, read_answer
 from pysandbox.supervise.record import Recorder
-from pysandbox.supervise.tasks import command_line, group_of, parent_of
+from pysandbox.supervise.tasks import command_line, family_of, group_of, parent_of
 
 if TYPE_CHECKING:
     from pysandbox.supervise.supervisor import Supervisor
@@ -219,11 +219,12 @@ class Supervision:
 
     def _event(self, call: Call) -> CallEvent:
         address = ip_address(call.address)
+        group, parent = family_of(call.pid)
         return CallEvent(
             syscall=call.syscall,
             category=CATEGORY[call.kind],
-            pid=group_of(call.pid),
-            ppid=parent_of(call.pid),
+            pid=group,
+            ppid=parent,
             time=time.time(),
             host=address.host if address else "",
             port=address.port if address else 0,
