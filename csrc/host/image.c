@@ -3,7 +3,7 @@
  * of them are known to stand still. So they are judged after it: at PTRACE_EVENT_EXEC the copy lies in a new address space
  * that nobody shares, and not one instruction of the new program has run.
  *
- * The tracer polls. To wait in waitpid would be to rely on a report that any waitpid(-1) of the host may take away; that
+ * The tracer polls. To sleep in waitid would be to rely on a report that any waitpid(-1) of the host may take away; that
  * the tracee has stopped stays true. */
 #include "image.h"
 
@@ -29,7 +29,6 @@
 #define AUXV_ROOM 128  /* entries; Linux writes some 25 */
 #define FIRST_NAP 60000L /* ns; an execve takes some 200 us */
 #define LONGEST_NAP 2000000L
-#define CHILD_OF_THIS_THREAD (__WALL | __WNOTHREAD | WNOHANG)
 
 enum progress {
     GOES_ON,
@@ -63,16 +62,19 @@ static int has_stopped(int pid, struct stop *stop) {
     return 1;
 }
 
+static int has_ended(const siginfo_t *report) {
+    return report->si_code == CLD_EXITED || report->si_code == CLD_KILLED || report->si_code == CLD_DUMPED;
+}
+
 static enum progress look_at(int pid, struct stop *stop) {
-    siginfo_t info = {0};
+    siginfo_t report = {0};
     if (has_stopped(pid, stop)) return STOPPED;
-    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | CHILD_OF_THIS_THREAD) < 0) return GONE;
-    /* A tracee's stops are reported whether they are asked for or not. */
-    if (!info.si_pid || (info.si_code != CLD_EXITED && info.si_code != CLD_KILLED && info.si_code != CLD_DUMPED))
-        return GOES_ON;
-    /* Its own parent hears of its end only now; a thread that waits for its siblings to end (de_thread) as well. */
-    waitpid(pid, NULL, CHILD_OF_THIS_THREAD);
-    return GONE;
+    /* Taking the report of an end lets its own parent know, and a thread that waits for its siblings (de_thread). That of
+     * the execve of another thread than the leader has to be taken before ptrace finds it by its new number. */
+    if (waitid(P_PID, (id_t)pid, &report, WEXITED | WSTOPPED | WNOHANG | __WALL | __WNOTHREAD) < 0) return GONE;
+    if (!report.si_pid) return GOES_ON;
+    if (has_ended(&report)) return GONE;
+    return has_stopped(pid, stop) ? STOPPED : GOES_ON;
 }
 
 /* A thread that execs takes the number of its group's leader: it is looked for under its own first. */
