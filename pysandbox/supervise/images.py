@@ -1,6 +1,6 @@
 """What an execve must have become if it ran what was judged: the kernel's copy of its name and its arguments.
 
-For a script the kernel puts the interpreter first, so its first line is read here, as is that of an interpreter which is
+For a script the kernel puts the interpreter first, so its first line is read here, as is that of an interpreter that is
 a script itself. Read before the call goes on; what is put in its place later does not match, and is killed.
 """
 

@@ -1,7 +1,7 @@
 """The run-time decisions of one cage: its rules as they are now, its callback, and the ledger of what was refused.
 
-`handle` is the whole path of a call from what C has told to the answer. It runs in a follower of the Supervisor; several
-calls of a cage are decided at once, and one that its callback keeps waiting keeps nobody else.
+`handle` is the whole path of a call from what C has told to the answer. It runs in a follower of the Supervisor;
+several calls of a cage are decided at once, and one that its callback keeps waiting keeps nobody else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.compile.plan import Plan
 from pysandbox.errors import UnsupportedError
-from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event, Sink
+from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
@@ -33,7 +33,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, wire
 from pysandbox.supervise.context import Context
 from pysandbox.supervise.images import Judged, image_of
-from pysandbox.supervise.policy_fn import CallEvent, Caller, PolicyFn, read_answer
+from pysandbox.supervise.policy_fn import Caller, CallEvent, PolicyFn, read_answer
 from pysandbox.supervise.record import Recorder
 from pysandbox.supervise.tasks import command_line, family_of, group_of, parent_of
 
@@ -162,7 +162,7 @@ class Supervision:
         except FileNotFoundError:
             verdict, judged = Errno(ENOENT), None  # as the kernel would say
         except OSError as error:  # what cannot be read is refused
-            verdict, raw = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), None
+            verdict, judged = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), None
         except Exception as error:
             self._fail(call, f"{type(error).__name__}: {error}")
             verdict, judged = Errno(EPERM, "supervisor"), None
@@ -339,6 +339,3 @@ class Supervision:
             self._supervisor.remove(self._number)
         if self._caller is not None:
             self._caller.close()
-
-
-

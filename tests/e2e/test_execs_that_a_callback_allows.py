@@ -1,14 +1,18 @@
-"""With a callback on execs, programs start programs as they always do: from shells, from threads, by vfork, as scripts."""
+"""With a callback on execs, programs start programs as they always do: from shells, from threads, as scripts."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pysandbox import Cage, Policy
+from pysandbox import DEVNULL, PIPE, Cage, Policy
 from pysandbox.supervise.context import Context
 from pysandbox.supervise.policy_fn import CallEvent
 
@@ -75,9 +79,9 @@ def supervisor() -> None:
         cage.run(["/bin/true"], check=True)
 
 
-def run_watched(argv: list[str], **options: object) -> str:
+def run_watched(argv: list[str], **options: Any) -> str:
     events: list[CallEvent] = []
-    policy = Policy(**{"max_pids": 400, **options}) if "max_pids" in Policy.__dataclass_fields__ else Policy(**options)
+    policy = Policy(max_pids=1000, **options)
     with Cage(policy, policy_fn=lambda event, _: events.append(event), watch=("exec",)) as cage:
         result = cage.run(argv, timeout=60)
     assert result.exit_code == 0, result.stderr
@@ -141,7 +145,9 @@ for number, line in enumerate(LINES):
         done = subprocess.run(argv, stdout=subprocess.PIPE)
         print(number, done.returncode, done.stdout)
 """
-SHOW = "#include <stdio.h>\nint main(int n, char **a) { int i; for (i = 0; i < n; i++) printf(\"[%s]\", a[i]); return 0; }"
+SHOW = (
+    '#include <stdio.h>\nint main(int n, char **a) { int i; for (i = 0; i < n; i++) printf("[%s]", a[i]); return 0; }'
+)
 
 
 def test_scripts_run_as_the_kernel_runs_them(compile_c: Callable[[str], Path]) -> None:
@@ -153,3 +159,59 @@ def test_scripts_run_as_the_kernel_runs_them(compile_c: Callable[[str], Path]) -
     assert said[2] == f"1 0 b'[{show}][one two][./script1][a][b c][]'"
 
 
+BAD_POINTERS = """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+lists = (ctypes.c_char_p * 2)(b"echo", None)
+for path, arguments in ((8, lists), (b"/bin/echo", 8), (b"/bin/missing", lists), (b"/etc", lists)):
+    libc.execve(ctypes.c_void_p(path) if isinstance(path, int) else path,
+                ctypes.c_void_p(arguments) if isinstance(arguments, int) else arguments, None)
+    print(errno.errorcode[ctypes.get_errno()])
+"""
+
+
+def test_an_exec_that_fails_says_why_and_what_cannot_be_read_is_refused() -> None:
+    with Cage(Policy(), policy_fn=allow_all, watch=("exec",)) as cage:
+        result = cage.run([PYTHON, "-c", BAD_POINTERS], timeout=60)
+    assert str(result.stdout).split() == ["EPERM", "EPERM", "ENOENT", "EACCES"], result.stderr
+
+
+def test_a_host_that_waits_for_any_child_delays_nothing() -> None:
+    """A stop of the traced caller may be reported to whoever waits for any child (waitpid(-1))."""
+    over = threading.Event()
+
+    def wait_for_any() -> None:
+        while not over.is_set():
+            try:
+                os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                over.wait(0.001)
+
+    thief = threading.Thread(target=wait_for_any)
+    with Cage(Policy(), policy_fn=allow_all, watch=("exec",)) as cage:
+        cage.run(["/bin/true"], check=True)
+        thief.start()
+        try:
+            result = cage.run(["/bin/sh", "-c", "for i in $(/usr/bin/seq 100); do /bin/true; done"], timeout=60)
+        finally:
+            over.set()
+            thief.join()
+    assert result.exit_code == 0 and result.denials == ()
+
+
+PTRACE_SEIZE, WALL = 0x4206, 0x40000000
+
+
+def test_a_process_that_is_traced_already_executes_nothing() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pids: list[int] = []
+    with Cage(Policy(), policy_fn=lambda event, _: pids.append(event.pid), watch=("exec",)) as cage:
+        shell = ["/bin/sh", "-c", "read line; exec /bin/echo ran"]
+        process = cage.spawn(shell, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+        assert process.stdin is not None
+        assert libc.ptrace(PTRACE_SEIZE, pids[0], 0, 0) == 0, os.strerror(ctypes.get_errno())
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        os.waitpid(pids[0], WALL)  # its end is the tracer's to take note of
+        said, _ = process.communicate(timeout=30)
+    assert process.wait(timeout=30) == 126 and said == b""

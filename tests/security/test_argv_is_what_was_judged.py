@@ -95,5 +95,3 @@ def test_another_process_s_memory_is_not_written_while_execs_are_watched() -> No
 
     assert {name: report[name].errno for name in ROUTES[1:]} == dict.fromkeys(ROUTES[1:], "EPERM")
     assert report[ROUTES[0]].errno in ("EACCES", "EPERM")
-
-
