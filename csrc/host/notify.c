@@ -18,6 +18,7 @@
 
 #include "arguments.h"
 #include "behalf.h"
+#include "image.h"
 #include "notify.h"
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -644,33 +645,50 @@ int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t
     return result;
 }
 
-/* The ticket is out of reach of deadlines and answers while it is looked at without the lock. */
-int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *expected, size_t size) {
-    struct guest alone = {.listener = -1};
-    struct ticket **place, copy;
-    struct hold hold = {0};
-    int result;
+/* Takes a call out of reach of deadlines and other answers, with a listener that outlives the cage's removal. */
+static int take_exec(struct psb_notifier *notifier, uint64_t number, struct ticket *taken, struct guest *alone) {
+    struct ticket **place;
+    alone->listener = -1;
     pthread_mutex_lock(&notifier->lock);
     place = find_ticket(notifier, number);
     if (*place && (*place)->state == TICKET_PYTHON && (*place)->call == PSB_CALL_EXEC) {
         const struct guest *guest = find_guest(notifier, (*place)->guest);
-        copy = **place;
-        if (guest) alone.listener = fcntl(guest->listener, F_DUPFD_CLOEXEC, 0);
-        if (guest) alone.rules.init_pid = guest->rules.init_pid;
+        *taken = **place;
+        if (guest) alone->listener = fcntl(guest->listener, F_DUPFD_CLOEXEC, 0);
+        if (guest) alone->rules.init_pid = guest->rules.init_pid;
         drop_ticket(place);
     }
     pthread_mutex_unlock(&notifier->lock);
-    if (alone.listener < 0) return -ENOENT;
-    result = hold_arguments(&hold, copy.deed.tid, alone.rules.init_pid);
-    if (!result && !hold.trusted)
-        result = settle_arguments(copy.deed.tid, copy.deed.number, copy.deed.args, expected, size);
-    if (!still_waits(&alone, copy.id))
-        result = -ENOENT;
-    else if (result)
-        give(&alone, copy.id, -EPERM);
-    else
-        result = pass(&alone, copy.id);
-    release_arguments(&hold);
+    return alone->listener < 0 ? -ENOENT : 0;
+}
+
+/* 0 when the kernel goes on with it. */
+static int pass_if_same(const struct guest *guest, const struct ticket *ticket, const char *expected, size_t size) {
+    const struct deed *deed = &ticket->deed;
+    int result = compare_arguments(deed->tid, deed->number, deed->args, expected, size);
+    if (!still_waits(guest, ticket->id)) return -ENOENT;
+    if (!result) return pass(guest, ticket->id);
+    give(guest, ticket->id, -EPERM);
+    return -EPERM;
+}
+
+int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *expected, size_t size,
+                    const struct psb_image *image) {
+    struct guest alone = {.listener = -1};
+    struct ticket ticket;
+    struct watch watch;
+    int result = take_exec(notifier, number, &ticket, &alone);
+    if (result) return result;
+    if (is_init(ticket.deed.tid, alone.rules.init_pid)) {
+        result = pass(&alone, ticket.id);
+    } else if ((result = watch_exec(&watch, ticket.deed.tid)) == 0) {
+        int ended;
+        result = pass_if_same(&alone, &ticket, expected, size);
+        ended = end_watch(&watch, result ? NULL : image);
+        if (!result) result = ended;
+    } else {
+        result = give(&alone, ticket.id, -EPERM) ? -ENOENT : -EACCES;
+    }
     close(alone.listener);
     return result;
 }

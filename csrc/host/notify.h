@@ -88,6 +88,16 @@ enum psb_answer_kind {
                         * its number returned */
 };
 
+/* What an execve may become: path and arguments as the kernel shows its own copy of them, each with its NUL. */
+struct psb_image {
+    const char *name; /* AT_EXECFN (getauxval(3)) */
+    const char *arguments;
+    uint64_t arguments_size;
+    const char *script; /* the arguments where the file begins with #!; NULL where it does not */
+    uint64_t script_size;
+    uint64_t device, inode; /* the interpreter that runs then */
+};
+
 struct psb_notifier;
 
 /* NULL when there is no memory or descriptor for it. */
@@ -112,10 +122,13 @@ int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial 
 int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told);
 /* -ENOENT: the call is not waiting any more (its deadline passed, its caller died). */
 int psb_answer(struct psb_notifier *notifier, uint64_t ticket, int kind, int64_t value, uint32_t flags);
-/* Lets an execve go on, if its path and arguments (each with its NUL, one behind the other) are still the expected ones
- * and nothing can change them before the kernel has read them; else it fails with EPERM, and so does this. There is no
- * other way for a call that was asked about to go on: the kernel would read again what was decided. */
-int psb_answer_exec(struct psb_notifier *notifier, uint64_t ticket, const char *expected, size_t size);
+/* Lets an execve go on whose path and arguments (each with its NUL, one behind the other) are still the expected ones,
+ * and returns when it has succeeded or failed. What the kernel has read must be the image: else the process is killed
+ * before its first instruction. There is no other way for a call that was asked about to go on: the kernel reads again
+ * what was decided. -ENOENT: it waits no more; -EPERM: they have changed; -EACCES: it cannot be traced, and is refused.
+ */
+int psb_answer_exec(struct psb_notifier *notifier, uint64_t ticket, const char *expected, size_t size,
+                    const struct psb_image *image);
 /* Path and arguments as they are now: their size, -E2BIG when there is not room enough, -errno. */
 int64_t psb_read_exec(int pid, int number, const uint64_t *args, char *to, size_t room);
 /* Whether a call still waits: 1, or 0. */

@@ -53,18 +53,18 @@ def complete(call: Call, args: Sequence[int]) -> Call:
     path = os.fsdecode(wire.read_text(call.pid, args[path_at], LONGEST_PATH))
     if not path:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
-    flags = CREAT_FLAGS if flags_at is None else _int(args[flags_at])
+    flags = CREAT_FLAGS if flags_at is None else register_int(args[flags_at])
     creates = flags & (os.O_CREAT | os.O_TMPFILE) and mode_at is not None
     mode = args[mode_at] & 0o777 if creates and mode_at is not None else 0
-    where = AT_FDCWD if directory is None else _int(args[directory])
-    return replace(call, path=_absolute(call.pid, where, path), flags=flags, mode=mode)
+    where = AT_FDCWD if directory is None else register_int(args[directory])
+    return replace(call, path=absolute(call.pid, where, path), flags=flags, mode=mode)
 
 
 def demand_existing(live: LiveInit, tid: int, path: str) -> None:
     """Raises FileNotFoundError when the path, relative to the caller's directory, leads nowhere in the cage."""
     root = live.open_root()
     try:
-        os.close(native.open_inside(root, _absolute(tid, AT_FDCWD, path), os.O_PATH, resolve=native.RESOLVE_IN_ROOT))
+        os.close(native.open_inside(root, absolute(tid, AT_FDCWD, path), os.O_PATH, resolve=native.RESOLVE_IN_ROOT))
     except FileNotFoundError:
         raise
     except OSError:
@@ -73,13 +73,13 @@ def demand_existing(live: LiveInit, tid: int, path: str) -> None:
         os.close(root)
 
 
-def _int(register: int) -> int:
+def register_int(register: int) -> int:
     """As the kernel reads an int."""
     low = register & 0xFFFFFFFF
     return low - (1 << 32) if low >= 1 << 31 else low
 
 
-def _absolute(tid: int, directory: int, path: str) -> str:
+def absolute(tid: int, directory: int, path: str) -> str:
     """Relative to the caller's directory; /proc/self spelled out, since it would be ours."""
     if not path.startswith("/"):
         base = os.readlink(f"/proc/{tid}/cwd" if directory == AT_FDCWD else f"/proc/{tid}/fd/{directory}")

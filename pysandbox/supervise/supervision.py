@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from errno import ENOENT, EPERM
+from errno import EACCES, ENOENT, EPERM
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.compile.plan import Plan
@@ -32,15 +32,17 @@ from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, wire
 from pysandbox.supervise.context import Context
+from pysandbox.supervise.images import Judged, image_of
 from pysandbox.supervise.policy_fn import Caller, CallEvent, PolicyFn, read_answer
 from pysandbox.supervise.record import Recorder
-from pysandbox.supervise.tasks import command_line, group_of, parent_of
+from pysandbox.supervise.tasks import command_line, family_of, group_of, parent_of
 
 if TYPE_CHECKING:
     from pysandbox.supervise.supervisor import Supervisor
 
 CALLBACKS = 16  # of one cage at once; further calls wait for one of them to return, or for their deadline
 KINDS_KEPT = 256  # of refusals in the ledger
+REFUSED_EXEC = {EPERM: "changed while it was decided", EACCES: "cannot be traced"}
 CATEGORY = {**dict.fromkeys(NETWORK, "network"), "EXEC": "exec", "OPEN": "file"}
 
 
@@ -151,7 +153,7 @@ class Supervision:
         if not wire.waits(self._supervisor.notifier, ticket):
             return  # its deadline passed in the backlog
         try:
-            call, raw = self._complete(call, args)
+            call, judged = self._complete(call, args)
             rules = self._rules
             verdict = decide(call, rules)
             if self._recorder is not None:
@@ -159,26 +161,28 @@ class Supervision:
             if self._caller is not None and not isinstance(verdict, (Errno, Kill)):
                 verdict = self._consult(call, verdict)
         except FileNotFoundError:
-            verdict, raw = Errno(ENOENT), b""  # as the kernel would say
+            verdict, judged = Errno(ENOENT), None  # as the kernel would say
         except OSError as error:  # what cannot be read is refused
-            verdict, raw = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), b""
+            verdict, judged = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), None
         except Exception as error:
             self._fail(call, f"{type(error).__name__}: {error}")
-            verdict, raw = Errno(EPERM, "supervisor"), b""
-        self._apply(ticket, call, verdict, raw)
+            verdict, judged = Errno(EPERM, "supervisor"), None
+        self._apply(ticket, call, verdict, judged)
 
-    def _complete(self, call: Call, args: list[int]) -> tuple[Call, bytes]:
+    def _complete(self, call: Call, args: list[int]) -> tuple[Call, Judged | None]:
         """The call with what C has not read for it. Raises OSError."""
         if call.kind == "EXEC":
             self._learn_command(call.pid)
             raw = wire.read_exec(call.pid, wire.number_of(call.syscall), args)
             path, *argv = (os.fsdecode(each) for each in raw.split(b"\0")[:-1])
-            if wire.number_of("execve") == wire.number_of(call.syscall):
-                files.demand_existing(self.live, call.pid, path)  # a shell tries every directory of PATH
-            return replace(call, path=path, argv=tuple(argv)), raw
+            call = replace(call, path=path, argv=tuple(argv))
+            if call.syscall == "execveat":
+                return call, Judged(raw, files.register_int(args[0]))
+            files.demand_existing(self.live, call.pid, path)  # a shell tries every directory of PATH
+            return call, Judged(raw)
         if call.kind == "OPEN":
-            return files.complete(call, args), b""
-        return replace(call, lineage=self._lineage(call.pid)), b""
+            return files.complete(call, args), None
+        return replace(call, lineage=self._lineage(call.pid)), None
 
     def _learn_command(self, pid: int) -> None:
         """A process that is still cage-init's copy was started by an order, and is nobody's child."""
@@ -216,11 +220,12 @@ class Supervision:
 
     def _event(self, call: Call) -> CallEvent:
         address = ip_address(call.address)
+        group, parent = family_of(call.pid)
         return CallEvent(
             syscall=call.syscall,
             category=CATEGORY[call.kind],
-            pid=group_of(call.pid),
-            ppid=parent_of(call.pid),
+            pid=group,
+            ppid=parent,
             time=time.time(),
             host=address.host if address else "",
             port=address.port if address else 0,
@@ -236,7 +241,7 @@ class Supervision:
 
     # ---- answers ------------------------------------------------------------------------------------------------
 
-    def _apply(self, ticket: int, call: Call, verdict: Verdict, raw: bytes) -> None:
+    def _apply(self, ticket: int, call: Call, verdict: Verdict, judged: Judged | None) -> None:
         notifier = self._supervisor.notifier
         if isinstance(verdict, Errno):
             if verdict.rule:
@@ -245,8 +250,8 @@ class Supervision:
         elif isinstance(verdict, OnBehalf):
             wire.answer(notifier, ticket, "BEHALF")
         elif isinstance(verdict, Execute):
-            if not wire.execute(notifier, ticket, raw):
-                self._remember(self._denial(call, "changed while it was decided"), tell=True)
+            assert judged is not None
+            self._execute(ticket, call, judged)
         elif isinstance(verdict, InjectFd):
             files.inject(notifier, ticket, self.live, call, verdict)
         elif isinstance(verdict, Return):
@@ -255,6 +260,18 @@ class Supervision:
             self._remember(self._denial(call, verdict.rule), tell=True)
             self.live.kill_process(group_of(call.pid))
             wire.answer(notifier, ticket, "ERRNO", EPERM)
+
+    def _execute(self, ticket: int, call: Call, judged: Judged) -> None:
+        notifier = self._supervisor.notifier
+        try:
+            image = image_of(self.live, call.pid, judged)
+        except OSError:
+            self._remember(self._denial(call, "unreadable"), tell=True)
+            wire.answer(notifier, ticket, "ERRNO", EPERM)
+            return
+        rule = REFUSED_EXEC.get(wire.execute(notifier, ticket, judged.raw, image))
+        if rule:
+            self._remember(self._denial(call, rule), tell=True)
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 

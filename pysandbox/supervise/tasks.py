@@ -7,6 +7,7 @@ every process of a PID namespace reaches those being forked as well, so nothing 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Self
 from pysandbox.launch.live import LiveInit
 
 STOP_PATIENCE = 2.0  # seconds until what does not stop (it waits in the kernel) is taken as stopped
+FAMILY = re.compile(rb"\nTgid:\t(\d+)\n.*?\nPPid:\t(\d+)\n", re.DOTALL)
 
 
 def threads_of(pid: int) -> list[int]:
@@ -53,13 +55,21 @@ def status_of(pid: int) -> dict[str, str]:
         return {}
 
 
+def family_of(tid: int) -> tuple[int, int]:
+    """(the process of a thread, that process's parent); (the thread itself, 0) when it is gone."""
+    with suppress(OSError), open(f"/proc/{tid}/status", "rb", buffering=0) as file:
+        found = FAMILY.search(file.read(4096))
+        if found is not None:
+            return int(found[1]), int(found[2])
+    return tid, 0
+
+
 def parent_of(pid: int) -> int:
-    return int(status_of(pid).get("PPid", 0))
+    return family_of(pid)[1]
 
 
 def group_of(tid: int) -> int:
-    """The process of a thread; the thread itself when it is gone."""
-    return int(status_of(tid).get("Tgid", tid))
+    return family_of(tid)[0]
 
 
 def command_line(pid: int) -> tuple[str, ...]:

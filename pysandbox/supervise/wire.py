@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pysandbox._native import ffi, lib
 from pysandbox.compile.syscalls import names, table
 from pysandbox.handlers.call import Call
+from pysandbox.handlers.shebang import Image
 
 KINDS = tuple(
     name.removeprefix("PSB_CALL_")
@@ -77,10 +78,15 @@ def answer(notifier: Any, ticket: int, kind: str, value: int = 0, flags: int = 0
     return bool(result == 0)
 
 
-def execute(notifier: Any, ticket: int, expected: bytes) -> bool:
-    """Lets an execve go on whose path and arguments are still `expected`, and can change no more. False when it does
-    not wait any more, or was refused because they were not."""
-    return bool(lib.psb_answer_exec(notifier, ticket, expected, len(expected)) == 0)
+def execute(notifier: Any, ticket: int, expected: bytes, image: Image) -> int:
+    """Lets an execve go on whose path and arguments are still `expected`, and sees to it that it becomes the image. 0,
+    or ENOENT (it does not wait any more), EPERM (they were changed), EACCES (it cannot be traced): it runs nothing."""
+    texts = [ffi.from_buffer("char[]", text) for text in (image.name + b"\0", image.arguments, image.script)]
+    wanted = ffi.new("struct psb_image *", {"device": image.device, "inode": image.inode})
+    wanted.name, wanted.arguments, wanted.arguments_size = texts[0], texts[1], len(image.arguments)
+    if image.script:
+        wanted.script, wanted.script_size = texts[2], len(image.script)
+    return -int(lib.psb_answer_exec(notifier, ticket, expected, len(expected), wanted))
 
 
 def waits(notifier: Any, ticket: int) -> bool:

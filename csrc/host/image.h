@@ -1,0 +1,24 @@
+/* What an execve has become: the caller is followed with ptrace(2) up to the point where the kernel has its own copy of
+ * path and arguments, in memory that is the new program's alone, and before that program runs.
+ *
+ * ptrace is the right of one thread: whoever calls watch_exec calls end_watch. */
+#ifndef PSB_IMAGE_H
+#define PSB_IMAGE_H
+
+#include "notify.h"
+
+struct watch {
+    int tid, group;
+};
+
+/* From now on `tid`, which waits in a notification, stops when its execve has succeeded or failed. 0, -ESRCH, -EACCES.
+ */
+int watch_exec(struct watch *watch, int tid);
+/* After the answer: waits for that stop (or the caller's death) and lets it go on. With an image, what has become
+ * another one is killed instead. 0, or -EPERM for that. */
+int end_watch(const struct watch *watch, const struct psb_image *image);
+
+/* Whether `tid` is a copy of cage-init still, in whose memory nobody in the cage can look or write. */
+int is_init(int tid, int init_pid);
+
+#endif

@@ -1,0 +1,97 @@
+"""Claim: a program whose arguments a callback forbids never runs, whoever changes them after they were read.
+
+Each attack execs `good`, which is allowed, again and again, while somebody else makes `evil` of it. Without a callback
+`evil` runs now and then; with one it never does: the call is refused, or what has become of it is killed before its
+first instruction.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pysandbox import Cage
+from pysandbox.supervise.context import Context
+from pysandbox.supervise.policy_fn import CallEvent
+
+from .harness import in_cage, policy, program, read_report, uncaged
+
+TRIES = 10_000
+CONTROL_TRIES = 3_000
+WRITERS = ("thread", "parent", "peer", "orphan", "shared", "file", "tid")
+CHANGED = "changed while it was decided"
+
+
+def forbid_evil(event: CallEvent, context: Context) -> bool:
+    return "evil" in event.argv
+
+
+@pytest.fixture(scope="module", autouse=True)
+def supervisor() -> None:
+    """It is made once and stays: no test leaves it behind."""
+    with Cage(policy(), policy_fn=forbid_evil, watch=("exec",)) as cage:
+        cage.run(["/bin/true"], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_forbidden_argument_never_runs(writer: str, attack_bin: Path, tmp_path: Path) -> None:
+    race = str(attack_bin / "argv_race")
+    control = uncaged([race, writer, str(CONTROL_TRIES), str(tmp_path)])[writer].value
+
+    with Cage(policy(allow=[str(attack_bin)]), policy_fn=forbid_evil, watch=("exec",)) as cage:
+        result = cage.run([race, writer, str(TRIES), "/tmp"], timeout=300)
+    report = read_report(result.exit_code, str(result.stdout), str(result.stderr), result)
+
+    assert control["evil"] > 0
+    said = report[writer].value
+    assert said["evil"] == said["other"] == 0
+    assert said["good"] > 0 and said["refused"] + said["killed"] > 0
+    assert said["good"] + said["refused"] + said["killed"] == TRIES
+    assert sum(each.count for each in result.denials if each.rule == CHANGED) >= said["killed"] > 0
+
+
+@pytest.mark.parametrize("writer", ("parent", "shared"))
+def test_it_holds_without_namespaces(writer: str, attack_bin: Path) -> None:
+    race = str(attack_bin / "argv_race")
+    rules = policy("landlock", allow=[str(attack_bin)])
+
+    with Cage(rules, policy_fn=forbid_evil, watch=("exec",)) as cage:
+        result = cage.run([race, writer, "500", "/tmp"], timeout=100)
+    said = read_report(result.exit_code, str(result.stdout), str(result.stderr), result)[writer].value
+
+    assert said["evil"] == said["other"] == 0 and said["good"] > 0 and said["refused"] + said["killed"] > 0
+
+
+WRITE = """
+    buffer = ctypes.create_string_buffer(b"good")
+    class Piece(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    piece = Piece(ctypes.addressof(buffer), 4)
+    child = os.fork()
+    if not child:
+        signal.pause()
+    def through_proc():
+        with open(f"/proc/{child}/mem", "r+b", buffering=0) as memory:
+            memory.seek(ctypes.addressof(buffer))
+            memory.write(b"evil")
+    attempt("/proc/PID/mem", through_proc)
+    attempt("process_vm_writev", call, "process_vm_writev", child, ctypes.byref(piece), 1, ctypes.byref(piece), 1, 0)
+    attempt("ptrace", call, "ptrace", 16, child, 0, 0)
+    os.kill(child, 9)
+"""
+ROUTES = ("/proc/PID/mem", "process_vm_writev", "ptrace")
+
+
+def test_another_process_s_memory_is_not_written_while_execs_are_watched() -> None:
+    control = uncaged(program(WRITE))
+    assert control.differs(dict.fromkeys(ROUTES)) == {}
+
+    rules = policy(seccomp="relaxed")
+    with Cage(rules, policy_fn=forbid_evil, watch=("exec",)) as cage:
+        report = in_cage(cage, program(WRITE))
+
+    assert {name: report[name].errno for name in ROUTES[1:]} == dict.fromkeys(ROUTES[1:], "EPERM")
+    assert report[ROUTES[0]].errno in ("EACCES", "EPERM")
