@@ -6,15 +6,22 @@ leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing o
 
 from __future__ import annotations
 
+import _signal as signal  # the numbers and calls alone: what signal adds to them costs a third of a start
 import os
 import select
-import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pysandbox.process import Process
+    from collections.abc import Callable
+    from typing import Any, Protocol, Self
+
+    class Attended(Protocol):
+        """What is asked of the running command."""
+
+        def fileno(self) -> int: ...
+        def terminate(self) -> None: ...
+        def kill(self) -> None: ...
 
 OUT_OF_TIME = 124
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,7 +37,7 @@ class Signals:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, Any] = {}
         for number in (*ENDING, signal.SIGWINCH):
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _wake)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         return self
@@ -60,7 +67,7 @@ def _wake(number: int, frame: object) -> None:
 class Attendance:
     """One command under watch. `cause`: the exit code when we ended it, None while it is left alone."""
 
-    def __init__(self, process: Process, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
+    def __init__(self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
         self.cause: int | None = None
         self.resized: Callable[[], None] = lambda: None
         self._process = process

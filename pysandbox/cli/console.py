@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from typing import TextIO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TextIO
 
 RED, GREEN, YELLOW, BOLD = "31", "32", "33", "1"
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from pysandbox.cli import console
 from pysandbox.errors import CageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 OUR_FAILURE = 125
 INTERRUPTED = 128 + 2
@@ -24,6 +26,8 @@ COMMANDS = {
     "check": "say what this host can do for a cage, and how to get the rest",
     "help": "explain a command: pysandbox help run",
 }
+
+MODULES: dict[str, str] = {}  # of commands whose module has another name
 
 HELP = """\
 Usage: pysandbox [-v] COMMAND ...
@@ -102,8 +106,21 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         hint = console.meant(name, COMMANDS) or "; to run a program: pysandbox run -- PROGRAM"
         return console.usage_error(f"unknown command {name!r}{hint}", "pysandbox --help")
-    command: Callable[[list[str], bool], int] = import_module(f"pysandbox.cli.{name}").main
-    return command(rest, verbose)
+    if name == "run" and not verbose:
+        from pysandbox.cli.warm import run_again
+
+        code = run_again(rest)
+        if code is not None:
+            return code
+    return _command(name)(rest, verbose)
+
+
+def _command(name: str) -> Callable[[list[str], bool], int]:
+    from importlib import import_module
+
+    module = import_module(f"pysandbox.cli.{MODULES.get(name, name)}")
+    command: Callable[[list[str], bool], int] = module.main
+    return command
 
 
 def _help(topics: list[str]) -> int:

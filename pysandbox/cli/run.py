@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
+from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.errors import CageError, StartError
 from pysandbox.policy.merge import merge_layers
@@ -59,23 +61,16 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return console.usage_error(str(wrong), "pysandbox run --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
-    _fill_standard_descriptors()
+    fill_standard_descriptors()
+    log = console.Log(verbose or namespace.verbose)
+    keep = _Keeper(arguments) if make_cage is None and not log.verbose else None
     try:
-        code, document = _run(namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _make_cage)
+        code, document = _run(namespace, argv, log, make_cage or _make_cage, keep)
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
         print(document)
     return code
-
-
-def _fill_standard_descriptors() -> None:
-    """Started with one of 0, 1, 2 closed, something of ours would be opened there, and handed to the command."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
 
 
 def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
@@ -142,13 +137,15 @@ def _wants_pty(namespace: Namespace) -> bool:
     """Where all three streams are the user's terminal; a redirected one must stay what it is."""
     if namespace.pty is not None or namespace.json:
         return bool(namespace.pty)
-    return all(os.isatty(fd) for fd in (0, 1, 2))
+    return at_a_terminal()
 
 
 # ---- the run -------------------------------------------------------------------------------------------------
 
 
-def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage) -> tuple[int, str]:
+def _run(
+    namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage, keep: _Keeper | None
+) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
     pty = _wants_pty(namespace)
     policy = command_policy(namespace, pty=pty)
@@ -160,6 +157,8 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
         process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty)))
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
+        if keep is not None:
+            keep(namespace, cage, pty=pty)
         attendance.until_end()
         process.wait()
         for outlet in outlets:
@@ -171,6 +170,21 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], cause)
+
+
+class _Keeper:
+    """Keeps the plan of a command that runs, so that the next one like it starts from there (`cli.warm`)."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self._arguments = arguments
+        self._began = time.time_ns()
+
+    def __call__(self, namespace: Namespace, cage: Cage, *, pty: bool) -> None:
+        from pysandbox.cli.keep import keep_plan
+
+        if cage.caged:
+            prepared = cage.runtime.prepare(cage.policy, os.getcwd())
+            keep_plan(self._arguments, namespace, cage.policy, prepared, namespace.recipe, began=self._began, pty=pty)
 
 
 def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:

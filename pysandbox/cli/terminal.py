@@ -10,9 +10,12 @@ import os
 import select
 import termios
 import tty
-from typing import Any, Self
 
-from pysandbox.cli.attend import Attendance
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from pysandbox.cli.attend import Attendance
 
 CHUNK = 65536
 END_OF_INPUT = b"\x04"  # Ctrl-D: what a pty has for an end of file

@@ -10,13 +10,14 @@ from __future__ import annotations
 import itertools
 import os
 import select
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
-from pysandbox.launch.scratch import remove_scratch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
 
@@ -32,7 +33,7 @@ class LiveInit:
         self._pidfd = opened.pidfd
         self._control = opened.control
         self._command_ids = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._reaped = False
         self._owner = os.getpid()
 
@@ -60,9 +61,13 @@ class LiveInit:
 
     def signal(self, command_id: int, number: int, scope: str) -> None:
         """`scope` is "one" (the command's process), its "session", or "all" of the cage. A dead cage is no error."""
-        with self._lock, suppress(BrokenPipeError, ConnectionResetError):
-            if not self.closed:
+        with self._lock:
+            if self.closed:
+                return
+            try:
                 native.send_signal(self._control, command_id, number, scope)
+            except (BrokenPipeError, ConnectionResetError):
+                return
 
     def end(self) -> None:
         """Closes the control socket: cage-init kills everything and exits. Does not wait; idempotent."""
@@ -84,15 +89,18 @@ class LiveInit:
             if self._reaped:
                 return True
             if not self._gone(1.0):
-                with suppress(ProcessLookupError):
-                    _send_kill(self._pidfd)
+                _send_kill(self._pidfd)
                 if not self._gone(KILL_PATIENCE):
                     return False
-            with suppress(ChildProcessError):  # the host waited for any child, or ignores SIGCHLD
+            try:
                 os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
+            except ChildProcessError:
+                pass  # the host waited for any child, or ignores SIGCHLD
             os.close(self._pidfd)
             self._reaped = True
             if self.owns_scratch:
+                from pysandbox.launch.scratch import remove_scratch
+
                 remove_scratch(self.scratch)
             return True
 
@@ -108,8 +116,10 @@ class LiveInit:
 
     def __del__(self) -> None:
         if not getattr(self, "_reaped", True):
-            with suppress(Exception):
+            try:
                 self.close()
+            except Exception:
+                return
 
     def is_dead(self) -> bool:
         """Whether cage-init is gone although nobody has ended it."""
@@ -123,7 +133,7 @@ class LiveInit:
 
     def abandon(self) -> None:
         """In a forked copy of the host: forget the cage without touching it."""
-        self._lock = threading.Lock()  # the original may have been held by another thread at the fork
+        self._lock = allocate_lock()  # the original may have been held by another thread at the fork
         if not self._reaped:
             os.close(self._pidfd)
             self._reaped = True
@@ -145,4 +155,7 @@ class LiveInit:
 def _send_kill(pidfd: int) -> None:
     import signal
 
-    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return

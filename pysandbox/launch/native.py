@@ -1,7 +1,8 @@
 """The only importer of the C extension beside `probe.kernel`: Plans and orders in, descriptors and reports out.
 
 What Python and C must agree on is declared once, in csrc/abi.h; this file names fields and never counts bytes. A
-failure comes back as {step, errno, path} and leaves here as StartError.
+failure comes back as {step, errno, path} and leaves here as StartError. Cheap to import: a start that needs no compiler
+(`launch.image`) comes through here.
 """
 
 from __future__ import annotations
@@ -9,12 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from pysandbox._native import ffi, lib
-from pysandbox.compile.plan import SCRATCH, MountStep, Plan
 from pysandbox.errors import StartError
 from pysandbox.launch.numbers import (
     CLONE_NEW,
@@ -26,6 +23,13 @@ from pysandbox.launch.numbers import (
     RLIMIT,
     mask,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pysandbox.compile.plan import MountStep, Plan
 
 INIT_PATH = f"{os.path.dirname(os.path.dirname(__file__))}/cage-init"
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
@@ -86,6 +90,13 @@ class NativePlan:
         self._struct.scope_signals = self.without_namespaces and scoped
         self._setup = self._setup_message(scoped)
 
+    @classmethod
+    def restored(cls, struct: Any, setup: bytes, keep: list[Any]) -> NativePlan:
+        """One that `launch.image` had put away; it has no scratch directory and no Plan."""
+        carried = cls.__new__(cls)
+        carried._struct, carried._setup, carried._keep = struct, setup, keep
+        return carried
+
     def _text(self, text: str) -> Any:
         held = ffi.new("char[]", os.fsencode(text))
         self._keep.append(held)
@@ -120,6 +131,8 @@ class NativePlan:
 
     def _place_scratch(self, plan: Any, path: Any) -> list[Any]:
         """Copies of the arrays in which the placeholder stands, with the path in its place."""
+        from pysandbox.compile.plan import SCRATCH
+
         mounts = ffi.new("struct psb_mount[]", max(1, plan.n_mounts))
         ffi.memmove(mounts, plan.mounts, plan.n_mounts * ffi.sizeof("struct psb_mount"))
         for index, step in enumerate(self.plan.mounts):
@@ -170,13 +183,13 @@ class NativePlan:
         return Opened(opened.pid, opened.pidfd, opened.control)
 
 
-@dataclass(frozen=True, slots=True)
 class Opened:
     """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage."""
 
-    pid: int
-    pidfd: int
-    control: int
+    __slots__ = ("control", "pid", "pidfd")
+
+    def __init__(self, pid: int, pidfd: int, control: int) -> None:
+        self.pid, self.pidfd, self.control = pid, pidfd, control
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:
@@ -198,12 +211,13 @@ _BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PS
 MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
 
 
-class Order(NamedTuple):
+class Order:
     """One command, encoded. With `body_in_fd` the body is too long for a message and travels in a memfd."""
 
-    header: bytes
-    body: bytes
-    body_in_fd: bool
+    __slots__ = ("body", "body_in_fd", "header")
+
+    def __init__(self, header: bytes, body: bytes, body_in_fd: bool) -> None:
+        self.header, self.body, self.body_in_fd = header, body, body_in_fd
 
 
 def encode_order(
@@ -286,18 +300,23 @@ def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
     send(control, bytes(ffi.buffer(message)), ())
 
 
-class Report(NamedTuple):
-    """One record of cage-init about one command; `kind` is "failed", "started" or "exited"."""
+class Report:
+    """One record of cage-init about one command; `kind` is "failed", "started" or "exited". Times in seconds."""
 
-    kind: str
-    pid: int
-    status: int
-    timed_out: bool
-    killed_others: int
-    user_time: float  # seconds
-    system_time: float
-    max_rss_kb: int
-    error: StartError | None
+    __slots__ = (
+        "error", "kind", "killed_others", "max_rss_kb", "pid", "status", "system_time", "timed_out", "user_time",
+    )  # fmt: skip
+
+    def __init__(self, record: Any) -> None:
+        self.kind: str = _KINDS[record.kind]
+        self.pid: int = record.pid
+        self.status: int = record.status
+        self.timed_out = bool(record.timed_out)
+        self.killed_others: int = record.killed_others
+        self.user_time: float = record.user_us / 1e6
+        self.system_time: float = record.system_us / 1e6
+        self.max_rss_kb: int = record.max_rss_kb
+        self.error = start_error(record.error) if record.error.step else None
 
 
 _KINDS = {lib.PSB_REPORT_FAILED: "failed", lib.PSB_REPORT_STARTED: "started", lib.PSB_REPORT_EXITED: "exited"}
@@ -313,17 +332,7 @@ def read_report(fd: int) -> Report | None:
         return None
     if result < 0:
         raise OSError(-result, os.strerror(-result))
-    return Report(
-        _KINDS[record.kind],
-        record.pid,
-        record.status,
-        bool(record.timed_out),
-        record.killed_others,
-        record.user_us / 1e6,
-        record.system_us / 1e6,
-        record.max_rss_kb,
-        start_error(record.error) if record.error.step else None,
-    )
+    return Report(record)
 
 
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:

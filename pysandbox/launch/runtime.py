@@ -38,6 +38,7 @@ class Prepared:
 
     policy: Policy
     plan: Plan
+    paths: PathFacts
     fresh: Callable[[], bool]  # whether the paths it was compiled from are still what they were
     covered: Callable[[], bool]  # whether what it denies and masks is still what was covered
     native: native.NativePlan
@@ -112,6 +113,7 @@ class Runtime:
         return Prepared(
             resolved,
             plan,
+            paths,
             watch(paths),
             _watch_covered(plan, paths),
             carried,

@@ -1,0 +1,214 @@
+"""`pysandbox run` when the same command line was compiled before: its plan comes from disk, and no compiler is loaded.
+
+This is the whole of a warm start, and imports next to nothing: that is what it is for. What it may not do is decide.
+`cli.keep` put the entry there, after a run by the long way, with everything that the plan depended on; here each of
+these is looked at again, and whatever is not as it was makes `run_again` answer None: the long way then starts from
+nothing, so also every error is reported by it. From the start of the command on there is no way back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pysandbox.cli.attend import OUT_OF_TIME, Attendance, Signals
+from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
+from pysandbox.errors import CageError
+from pysandbox.launch import ids, native, plans
+from pysandbox.launch.image import plan_of
+from pysandbox.launch.live import LiveInit
+from pysandbox.launch.lookup import DEFAULT_PATH, candidates
+from pysandbox.launch.stdio import open_stdio
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pysandbox.launch.stdio import Stdio
+
+SIGTERM, SIGKILL = 15, 9
+KILLED = 128 + SIGKILL
+
+
+def run_again(arguments: list[str]) -> int | None:
+    """The exit code, or None when nothing was started."""
+    flags, argv = split(arguments)
+    if not argv or not argv[0]:
+        return None
+    fill_standard_descriptors()
+    entry = plans.recall(key_of(flags, argv[0]))
+    if entry is None or not still_holds(entry):
+        return None
+    with Signals() as signals:
+        try:
+            command = WarmCommand(entry, argv)
+        except (CageError, OSError):
+            return None
+        try:
+            return _attend(command, signals, entry)
+        finally:
+            command.close()
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The flags and the command, without knowing any flag; no command where only a parser could tell."""
+    if arguments and not arguments[0].startswith("-"):
+        return [], arguments
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+# ---- what a plan depends on ----------------------------------------------------------------------------------
+
+
+def key_of(flags: list[str], program: str) -> tuple[Any, ...]:
+    """What is the same whenever an entry is to be found. The secret it is signed with ends with this boot."""
+    return (
+        sys.version,
+        os.uname().release,
+        os.geteuid(),
+        os.getegid(),
+        os.stat("/proc/self/ns/user").st_ino,  # a container shares the cache, and can do less
+        os.stat("/proc/self/ns/mnt").st_ino,
+        native.lib.psb_landlock_abi(),
+        os.getcwd(),
+        tuple(flags),
+        program,
+        at_a_terminal(),
+    )
+
+
+def still_holds(entry: dict[str, Any]) -> bool:
+    """Whether the variables, the files that were read and the paths that were looked at are as they were."""
+    if any(os.environ.get(name) != value for name, value in entry["variables"]):
+        return False
+    if any(stamp(path) != was for path, was in entry["stamps"]):
+        return False
+    from pysandbox.probe.kernel import still_there
+
+    return still_there(entry["seen"])()
+
+
+def stamp(path: str) -> tuple[int, ...]:
+    """What changes with a file's content, and when another takes its place; empty when there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+# ---- the run -------------------------------------------------------------------------------------------------
+
+
+class WarmCommand:
+    """One command in a cage of its own: a Process with what the command line asks of it, and no more."""
+
+    def __init__(self, entry: dict[str, Any], argv: list[str]) -> None:
+        """Returns when the command runs. Raises CageError and OSError; nothing is left behind then."""
+        self.stdio: Stdio | None = None
+        self._report_fd = -1
+        self._live = _open(entry)
+        try:
+            self._start(entry, argv)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, entry: dict[str, Any], argv: list[str]) -> None:
+        self._live.nudge()
+        self._id = self._live.new_command_id()
+        self.stdio = _streams(self._live, pty=entry["pty"])
+        order = _order(entry, argv, self._id, [number for _, number in self.stdio.child])
+        self._report_fd, write = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._live.execute(order, write, [fd for fd, _ in self.stdio.child])
+        finally:
+            os.close(write)
+        self.stdio.given()
+        first = native.read_report(self._report_fd)
+        if first is None or first.kind != "started":
+            raise CageError("the long way tells why")
+
+    def fileno(self) -> int:
+        return self._report_fd
+
+    def terminate(self) -> None:
+        self._live.signal(self._id, SIGTERM, "one")
+
+    def kill(self) -> None:
+        self._live.signal(self._id, SIGKILL, "all")
+
+    def wait(self) -> int:
+        """The exit code, as a shell would see it."""
+        final = native.read_report(self._report_fd)
+        if final is None:  # cage-init was killed, and everything with it
+            return KILLED
+        code = os.waitstatus_to_exitcode(final.status)
+        return OUT_OF_TIME if final.timed_out else code if code >= 0 else 128 - code
+
+    def close(self) -> None:
+        """Returns when nothing of the cage is left."""
+        if self.stdio is not None:
+            self.stdio.close()
+        if self._report_fd >= 0:
+            os.close(self._report_fd)
+        self._live.close()
+
+
+def _open(entry: dict[str, Any]) -> LiveInit:
+    cage_id = ids.new_id()
+    init = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
+    try:
+        opened = plan_of(entry["image"]).open(init, ids.hostname(entry["hostname_prefix"], cage_id), "")
+    finally:
+        os.close(init)
+    return LiveInit(opened, cage_id)
+
+
+def _streams(live: LiveInit, *, pty: bool) -> Stdio:
+    if not pty:
+        return open_stdio(0, None, None, ())
+    root = live.open_root()
+    try:
+        return open_stdio(None, None, None, (), pty=True, root_fd=root)
+    finally:
+        os.close(root)
+
+
+def _order(entry: dict[str, Any], argv: list[str], command_id: int, targets: list[int]) -> native.Order:
+    passed = {name: os.environ[name] for name in entry["passed"] if name in os.environ}
+    env = {**entry["env"], **passed}
+    return native.encode_order(
+        argv=[os.fsencode(each) for each in argv],
+        env=[os.fsencode(f"{name}={value}") for name, value in env.items()],
+        paths=[os.fsencode(each) for each in candidates(argv[0], env.get("PATH", DEFAULT_PATH))],
+        cwd=os.fsencode(entry["cwd"] or "/"),
+        targets=targets,
+        limits=entry["limits"],
+        n_limits=entry["n_limits"],
+        walltime=entry["walltime"],
+        grace=entry["grace"],
+        command_id=command_id,
+        oneshot=True,
+        terminal=entry["pty"],
+        quiet=False,
+    )
+
+
+def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> int:
+    attendance = Attendance(command, signals, grace=entry["grace"], timeout=entry["timeout"])
+    if command.stdio is None or command.stdio.terminal < 0:
+        attendance.until_end()
+        code = command.wait()
+    else:
+        from pysandbox.cli.terminal import RawMode, Relay
+
+        with RawMode(0):
+            relay = Relay(attendance, command.stdio.terminal)
+            attendance.until_end()
+            code = command.wait()
+            relay.drain()
+    return code if attendance.cause is None else attendance.cause
