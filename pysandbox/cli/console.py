@@ -24,6 +24,11 @@ def warning(message: str) -> None:
     _line(f"pysandbox: warning: {message}")
 
 
+def say(message: str) -> None:
+    """What the user is to know although nothing is wrong."""
+    _line(f"pysandbox: {message}")
+
+
 def usage_error(message: str, see: str) -> int:
     """Report wrong usage; the exit code for it."""
     error(f"{message}; see: {see}")

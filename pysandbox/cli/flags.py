@@ -21,7 +21,14 @@ SECTIONS = {
     "network": "network",
     "": "isolation",
 }
-SHORT = {"--strict": ("-s",)}
+SHORT = {"--strict": ("-s",), "--monitor": ("-m",)}
+
+# Flags that users of other versions know, with the reason why there is nothing behind them.
+ABSENT = (
+    (("-m", "--monitor"), "watching without refusing needs the supervisor, which this version does not have"),
+    (("-p", "--port"), "ports into the cage need the network gatekeeper, which this version does not have"),
+)
+REPLACED = {"--profile": "use --seccomp PROFILE", "--config": "use -r FILE"}
 METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
 
@@ -48,6 +55,8 @@ class Parser(argparse.ArgumentParser):
         namespace, unknown = self.parse_known_args(arguments)
         if unknown:
             flag = unknown[0].partition("=")[0]
+            if flag in REPLACED:
+                raise UsageError(f"{flag} is no longer a flag; {REPLACED[flag]}")
             raise UsageError(f"unknown flag {flag!r}{meant(flag, self._option_string_actions)}")
         return namespace
 
@@ -73,6 +82,18 @@ def add_policy_flags(parser: argparse.ArgumentParser, defaults: Mapping[str, Any
             groups[described.section].add_argument(
                 *names, dest=field.name, default=None, **_argument(str(field.type), described, default)
             )
+
+
+def add_absent_flags(parser: argparse.ArgumentParser) -> None:
+    """The flags of ABSENT that no option of the policy has taken by now; each is refused by name."""
+    for names, reason in ABSENT:
+        if names[-1] not in parser._option_string_actions:
+            parser.add_argument(*names, action=_Absent, nargs="?", help=argparse.SUPPRESS, const=reason, default=None)
+
+
+class _Absent(argparse.Action):
+    def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
+        raise UsageError(f"{option_string} is not part of this version: {self.const}")
 
 
 def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:

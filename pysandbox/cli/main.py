@@ -23,7 +23,9 @@ BROKEN_PIPE = 128 + 13
 
 COMMANDS = {
     "run": "run one command in a cage",
+    "up": "run a sandbox of the project's manifest, pysandbox.toml",
     "check": "say what this host can do for a cage, and how to get the rest",
+    "completion": "print the completions of bash, zsh or fish",
     "help": "explain a command: pysandbox help run",
 }
 
@@ -45,6 +47,7 @@ Options:
 Examples:
   pysandbox run -- python3 script.py
   pysandbox run --workdir read --memory-mb 512 -- make test
+  pysandbox up
   pysandbox check
 
 Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
@@ -65,6 +68,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
         return BROKEN_PIPE
+
+
+def script() -> None:
+    """What the installed command calls: never returns."""
+    code = main()
+    if "threading" in sys.modules:  # the long way: there may be threads to wait for and files to remove
+        sys.exit(code)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    os._exit(code)  # nothing was begun that has to be ended: the interpreter is spared taking itself apart
 
 
 def _reported(arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
 """`pysandbox run`: one command in a cage, its exit code ours.
 
-Reads top to bottom: the flags, the policy they make, the start, the watch over the running command, the ending. The
+Reads top to bottom: the flags, the start, the watch over the running command, the ending. The
 command's standard output is never written to by us; with --json it is captured and the one document is printed there.
 """
 
@@ -16,24 +16,21 @@ from typing import TYPE_CHECKING, Any
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
-from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
+from pysandbox.cli.flags import Parser, UsageError, add_absent_flags, add_policy_flags, policy_values
+from pysandbox.cli.policy_of import DEFAULTS, Asked, policy_of
 from pysandbox.errors import CageError, StartError
-from pysandbox.policy.merge import merge_layers
-from pysandbox.policy.model import MERGE_WORDS, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pysandbox.cage import Cage
     from pysandbox.events import Sink
+    from pysandbox.policy.model import Policy
     from pysandbox.process import Process
 
     MakeCage = Callable[[Policy, Sink, bool], Cage]
 
 OUR_FAILURE, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
-
-# What a command line is for: working on the files at hand, as oneself. Recipes and flags override it.
-DEFAULTS: dict[str, Any] = {"workdir": "write", "run_as": "self"}
 
 EPILOG = """\
 The command sees the system's programs and libraries, the current directory (read and write) and nothing else; it has
@@ -62,10 +59,26 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
     fill_standard_descriptors()
-    log = console.Log(verbose or namespace.verbose)
-    keep = _Keeper(arguments) if make_cage is None and not log.verbose else None
+    keep = _Keeper(arguments) if make_cage is None and not (verbose or namespace.verbose) else None
+    pty = wants_pty(namespace)
+
+    def asked() -> Asked:
+        return policy_of(namespace.recipe, command=argv, extra=policy_values(namespace), pty=pty)
+
+    return perform(namespace, argv, asked, verbose or namespace.verbose, make_cage, keep)
+
+
+def perform(
+    namespace: Namespace,
+    argv: list[str],
+    asked: Callable[[], Asked],
+    verbose: bool,
+    make_cage: MakeCage | None = None,
+    keep: _Keeper | None = None,
+) -> int:
+    """One command under the policy that `asked` makes, to its end; with --json the document is printed. The code."""
     try:
-        code, document = _run(namespace, argv, log, make_cage or _make_cage, keep)
+        code, document = _run(namespace, argv, asked(), console.Log(verbose), make_cage or _make_cage, keep)
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
@@ -76,7 +89,7 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
 def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
     """The flags and the command. What follows the first `--` is the command's, whatever it looks like."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
-    namespace = _parser().read(arguments[:at])
+    namespace = parser().read(arguments[:at])
     argv = [*namespace.command, *(arguments[at:] if namespace.command else arguments[at + 1 :])]
     if not argv or not argv[0]:
         raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
@@ -85,21 +98,28 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
     return namespace, argv
 
 
-def _parser() -> Parser:
-    parser = Parser("pysandbox run", "Run one command in a cage.", EPILOG)
-    parser.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
-    add = parser.add_argument
+def parser() -> Parser:
+    declared = Parser("pysandbox run", "Run one command in a cage.", EPILOG)
+    declared.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
+    add = declared.add_argument
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
     add("-r", "--recipe", action="append", default=[], metavar="FILE",
         help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
+    add_run_flags(declared)
+    add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
+    add_policy_flags(declared, DEFAULTS)
+    add_absent_flags(declared)
+    return declared
+
+
+def add_run_flags(declared: Parser) -> None:
+    """What is asked of a run, whatever its policy."""
+    add = declared.add_argument
     add("--timeout", type=_seconds, metavar="S", help="End the command after S seconds (exit code 124).")
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
-    add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
-    add_policy_flags(parser, DEFAULTS)
-    return parser
 
 
 def _seconds(text: str) -> float:
@@ -109,31 +129,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-# ---- the policy ----------------------------------------------------------------------------------------------
-
-
-def command_policy(namespace: Namespace, *, pty: bool) -> Policy:
-    """Our defaults, then each recipe, then the flags."""
-    given = dict(DEFAULTS)
-    for name in namespace.recipe:
-        given = merge_layers(MERGE_WORDS, given, _recipe_layer(name))
-    given = merge_layers(MERGE_WORDS, given, policy_values(namespace))
-    if pty:  # a program at a terminal must know which kind it is
-        given = merge_layers(MERGE_WORDS, {"env_passthrough": ("TERM",)}, given)
-    return Policy(**given)
-
-
-def _recipe_layer(name: str) -> dict[str, Any]:
-    if "/" in name or name.endswith(".toml"):
-        from pysandbox.policy.sources import read_recipe
-
-        return dict(read_recipe(name).given)
-    from pysandbox.policy.recipe import shipped
-
-    return dict(shipped(name).given)
-
-
-def _wants_pty(namespace: Namespace) -> bool:
+def wants_pty(namespace: Namespace) -> bool:
     """Where all three streams are the user's terminal; a redirected one must stay what it is."""
     if namespace.pty is not None or namespace.json:
         return bool(namespace.pty)
@@ -144,12 +140,12 @@ def _wants_pty(namespace: Namespace) -> bool:
 
 
 def _run(
-    namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage, keep: _Keeper | None
+    namespace: Namespace, argv: list[str], asked: Asked, log: console.Log, make_cage: MakeCage, keep: _Keeper | None
 ) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
-    pty = _wants_pty(namespace)
-    policy = command_policy(namespace, pty=pty)
-    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
+    policy, pty = asked.policy, wants_pty(namespace)
+    no_sandbox = getattr(namespace, "no_sandbox", False)  # not a flag of `up`: a project does not get to ask for it
+    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), no_sandbox)
     if not cage.caged:
         console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")
     with Signals() as signals, ExitStack() as stack:
@@ -158,7 +154,7 @@ def _run(
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         if keep is not None:
-            keep(namespace, cage, pty=pty)
+            keep(namespace, cage, asked, pty=pty)
         attendance.until_end()
         process.wait()
         for outlet in outlets:
@@ -179,12 +175,16 @@ class _Keeper:
         self._arguments = arguments
         self._began = time.time_ns()
 
-    def __call__(self, namespace: Namespace, cage: Cage, *, pty: bool) -> None:
+    def __call__(self, namespace: Namespace, cage: Cage, asked: Asked, *, pty: bool) -> None:
         from pysandbox.cli.keep import keep_plan
 
-        if cage.caged:
+        if not cage.caged:
+            return
+        try:
             prepared = cage.runtime.prepare(cage.policy, os.getcwd())
-            keep_plan(self._arguments, namespace, cage.policy, prepared, namespace.recipe, began=self._began, pty=pty)
+        except (CageError, OSError):  # something has changed since: then there is nothing to keep
+            return
+        keep_plan(self._arguments, namespace, cage.policy, prepared, asked.read, began=self._began, pty=pty)
 
 
 def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:

@@ -7,7 +7,6 @@ holds any more closes itself.
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 from _thread import allocate_lock  # threading's Lock, without its imports
@@ -32,7 +31,7 @@ class LiveInit:
         self.pid = opened.pid
         self._pidfd = opened.pidfd
         self._control = opened.control
-        self._command_ids = itertools.count(1)
+        self._last_id = 0
         self._lock = allocate_lock()
         self._reaped = False
         self._owner = os.getpid()
@@ -57,7 +56,9 @@ class LiveInit:
                 raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
 
     def new_command_id(self) -> int:
-        return next(self._command_ids)
+        with self._lock:
+            self._last_id += 1
+            return self._last_id
 
     def signal(self, command_id: int, number: int, scope: str) -> None:
         """`scope` is "one" (the command's process), its "session", or "all" of the cage. A dead cage is no error."""

@@ -20,8 +20,8 @@ from pysandbox.launch.numbers import (
     LANDLOCK_SCOPE,
     MOUNT_ATTR,
     RLIM_INFINITY,
-    RLIMIT,
     mask,
+    rlimit,
 )
 
 TYPE_CHECKING = False
@@ -266,7 +266,7 @@ def encode_order(
 def encode_limits(plan: Plan) -> bytes:
     limits = ffi.new("struct psb_limit[]", len(plan.limits) or 1)
     for index, limit in enumerate(plan.limits):
-        limits[index].resource = RLIMIT[limit.resource]
+        limits[index].resource = rlimit(limit.resource)
         limits[index].value = RLIM_INFINITY if limit.value is None else limit.value
     return bytes(ffi.buffer(limits))[: len(plan.limits) * ffi.sizeof("struct psb_limit")]
 
