@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         def terminate(self) -> None: ...
         def kill(self) -> None: ...
 
+
 OUT_OF_TIME = 124
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -1,7 +1,7 @@
 """`pysandbox completion SHELL`: the completions of bash, zsh or fish, generated from the declarations.
 
-Each script is one function over the same facts (`cli.declared`): which command stands in the line, which flag before the
-cursor wants a value, and whether the program to run has begun: from there on the shell's own completion takes over.
+Each script is one function over the same facts (`cli.declared`): which command stands in the line, which flag before
+the cursor wants a value, and whether the program to run has begun: from there on the shell's own completion takes over.
 """
 
 from __future__ import annotations
@@ -85,14 +85,12 @@ def bash(declared: tuple[Command, ...]) -> str:
     for command in declared:
         for flag in _valued(command):
             keys = "|".join(f"'{command.name} {name}'" for name in flag.names)
-            flags_of = f'COMPREPLY=($(compgen -W {_quoted(" ".join(flag.choices))} -- "$cur"))'
-            paths = 'COMPREPLY=($(compgen -f -- "$cur"))'
-            values.append(f"        {keys}) {flags_of if flag.choices else paths if flag.takes_path else ''}; return ;;")
+            wanted = f"-W {_quoted(' '.join(flag.choices))}" if flag.choices else "-f" if flag.takes_path else "-W ''"
+            values.append(f'        {keys}) COMPREPLY=($(compgen {wanted} -- "$cur")); return ;;')
         words = " ".join((*command.words, _spelled(command))).strip()
         flags.append(f"        {command.name}) words={_quoted(words)} ;;")
     names = " ".join((*(command.name for command in declared), "--help", "--version", "-v"))
-    text = "\n".join(values).replace(") ; return", ") return")
-    return BASH.format(values=text, flags="\n".join(flags), names=_quoted(names))
+    return BASH.format(values="\n".join(values), flags="\n".join(flags), names=_quoted(names))
 
 
 # ---- zsh -----------------------------------------------------------------------------------------------------

@@ -62,8 +62,8 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
         if not action.option_strings or action.help == argparse.SUPPRESS:
             continue
         value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
-        help = (action.help or "").replace("%%", "%")
-        yield Flag(tuple(action.option_strings), help, value, tuple(map(str, action.choices or ())))
+        explained = (action.help or "").replace("%%", "%")
+        yield Flag(tuple(action.option_strings), explained, value, tuple(map(str, action.choices or ())))
 
 
 def _words(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pysandbox.cli.warm import key_of, split, stamp
 from pysandbox.launch import native, plans
@@ -47,7 +47,7 @@ def keep_plan(
     arguments: list[str], namespace: Namespace, policy: Policy, prepared: Prepared, read: Iterable[str],
     *, began: int, pty: bool,
 ) -> bool:  # fmt: skip
-    """Keep what `arguments` led to since `began` (ns); `read` are the files the policy came from. False when it is not."""
+    """Keep what `arguments` led to since `began` (ns); `read` is what the policy came from. Whether it is kept."""
     flags, argv = split(arguments)
     if not argv or not _is_plain(namespace, policy, prepared, flags):
         return False
@@ -103,10 +103,3 @@ def _program_files() -> Iterator[str]:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "pysandbox" and getattr(module, "__file__", None):
             yield str(module.__file__)
-
-
-def entry_of(arguments: list[str]) -> dict[str, Any] | None:
-    """What is kept for a command line here and now, for whoever wants to see it."""
-    flags, argv = split(arguments)
-    found: dict[str, Any] | None = plans.recall(key_of(flags, argv[0])) if argv else None
-    return found

@@ -20,9 +20,7 @@ class Asked(NamedTuple):
     read: tuple[str, ...]
 
 
-def policy_of(
-    recipes: Sequence[str], *, command: Sequence[str], extra: Mapping[str, Any], pty: bool = False
-) -> Asked:
+def policy_of(recipes: Sequence[str], *, command: Sequence[str], extra: Mapping[str, Any], pty: bool = False) -> Asked:
     """The defaults, then each recipe, then `extra`. PolicyError for what cannot be, before anything has started."""
     given = {"env_passthrough": ("TERM",), **DEFAULTS} if pty else DEFAULTS  # a program must know its terminal's kind
     read = []

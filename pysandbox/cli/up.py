@@ -103,9 +103,7 @@ def _policy(namespace: Namespace, manifest: Manifest, sandbox: Sandbox) -> Asked
     except PolicyError as error:
         file = error.file or manifest.file
         key = f"sandbox.{sandbox.name}" + (f".{error.key}" if error.key and file == manifest.file else "")
-        raise PolicyError(
-            error.message, file=file, line=error.line, key=key, suggestion=error.suggestion
-        ) from None
+        raise PolicyError(error.message, file=file, line=error.line, key=key, suggestion=error.suggestion) from None
 
 
 def _demand_trust(namespace: Namespace, sandbox: Sandbox) -> None:
@@ -117,7 +115,7 @@ def _demand_trust(namespace: Namespace, sandbox: Sandbox) -> None:
         recipes.narrow(**_added(recipes, sandbox.overrides))
     except PolicyError as error:
         raise PolicyError(
-            f"this manifest grants more than its recipes ({error.message})", key=error.key,
+            "the manifest grants more here than its recipes do", key=error.key,
             suggestion=f"look at it with `pysandbox up {sandbox.name} --dry-run`, then add --trust",
         ) from None  # fmt: skip
 

@@ -19,6 +19,7 @@ from pysandbox.launch.image import plan_of
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.launch.stdio import open_stdio
+from pysandbox.probe.kernel import landlock_abi, still_there
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def key_of(flags: list[str], program: str) -> tuple[Any, ...]:
         os.getegid(),
         os.stat("/proc/self/ns/user").st_ino,  # a container shares the cache, and can do less
         os.stat("/proc/self/ns/mnt").st_ino,
-        native.lib.psb_landlock_abi(),
+        landlock_abi(),
         os.getcwd(),
         tuple(flags),
         program,
@@ -86,8 +87,6 @@ def still_holds(entry: dict[str, Any]) -> bool:
         return False
     if any(stamp(path) != was for path, was in entry["stamps"]):
         return False
-    from pysandbox.probe.kernel import still_there
-
     return still_there(entry["seen"])()
 
 

@@ -1,8 +1,8 @@
 """A NativePlan as plain data and back, so that what was compiled yesterday needs no compiler today.
 
-The C structs are kept as they lie in memory, with every pointer empty, and the strings beside them in the order in which
-the pointers want them. Nothing is interpreted: whoever keeps an image (`launch.plans`) vouches for its bytes, and that
-they are of this very build. Cheap to import.
+The C structs are kept as they lie in memory, with every pointer empty, and the strings beside them in the order in
+which the pointers want them. Nothing is interpreted: whoever keeps an image (`launch.plans`) vouches for its bytes, and
+that they are of this very build. Cheap to import.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ def image_of(native: NativePlan) -> Image | None:
         strings += [_taken(mount, "source"), _taken(mount, "target"), _taken(mount, "data")]
     strings += [_taken(rule, "path") for rule in rules]
     plan.mounts = plan.landlock.rules = plan.hostname = ffi.NULL
-    return bytes(ffi.buffer(plan)), bytes(ffi.buffer(mounts)), bytes(ffi.buffer(rules)), b"\0".join(strings), native._setup
+    return (
+        bytes(ffi.buffer(plan)),
+        bytes(ffi.buffer(mounts)),
+        bytes(ffi.buffer(rules)),
+        b"\0".join(strings),
+        native._setup,
+    )
 
 
 def plan_of(image: Image) -> NativePlan:
@@ -79,5 +85,3 @@ def _places(text: Any, strings: bytes) -> list[Any]:
         places.append(text + at)
         at += len(each) + 1
     return places
-
-

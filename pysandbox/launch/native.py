@@ -304,7 +304,15 @@ class Report:
     """One record of cage-init about one command; `kind` is "failed", "started" or "exited". Times in seconds."""
 
     __slots__ = (
-        "error", "kind", "killed_others", "max_rss_kb", "pid", "status", "system_time", "timed_out", "user_time",
+        "error",
+        "killed_others",
+        "kind",
+        "max_rss_kb",
+        "pid",
+        "status",
+        "system_time",
+        "timed_out",
+        "user_time",
     )  # fmt: skip
 
     def __init__(self, record: Any) -> None:

@@ -1,9 +1,10 @@
 """Compiled plans on disk: bytes by key, in the user's own cache directory, believed only when signed.
 
-Whoever could write here could choose the cage of the next command, and a cage that may write to a home directory can. So
-an entry counts for nothing but its signature: BLAKE2b keyed with a secret that is no file (csrc/host/secret.c). Owner,
-mode and symlinks are looked at besides. Whatever is wrong with an entry, it is as if it were not there; nothing here
-raises. The bytes are marshal's plain data: no code, and not even looked at before the signature. Cheap to import.
+Whoever could write here could choose the cage of the next command, and a cage that may write to a home directory can.
+So an entry is believed for nothing but its signature: BLAKE2b keyed with a secret that is no file (csrc/host/secret.c).
+Owner, mode and symlinks are looked at besides. Whatever is wrong with an entry, it is as if it were not there; nothing
+here raises. The bytes are marshal's plain data, which no code is executed of, and not looked at before the signature.
+Cheap to import.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def place() -> str | None:
     return f"{base}/pysandbox" if base.startswith("/") else None
 
 
-def recall(key: object) -> Any:
+def recall(key: Any) -> Any:
     """What was kept under an equal key, or None."""
     secret = _secret()
     folder = _open_folder() if secret else -1
@@ -54,7 +55,7 @@ def recall(key: object) -> Any:
         os.close(folder)
 
 
-def keep(key: object, value: object) -> bool:
+def keep(key: Any, value: Any) -> bool:
     """Keeps plain data (what marshal knows) under a key; False where that cannot be done."""
     secret = _secret()
     folder = _make_folder() if secret else -1

@@ -17,7 +17,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.refusal import Refused, did_you_mean, shown

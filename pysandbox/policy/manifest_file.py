@@ -52,6 +52,6 @@ def _demand_ours(path: str) -> None:
         found = os.stat(each)
         if found.st_uid not in (0, os.geteuid()):
             raise PolicyError(f"{each!r} belongs to another user (uid {found.st_uid})", file=path,
-                              suggestion="read it, and make it yours with chown, or run a copy of your own")  # fmt: skip
+                              suggestion="read it, then chown it or run a copy of your own")  # fmt: skip
     if os.stat(path).st_mode & stat.S_IWOTH:
         raise PolicyError("can be written by everybody", file=path, suggestion="chmod o-w")

@@ -13,9 +13,10 @@ import pytest
 
 from pysandbox.cli import run
 from pysandbox.cli.main import main as pysandbox_main
-from pysandbox.errors import CageError, StartError, UnsupportedError
+from pysandbox.cli.policy_of import demand_one_mode, policy_of
+from pysandbox.errors import CageError, PolicyError, StartError, UnsupportedError
 from pysandbox.events import Event
-from pysandbox.policy.model import Grant
+from pysandbox.policy.model import Grant, Policy
 
 Cage = Any  # FakeCage of conftest.py
 
@@ -347,18 +348,41 @@ def test_a_pty_is_given_only_where_all_three_streams_are_terminals(monkeypatch: 
     namespace, _ = run.read_arguments(["ls"])
     for terminals, wanted in (({0, 1, 2}, True), ({0, 1}, False), ({1, 2}, False), (set(), False)):
         monkeypatch.setattr(os, "isatty", lambda fd, there=terminals: fd in there)
-        assert run._wants_pty(namespace) is wanted
+        assert run.wants_pty(namespace) is wanted
 
 
 def test_flags_decide_on_the_pty_before_the_terminal_does(monkeypatch: pytest.MonkeyPatch) -> None:
     for terminal in (True, False):
         monkeypatch.setattr(os, "isatty", lambda fd, there=terminal: there)
-        assert run._wants_pty(run.read_arguments(["--pty", "ls"])[0]) is True
-        assert run._wants_pty(run.read_arguments(["--no-pty", "ls"])[0]) is False
-        assert run._wants_pty(run.read_arguments(["--json", "ls"])[0]) is False
+        assert run.wants_pty(run.read_arguments(["--pty", "ls"])[0]) is True
+        assert run.wants_pty(run.read_arguments(["--no-pty", "ls"])[0]) is False
+        assert run.wants_pty(run.read_arguments(["--json", "ls"])[0]) is False
 
 
 def test_a_command_with_a_pty_is_told_which_terminal_it_has() -> None:
-    namespace, _ = run.read_arguments(["--env-passthrough", "LANG", "ls"])
-    assert set(run.command_policy(namespace, pty=True).env_passthrough) == {"TERM", "LANG"}
-    assert run.command_policy(namespace, pty=False).env_passthrough == ("LANG",)
+    extra = {"env_passthrough": ("LANG",)}
+    assert set(policy_of([], command=["ls"], extra=extra, pty=True).policy.env_passthrough) == {"TERM", "LANG"}
+    assert policy_of([], command=["ls"], extra=extra).policy.env_passthrough == ("LANG",)
+
+
+# ---- modes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", [["-p", "8080:80"], ["--port", "80"], ["--profile", "x"], ["--config", "x"]])
+def test_a_flag_of_another_version_is_refused_by_its_name(
+    cage: Cage, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    assert run.main([*flags, "--", "ls"], False, cage) == 125
+    (line,) = lines(capsys)
+    assert line.startswith(f"pysandbox: error: {flags[0]} is n")
+    assert cage.argv == []
+
+
+def test_monitor_and_strict_exclude_each_other_wherever_they_were_said() -> None:
+    class Monitoring(Policy):
+        monitor = True
+
+    demand_one_mode(Policy(strict=True))
+    demand_one_mode(Monitoring())
+    with pytest.raises(PolicyError, match="exclude each other"):
+        demand_one_mode(Monitoring(strict=True))
