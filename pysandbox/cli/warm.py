@@ -172,9 +172,13 @@ def _streams(live: LiveInit, *, pty: bool) -> Stdio:
         return open_stdio(0, None, None, ())
     root = live.open_root()
     try:
-        return open_stdio(None, None, None, (), pty=True, root_fd=root)
+        stdio = open_stdio(None, None, None, (), pty=True, root_fd=root)
     finally:
         os.close(root)
+    from pysandbox.cli.terminal import copy_size
+
+    copy_size(1, stdio.terminal)  # before anything runs there
+    return stdio
 
 
 def _order(entry: dict[str, Any], argv: list[str], command_id: int, targets: list[int]) -> native.Order:
