@@ -182,10 +182,11 @@ def test_a_terminal_is_the_same_the_second_time_when_the_plan_is_there_already(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    script = "read go; stty size; echo $TERM; cat; trap 'echo caught' INT; echo ready; read line; exit 3"
+    script = "echo up; read go; stty size; echo $TERM; cat; trap 'echo caught' INT; echo ready; read line; exit 3"
     before = terminal.attributes()
     for way in ("long", "short"):
         process = terminal.run(tmp_path, "--", "sh", "-c", script, program=("-c", TOLD))
+        terminal.until("up\n")
         terminal.type("go\n")
         assert terminal.until("xterm\n").split()[-3:] == ["33", "77", "xterm"]
         terminal.type("typed\n")
