@@ -49,12 +49,9 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def version() -> str:
-    from importlib import metadata
+    from pysandbox import __version__
 
-    try:
-        return metadata.version("pysandbox")
-    except metadata.PackageNotFoundError:
-        return "0+uninstalled"
+    return __version__
 
 
 class Palette:
