@@ -1,8 +1,9 @@
 /* A secret of this user, on this boot, that no cage can read: it is no file, so nothing that is granted reaches it.
  *
- * It is a key in the user's keyring. A full cage is in a user namespace of its own, and so has another user keyring; and
- * every seccomp profile refuses keyctl, add_key and request_key. A session need not hold the user's keyring (su, cron),
- * and what is not held cannot be read: the search links the key into the process keyring, which ends at the next exec. */
+ * It is a key in the user's keyring. A full cage is in a user namespace of its own, and so has another user keyring;
+ * and every seccomp profile refuses keyctl, add_key and request_key. A session need not hold the user's keyring (su,
+ * cron), and what is not held cannot be read: the search links the key into the process keyring, which ends at the next
+ * exec. */
 #include <errno.h>
 #include <linux/keyctl.h>
 #include <sys/random.h>

@@ -4,7 +4,9 @@
 
 #include <stdint.h>
 
-enum psb_secret { PSB_SECRET_SIZE = 32 };
+enum psb_secret {
+    PSB_SECRET_SIZE = 32
+};
 
 /* Fills `secret` with this user's, made at its first use in a boot. 0, or -errno where there are no keys. */
 int psb_secret(uint8_t *secret);
