@@ -78,7 +78,7 @@ struct psb_plan {
     uint32_t loopback;
     uint32_t scope_signals; /* landlock mode: cage-init lives in a domain of its own, see setup.c */
     uint32_t unconfined;    /* uncaged: capabilities, keyring and privileges stay as they are */
-    uint32_t pad;
+    int32_t cgroup_fd;      /* the cgroup v2 directory the cage is born in; -1: the host's own */
     const char *hostname;
     const char *staging;
     uint32_t n_mounts;
@@ -103,15 +103,25 @@ enum psb_message_kind {
     PSB_MESSAGE_SETUP = 1,
     PSB_MESSAGE_EXEC = 2,
     PSB_MESSAGE_SIGNAL = 3,
-    PSB_MESSAGE_NUDGE = 4 /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
+    PSB_MESSAGE_NUDGE = 4,   /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
+    PSB_MESSAGE_LISTENER = 5 /* cage-init -> host, the only message that way: struct psb_listener */
 };
 
 enum psb_setup_flag {
-    PSB_SETUP_LANDLOCK = 1,    /* commands enter PSB_FD_RULESET */
-    PSB_SETUP_SUBREAPER = 2,   /* no PID namespace: adopt orphans */
-    PSB_SETUP_SCOPED = 4,      /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
-    PSB_SETUP_FILTER_EARLY = 8 /* cage-init itself lives under the filter, and commands inherit it: the filter allows
-                                * every call that cage-init makes, and 80 us are saved on each command */
+    PSB_SETUP_LANDLOCK = 1,     /* commands enter PSB_FD_RULESET */
+    PSB_SETUP_SUBREAPER = 2,    /* no PID namespace: adopt orphans */
+    PSB_SETUP_SCOPED = 4,       /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
+    PSB_SETUP_FILTER_EARLY = 8, /* cage-init itself lives under the filter, and commands inherit it: the filter allows
+                                 * every call that cage-init makes, and 80 us are saved on each command */
+    PSB_SETUP_LISTENER = 16     /* the filter hands calls to a listener (seccomp_unotify(2)), whose number is answered.
+                                 * The host takes it with pidfd_getfd(2) before it sends anything else, and then
+                                 * cage-init closes its own. Only with PSB_SETUP_FILTER_EARLY */
+};
+
+/* The answer to a setup with PSB_SETUP_LISTENER. */
+struct psb_listener {
+    uint32_t kind;
+    int32_t fd; /* in cage-init; -errno: there is none, and cage-init ends */
 };
 
 /* First message of every cage. Followed by `filter_count` struct sock_filter. */

@@ -8,6 +8,7 @@ The names below are the public ones; each is imported when it is first used.
 
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
     launch/   Plan -> a waiting cage       cage.py   START HERE               process.py  commands and results
+    handlers/ one call -> its verdict (pure)   supervise/ calls decided at run time   audit/   what ran, kept and told
     aio.py    the same for asyncio         cli/      the command line         errors.py events.py testing.py
 """
 
@@ -19,9 +20,10 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
+    "pysandbox.audit.sink": ("AuditLog",),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
     "pysandbox.errors": (
-        "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
+        "AuditError", "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
         "SandboxPathMissing", "StartError", "UnsupportedError",
     ),
     "pysandbox.events": ("Event",),
@@ -29,20 +31,26 @@ _WHERE = {
     "pysandbox.launch.scratch": ("Session",),
     "pysandbox.policy.model": ("Policy",),
     "pysandbox.policy.option": ("Grant",),
-    "pysandbox.process": ("Denial", "Process", "Result", "Usage"),
+    "pysandbox.handlers.denial": ("Denial",),
+    "pysandbox.process": ("Process", "Result", "Usage"),
+    "pysandbox.supervise.context": ("Context",),
+    "pysandbox.supervise.policy_fn": ("CallEvent",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError", "CageTimeout",
-    "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
+    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError",
+    "CageError", "CageTimeout", "CallEvent", "Context", "Denial", "Event", "ExitError", "Grant", "Policy",
+    "PolicyError", "Process", "Result", "Runtime",
     "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
+    from pysandbox.audit.sink import AuditLog
     from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
     from pysandbox.errors import (
+        AuditError,
         CageClosedError,
         CageError,
         CageTimeout,
@@ -54,11 +62,14 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from pysandbox.events import Event
+    from pysandbox.handlers.denial import Denial
     from pysandbox.launch.runtime import Runtime
     from pysandbox.launch.scratch import Session
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
-    from pysandbox.process import Denial, Process, Result, Usage
+    from pysandbox.process import Process, Result, Usage
+    from pysandbox.supervise.context import Context
+    from pysandbox.supervise.policy_fn import CallEvent
 
 
 def __getattr__(name: str) -> object:

@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
+from pysandbox.asking import Decide
+from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
-from pysandbox.errors import CageClosedError, CageTimeout, PolicyError
-from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event, ignore
+from pysandbox.errors import CageClosedError, CageTimeout, PolicyError, UnsupportedError
+from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
@@ -29,6 +31,8 @@ from pysandbox.process import Order, Process, Result
 if TYPE_CHECKING:
     from pysandbox.files import Files
     from pysandbox.launch.live import LiveInit
+    from pysandbox.supervise.context import Context
+    from pysandbox.supervise.policy_fn import PolicyFn
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Cage", "run", "spawn"]
 
@@ -39,6 +43,12 @@ class Cage:
     `policy` None is `Policy()`: the system's programs, no network, nothing writable but the cage's own tmpfs.
     `cwd` is the working directory the policy is read in (default: the host's); `session` is the Session, or its
     name, that cages with `state = "scratch"` share /scratch in; without one the cage has it to itself.
+    `labels` are fields for its events that only the caller knows: project_id, recipes, ... (`audit.told.LABELS`); an
+    invocation_id among them becomes the cage's id.
+
+    `policy_fn(event, ctx)`, plain or async, is asked before a call of a category in `watch` ("exec", "network", "file";
+    default exec and network) is let go on; it answers within `deadline` seconds or the call is refused
+    (`supervise.policy_fn`). `record` is a text file for every such call and verdict, one line of JSON each.
     """
 
     def __init__(
@@ -48,6 +58,11 @@ class Cage:
         cwd: str | os.PathLike[str] | None = None,
         session: Session | str | None = None,
         runtime: Runtime | None = None,
+        labels: Mapping[str, object] | None = None,
+        policy_fn: PolicyFn | None = None,
+        watch: Sequence[str] | None = None,
+        deadline: float = 5.0,
+        record: IO[str] | None = None,
     ) -> None:
         self.runtime = runtime or default_runtime()
         self.policy = policy if policy is not None else Policy()
@@ -58,7 +73,9 @@ class Cage:
             self.policy = replace(self.policy, caged=False)
         self.caged = self.policy.caged
         self.session = self.runtime.session(session) if isinstance(session, str) else session
+        self.labels = labels_of(labels, session)
         self._cwd = os.path.abspath(cwd) if cwd is not None else None
+        self._decide = Decide.of(policy_fn, watch, deadline, record, self.caged)
         self._live: LiveInit | None = None
         self._prepared: Prepared | None = None
         self._running: set[Process] = set()
@@ -106,6 +123,7 @@ class Cage:
 
     def _terminate(self, running: set[Process]) -> None:
         for process in running:
+            process._with_session = process.poll() is None
             process.signal(15, tree=True)
         deadline = time.monotonic() + self.policy.grace_sec
         for process in running:
@@ -125,6 +143,17 @@ class Cage:
         return self._live.pid if self._live is not None and self.caged else None
 
     @property
+    def context(self) -> Context:
+        """Tightens the open cage while it runs, as a callback's `ctx`. Raises CageClosedError, UnsupportedError."""
+        if self._live is None:
+            raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
+        if self._live.supervision is None:
+            raise UnsupportedError("nothing of this cage is decided at run time", feature="policy_fn",
+                                   fix="make it with watch=(...), or with policy_fn=")  # fmt: skip
+        context: Context = self._live.supervision.context
+        return context
+
+    @property
     def files(self) -> Files:
         """Files as the cage sees them. Raises CageClosedError unless the cage is open."""
         from pysandbox.files import Files
@@ -134,7 +163,8 @@ class Cage:
         return Files(self._live, self._prepared.plan)
 
     def _prepare(self) -> Prepared:
-        return self.runtime.prepare(self.policy, self._directory())
+        invocation_id = self.labels.get("invocation_id")
+        return self.runtime.prepare(self.policy, self._directory(), self._decide.watch, invocation_id)
 
     def _directory(self) -> str:
         try:
@@ -147,11 +177,15 @@ class Cage:
         return self.session.path if self.session is not None and prepared.uses_scratch else ""
 
     def _take(self, prepared: Prepared) -> LiveInit:
-        return self.runtime.take(prepared, self._shared_scratch(prepared))
+        live = self.runtime.take(prepared, self._shared_scratch(prepared))
+        live.id = str(self.labels.get("invocation_id", live.id))
+        if prepared.plan.notify is not None:
+            self._decide.supervise(self.runtime, live, prepared)
+        return live
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
-        return self._live is not None or self.runtime.is_warm(self.policy, self._directory())
+        return self._live is not None or self.runtime.is_warm(self.policy, self._directory(), self._decide.watch)
 
     # ---- commands -----------------------------------------------------------------------------------------------
 
@@ -223,7 +257,7 @@ class Cage:
         """Sends the order; the command may not have started yet, or may never. `quiet`: its start is not reported."""
         session, prepared = self._current()
         if self.caged:
-            command.demand_allowed(prepared.policy)
+            command.demand_allowed(prepared.plan)
         live = session if session is not None else self._take(prepared)
         start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
         try:
@@ -264,9 +298,14 @@ class Cage:
             with self._lock:
                 self._running = {each for each in self._running if each._ended is None} | {process}
         if runtime.sink is not ignore:
-            data: dict[str, object] = {"invocation_id": start.live.id, "argv": start.command.argv}
-            caged = Event(SPAWN.name, data | {"effective_cage_hash": plan.digest})
-            runtime.sink(caged if self.caged else Event(SPAWN_UNCAGED.name, data | {"reason": self._reason}))
+            try:
+                runtime.sink(spawn_event(self.policy, start, self.labels, self._reason))
+            except BaseException:  # what cannot be recorded does not go on
+                process.close()
+                raise
+            for note in plan.notes:
+                if note.event == LIMITS_NOT_ENFORCED.name:
+                    runtime.sink(Event(LIMITS_SKIPPED.name, {"invocation_id": start.live.id, "reason": note.message}))
         return process
 
 

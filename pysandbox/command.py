@@ -5,14 +5,13 @@ Everything that can be wrong with an argument is found here, before anything is 
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from pysandbox.compile.plan import SCRATCH
-from pysandbox.errors import PolicyError, StartError
+from pysandbox.compile.plan import SCRATCH, Plan
+from pysandbox.errors import PolicyError
 from pysandbox.launch import native
 from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.policy.match import may_execute
@@ -20,7 +19,6 @@ from pysandbox.policy.match import may_execute
 if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Prepared
-    from pysandbox.policy.model import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +52,15 @@ class Command:
         """What execvp would try, in order."""
         return candidates(self.argv[0], path)
 
-    def demand_allowed(self, policy: Policy) -> None:
-        """The initial command against process.allow_execve (PROC-06). Raises PolicyError, StartError."""
-        if not policy.allow_execve:
+    def demand_allowed(self, plan: Plan) -> None:
+        """The initial command against process.allow_execve (PROC-06), before anything is started; the kernel holds the
+        list for every exec. What the host has no program for is the cage's own to find. Raises PolicyError."""
+        if plan.executables is None:
             return
-        found = next((path for path in self.candidates(DEFAULT_PATH) if os.access(path, os.X_OK)), None)
-        if found is None:
-            raise StartError("exec", errno.ENOENT, self.argv[0], native.HINTS["exec", errno.ENOENT])
-        real = os.path.realpath(found)
-        if not may_execute(policy, real):
+        search = self.env.get("PATH", dict(plan.env).get("PATH", DEFAULT_PATH))
+        found = next((path for path in self.candidates(search) if os.access(path, os.X_OK)), None)
+        real = os.path.realpath(found) if found is not None else ""
+        if found is not None and not may_execute(plan.executables, real):
             raise PolicyError(
                 f"{found} is not on the list of executables",
                 key="process.allow_execve",

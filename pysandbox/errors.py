@@ -8,6 +8,7 @@
     ├── StartError(OSError)       a step of the start failed: names step, errno, path
     ├── CageTimeout(TimeoutError) the wall time ran out; carries the partial output
     ├── CageClosedError           the cage was closed, or its init died
+    ├── AuditError(OSError)        the audit trail cannot be written, so what it should tell does not happen
     └── ExitError                 `Result.check()` on a command that failed
 
 Each also subclasses the builtin a caller would already catch. A denial by policy is never an exception:
@@ -110,6 +111,19 @@ class CageTimeout(CageError, TimeoutError):
 
 class CageClosedError(CageError):
     """The cage was closed, or its init was killed, before this could be done."""
+
+
+class AuditError(CageError, OSError):
+    """The audit trail cannot be written: `filename` is the file or directory, `hint` what to do about it."""
+
+    def __init__(self, message: str, number: int | None, path: str, hint: str) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(number, os.strerror(number) if number else message, path)
+
+    def __str__(self) -> str:
+        reason = f" ({self.strerror})" if self.errno else ""
+        return f"audit: {self.filename} {self.message}{reason}; {self.hint}"
 
 
 class ExitError(CageError):

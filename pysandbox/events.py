@@ -1,7 +1,7 @@
 """Everything that can happen, by name: the only place event types are spelled.
 
-Types with a `subagent.`, `sandbox.` or `policy.` prefix are document 000's, kept verbatim; the others are ours. An
-Event is a fact about the past: it never carries an instruction, and a denial is an event, not an exception.
+Those that document 000 names are kept verbatim; `cage.`, `audit.` and the further `sandbox.` ones are ours. An Event is
+a fact about the past: it never carries an instruction, and a denial is an event, not an exception.
 """
 
 from __future__ import annotations
@@ -12,28 +12,59 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One kind of event: its name on the wire, what it means, and the fields it carries."""
+    """One kind of event: its name on the wire, what it means, and the fields it carries.
+
+    `durable`: an audit has it on the disk before whoever emits it goes on. `frequent`: what was allowed, far more often
+    than what was refused; an audit counts each and writes as many as it was told to.
+    """
 
     name: str
     doc: str
     fields: tuple[str, ...]
+    durable: bool = False
+    frequent: bool = False
 
+
+# What a spawn tells beside document 000's fields: all that a reader needs to judge the run without asking the host.
+_RUN = ("command", "argv", "cwd", "recipes", "grants", "limits", "notes")
 
 SPAWN = EventType(
     "subagent.spawn",
     "A command was started in a cage.",
-    ("invocation_id", "project_id", "session_id", "cage_summary", "effective_cage_hash", "argv"),
+    ("invocation_id", "project_id", "session_id", "subagent_name", "cage_summary", "effective_cage_hash", *_RUN),
+    durable=True,
 )
 SPAWN_UNCAGED = EventType(
     "subagent.spawn.uncaged",
     "A command was started without a cage, because the policy or the host said so.",
-    ("invocation_id", "subagent_name", "project_id", "session_id", "reason", "argv"),
+    ("invocation_id", "subagent_name", "project_id", "session_id", "reason", "cage_summary", *_RUN),
+    durable=True,
 )
-EXIT = EventType("subagent.exit", "A command ended.", ("invocation_id", "exit_code", "duration_ms", "reason"))
+EXIT = EventType(
+    "subagent.exit",
+    "A command ended.",
+    (
+        "invocation_id",
+        "command",
+        "exit_code",
+        "duration_ms",
+        "reason",
+        "user_ms",
+        "system_ms",
+        "max_rss_kb",
+        "denials",
+        "counts",
+    ),
+)
 KILLED = EventType(
     "subagent.killed",
     "A command was ended by force: walltime_exceeded, oom, seccomp, session_ended or cancelled.",
-    ("invocation_id", "reason"),
+    ("invocation_id", "command", "reason"),
+)
+START_FAILED = EventType(
+    "cage.start_failed",
+    "A command that had been ordered never ran.",
+    ("invocation_id", "command", "step", "errno", "path"),
 )
 COMPILE_ERROR = EventType(
     "sandbox.compile_error", "A policy could not be compiled.", ("invocation_id", "error_code", "details")
@@ -47,15 +78,86 @@ LIMITS_SKIPPED = EventType(
     ("invocation_id", "reason"),
 )
 POLICY_VIOLATION = EventType("policy.violation", "A limit of the cage was hit.", ("invocation_id", "limit", "value"))
-GRANT_SKIPPED = EventType("cage.grant_skipped", "An optional grant could not be made.", ("key", "reason"))
+DENIED = EventType(
+    "cage.denied",
+    "The cage refused something; `fix` is the one policy line that would allow it. `monitor`: it was let through.",
+    ("invocation_id", "command", "kind", "target", "rule", "fix", "pid", "argv", "count", "monitor"),
+)
+FILE_OPENED = EventType(
+    "cage.file_opened",
+    "A command opened a file, where opening was watched; `access` is read or write.",
+    ("invocation_id", "command", "category", "target", "access", "pid", "argv", "count"),
+    frequent=True,
+)
+DNS_ALLOWED = EventType(
+    "gatekeeper.dns_allowed",
+    "A name was resolved for a cage.",
+    ("invocation_id", "hostname", "resolved_ip"),
+    frequent=True,
+)
+DNS_DENIED = EventType(
+    "gatekeeper.dns_denied",
+    "A name was not resolved, because no rule allows it.",
+    ("invocation_id", "hostname", "rule", "fix"),
+)
+TCP_ALLOWED = EventType(
+    "gatekeeper.tcp_allowed", "A connection was let through.", ("invocation_id", "target", "port"), frequent=True
+)
+TCP_DENIED = EventType(
+    "gatekeeper.tcp_denied",
+    "A connection was refused, because no rule allows it.",
+    ("invocation_id", "target", "port", "rule", "fix"),
+)
+UPSTREAM_UNREACHABLE = EventType(
+    "gatekeeper.upstream_unreachable", "The host's own resolver did not answer.", ("invocation_id", "error")
+)
+GRANT_SKIPPED = EventType("sandbox.grant_skipped", "Something that was granted is not in the view.", ("key", "reason"))
+NOT_COVERABLE = EventType(
+    "sandbox.not_coverable", "A name that does not exist cannot be covered before the cage creates it.",
+    ("key", "reason"),
+)  # fmt: skip
+WIDE_GRANT = EventType(
+    "sandbox.wide_grant", "What was asked for is more than was probably meant.", ("key", "reason")
+)  # fmt: skip
+DEGRADED = EventType(
+    "sandbox.degraded", "A second wall, or a check, that this host or version does not have.", ("key", "reason")
+)
+ISOLATION_GAP = EventType(
+    "sandbox.isolation_gap", 'What isolation = "landlock" leaves open.', ("key", "reason")
+)  # fmt: skip
 NOTE = EventType("cage.note", "The cage does less than, or other than, the policy says.", ("key", "reason"))
 LEFTOVER = EventType("cage.leftover", "A cage did not end although it was killed.", ("invocation_id", "pid"))
+AUDIT_ROTATED = EventType(
+    "audit.rotated", "The stream goes on in this file; `before` is the one that was full.", ("before",)
+)
+AUDIT_RESUMED = EventType(
+    "audit.resumed",
+    "A writer found the stream torn or shortened, by a crash or by a hand, and goes on from what is there.",
+    ("torn_bytes", "lost"),
+)
+
+FLAGGED = EventType(
+    "cage.flagged",
+    "A callback let a call pass and asked for a record of it.",
+    ("invocation_id", "kind", "target", "pid"),
+)
+CALLBACK_FAILED = EventType(
+    "cage.callback_failed",
+    "A callback raised, answered nonsense or missed its deadline; the call was refused.",
+    ("invocation_id", "syscall", "pid", "reason"),
+)
+RESTRICTED = EventType("cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value"))
+SUPERVISOR_FAILED = EventType(
+    "cage.supervisor_failed", "Run-time decisions ended unexpectedly; the cages that need them were ended.", ("reason",)
+)
 
 TYPES: Mapping[str, EventType] = {
     each.name: each
     for each in (
-        SPAWN, SPAWN_UNCAGED, EXIT, KILLED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, POLICY_VIOLATION,
-        GRANT_SKIPPED, NOTE, LEFTOVER,
+        SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
+        POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
+        GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, ISOLATION_GAP, NOTE, LEFTOVER, AUDIT_ROTATED, AUDIT_RESUMED,
+        FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )
 }  # fmt: skip
 
@@ -73,3 +175,13 @@ Sink = Callable[[Event], None]
 
 def ignore(event: Event) -> None:
     """The default sink."""
+
+
+def in_turn(*sinks: Sink) -> Sink:
+    """One sink that gives each event to several, the first one first; what one raises, the later ones do not see."""
+
+    def each(event: Event) -> None:
+        for sink in sinks:
+            sink(event)
+
+    return each

@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
+from pysandbox.audit.ending import START_FAILED, end_records, failed_record
 from pysandbox.errors import CageClosedError, ExitError
-from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, Event, Sink, ignore
+from pysandbox.events import Event, Sink, ignore
 from pysandbox.exchange import exchange
+from pysandbox.handlers.denial import Denial
 from pysandbox.launch import native
 
 if TYPE_CHECKING:
@@ -41,16 +43,6 @@ class Usage:
     user_time: float = 0.0
     system_time: float = 0.0
     max_rss_kb: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Denial:
-    """One thing the cage refused; `fix` is the one policy line that would allow it."""
-
-    kind: str
-    target: str
-    rule: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -139,6 +131,9 @@ class Process:
         self._ended: float | None = None
         self._final: native.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
+        self._with_session = False  # whether the end of its session was what ended it
+        self._limit = ""  # the limit that ended it, where its reason does not say
+        self._refused_forks = False
         self._truncated = False
         self._captured: dict[str, bytes] = {}
         self._lock = threading.RLock()
@@ -172,9 +167,18 @@ class Process:
                 return
             self._ended = time.monotonic()
             self._final = report
+            self._ask_limits()
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
         self._tell_end()
+
+    def _ask_limits(self) -> None:
+        """What the cage's limits had to do with the end; they are gone once the cage is collected."""
+        if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
+            self._cause = "oom"
+        elif self._returncode() == -signals.SIGKILL and self._live.condemned is not None:
+            self._cause, self._limit = self._live.condemned.reason, self._live.condemned.limit
+        self._refused_forks = self._sink is not ignore and self._live.refused_forks()
 
     def _demand_ours(self) -> None:
         """A forked copy of the host shares the report pipe: what it read there the original would never see."""
@@ -182,19 +186,17 @@ class Process:
             raise CageClosedError(f"{self.argv[0]!r} runs in a cage of the process that this one was forked from")
 
     def _tell_end(self) -> None:
-        if self._sink is ignore or (self._final is not None and self._final.error is not None):
+        if self._sink is ignore:
             return
-        result = self._result()
-        data: dict[str, object] = {"invocation_id": self._live.id, "reason": result.reason}
-        if result.reason in ("timeout", "seccomp", "cancelled", "oom"):
-            reason = "walltime_exceeded" if result.reason == "timeout" else result.reason
-            self._sink(Event(KILLED.name, {"invocation_id": self._live.id, "reason": reason}))
-            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason)
-            if limit:
-                violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
-                self._sink(Event(POLICY_VIOLATION.name, violation))
-        data |= {"exit_code": result.exit_code, "duration_ms": round(result.duration * 1000)}
-        self._sink(Event(EXIT.name, data))
+        which: dict[str, object] = {"invocation_id": self._live.id, "command": self._order.id}
+        if self._final is not None and (error := self._final.error) is not None:
+            self._sink(Event(START_FAILED, failed_record(which, error.step, error.errno, error.filename)))
+            return
+        for name, data in end_records(
+            which, self.argv[0], _outcome(self._result()),
+            limit=self._limit, session_ended=self._with_session, refused_forks=self._refused_forks,
+        ):  # fmt: skip
+            self._sink(Event(name, data))
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the command has ended; `poll()` then tells how."""
@@ -271,7 +273,7 @@ class Process:
             self._truncated,
             (self._ended or time.monotonic()) - self._began,
             usage,
-            (),
+            self._live.supervision.denials() if self._live.supervision is not None else (),
             self.caged,
             self._order.notes,
         )
@@ -362,6 +364,21 @@ class Process:
     def pty_fd(self) -> int | None:
         """The master of the command's terminal; owned by this Process."""
         return self._stdio.terminal if self._stdio.terminal >= 0 else None
+
+
+def _outcome(result: Result) -> dict[str, object]:
+    """The fields of EXIT that tell how a command ended and what it used."""
+    told: dict[str, object] = {
+        "exit_code": result.exit_code,
+        "reason": result.reason,
+        "duration_ms": round(result.duration * 1000),
+        "user_ms": round(result.usage.user_time * 1000),
+        "system_ms": round(result.usage.system_time * 1000),
+        "max_rss_kb": result.usage.max_rss_kb,
+    }
+    if result.denials:
+        told["denials"] = [asdict(each) for each in result.denials]
+    return told
 
 
 def _readable(fd: int, seconds: float | None) -> bool:

@@ -4,15 +4,19 @@ unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C 
 e2e       the public API and the CLI       security one claim a file: control, attack, evidence
 meta      the tree itself                  root     needs real root; everything else runs unprivileged
 slow      more than a second               matrix   the small set for other kernels
+guest     real cgroup v2 controllers where the process has them; runs in the kernel matrix as well
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,11 +42,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Outcome())
+    state = tempfile.mkdtemp(prefix="psb-state-")  # the command line's audit trail is not the user's own
+    config.add_cleanup(partial(shutil.rmtree, state, ignore_errors=True))
+    os.environ["XDG_STATE_HOME"] = state
     for line in (
         *(f"{folder}: a test in tests/{folder}" for folder in FOLDERS),
         "root: needs real root; deselected when the suite runs unprivileged",
         "slow: takes more than a second",
         "matrix: the small set that is also run on other kernels",
+        "guest: runs in the kernel matrix as well, where cgroup v2 controllers are delegated",
     ):
         config.addinivalue_line("markers", line)
 

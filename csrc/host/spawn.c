@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../setup/setup.h"
+#include "clone3.h"
 #include "spawn.h"
 
 #define STACK_SIZE (96 * 1024)
@@ -59,6 +60,17 @@ void psb_nudge(int control) {
     if (send(control, &kind, sizeof kind, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) errno = 0; /* the order will tell */
 }
 
+int psb_take_listener(int control, int pidfd) {
+    struct psb_listener answer;
+    ssize_t got = recv(control, &answer, sizeof answer, 0);
+    int fd;
+    if (got < 0) return -errno;
+    if (got != sizeof answer || answer.kind != PSB_MESSAGE_LISTENER) return -ECONNRESET; /* it is dead */
+    if (answer.fd < 0) return answer.fd;
+    fd = (int)syscall(SYS_pidfd_getfd, pidfd, answer.fd, 0);
+    return fd < 0 ? -errno : fd;
+}
+
 int psb_read_report(int fd, struct psb_report *report) {
     ssize_t got = read(fd, report, sizeof *report);
     if (got < 0) return -errno;
@@ -70,6 +82,14 @@ int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode
     struct open_how how = {.flags = flags | O_CLOEXEC, .mode = mode, .resolve = resolve};
     long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof how);
     return fd < 0 ? -errno : (int)fd;
+}
+
+#ifndef PSB_ABI
+#define PSB_ABI "unknown" /* built by hand: CMakeLists.txt says what it is */
+#endif
+
+const char *psb_abi(void) {
+    return PSB_ABI;
 }
 
 const char *psb_step_name(int step) {
@@ -93,21 +113,29 @@ static void block_signals(sigset_t *before) {
     pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
+static long clone_onto(char *stack, struct psb_launch *launch, int *pidfd) {
+    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (int)launch->plan->namespaces,
+              cgroup = launch->plan->cgroup_fd;
+    long pid;
+    if (cgroup >= 0) return clone_into_cgroup((unsigned)flags, cgroup, stack, STACK_SIZE, run_child, launch, pidfd);
+    pid = clone(run_child, stack + STACK_SIZE, flags, launch, pidfd);
+    return pid < 0 ? -errno : pid;
+}
+
 static int clone_child(struct psb_launch *launch, struct psb_opened *opened) {
-    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (int)launch->plan->namespaces;
     char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     sigset_t before;
-    int pidfd = -1, pid, number;
+    int pidfd = -1;
+    long pid;
     if (stack == MAP_FAILED) return fail(&opened->error, PSB_STEP_CLONE, -errno, "stack");
     mprotect(stack, GUARD_SIZE, PROT_NONE);
     block_signals(&before);
-    pid = clone(run_child, stack + STACK_SIZE, flags, launch, &pidfd);
-    number = errno;
+    pid = clone_onto(stack, launch, &pidfd);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     ASAN_UNPOISON_MEMORY_REGION(stack, STACK_SIZE);
     munmap(stack, STACK_SIZE);
-    if (pid < 0) return fail(&opened->error, PSB_STEP_CLONE, -number, NULL);
-    opened->pid = pid;
+    if (pid < 0) return fail(&opened->error, PSB_STEP_CLONE, pid, NULL);
+    opened->pid = (int32_t)pid;
     opened->pidfd = pidfd;
     return 0;
 }

@@ -16,6 +16,9 @@ int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *o
 /* Sends one message with its descriptors (SCM_RIGHTS). Never blocks for longer than cage-init needs to read. */
 int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds);
 
+/* Takes the listener of a cage that was set up with PSB_SETUP_LISTENER: its descriptor (close-on-exec), or -errno. */
+int psb_take_listener(int control, int pidfd);
+
 /* Tells cage-init that an order follows at once; never blocks, and it does not matter whether it arrives. */
 void psb_nudge(int control);
 
@@ -24,6 +27,15 @@ int psb_read_report(int fd, struct psb_report *report);
 
 /* openat2 below `root_fd` with the given RESOLVE_* flags: the descriptor, or -errno. O_CLOEXEC is added. */
 int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+
+/* A digest of what the extension and cage-init must agree on; cage-init has the same in its file. */
+const char *psb_abi(void);
+/* The magic number of the file system that a descriptor is on (statfs(2)), or -errno. */
+int64_t psb_file_system(int fd);
+
+/* Covers a path of a running cage with an unreadable file or directory, by a mount in its mount namespace; the path
+ * must hold no symlink. 0, or -errno. */
+int psb_cover(int init_pidfd, const char *path, int directory);
 
 /* Name of a step, or NULL past the end. */
 const char *psb_step_name(int step);

@@ -38,6 +38,7 @@ struct cage {
     uint32_t set_up;
     uint32_t n_commands;   /* places in use are below this */
     int32_t child_signals; /* signalfd for SIGCHLD */
+    int32_t listener;      /* until the host has taken it; 0: none */
     struct bpf_instruction filter[PSB_MAX_FILTER];
     struct command commands[PSB_MAX_COMMANDS];
 };
@@ -111,6 +112,9 @@ int failed(struct attempt *attempt, enum psb_step step, long result, const char 
 long set_limits(const struct order *order);
 long enter_landlock(const struct cage *cage);
 long install_filter(const struct cage *cage);
+/* ... which hands calls over: keeps the listener in the cage, and tells the host its number. */
+long install_listening_filter(struct cage *cage);
+void release_listener(struct cage *cage);
 
 /* reap.c */
 void reap(struct cage *cage);

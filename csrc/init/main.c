@@ -11,6 +11,13 @@
 #define SFD_FLAGS (02000000 | 04000) /* SFD_CLOEXEC | SFD_NONBLOCK */
 #define SIG_BLOCK_ALL 2              /* SIG_SETMASK */
 
+#ifndef PSB_ABI
+#define PSB_ABI "unknown" /* built by hand: CMakeLists.txt says what it is */
+#endif
+
+/* Read from the file by pysandbox/launch/self_check.py. */
+static const char abi[] __attribute__((used)) = "pysandbox abi " PSB_ABI;
+
 static struct cage cage;
 static struct message message;
 
@@ -39,6 +46,7 @@ static int take_setup(void) {
     cage.filter_count = setup->filter_count;
     memcpy(cage.filter, setup + 1, setup->filter_count * sizeof cage.filter[0]);
     if (cage.flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0);
+    if (cage.flags & PSB_SETUP_LISTENER) return install_listening_filter(&cage) < 0 ? -1 : 0;
     if ((cage.flags & PSB_SETUP_FILTER_EARLY) && install_filter(&cage) < 0) return -1;
     return 0;
 }
@@ -55,6 +63,7 @@ static void await_order(void) {
 
 static int obey(void) {
     if ((message.as.kind == PSB_MESSAGE_EXEC) != (message.n_fds > 0)) return -1; /* nobody to answer, or a leak */
+    release_listener(&cage);
     switch (message.as.kind) {
     case PSB_MESSAGE_SETUP: return take_setup();
     case PSB_MESSAGE_EXEC:

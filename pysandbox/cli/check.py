@@ -11,7 +11,9 @@ from typing import Any
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.probe.features import Feature, Host, Reading, mac_system, minimum_met, read_all
+from pysandbox.probe.features import Feature, Host, Reading, mac_system, minimum_met, read_all, too_old
+from pysandbox.setup.status import INSTALLED, NOT_INSTALLED, NOT_NEEDED, Status, read_status
+from pysandbox.setup.target import find_target
 
 BELOW_MINIMUM = 1
 NETWORK_HELPER = "not needed"  # a cage's network has no way out that a helper would have to make
@@ -53,12 +55,15 @@ def parser() -> Parser:
 def _document(readings: Readings, host: Host) -> str:
     import json
 
+    policy = _policy(host)
     document: dict[str, Any] = {
         "version": console.version(),
-        "kernel": host.release or os.uname().release,
+        "kernel": _release(host),
         "machine": os.uname().machine,
         "minimum_met": minimum_met(readings),
         "mac": mac_system(host),
+        "policy": {"status": policy.word, "path": policy.path},
+        "kernel_lacks": [row.name for row in too_old(readings, _release(host))],
         "network_helper": NETWORK_HELPER,
         "features": [_row(row, reading) for row, reading in readings],
     }
@@ -78,16 +83,38 @@ def _row(row: Feature, reading: Reading) -> dict[str, Any]:
 
 
 def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_all: bool) -> str:
-    lines = [palette.paint(console.BOLD, f"pysandbox {console.version()}, Linux {host.release or os.uname().release}")]
+    lines = [palette.paint(console.BOLD, f"pysandbox {console.version()}, Linux {_release(host)}")]
     for heading, required in (("Required", True), ("Optional", False)):
         lines += ["", heading]
         for row, reading in readings:
             if row.required == required:
                 lines += _lines(row, reading, palette, explain=explain_all or not reading.ok)
-    lines += ["", f"Access control (MAC): {mac_system(host)}", f"Network helper: {NETWORK_HELPER}", ""]
     met = minimum_met(readings)
+    lacking = ", ".join(row.name for row in too_old(readings, _release(host))) or "nothing"
+    lines += ["", f"Lacking in this kernel: {lacking}", f"Access control (MAC): {mac_system(host)}"]
+    lines += [*_policy_lines(_policy(host), met), f"Network helper: {NETWORK_HELPER}", ""]
     verdict = "Cages can run here." if met else "Cages cannot run here: see what is required above."
     return "\n".join([*lines, palette.paint(console.GREEN if met else console.RED, verdict)])
+
+
+def _release(host: Host) -> str:
+    return host.release or os.uname().release
+
+
+def _policy(host: Host) -> Status:
+    """The status of the policy for this installation; one whose path no policy can name has none."""
+    try:
+        return read_status(find_target(), host)
+    except ValueError:
+        return Status(NOT_NEEDED if mac_system(host) == "none" else NOT_INSTALLED)
+
+
+def _policy_lines(policy: Status, met: bool) -> list[str]:
+    lines = [f"Policy: {policy}"]
+    if policy.word not in (INSTALLED, NOT_NEEDED):
+        lost = "The cages here are not confined by it as well." if met else "It may be what forbids cages here."
+        lines += [f"{'':29}without it: {lost}", f"{'':29}to get it:  As root: pysandbox setup."]
+    return lines
 
 
 def _lines(row: Feature, reading: Reading, palette: console.Palette, *, explain: bool) -> list[str]:

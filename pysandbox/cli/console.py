@@ -35,9 +35,14 @@ def usage_error(message: str, see: str) -> int:
     return 125
 
 
+def plain(text: str) -> str:
+    """The text as one line that moves no cursor and rings no bell, whoever wrote it."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 def _line(text: str) -> None:
     if sys.stderr is not None:
-        print("".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text), file=sys.stderr)
+        print(plain(text), file=sys.stderr)
 
 
 def meant(word: str, known: Iterable[str]) -> str:

@@ -21,13 +21,9 @@ SECTIONS = {
     "network": "network",
     "": "isolation",
 }
-SHORT = {"--strict": ("-s",), "--monitor": ("-m",)}
+SHORT = {"--strict": ("-s",), "--port": ("-p",), "--monitor": ("-m",)}
 
-# Flags that users of other versions know, with the reason why there is nothing behind them.
-ABSENT = (
-    (("-m", "--monitor"), "watching without refusing needs the supervisor, which this version does not have"),
-    (("-p", "--port"), "ports into the cage need the network gatekeeper, which this version does not have"),
-)
+# Flags that users of other versions know, and what has taken their place.
 REPLACED = {"--profile": "use --seccomp PROFILE", "--config": "use -r FILE"}
 METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
@@ -84,18 +80,6 @@ def add_policy_flags(parser: argparse.ArgumentParser, defaults: Mapping[str, Any
             )
 
 
-def add_absent_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags of ABSENT that no option of the policy has taken by now; each is refused by name."""
-    for names, reason in ABSENT:
-        if names[-1] not in parser._option_string_actions:
-            parser.add_argument(*names, action=_Absent, nargs="?", help=argparse.SUPPRESS, const=reason, default=None)
-
-
-class _Absent(argparse.Action):
-    def __call__(self, parser: object, namespace: object, values: object, option_string: str | None = None) -> None:
-        raise UsageError(f"{option_string} is not part of this version: {self.const}")
-
-
 def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:
     explained = described.doc.replace("%", "%%")
     if kind == "bool":
@@ -103,6 +87,8 @@ def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:
         if described.merge == "or":
             return {"action": "store_true", "help": explained}
         return {"action": argparse.BooleanOptionalAction, "help": f"{explained} Default: {'yes' if default else 'no'}."}
+    if kind == "bool | None":
+        return {"action": argparse.BooleanOptionalAction, "help": explained}
     if kind.startswith("tuple["):
         kind = kind.removeprefix("tuple[").removesuffix(", ...]")
         metavar = METAVARS.get(kind) or described.item.upper()

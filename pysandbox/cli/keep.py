@@ -9,17 +9,23 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pysandbox.audit import files
+from pysandbox.audit.told import told_of_plan
 from pysandbox.cli.warm import key_of, split, stamp
+from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
 from pysandbox.launch.image import image_of
+from pysandbox.policy.summary import label, summary
+from pysandbox.probe.state import audit_directory
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from pysandbox.cli.policy_of import Asked
     from pysandbox.compile.plan import Plan
     from pysandbox.launch.runtime import Prepared
     from pysandbox.policy.model import Policy
@@ -38,21 +44,24 @@ HELD = frozenset((
 ))  # fmt: skip
 
 PLACES = frozenset(("PATH", "HOME", "TMPDIR"))  # variables that a plan gives a value of its own
+OURS = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", files.VARIABLE)  # where our own files are, which no cage sees
 ACCOUNTS = "/etc/passwd"  # where ~ leads
 RACY = 50_000_000  # ns: a file that changed later than this before we began may be newer than what we read of it
 _NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def keep_plan(
-    arguments: list[str], namespace: Namespace, policy: Policy, prepared: Prepared, read: Iterable[str],
-    *, began: int, pty: bool,
+    arguments: list[str], namespace: Namespace, asked: Asked, prepared: Prepared,
+    *, began: int, pty: bool, audited: bool,
 ) -> bool:  # fmt: skip
-    """Keep what `arguments` led to since `began` (ns); `read` is what the policy came from. Whether it is kept."""
+    """Keep what `arguments` led to since `began` (ns). `audited`: whether this run is in the audit trail, and so the
+    next ones. Whether it is kept."""
+    policy = asked.policy
     flags, argv = split(arguments)
     if not argv or not _is_plain(namespace, policy, prepared, flags):
         return False
     image = image_of(prepared.native)
-    stamps = [(path, stamp(path)) for path in (*_program_files(), ACCOUNTS, *read)]
+    stamps = [(path, stamp(path)) for path in (*_program_files(), ACCOUNTS, *sorted(asked.looked.paths))]
     if image is None or any(was and was[-1] > began - RACY for _, was in stamps):
         return False
     plan = prepared.plan
@@ -70,7 +79,10 @@ def keep_plan(
         "grace": plan.grace,
         "timeout": namespace.timeout,
         "pty": pty,
-        "variables": [(name, os.environ.get(name)) for name in sorted(_expanded(policy))],
+        "audit": _told(asked, prepared, argv[0]) if audited else None,
+        "variables": [(name, os.environ.get(name)) for name in sorted(_variables(asked))],
+        "programs": sorted(asked.looked.programs.items()),
+        "leads": [(path, os.path.realpath(path), os.path.isdir(path)) for path in _kept_directories()],
         "stamps": stamps,
         "seen": [(fact.path, fact.dev, fact.ino) for fact in prepared.paths.facts.values()],
     }
@@ -92,9 +104,30 @@ def _is_held(plan: Plan) -> bool:
     return all(each.name in HELD or not getattr(plan, each.name) for each in fields(plan))
 
 
-def _expanded(policy: Policy) -> set[str]:
+def _variables(asked: Asked) -> set[str]:
+    policy = asked.policy
     grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask)
-    return {name for grant in grants for name in _NAME.findall(grant.path)}
+    return {*OURS, *asked.looked.variables, *(name for grant in grants for name in _NAME.findall(grant.path))}
+
+
+def _kept_directories() -> Iterator[str]:
+    """Those that no cage reaches once they exist (`Runtime`): of the audit trail that is written, and of everyone's."""
+    yield audit_directory()
+    if (chosen := files.chosen_path()) is not None:
+        yield os.path.dirname(os.path.abspath(chosen))
+
+
+def _told(asked: Asked, prepared: Prepared, program: str) -> dict[str, Any]:
+    """What every run of this plan tells the audit, as by the long way (`audit.told`), but for its id and arguments."""
+    policy, notes = asked.policy, prepared.plan.notes
+    name = os.path.basename(program)
+    shown = label(name, "")
+    return {
+        "spawn": {**told_of_plan(policy, prepared, caged=True), **asked.labels, "cwd": prepared.plan.cwd or "/"},
+        "summary": (shown.removesuffix("]"), f"]{summary(policy, name, '').removeprefix(shown)}"),
+        "notes": [(note.event or NOTE.name, {"key": note.key, "reason": note.message}) for note in notes],
+        "skipped": [note.message for note in notes if note.event == LIMITS_NOT_ENFORCED.name],
+    }
 
 
 def _program_files() -> Iterator[str]:

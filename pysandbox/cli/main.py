@@ -24,7 +24,13 @@ BROKEN_PIPE = 128 + 13
 COMMANDS = {
     "run": "run one command in a cage",
     "up": "run a sandbox of the project's manifest, pysandbox.toml",
+    "recipe": "list, show, explain, suggest and trust recipes",
+    "init": "fetch recipes from a repository or a directory",
+    "update": "fetch them again",
+    "explain": "say what a policy allows, or what a run did and why it was refused",
+    "audit": "show and check the trail of what ran",
     "check": "say what this host can do for a cage, and how to get the rest",
+    "setup": "install the policy that AppArmor or SELinux needs for cages",
     "completion": "print the completions of bash, zsh or fish",
     "help": "explain a command: pysandbox help run",
 }

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
-from pysandbox.cli.flags import Parser, UsageError, add_absent_flags, add_policy_flags, policy_values
+from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.policy_of import DEFAULTS, Asked, policy_of
 from pysandbox.errors import CageError, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pysandbox.audit import AuditLog
     from pysandbox.cage import Cage
     from pysandbox.events import Sink
     from pysandbox.policy.model import Policy
@@ -78,7 +79,9 @@ def perform(
 ) -> int:
     """One command under the policy that `asked` makes, to its end; with --json the document is printed. The code."""
     try:
-        code, document = _run(namespace, argv, asked(), console.Log(verbose), make_cage or _make_cage, keep)
+        wanted = asked()
+        make = make_cage or _cage_maker(wanted, audited=not namespace.no_audit)
+        code, document = _run(namespace, argv, wanted, console.Log(verbose), make, keep)
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
@@ -103,12 +106,10 @@ def parser() -> Parser:
     declared.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
     add = declared.add_argument
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
-    add("-r", "--recipe", action="append", default=[], metavar="FILE",
-        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
+    add_recipe_flag(declared)
     add_run_flags(declared)
     add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add_policy_flags(declared, DEFAULTS)
-    add_absent_flags(declared)
     return declared
 
 
@@ -119,7 +120,13 @@ def add_run_flags(declared: Parser) -> None:
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
+    add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
+
+
+def add_recipe_flag(declared: Parser) -> None:
+    declared.add_argument("-r", "--recipe", action="append", default=[], metavar="FILE",
+        help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
 
 
 def _seconds(text: str) -> float:
@@ -176,23 +183,48 @@ class _Keeper:
         self._began = time.time_ns()
 
     def __call__(self, namespace: Namespace, cage: Cage, asked: Asked, *, pty: bool) -> None:
+        from pysandbox.audit import files
         from pysandbox.cli.keep import keep_plan
 
-        if not cage.caged:
+        wanted = not namespace.no_audit and files.chosen_path() is not None
+        if not cage.caged or wanted != cage.runtime.audited:  # a trail that cannot be written is warned of each time
             return
         try:
             prepared = cage.runtime.prepare(cage.policy, os.getcwd())
         except (CageError, OSError):  # something has changed since: then there is nothing to keep
             return
-        keep_plan(self._arguments, namespace, cage.policy, prepared, asked.read, began=self._began, pty=pty)
+        keep_plan(self._arguments, namespace, asked, prepared, began=self._began, pty=pty, audited=wanted)
 
 
-def _make_cage(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
-    from pysandbox.cage import Cage
-    from pysandbox.launch.runtime import Runtime
+def _cage_maker(asked: Asked, *, audited: bool) -> MakeCage:
+    def make(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
+        from pysandbox.cage import Cage
+        from pysandbox.launch.runtime import Runtime
 
-    # No cages ahead: there will be no second command.
-    return Cage(policy, runtime=Runtime(sink=sink, warm=0, no_sandbox=no_sandbox))
+        audit = open_audit() if audited else None
+        # No cages ahead: there will be no second command.
+        runtime = Runtime(sink=sink, audit=audit, warm=0, no_sandbox=no_sandbox)
+        return Cage(policy, runtime=runtime, labels=asked.labels)
+
+    return make
+
+
+def open_audit() -> AuditLog | None:
+    """The stream that the environment names. Without a place for the default one (no home directory, a read-only one)
+    a command runs all the same, with a warning; one that was asked for by name must work."""
+    from pysandbox.audit import AuditLog, files
+    from pysandbox.errors import AuditError
+
+    path = files.chosen_path()
+    if path is None:
+        return None
+    try:
+        return AuditLog(path)
+    except AuditError as error:
+        if os.environ.get(files.VARIABLE):
+            raise
+        console.warning(f"{error}; this run is not recorded")
+        return None
 
 
 def _streams(*, capture: bool, pty: bool) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import fill_standard_descriptors
-from pysandbox.cli.flags import Parser, UsageError, add_absent_flags
+from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.cli.policy_of import Asked, policy_of
 from pysandbox.cli.run import add_run_flags, perform, wants_pty
 from pysandbox.errors import CageError, PolicyError
@@ -81,7 +81,6 @@ def parser() -> Parser:
     add_run_flags(declared)
     add("-s", "--strict", action="store_true", default=None,
         help="Kill a process at its first refused system call; nothing may degrade.")  # fmt: skip
-    add_absent_flags(declared)
     return declared
 
 

@@ -13,6 +13,7 @@ import sys
 
 from pysandbox.cli.attend import OUT_OF_TIME, Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
+from pysandbox.cli.warm_trail import Trail
 from pysandbox.errors import CageError
 from pysandbox.launch import ids, native, plans
 from pysandbox.launch.image import plan_of
@@ -87,7 +88,16 @@ def still_holds(entry: dict[str, Any]) -> bool:
         return False
     if any(stamp(path) != was for path, was in entry["stamps"]):
         return False
+    if any(leads_to(path) != real for path, real in entry["programs"]):
+        return False
+    if any((os.path.realpath(path), os.path.isdir(path)) != (real, there) for path, real, there in entry["leads"]):
+        return False
     return still_there(entry["seen"])()
+
+
+def leads_to(path: str) -> str | None:
+    """The program behind a path, as `policy.search` sees it."""
+    return os.path.realpath(path) if os.path.isfile(path) and os.access(path, os.X_OK) else None
 
 
 def stamp(path: str) -> tuple[int, ...]:
@@ -109,7 +119,12 @@ class WarmCommand:
         """Returns when the command runs. Raises CageError and OSError; nothing is left behind then."""
         self.stdio: Stdio | None = None
         self._report_fd = -1
-        self._live = _open(entry)
+        self._trail = Trail(entry["audit"], argv)  # first: whoever cannot be recorded is not started
+        try:
+            self._live = _open(entry)
+        except BaseException:
+            self._trail.close()
+            raise
         try:
             self._start(entry, argv)
         except BaseException:
@@ -121,6 +136,7 @@ class WarmCommand:
         self._id = self._live.new_command_id()
         self.stdio = _streams(self._live, pty=entry["pty"])
         order = _order(entry, argv, self._id, [number for _, number in self.stdio.child])
+        self._trail.began(self._live.id, self._id)
         self._report_fd, write = os.pipe2(os.O_CLOEXEC)
         try:
             self._live.execute(order, write, [fd for fd, _ in self.stdio.child])
@@ -129,6 +145,7 @@ class WarmCommand:
         self.stdio.given()
         first = native.read_report(self._report_fd)
         if first is None or first.kind != "started":
+            self._trail.ended(first)
             raise CageError("the long way tells why")
 
     def fileno(self) -> int:
@@ -143,6 +160,7 @@ class WarmCommand:
     def wait(self) -> int:
         """The exit code, as a shell would see it."""
         final = native.read_report(self._report_fd)
+        self._trail.ended(final)
         if final is None:  # cage-init was killed, and everything with it
             return KILLED
         code = os.waitstatus_to_exitcode(final.status)
@@ -155,6 +173,7 @@ class WarmCommand:
         if self._report_fd >= 0:
             os.close(self._report_fd)
         self._live.close()
+        self._trail.close()
 
 
 def _open(entry: dict[str, Any]) -> LiveInit:

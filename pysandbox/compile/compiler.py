@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pysandbox.compile import degrade, landlock_only, seccomp
+from pysandbox.compile import degrade, exec_list, landlock_only, seccomp
+from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
-from pysandbox.compile.landlock import second_wall
-from pysandbox.compile.limits import limits
+from pysandbox.compile.landlock import abi_of, second_wall
+from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
-from pysandbox.compile.plan import LandlockPlan, Note, Plan
+from pysandbox.compile.notify import guarded, notify_plan
+from pysandbox.compile.plan import LandlockPlan, Note, NotifyPlan, Plan
 from pysandbox.compile.view import View, see
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
@@ -26,20 +28,29 @@ HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
 LANDLOCK_NET_ABI = 4  # rules on TCP ports, Linux 6.7
 
-FilterCompiler = Callable[[Policy, str], bytes]
+FilterCompiler = Callable[[Policy, str, NotifyPlan | None], bytes]
 
 
 def compile_plan(
-    policy: Policy, host: HostFacts, paths: PathFacts, *, compile_filter: FilterCompiler | None = None
+    policy: Policy,
+    host: HostFacts,
+    paths: PathFacts,
+    *,
+    watch: frozenset[str] = frozenset(),
+    compile_filter: FilterCompiler | None = None,
 ) -> Plan:
-    """`compile_filter` stands in for `seccomp.compile_filter` in tests."""
+    """`watch`: the categories of calls that a callback of the host decides, rows of `compile.notify.CATEGORIES`.
+    `compile_filter` stands in for `seccomp.compile_filter` in tests."""
     if not policy.caged:
         return _uncaged(policy, host, paths)
-    lacking = (*degrade.weigh(policy, host), *network_notes(policy))
+    refuse_absent(policy)
+    lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy))
     view = see(policy, paths)
+    exec_list.settle(policy, view)
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
+    notify = notify_plan(policy, host, watch)
     return Plan(
         isolation=policy.isolation,
         namespaces=spaces,
@@ -49,16 +60,20 @@ def compile_plan(
         staging=staging(policy, paths, view),
         mounts=mount_steps(policy, paths, view),
         loopback="NET" in spaces,
-        landlock=_landlock(policy, host, paths, view),
-        seccomp=(compile_filter or _shipped_filter(host))(policy, host.machine),
-        filter_early=init_can_live_under(policy),
-        limits=limits(policy),
+        landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
+        seccomp=(compile_filter or _shipped_filter(host))(closed_for_the_watchdog(policy, host), host.machine, notify),
+        notify=notify,
+        filter_early=notify is not None or init_can_live_under(policy),
+        limits=limits(policy, host),
         env=environment(policy, host, paths, view),
         cwd=_cwd(policy, paths, view),
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
         notes=(*lacking, *open_guards, *view.notes),
+        cgroup=cgroup_plan(policy, host),
+        watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
+        executables=view.programs.listed if view.programs is not None else None,
     )
 
 
@@ -75,6 +90,7 @@ def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
         loopback=False,
         landlock=None,
         seccomp=b"",
+        notify=None,
         filter_early=False,
         limits=(),
         env=uncaged_environment(policy, host.env),

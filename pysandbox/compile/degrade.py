@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pysandbox.compile.limits import watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
 from pysandbox.compile.plan import Note
 from pysandbox.errors import UnsupportedError
@@ -21,6 +22,7 @@ from pysandbox.probe.facts import HostFacts
 
 REFUSE, NOTE, LIMIT = "refuse", "note", "limit"
 CHECK = "`pysandbox check` says what forbids it and how to allow it"
+DELEGATION = "have a cgroup delegated to this program (`pysandbox check` says how)"
 LANDLOCK = 'or set isolation = "landlock", which needs no namespace'
 
 
@@ -38,12 +40,8 @@ def _full(policy: Policy) -> bool:
     return policy.isolation == "full"
 
 
-def _needs_cgroup(name: str, asked: Callable[[Policy, HostFacts], bool]) -> Shortfall:
-    return Shortfall(
-        "cgroup", f"resources.{name}", LIMIT, asked,
-        f"{name} needs a cgroup, and cages are not placed in one",
-        f"leave {name} out, or set resources.required = false to run without it",
-    )  # fmt: skip
+def _without(controller: str, asked: Callable[[Policy], bool]) -> Callable[[Policy, HostFacts], bool]:
+    return lambda policy, host: asked(policy) and controller not in host.cgroup.controllers
 
 
 SHORTFALLS: tuple[Shortfall, ...] = (
@@ -85,6 +83,12 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         'use Linux 6.12 or newer (Landlock ABI 6), or set isolation = "full"',
     ),
     Shortfall(
+        "landlock", "process.allow_execve", REFUSE,
+        lambda policy, host: bool(policy.allow_execve) and host.landlock_abi == 0,
+        "this kernel has no Landlock, so any program in a library directory could be executed, on the list or not",
+        "boot with landlock in the lsm= list, or leave allow_execve out",
+    ),
+    Shortfall(
         "landlock", "isolation", NOTE, lambda policy, host: _full(policy) and host.landlock_abi == 0,
         "this kernel has no Landlock: files are kept apart by mounts alone",
         "boot with landlock in the lsm= list, or leave strict out",
@@ -101,43 +105,56 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         'use Linux 6.12 or newer, egress = "none", or leave strict out',
     ),
     Shortfall(
-        "exec_list", "process.allow_execve", NOTE, lambda policy, host: bool(policy.allow_execve),
-        "only the first command is held against allow_execve; what it executes in turn is not",
-        "leave allow_execve out, or leave strict out",
+        "cgroup_pids", "process.max_pids", LIMIT,
+        lambda policy, host: policy.max_pids is not None and host.uid == 0 and "pids" not in host.cgroup.controllers,
+        "the kernel does not count the processes of root, so max_pids cannot hold",
+        f"run as an ordinary user, get the controller ({CHECK}), or set resources.required = false to run without it",
     ),
     Shortfall(
-        "rlimit_nproc", "process.max_pids", LIMIT, lambda policy, host: policy.max_pids is not None and host.uid == 0,
-        "the kernel does not count the processes of root, so max_pids cannot hold",
-        "run as an ordinary user, leave max_pids out, or set resources.required = false to run without it",
+        "cgroup_memory", "resources.memory_mb", NOTE, _without("memory", lambda policy: policy.memory_mb is not None),
+        "memory_mb is held by a watchdog that samples the cage's processes and its memory file systems: a hog is "
+        "stopped within half a second, what no process maps (socket buffers) is not counted, and System V shared "
+        "memory is closed",
+        f"{DELEGATION}, or leave strict out",
     ),
-    _needs_cgroup("memory_mb", lambda policy, host: policy.memory_mb is not None),
-    _needs_cgroup("cpu_percent", lambda policy, host: policy.cpu_percent is not None),
-    _needs_cgroup("cpu_shares", lambda policy, host: policy.cpu_shares is not None),
+    Shortfall(
+        "cgroup_cpu", "resources.cpu_percent", NOTE, _without("cpu", lambda policy: policy.cpu_percent is not None),
+        "cpu_percent is held by a watchdog that stops and continues the cage: exact over seconds, not over moments",
+        f"{DELEGATION}, or leave strict out",
+    ),
+    Shortfall(
+        "cgroup_cpu", "resources.cpu_shares", LIMIT, _without("cpu", lambda policy: policy.cpu_shares is not None),
+        "nothing but a cgroup with the cpu controller weighs one cage against another",
+        f"{DELEGATION}, leave cpu_shares out, or set resources.required = false to run without it",
+    ),
 )  # fmt: skip
 
 # (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and
 # abstract sockets (Landlock scope), resource limits of other processes (BPF), TCP (no rule on a port) and every other
 # protocol (BPF) unless egress is direct, the list of processes (no rule on /proc).
-GAPS: tuple[tuple[str, Callable[[Policy], bool], str], ...] = (
-    ("isolation", lambda policy: True, "stat shows the metadata of any path of the host, granted or not"),
-    ("isolation", lambda policy: True,
+GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
+    ("isolation", lambda policy, host: True, "stat shows the metadata of any path of the host, granted or not"),
+    ("isolation", lambda policy, host: True,
      "chmod, chown, utimes and setxattr work on any file that the caller owns and the command can name"),
-    ("isolation", lambda policy: True, "unix sockets bound to a path of the host can be connected to"),
-    ("isolation", lambda policy: True,
+    ("isolation", lambda policy, host: True, "unix sockets bound to a path of the host can be connected to"),
+    ("isolation", lambda policy, host: True,
      "the scheduling (nice, affinity, policy) of every process of the caller can be changed"),
-    ("isolation", lambda policy: True,
+    ("isolation", lambda policy, host: True,
      "the host's name and System V IPC are shared with the caller"),
-    ("resources.tmp_mb", lambda policy: True, "$TMPDIR is a directory of the host, not held to tmp_mb"),
-    ("process.max_pids", lambda policy: policy.max_pids is not None,
+    ("resources.tmp_mb", lambda policy, host: not watches_scratch(policy),
+     "$TMPDIR is a directory of the host, held to tmp_mb only when that is set"),
+    ("process.max_pids", _without("pids", lambda policy: policy.max_pids is not None),
      "max_pids counts every process of this user, not only the cage's"),
-    ("network.egress", lambda policy: policy.egress == "direct",
+    ("process.allow_execve", lambda policy, host: bool(policy.allow_execve),
+     "a program that is not on the list, and can be read, can be run by the dynamic linker (ld.so FILE)"),
+    ("network.egress", lambda policy, host: policy.egress == "direct",
      "UDP and every other protocol of the host are open too"),
 )  # fmt: skip
 
 
 def weigh(policy: Policy, host: HostFacts) -> tuple[Note, ...]:
     """The notes of everything that is lacking; raises UnsupportedError for the first that may not be."""
-    gaps = () if _full(policy) else _gaps(policy)
+    gaps = () if _full(policy) else _gaps(policy, host)
     return (*_shortfalls(policy, host), *gaps)
 
 
@@ -155,8 +172,8 @@ def _refuses(verdict: str, policy: Policy) -> bool:
     return verdict == REFUSE or policy.strict
 
 
-def _gaps(policy: Policy) -> Iterator[Note]:
-    return (Note(ISOLATION_GAP, key, message) for key, applies, message in GAPS if applies(policy))
+def _gaps(policy: Policy, host: HostFacts) -> Iterator[Note]:
+    return (Note(ISOLATION_GAP, key, message) for key, applies, message in GAPS if applies(policy, host))
 
 
 def unguarded_notes(policy: Policy, names: tuple[str, ...]) -> tuple[Note, ...]:

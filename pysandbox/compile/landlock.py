@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pysandbox.compile.exec_list import restricted
 from pysandbox.compile.mounts import OWN_TMPFS, own_directories
 from pysandbox.compile.plan import LandlockPlan, LandlockRule
 from pysandbox.compile.view import View
@@ -63,7 +64,7 @@ def second_wall(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -
     every = FS_RIGHTS[abi]
     scoped = tuple(name for name in SCOPES[abi] if name != "SIGNAL" and policy.egress == "direct")
     return LandlockPlan(handled_fs=every, handled_net=(), scoped=scoped,
-                        rules=tuple(_cage_rules(every, policy, paths, view)))  # fmt: skip
+                        rules=tuple(restricted(_cage_rules(every, policy, paths, view), policy, view)))  # fmt: skip
 
 
 def _cage_rules(every: Rights, policy: Policy, paths: PathFacts, view: View) -> Iterator[LandlockRule]:

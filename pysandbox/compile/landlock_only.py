@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from pysandbox.compile.exec_list import restricted
 from pysandbox.compile.landlock import FS_RIGHTS, NET_RIGHTS, SCOPES, Rights, abi_of, tree_rules
 from pysandbox.compile.plan import LandlockPlan, LandlockRule
 from pysandbox.compile.view import DEVICES, View, nearest
@@ -67,7 +68,7 @@ def first_wall(policy: Policy, host: HostFacts, view: View) -> LandlockPlan:
         handled_fs=FS_RIGHTS[abi],
         handled_net=() if policy.egress == "direct" else NET_RIGHTS[abi],
         scoped=SCOPES[abi],
-        rules=tuple(_host_rules(FS_RIGHTS[abi], view)),
+        rules=tuple(restricted(_host_rules(FS_RIGHTS[abi], view), policy, view)),
     )
 
 

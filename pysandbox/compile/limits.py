@@ -1,17 +1,31 @@
-"""The resource limits of every process of a cage, by setrlimit. Soft and hard are equal: none can be raised again.
+"""What holds each limit: one table from a limit to the kernel's controller, or to what stands in for it.
 
-What only a cgroup could hold (memory, CPU) is not here: `degrade` says so.
+    limit          with its cgroup v2 controller     without
+    memory_mb      memory.max, no swap               the watchdog: samples of the whole cage; RLIMIT_DATA as a backstop
+    max_pids       pids.max                          RLIMIT_NPROC in the cage's own user namespace (not for root)
+    cpu_percent    cpu.max                           the watchdog: stops and continues the cage
+    cpu_shares     cpu.weight                        nothing: nice weighs processes, not cages
+    tmp_mb         (the size of each tmpfs)          the watchdog, where scratch is a directory of the host
+
+`degrade` says which of the right column is a weakening. The limits of each process are rlimits on every host; soft and
+hard are equal, so that none can be raised again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from pysandbox.compile.plan import Limit
+from pysandbox.compile.plan import CgroupPlan, Limit, Setting, WatchPlan
 from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
 
 DEFAULT_PIDS = 4096
+MIB = 1 << 20
 GIB = 1 << 30
+CPU_PERIOD_US = 100_000
+SYSV_MEMORY = "shmget"
+OWN_TMPFS = ("/", "/tmp", "/dev/shm")
 
 # RLIMIT_NPROC counts every process of the user id in the cage's user namespace (5.14), the cage's init among them.
 LIMITS: tuple[tuple[str, Callable[[Policy], int | None]], ...] = (
@@ -23,5 +37,105 @@ LIMITS: tuple[tuple[str, Callable[[Policy], int | None]], ...] = (
 )
 
 
-def limits(policy: Policy) -> tuple[Limit, ...]:
-    return tuple(Limit(resource, value(policy)) for resource, value in LIMITS)
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One limit of a whole cage: who asks for it, and the controller whose files hold it."""
+
+    key: str
+    controller: str
+    asked: Callable[[Policy], bool]
+    settings: Callable[[Policy], tuple[Setting, ...]]
+
+
+def _memory(policy: Policy) -> tuple[Setting, ...]:
+    return (
+        Setting("memory.max", str((policy.memory_mb or 0) * MIB)),
+        Setting("memory.swap.max", "0", optional=True),  # a kernel without swap accounting has no such file
+        Setting("memory.oom.group", "1", optional=True),  # 4.19: a cage without one of its processes is of no use
+    )
+
+
+def _cpu_quota(policy: Policy) -> tuple[Setting, ...]:
+    return (Setting("cpu.max", f"{(policy.cpu_percent or 0) * CPU_PERIOD_US // 100} {CPU_PERIOD_US}"),)
+
+
+HELD = (
+    Held("resources.memory_mb", "memory", lambda policy: policy.memory_mb is not None, _memory),
+    Held("process.max_pids", "pids", lambda policy: policy.max_pids is not None,
+         lambda policy: (Setting("pids.max", str((policy.max_pids or 0) + 1)),)),
+    Held("resources.cpu_percent", "cpu", lambda policy: policy.cpu_percent is not None, _cpu_quota),
+    Held("resources.cpu_shares", "cpu", lambda policy: policy.cpu_shares is not None,
+         lambda policy: (Setting("cpu.weight", str(policy.cpu_shares)),)),
+)  # fmt: skip
+
+
+def limits(policy: Policy, host: HostFacts) -> tuple[Limit, ...]:
+    """The rlimits of each process."""
+    found = tuple(Limit(resource, value(policy)) for resource, value in LIMITS)
+    watched = watch_plan(policy, host, memfds=False)
+    if watched is None or watched.memory is None:
+        return found
+    # Private memory of one process. Wide, since a runtime may map far more than it ever touches; it bounds what a
+    # process can take between two samples.
+    return (*found, Limit("DATA", max(2 * watched.memory, watched.memory + GIB)))
+
+
+def by_controller(held: Held, host: HostFacts) -> bool:
+    return held.controller in host.cgroup.controllers
+
+
+def cgroup_plan(policy: Policy, host: HostFacts) -> CgroupPlan | None:
+    """A group for every cage with a limit on the whole of it; also without a controller it counts and kills."""
+    asked = [held for held in HELD if held.asked(policy)]
+    if not asked or not host.cgroup.parent:
+        return None
+    ours = [held for held in asked if by_controller(held, host)]
+    return CgroupPlan(
+        host.cgroup.parent,
+        host.cgroup.way,
+        tuple(dict.fromkeys(held.controller for held in ours)),
+        tuple(setting for held in ours for setting in held.settings(policy)),
+        host.cgroup.born_inside,
+        host.cgroup.bus,
+    )
+
+
+def watch_plan(policy: Policy, host: HostFacts, *, memfds: bool) -> WatchPlan | None:
+    memory = cpu = None
+    if policy.memory_mb is not None and "memory" not in host.cgroup.controllers:
+        memory = policy.memory_mb * MIB
+    if policy.cpu_percent is not None and "cpu" not in host.cgroup.controllers:
+        cpu = policy.cpu_percent / 100
+    scratch = policy.tmp_mb * MIB if watches_scratch(policy) else None
+    if memory is None and cpu is None and scratch is None:
+        return None
+    own = OWN_TMPFS if policy.isolation == "full" and memory is not None else ()
+    return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None)
+
+
+def watches_scratch(policy: Policy) -> bool:
+    """Whether the cage's scratch is a directory of the host and its size was asked for; a tmpfs has it by itself."""
+    return (policy.isolation != "full" or policy.state == "scratch") and "tmp_mb" in policy.given
+
+
+def makes_memory_files(policy: Policy, host: HostFacts) -> bool:
+    """Whether commands may call memfd_create: its pages show in no process until they are mapped."""
+    if policy.memory_mb is None:
+        return False
+    from pysandbox.compile import seccomp
+    from pysandbox.compile.bpf import Verdict
+
+    return seccomp.decide(seccomp.choose(policy), host.machine)["memfd_create"] is Verdict.ALLOW
+
+
+def closed_for_the_watchdog(policy: Policy, host: HostFacts) -> Policy:
+    """The policy to filter by: a System V segment that is detached belongs to no process that could be looked at."""
+    watched = watch_plan(policy, host, memfds=False)
+    if watched is None or watched.memory is None or SYSV_MEMORY in policy.allow_syscalls:
+        return policy
+    return replace(policy, deny_syscalls=(*policy.deny_syscalls, SYSV_MEMORY))
+
+
+def tmpfs_mb(policy: Policy) -> int:
+    """The size of each tmpfs of the cage: what lies in it is memory of the cage."""
+    return policy.tmp_mb if policy.memory_mb is None else min(policy.tmp_mb, policy.memory_mb)

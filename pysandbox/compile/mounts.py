@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pysandbox.compile.exec_list import is_open, own_places, places_inside
+from pysandbox.compile.limits import tmpfs_mb
 from pysandbox.compile.network import HOSTS_TEXT
 from pysandbox.compile.plan import SCRATCH, Attr, MountKind, MountStep
 from pysandbox.compile.view import DEVICES, HOSTS, Tree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Policy
-from pysandbox.probe.facts import STAGING_CANDIDATES, PathFacts
+from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
 
 READ_ONLY = (Attr.RDONLY, Attr.NOSUID, Attr.NODEV)
 WRITABLE = (Attr.NOSUID, Attr.NODEV)
@@ -29,6 +31,7 @@ SEAL = (
     MountStep(MountKind.PROTECT, "/", attrs=READ_ONLY),
     MountStep(MountKind.UNPROTECT_ROOT, "/"),
 )
+NOEXEC = MountStep(MountKind.PROTECT, "/", attrs=(Attr.NOEXEC,))
 # After the seal: under NODEV no device could be opened. The ptys are of an instance that shows no other's (FS-12).
 DEV = (
     *(MountStep(MountKind.BIND, path, path, optional=path != "/dev/null") for path in DEVICES),
@@ -61,22 +64,24 @@ KINDS = {
 def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
     if policy.isolation != "full":
         return ()
-    size = f"size={policy.tmp_mb}m"
+    size = f"size={tmpfs_mb(policy)}m"
     early: list[Tree] = []
     late: list[Tree] = []
     for real, tree in view.trees.items():
         (late if _comes_late(real, tree, view) else early).append(tree)
+    own = own_places(policy, view.programs)
     links = [MountStep(MountKind.SYMLINK, link, target) for link, target in view.links.items()]
     return (
         MountStep(MountKind.TMPFS, "/", data=f"{size},mode=755"),
         *(MountStep(MountKind.DIR, path, mode=mode) for path, mode in own_directories(policy, paths, view).items()),
-        *(_bind(tree, view) for tree in early),
+        *(_bind(tree, view) for tree in early if view.programs is None or not _is_open(tree, view)),
         *_hosts(view),
         *(step for step in links if not _on_tmp(step.target)),
+        *_executable(early, view),
         *SEAL,
         *DEV,
-        *(MountStep(MountKind.TMPFS, path, data=f"{size},mode=1777") for path in OWN_TMPFS),
-        *_session_scratch(policy),
+        *(_own_tmpfs(path, size, path in own) for path in OWN_TMPFS),
+        *_scratch(policy, size, view),
         *(step for step in links if _on_tmp(step.target)),
         *(step for tree in late for step in _bind_late(tree, view)),
         *PROC,
@@ -143,7 +148,34 @@ def _bind_late(tree: Tree, view: View) -> Iterator[MountStep]:
         for pin in _pins(real, view):
             yield MountStep(MountKind.BIND, pin, pin, inside_bind=True)
     attrs = WRITABLE if tree.writable else READ_ONLY
-    yield MountStep(MountKind.PROTECT, real, attrs=attrs, inside_bind=bind.inside_bind)
+    shut = () if _is_open(tree, view) else (Attr.NOEXEC,)
+    yield MountStep(MountKind.PROTECT, real, attrs=(*attrs, *shut), inside_bind=bind.inside_bind)
+    for place in places_inside(real, view):
+        yield _bind_executable(place, view)
+        yield MountStep(MountKind.PROTECT, place.real, attrs=attrs, inside_bind=True)
+
+
+def _executable(early: list[Tree], view: View) -> Iterator[MountStep]:
+    """With a list of executables: everything so far is noexec, and what may be executed or mapped is laid over it."""
+    if view.programs is None:
+        return
+    yield NOEXEC
+    for tree in early:
+        if _is_open(tree, view):
+            yield _bind(tree, view)
+        yield from (_bind_executable(place, view) for place in places_inside(tree.fact.real, view))
+
+
+def _is_open(tree: Tree, view: View) -> bool:
+    return is_open(tree.fact.real, tree.writable, view)
+
+
+def _bind_executable(place: PathFact, view: View) -> MountStep:
+    """Optional but for a listed file: without a library directory a program does not start, and says why."""
+    programs = view.programs
+    listed = programs is not None and place.real in programs.files
+    return MountStep(MountKind.BIND, place.real, place.real, optional=not listed, inside_bind=True,
+                     dev=place.dev, ino=place.ino)  # fmt: skip
 
 
 def _pins(real: str, view: View) -> list[str]:
@@ -165,10 +197,19 @@ def _hosts(view: View) -> Iterator[MountStep]:
         yield MountStep(MountKind.FILE, HOSTS, data=HOSTS_TEXT, mode=0o644)
 
 
-def _session_scratch(policy: Policy) -> Iterator[MountStep]:
+def _own_tmpfs(path: str, size: str, is_executable: bool) -> MountStep:
+    attrs = () if is_executable else (Attr.NOEXEC,)
+    return MountStep(MountKind.TMPFS, path, data=f"{size},mode=1777", attrs=attrs)
+
+
+def _scratch(policy: Policy, size: str, view: View) -> Iterator[MountStep]:
+    """That of a session; or one of its own, if what the cage writes there may be executed: the root is noexec."""
+    is_executable = "/scratch" in own_places(policy, view.programs)
     if policy.state == "scratch":
         yield MountStep(MountKind.BIND, "/scratch", SCRATCH)
-        yield MountStep(MountKind.PROTECT, "/scratch", attrs=WRITABLE)
+        yield MountStep(MountKind.PROTECT, "/scratch", attrs=WRITABLE if is_executable else (*WRITABLE, Attr.NOEXEC))
+    elif view.programs is not None and is_executable:
+        yield MountStep(MountKind.TMPFS, "/scratch", data=f"{size},mode=755")
 
 
 def _cover(kind: str, view: View) -> Iterator[MountStep]:

@@ -1,15 +1,16 @@
-"""The notes a Plan may carry: their event names, spelled once, and one constructor for each."""
+"""The notes a Plan may carry: their events, and one constructor for each."""
 
 from __future__ import annotations
 
+from pysandbox import events
 from pysandbox.compile.plan import Note
 
-GRANT_SKIPPED = "sandbox.grant_skipped"  # something granted is not in the view
-NOT_COVERABLE = "sandbox.not_coverable"  # a name that does not exist cannot be covered before the cage creates it
-WIDE_GRANT = "sandbox.wide_grant"  # what was asked for, and more than was probably meant
-DEGRADED = "sandbox.degraded"  # a second wall, or a check, that this host or version does not have
-LIMITS_NOT_ENFORCED = "sandbox.limits_not_enforced"
-ISOLATION_GAP = "sandbox.isolation_gap"  # what isolation = "landlock" leaves open
+GRANT_SKIPPED = events.GRANT_SKIPPED.name
+NOT_COVERABLE = events.NOT_COVERABLE.name
+WIDE_GRANT = events.WIDE_GRANT.name
+DEGRADED = events.DEGRADED.name
+LIMITS_NOT_ENFORCED = events.LIMITS_NOT_ENFORCED.name
+ISOLATION_GAP = events.ISOLATION_GAP.name
 
 
 def grant_skipped(key: str, path: str, reason: str) -> Note:

@@ -11,6 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from enum import Enum
 
+from pysandbox.policy.endpoint import Endpoint
+
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
@@ -98,6 +100,56 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """One file of a cgroup and what is written to it. Without `optional` a failure refuses the cage."""
+
+    file: str
+    value: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupPlan:
+    """The cgroup a cage is born in: below `parent`, by `way` (see CgroupFacts), with `controllers` handed down."""
+
+    parent: str
+    way: str
+    controllers: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    born_inside: bool = True
+    bus: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """What a sampling watchdog holds because no controller does; None is not watched."""
+
+    memory: int | None = None  # bytes of the whole cage
+    cpu: float | None = None  # CPU seconds for each second
+    scratch: int | None = None  # bytes below the cage's directory on the host
+    tmpfs: tuple[str, ...] = ()  # the cage's own memory file systems, which count as memory
+    memfds: bool = False  # commands may make memory files, so descriptors are looked at too
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyPlan:
+    """Which calls the filter hands to the supervisor, and what becomes of them. Classes and actions are named as in
+    csrc/host/notify.h, without PSB_CALL_ and PSB_ACTION_.
+
+    `actions`: (class, action) of every class that is not left to the kernel. `endpoints`: what LIST allows.
+    `sealed`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
+    """
+
+    calls: tuple[str, ...]
+    actions: tuple[tuple[str, str], ...]
+    endpoints: tuple[Endpoint, ...]
+    sealed: bool
+    abstract: bool
+    refuse_control: bool
+    lenient: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch."""
 
@@ -120,6 +172,7 @@ class Plan:
     loopback: bool
     landlock: LandlockPlan | None
     seccomp: bytes  # struct sock_filter[], empty: no filter
+    notify: NotifyPlan | None  # None: nothing is decided at run time, and there is no listener
     filter_early: bool  # cage-init can live under the filter too, so commands inherit it
     limits: tuple[Limit, ...]
     env: tuple[tuple[str, str], ...]  # a value may be SCRATCH
@@ -128,6 +181,9 @@ class Plan:
     grace: float
     output_cap: int  # bytes kept of each of stdout and stderr
     notes: tuple[Note, ...]
+    cgroup: CgroupPlan | None = None
+    watch: WatchPlan | None = None
+    executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
 
     @property
     def digest(self) -> str:

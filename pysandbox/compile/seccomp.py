@@ -13,25 +13,31 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.errors import PolicyError
 
 if TYPE_CHECKING:
     from pysandbox.compile.bpf import Decision, Verdict
+    from pysandbox.compile.plan import NotifyPlan
     from pysandbox.compile.profiles import Profile
     from pysandbox.policy.model import Policy
 
 # <linux/seccomp.h>, errno(3)
-RET_KILL_PROCESS, RET_ERRNO, RET_LOG, RET_ALLOW = 0x80000000, 0x00050000, 0x7FFC0000, 0x7FFF0000
+RET_KILL_PROCESS, RET_ERRNO, RET_USER_NOTIF, RET_LOG, RET_ALLOW = (
+    0x80000000, 0x00050000, 0x7FC00000, 0x7FFC0000, 0x7FFF0000,
+)  # fmt: skip
 EPERM, ENOSYS = 1, 38
 
-# What a refusal is: normal, strict, monitor. The program is the same in all three but for these words.
-DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "log": RET_LOG}
+# What a refusal is: normal, strict, and monitor with a supervisor or without. The program differs in these words only.
+DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "notify": RET_USER_NOTIF, "log": RET_LOG}
 
 SHIPPED = f"{__file__.rpartition('/compile/')[0]}/_data/seccomp/"
 
 TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists; here too, so that a lookup loads no profile
 
 X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
+# Ways to write another process's memory, closed where the arguments of an execve are decided (with Landlock's /proc).
+EXEC_GUARD = frozenset({"process_vm_writev", "ptrace"})
 NO_CALL = 0xFFFFFFFF  # -1: a tracer's way to skip a call; the kernel answers ENOSYS by itself
 LAST_CACHED = 512  # the kernel runs the program at install for every number it has, fewer than these
 
@@ -48,6 +54,8 @@ class Choice(NamedTuple):
     denial: str  # a row of DENIALS
     allow: frozenset[str]
     deny: frozenset[str]
+    notify: frozenset[str] = frozenset()  # what is allowed goes to the supervisor first
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
 
     def file(self, machine: str) -> str:
         """What a shipped filter, one without extras, is called."""
@@ -76,25 +84,35 @@ class Description(NamedTuple):
         return f"{allowed}, {len(self.denied)} denied"
 
 
-def compile_filter(policy: Policy, machine: str, *, landlock_net: bool = True, log_only: bool = False) -> bytes:
+def compile_filter(
+    policy: Policy, machine: str, notify: NotifyPlan | None = None, *, landlock_net: bool = True
+) -> bytes:
     """`struct sock_filter[]` for this policy.
 
-    `landlock_net`: Landlock rules on TCP will be in force (ABI 4), so that without a network namespace TCP sockets may
-    be made. `log_only` (monitor): a refusal is logged and the call allowed, but for the tier NEVER.
+    `notify`: the calls that the supervisor hears of. `landlock_net`: Landlock rules on TCP will be in force (ABI 4), so
+    that without a network namespace TCP sockets may be made. In monitor mode a refusal is told to the supervisor, or
+    logged where there is none, and the call allowed; but for the tier NEVER.
     """
-    choice = choose(policy, landlock_net=landlock_net, log_only=log_only)
-    extras = choice.allow or choice.deny
+    choice = choose(policy, notify, landlock_net=landlock_net)
+    extras = choice.allow or choice.deny or choice.notify or choice.lists
     shipped = None if extras else _shipped(choice.file(machine))
     return shipped or build(choice, machine)
 
 
-def choose(policy: Policy, *, landlock_net: bool = True, log_only: bool = False) -> Choice:
-    denial = "log" if log_only else "kill" if policy.strict else "errno"
-    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES else "deny-list"
+def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bool = True) -> Choice:
+    denial = "kill" if policy.strict else "errno"
+    if policy.monitor:
+        denial = "notify" if notify else "log"
+    mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
     namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
     sockets = "inet" if namespace else "tcp" if landlock_net else "local"
-    return Choice(policy.seccomp, mode, sockets, denial, *extras)
+    if notify is None:
+        return Choice(policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists)
+    # One listener serves the whole cage, so cage-init itself lives under this filter, whatever the profile.
+    allow = extras[0] if init_can_live_under(policy) else extras[0] | {"landlock_restrict_self"}
+    deny = extras[1] | (EXEC_GUARD if dict(notify.actions).get("EXEC") == "ASK" else frozenset())
+    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, frozenset(notify.calls), policy.syscall_lists)
 
 
 @cache
@@ -138,17 +156,17 @@ def words(denial: str) -> dict[Verdict, int]:
         Verdict.KILL: RET_KILL_PROCESS,
         Verdict.MILD: RET_ERRNO | EPERM,
         Verdict.ABSENT: RET_ERRNO | ENOSYS,
+        Verdict.NOTIFY: RET_USER_NOTIF,
     }
 
 
 def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     """The decision for every call that this machine has."""
-    from pysandbox.compile import profiles
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
     from pysandbox.compile.syscalls import table
 
-    profile = profiles.profile(choice.profile)
+    profile = _profile(choice)
     opens = set(names_of(profile.opens))
     _check_extras(choice, opens)
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
@@ -171,7 +189,35 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.DENY
         return ruled if name in choice.allow else limited.get(name, ruled)
 
-    return {name: one(name) for name in table(machine).numbers}
+    def handed_over(name: str) -> Decision:
+        decision = one(name)
+        if name not in choice.notify:
+            return decision
+        return hand_over(decision, arguments.ADDRESSED if name == "sendto" else Verdict.NOTIFY)
+
+    return {name: handed_over(name) for name in table(machine).numbers}
+
+
+def hand_over(decision: Decision, instead: Decision) -> Decision:
+    """The decision with `instead` in the place of every ALLOW."""
+    from pysandbox.compile.bpf import Verdict
+
+    if decision is Verdict.ALLOW:
+        return instead
+    if isinstance(decision, Verdict):
+        return decision
+    return decision._replace(yes=hand_over(decision.yes, instead), no=hand_over(decision.no, instead))
+
+
+def _profile(choice: Choice) -> Profile:
+    """The profile of that name, or the lists that stand in its place."""
+    from pysandbox.compile import profiles
+
+    if not choice.lists:
+        return profiles.profile(choice.profile)
+    lists = {key: (profiles.Group("listed by the baseline", names),) for key, names in choice.lists}
+    modes = ("allow-list", "deny-list")
+    return profiles.Profile("lists", "A baseline of the user's.", modes, lists.get("allow", ()), lists.get("deny", ()))
 
 
 def _check_extras(choice: Choice, opens: set[str]) -> None:
@@ -179,29 +225,30 @@ def _check_extras(choice: Choice, opens: set[str]) -> None:
     from pysandbox.compile import syscalls
     from pysandbox.compile.profiles import tiers
 
-    for key, extra in (("syscalls.allow_extra", choice.allow), ("syscalls.deny_extra", choice.deny)):
+    lists = {f"syscalls.lists.{key}": names for key, names in choice.lists}
+    for key, extra in {"syscalls.allow_extra": choice.allow, "syscalls.deny_extra": choice.deny, **lists}.items():
         for name in sorted(extra):
             if not syscalls.is_name(name):
                 meant = syscalls.closest(name)
                 hint = f'did you mean "{meant}"?' if meant else "see `man 2 syscalls` for the names"
                 raise PolicyError(f"{name!r} is not a system call", key=key, suggestion=hint)
+    allowed = choice.allow.union(dict(choice.lists).get("allow", ()))
     for group in tiers.NEVER:
-        for name in sorted(choice.allow.intersection(group.names) - opens):
+        for name in sorted(allowed.intersection(group.names) - opens):
             raise PolicyError(
                 f"{name!r} is never allowed in a cage: {group.reason}",
-                key="syscalls.allow_extra",
+                key="syscalls.allow_extra" if name in choice.allow else "syscalls.lists.allow",
                 suggestion="remove it; no profile and no extra opens it",
             )
 
 
 def describe(policy: Policy) -> Description:
     """The sets behind a policy's filter, for people."""
-    from pysandbox.compile import profiles
     from pysandbox.compile.bpf import Verdict
     from pysandbox.compile.profiles import arguments, names_of, tiers
 
     choice = choose(policy)
-    profile = profiles.profile(choice.profile)
+    profile = _profile(choice)
     _check_extras(choice, set(names_of(profile.opens)))
     opens = (*names_of(profile.opens), *policy.allow_syscalls)
     allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)

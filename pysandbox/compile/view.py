@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
 from pysandbox.compile.plan import Note
+from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
 from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import GIT_FILES, POLICY_FILES, absolute, guarded_trees
@@ -66,6 +67,7 @@ class View:
     trees: dict[str, Tree] = field(default_factory=dict)
     holes: dict[str, Hole] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    programs: Programs | None = None  # what may be executed; None: everything
     hosts: bool = False  # /etc/hosts is generated instead of granted
     notes: list[Note] = field(default_factory=list)
 
@@ -92,10 +94,12 @@ def nearest(path: str, table: Mapping[str, T]) -> T | None:
 
 
 def see(policy: Policy, paths: PathFacts) -> View:
-    view = View()
+    view = View(programs=programs(policy, paths))
     _collect_trees(view, policy, paths)
     _collect_holes(view, policy, paths)
     _guard(view, policy, paths)
+    _guard_own_places(view, paths)
+    _guard_programs(view)
     _let_denials_win(view)
     if policy.isolation != "full":
         _leave_out_what_is_pierced(view)
@@ -210,6 +214,19 @@ def _guard(view: View, policy: Policy, paths: PathFacts) -> None:
                 ))  # fmt: skip
 
 
+def _guard_own_places(view: View, paths: PathFacts) -> None:
+    """What the user trusts, and the user's recipes: a cage that could write them would choose its next policy."""
+    for path in paths.own:
+        fact = paths[path]
+        tree = nearest(fact.real, view.trees)
+        if tree is None:
+            continue
+        if fact.kind != "missing":
+            view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
+        elif tree.writable:
+            view.notes.append(not_coverable(tree.key, f"{path!r} does not exist: what the cage creates there counts"))
+
+
 def _guard_git(view: View, tree: Tree, path: str, paths: PathFacts) -> list[str]:
     """Keep what exists; return the names that do not."""
     absent = []
@@ -232,6 +249,32 @@ def _guard_git(view: View, tree: Tree, path: str, paths: PathFacts) -> list[str]
 def _note_a_detour(view: View, tree: Tree, name: str, fact: PathFact) -> None:
     if tree.writable and fact.real != f"{tree.fact.real}/{name}":
         view.notes.append(not_coverable(tree.key, f"{fact.path!r} is a symlink, which the cage may replace"))
+
+
+def _guard_programs(view: View) -> None:
+    """A listed file, or the dynamic linker of one, is neither rewritten nor replaced by the cage, now or for the next
+    cage: a link on the way to it would be chosen anew when that one is compiled."""
+    if view.programs is None:
+        return
+    single = view.programs.single
+    for fact in (*single.values(), *view.programs.roots.values()):
+        for link, _ in fact.links:
+            tree = nearest(link, view.trees)
+            if tree is not None and tree.writable:
+                raise _not_guarded(f"{fact.path!r} leads through {link!r}, a link that the cage may replace", tree)
+    for real, fact in single.items():
+        tree = nearest(real, view.trees)
+        if tree is not None and tree.writable:
+            if tree.fact.real == real:
+                raise _not_guarded(f"{fact.path!r} is writable: the cage could make any program of it", tree)
+            if fact.names > 1:
+                raise _not_guarded(f"{fact.path!r} has another name (hard link), by which the cage may write it", tree)
+            view.trees[real] = Tree(fact, False, ALLOW_EXECVE, False)
+
+
+def _not_guarded(message: str, tree: Tree) -> SandboxCompileError:
+    suggestion = f"list where it leads to, or a copy, outside of what {tree.key} grants"
+    return SandboxCompileError(message, key=ALLOW_EXECVE, suggestion=suggestion)
 
 
 def _let_denials_win(view: View) -> None:

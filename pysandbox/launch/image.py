@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KNOWN = {
     "struct psb_plan": (
         "namespaces", "inside_uid", "inside_gid", "outside_uid", "outside_gid", "loopback", "scope_signals",
-        "unconfined", "pad", "hostname", "staging", "n_mounts", "mounts", "landlock",
+        "unconfined", "cgroup_fd", "hostname", "staging", "n_mounts", "mounts", "landlock",
     ),
     "struct psb_mount": ("kind", "flags", "mode", "attrs", "dev", "ino", "source", "target", "data"),
     "struct psb_landlock": ("enabled", "n_rules", "handled_fs", "handled_net", "scoped", "rules"),
@@ -30,7 +30,8 @@ KNOWN = {
 
 def image_of(native: NativePlan) -> Image | None:
     """None for a plan with parts that an image cannot hold."""
-    if any(tuple(name for name, _ in ffi.typeof(struct).fields) != fields for struct, fields in KNOWN.items()):
+    known = all(tuple(name for name, _ in ffi.typeof(struct).fields) == fields for struct, fields in KNOWN.items())
+    if native.listens or not known:
         return None
     plan = ffi.new("struct psb_plan *", native._struct[0])
     mounts = _copy("struct psb_mount", plan.mounts, plan.n_mounts)

@@ -17,24 +17,62 @@ from pysandbox.launch import native
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any, Literal
+
+    from pysandbox.launch.cgroup import Cgroup
+    from pysandbox.launch.tree import Tree
 
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
+
+
+class Condemned:
+    """Why a cage was killed: the Result's reason, and the limit as in `policy.violation`."""
+
+    __slots__ = ("limit", "reason")
+
+    def __init__(self, reason: Literal["oom", "cancelled"], limit: str) -> None:
+        self.reason, self.limit = reason, limit
+
+
+OUT_OF_MEMORY = Condemned("oom", "memory")
+OUT_OF_SCRATCH = Condemned("cancelled", "scratch")
 
 
 class LiveInit:
     """One cage-init and everything below it."""
 
-    def __init__(self, opened: native.Opened, cage_id: str, scratch: str = "", *, owns_scratch: bool = False) -> None:
+    def __init__(
+        self,
+        opened: native.Opened,
+        cage_id: str,
+        scratch: str = "",
+        *,
+        owns_scratch: bool = False,
+        cgroup: Cgroup | None = None,
+        tree: Tree | None = None,
+    ) -> None:
         self.id = cage_id
+        self.cgroup = cgroup  # the cage's own; removed with it
+        self.tree = tree  # what the watchdog looks at, when the plan has it watch
+        self.condemned: Condemned | None = None  # why the watchdog has killed the cage
+        self.held = False  # somebody holds the cage still: the watchdog then neither stops nor continues it
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.pid = opened.pid
         self._pidfd = opened.pidfd
         self._control = opened.control
+        self.listener = opened.listener  # until a supervisor takes it over
+        self.commands: set[int] = set()  # pids of its commands, as the host numbers them
+        self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._last_id = 0
         self._lock = allocate_lock()
         self._reaped = False
         self._owner = os.getpid()
+
+    @property
+    def pidfd(self) -> int:
+        """Of cage-init; owned by this object."""
+        return self._pidfd
 
     @property
     def closed(self) -> bool:
@@ -70,12 +108,45 @@ class LiveInit:
             except (BrokenPipeError, ConnectionResetError):
                 return
 
-    def end(self) -> None:
-        """Closes the control socket: cage-init kills everything and exits. Does not wait; idempotent."""
-        with self._lock:
+    def signal_at_once(self, number: int) -> bool:
+        """A signal to all of the cage, without waiting for anybody; whether it was sent. For the watchdog."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self.closed or not _takes_a_message(self._control):
+                return False
+            native.send_signal(self._control, 0, number, "all")
+            return True
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        finally:
+            self._lock.release()
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time of everything that ever ran in the cage, as far as it can be told; None where it cannot."""
+        if self.cgroup is not None and (used := self.cgroup.stats().cpu_usec) is not None:
+            return used / 1e6
+        return self.tree.cpu() if self.tree is not None else None
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
+        return self.condemned is OUT_OF_MEMORY or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
+
+    def refused_forks(self) -> bool:
+        """Whether the kernel has counted a fork beyond pids.max."""
+        return self.cgroup is not None and self.cgroup.forks_refused() > 0
+
+    def end(self, *, wait: bool = True) -> None:
+        """Closes the control socket: cage-init kills everything and exits. Idempotent; does not wait for that, and
+        without `wait` not even for another thread that is busy with the cage."""
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
             if self._control >= 0:
                 os.close(self._control)
                 self._control = -1
+        finally:
+            self._lock.release()
 
     def reap(self) -> bool:
         """Waits until the cage is gone and collects it; call after `end` or after the end was reported.
@@ -90,7 +161,7 @@ class LiveInit:
             if self._reaped:
                 return True
             if not self._gone(1.0):
-                _send_kill(self._pidfd)
+                self._kill()
                 if not self._gone(KILL_PATIENCE):
                     return False
             try:
@@ -99,11 +170,28 @@ class LiveInit:
                 pass  # the host waited for any child, or ignores SIGCHLD
             os.close(self._pidfd)
             self._reaped = True
+            if self.tree is not None:
+                self.tree.close()
+            if self.cgroup is not None:
+                self.cgroup.close()
+            self._end_supervision()
             if self.owns_scratch:
                 from pysandbox.launch.scratch import remove_scratch
 
                 remove_scratch(self.scratch)
             return True
+
+    def _kill(self) -> None:
+        if self.cgroup is not None:
+            self.cgroup.kill()
+        _send_kill(self._pidfd)
+
+    def _end_supervision(self) -> None:
+        if self.listener >= 0:
+            os.close(self.listener)
+            self.listener = -1
+        if self.supervision is not None:
+            self.supervision.end()
 
     def _gone(self, seconds: float) -> bool:
         poller = select.poll()
@@ -138,9 +226,29 @@ class LiveInit:
         if not self._reaped:
             os.close(self._pidfd)
             self._reaped = True
+            if self.tree is not None:
+                self.tree.abandon()
+            if self.cgroup is not None:
+                self.cgroup.abandon()
         if self._control >= 0:
             os.close(self._control)
             self._control = -1
+        if self.listener >= 0:
+            os.close(self.listener)
+            self.listener = -1
+
+    def is_command(self, pid: int) -> bool:
+        """Whether a child of cage-init was started by an order, as far as that is known."""
+        return pid in self.commands
+
+    def kill_process(self, pid: int) -> None:
+        """SIGKILL to one process of the cage, as the host numbers it."""
+        import signal
+
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
 
     def open_root(self) -> int:
         """A descriptor (O_PATH) of the cage's root directory, for openat2(RESOLVE_IN_ROOT)."""
@@ -160,3 +268,10 @@ def _send_kill(pidfd: int) -> None:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def _takes_a_message(control: int) -> bool:
+    """Whether a short message can be sent without waiting for cage-init to read."""
+    poller = select.poll()
+    poller.register(control, select.POLLOUT)
+    return bool(poller.poll(0))

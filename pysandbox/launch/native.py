@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 
 from pysandbox._native import ffi, lib
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pysandbox.compile.plan import MountStep, Plan
+    from pysandbox.launch.live import LiveInit
 
-INIT_PATH = f"{os.path.dirname(os.path.dirname(__file__))}/cage-init"
+PACKAGE = os.path.dirname(os.path.dirname(__file__))
+INIT_PATH = f"{PACKAGE}/cage-init"
+UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which no security policy is attached
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
 LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
 
@@ -40,7 +44,10 @@ RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0
 
 HINTS = {
     ("clone", errno.EPERM): "this host forbids user namespaces: run `pysandbox check`, or use isolation = \"landlock\"",
+    ("clone", errno.EACCES): "a security module forbids user namespaces: run `pysandbox check`",
     ("clone", errno.ENOSPC): "the limit of namespaces is reached: raise user.max_user_namespaces",
+    ("setgroups", errno.EACCES): "this host takes the power from user namespaces: run `pysandbox check`",
+    ("clone", errno.EBUSY): "the cage's cgroup has controllers for groups below it, so no process may enter it",
     ("uid_map", errno.EPERM): "this host forbids mapping ids in a user namespace: run `pysandbox check`",
     ("propagation", errno.EACCES): "a security module forbids mounts: run `pysandbox check`",
     ("proc", errno.EPERM): "/proc of this host is masked (a container?): give it an unmasked /proc, or use "
@@ -48,9 +55,10 @@ HINTS = {
     ("source", errno.EACCES): "the path may not be read by you, so it cannot be granted",
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
+    ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.ENOTDIR): "a part of the path is not a directory",
-    ("exec", errno.EACCES): "the program is not executable in the cage",
+    ("exec", errno.EACCES): "the program is not executable in the cage: see its mode, and process.allow_execve",
     ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
     ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",
@@ -58,11 +66,25 @@ HINTS = {
 }  # fmt: skip
 
 
+# A setting of the host or a security module refuses these; which one, is looked up when it has.
+REFUSED_BY_HOST = frozenset(("clone", "setgroups", "uid_map", "gid_map", "hostname", "propagation", "root"))
+REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSPC)
+
+
 def start_error(error: Any) -> StartError:
     """A StartError from a struct psb_error."""
     step = ffi.string(lib.psb_step_name(error.step)).decode()
     path = ffi.string(error.path).decode(errors="surrogateescape") or None
-    return StartError(step, error.number, path, HINTS.get((step, error.number)))
+    return StartError(step, error.number, path, _hint(step, error.number))
+
+
+def _hint(step: str, number: int) -> str | None:
+    if step in REFUSED_BY_HOST and number in REFUSALS:
+        from pysandbox.probe.restriction import find_restriction
+
+        if (cause := find_restriction()) is not None:
+            return cause
+    return HINTS.get((step, number))
 
 
 class NativePlan:
@@ -86,14 +108,16 @@ class NativePlan:
         self._struct.mounts, self._struct.n_mounts = mounts, len(plan.mounts)
         self._fill_landlock(self._struct.landlock)
         self.without_namespaces = not plan.namespaces
+        self.listens = plan.notify is not None
         scoped = bool(plan.landlock and "SIGNAL" in plan.landlock.scoped)
         self._struct.scope_signals = self.without_namespaces and scoped
         self._setup = self._setup_message(scoped)
 
     @classmethod
     def restored(cls, struct: Any, setup: bytes, keep: list[Any]) -> NativePlan:
-        """One that `launch.image` had put away; it has no scratch directory and no Plan."""
+        """One that `launch.image` had put away; it has no scratch directory, no listener and no Plan."""
         carried = cls.__new__(cls)
+        carried.listens = False
         carried._struct, carried._setup, carried._keep = struct, setup, keep
         return carried
 
@@ -154,20 +178,23 @@ class NativePlan:
         setup.filter_count = len(self.plan.seccomp) // BPF_INSTRUCTION_SIZE
         if self.plan.filter_early:
             setup.flags |= lib.PSB_SETUP_FILTER_EARLY
+        if self.listens:
+            setup.flags |= lib.PSB_SETUP_LISTENER
         if self.plan.landlock is not None:
             setup.flags |= lib.PSB_SETUP_LANDLOCK
         if self.without_namespaces:
             setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
         return bytes(ffi.buffer(setup)) + self.plan.seccomp
 
-    def open(self, init_fd: int, hostname: str, scratch: str) -> Opened:
+    def open(self, init_fd: int, hostname: str, scratch: str, cgroup_fd: int = -1) -> Opened:
         """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
 
-        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none.
+        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none. The cage is
+        born in the cgroup `cgroup_fd`; -1 leaves it in the caller's.
         """
         held = [ffi.new("char[]", hostname.encode()), ffi.new("char[]", os.fsencode(scratch))]
         plan = ffi.new("struct psb_plan *", self._struct[0])
-        plan.hostname = held[0]
+        plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
         if scratch:
             held += self._place_scratch(plan, held[1])
         opened = ffi.new("struct psb_opened *")
@@ -176,20 +203,31 @@ class NativePlan:
         try:
             send(opened.control, self._setup, ())
         except OSError as error:  # killed meanwhile, by whoever is short of memory
-            os.close(opened.control)
-            os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
-            os.close(opened.pidfd)
+            _discard(opened)
             raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
-        return Opened(opened.pid, opened.pidfd, opened.control)
+        listener = -1
+        if self.listens:
+            listener = lib.psb_take_listener(opened.control, opened.pidfd)
+            if listener < 0:
+                _discard(opened)
+                raise StartError("listener", -listener, None, HINTS.get(("listener", -listener)))
+        return Opened(opened.pid, opened.pidfd, opened.control, listener)
 
 
 class Opened:
     """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage."""
 
-    __slots__ = ("control", "pid", "pidfd")
+    __slots__ = ("control", "listener", "pid", "pidfd")
 
-    def __init__(self, pid: int, pidfd: int, control: int) -> None:
+    def __init__(self, pid: int, pidfd: int, control: int, listener: int = -1) -> None:
         self.pid, self.pidfd, self.control = pid, pidfd, control
+        self.listener = listener  # of its filter, -1 when nothing is decided at run time
+
+
+def _discard(opened: Any) -> None:
+    os.close(opened.control)
+    os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
+    os.close(opened.pidfd)
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:
@@ -341,6 +379,47 @@ def read_report(fd: int) -> Report | None:
     if result < 0:
         raise OSError(-result, os.strerror(-result))
     return Report(record)
+
+
+def abi() -> bytes:
+    """A digest of what the extension and cage-init must agree on."""
+    return bytes(ffi.string(lib.psb_abi()))
+
+
+def file_system(fd: int) -> int:
+    """The magic number of the file system behind a descriptor (statfs(2))."""
+    return int(lib.psb_file_system(fd))
+
+
+def real_path(live: LiveInit, path: str) -> str:
+    """Where a path of the cage leads, as the cage names it. Raises OSError, CageClosedError."""
+    root = live.open_root()
+    try:
+        fd = open_inside(root, path, os.O_PATH, resolve=RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+    finally:
+        os.close(root)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    finally:
+        os.close(fd)
+
+
+def cover_path(live: LiveInit, path: str) -> str:
+    """Mounts an unreadable file or directory over a path of a running cage; what it really is. Raises OSError."""
+    real = real_path(live, path)
+    root = live.open_root()
+    try:
+        fd = open_inside(root, real, os.O_PATH, resolve=RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
+    finally:
+        os.close(root)
+    try:
+        directory = stat.S_ISDIR(os.fstat(fd).st_mode)
+    finally:
+        os.close(fd)
+    result = lib.psb_cover(live.pidfd, os.fsencode(real), directory)
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+    return real
 
 
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:

@@ -12,24 +12,41 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pysandbox.compile.compiler import compile_plan
-from pysandbox.compile.plan import MountKind, Plan
-from pysandbox.errors import PolicyError
-from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore
-from pysandbox.launch import ids, native
+from pysandbox.compile.kept import keep_out, refuse_kept
+from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
+from pysandbox.errors import PolicyError, UnsupportedError
+from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
+from pysandbox.launch import ids, native, self_check
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
+from pysandbox.launch.settle import settle
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
+from pysandbox.probe.state import audit_directory
+
+if TYPE_CHECKING:
+    from pysandbox.launch.cgroup import Cgroup
+    from pysandbox.launch.watchdog import Watchdog
 
 PLANS_KEPT = 256  # the least recently made plan goes first
+
+
+class Audit(Protocol):
+    """What `audit.AuditLog` is to a Runtime: a sink that is called first, and the directory that is kept from cages."""
+
+    @property
+    def directory(self) -> str: ...
+    def __call__(self, event: Event, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # compared by identity: each is one compilation
@@ -44,33 +61,52 @@ class Prepared:
     native: native.NativePlan
     limits: bytes
     uses_scratch: bool
+    told: dict[str, object] = field(default_factory=dict)  # what every spawn tells of it (audit.told), once made
 
 
 class Runtime:
     """Shared state of the cages of one process.
 
-    `sink` receives every Event. `warm` is how many cages may be kept ready per policy (0: none, at most 4).
-    `no_sandbox` turns every cage into an uncaged run (COMP-25); each such run is an event. Forked copies start empty.
+    `sink` receives every Event, after `audit` has kept it, whose directory no cage of this runtime reaches.
+    `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
+    uncaged run (COMP-25); each such run is an event. Forked copies start empty. Raises StartError when the programs
+    that cages start as are not there; `self_check` looks at the rest.
     """
 
-    def __init__(self, *, sink: Sink = ignore, warm: int = 4, no_sandbox: bool = False) -> None:
-        self.sink = sink
+    def __init__(
+        self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False
+    ) -> None:
+        self_check.demand_programs()
+        self.sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
+        self._audit = audit
         self.no_sandbox = no_sandbox
         self._warm = warm
         self._host: HostFacts | None = None
-        self._init_fd = -1
+        self._init_fds: dict[str, int] = {}
         self._prepared: dict[object, Prepared] = {}
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._sessions: dict[str, Session] = {}
+        self._watchdog: Watchdog | None = None
+        self._swept: set[str] = set()  # parents of cgroups in which nobody's are left from before
+        self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
-        if getattr(self, "_init_fd", -1) >= 0:
-            os.close(self._init_fd)
+        for fd in getattr(self, "_init_fds", {}).values():
+            os.close(fd)
+
+    @property
+    def audited(self) -> bool:
+        """Whether what its cages do is kept."""
+        return self._audit is not None
+
+    def self_check(self) -> None:
+        """Raises StartError when a file of this installation is missing or of another build; starts nothing."""
+        self_check.demand_everything()
 
     # ---- facts and plans ----------------------------------------------------------------------------------------
 
@@ -81,16 +117,20 @@ class Runtime:
             host = self._host = host_facts()
         return host
 
-    def prepare(self, policy: Policy, cwd: str) -> Prepared:
+    def prepare(
+        self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset(), invocation_id: object = None
+    ) -> Prepared:
         """The Plan of a policy in a working directory, from the cache while the paths are what they were.
+        `watched`: the categories of calls that a callback decides.
 
+        `invocation_id` is for the event of a policy that cannot be compiled.
         Raises PolicyError, SandboxPathMissing, UnsupportedError.
         """
-        key = _plan_key(policy, cwd)
+        key = _plan_key(policy, cwd, watched)
         prepared = self._prepared.get(key)
         if prepared is not None and prepared.fresh():
             return prepared
-        prepared = self._compile(policy, cwd)
+        prepared = self._compile(policy, cwd, watched, invocation_id)
         with self._lock:
             self._prepared.pop(key, None)
             self._prepared[key] = prepared
@@ -98,14 +138,21 @@ class Runtime:
                 del self._prepared[next(iter(self._prepared))]
         return prepared
 
-    def _compile(self, policy: Policy, cwd: str) -> Prepared:
+    def _compile(self, policy: Policy, cwd: str, watched: frozenset[str], invocation_id: object) -> Prepared:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
-            resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
+            resolved = keep_out(with_base(expand(policy, env=os.environ, cwd=cwd, home=home())), self._kept())
             paths = look(resolved, cwd=cwd)
-            plan = compile_plan(resolved, host, paths)
-        except PolicyError as error:
-            self.sink(Event(COMPILE_ERROR.name, {"error_code": type(error).__name__, "details": str(error)}))
+            refuse_kept(resolved, paths, self._kept())
+            plan = compile_plan(resolved, host, paths, watch=watched)
+        except (PolicyError, UnsupportedError) as error:
+            data = {"error_code": type(error).__name__, "details": str(error)}
+            named = {} if invocation_id is None else {"invocation_id": invocation_id}
+            self.sink(Event(COMPILE_ERROR.name, named | data))
+            if isinstance(error, UnsupportedError):
+                from pysandbox.probe.restriction import explained
+
+                raise explained(error) from None
             raise
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
@@ -121,36 +168,70 @@ class Runtime:
             uses_scratch(plan),
         )
 
+    def _kept(self) -> tuple[str, ...]:
+        """The directories of the audit trail, ours and every other program's, that exist: no cage reaches them."""
+        ours = (self._audit.directory,) if self._audit is not None else ()
+        known = dict.fromkeys(os.path.realpath(each) for each in (*ours, audit_directory()))
+        return tuple(each for each in known if os.path.isdir(each))
+
     # ---- cages --------------------------------------------------------------------------------------------------
 
     def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
         """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
         shares one. Raises StartError."""
-        return self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        live = self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        if prepared.plan.watch is not None:
+            self._guard().add(live, prepared.plan.watch)
+        return live
+
+    def _guard(self) -> Watchdog:
+        if self._watchdog is None:
+            from pysandbox.launch.watchdog import Watchdog
+
+            with self._lock:
+                self._watchdog = self._watchdog or Watchdog()
+        return self._watchdog
 
     def replenish(self, prepared: Prepared, scratch: str = "") -> None:
         """Has the place of a taken cage refilled; call it once the cage has its order."""
         self._pool.replenish((prepared, scratch))
 
     def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
-        cage_id = ids.new_id()
-        own = make_scratch() if prepared.uses_scratch and not scratch else ""
-        name = ids.hostname(prepared.plan.hostname_prefix, cage_id)
-        try:
-            opened = prepared.native.open(self._init(), name, own or scratch)
-        except BaseException:
+        """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""
+        cage_id, plan = ids.new_id(), prepared.plan
+        with ExitStack() as undo:
+            own = make_scratch() if prepared.uses_scratch and not scratch else ""
             if own:
-                remove_scratch(own)
-            raise
-        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own))
+                undo.callback(remove_scratch, own)
+            group = self._cgroup(plan.cgroup, cage_id)
+            if group is not None:
+                undo.callback(group.close)
+            name = ids.hostname(plan.hostname_prefix, cage_id)
+            born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
+            opened = prepared.native.open(self._init(plan), name, own or scratch, born_in)
+            undo.pop_all()
+        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
         self._lives.add(live)
+        settle(live, plan, born_inside=born_in >= 0)
         return live
 
-    def _init(self) -> int:
+    def _cgroup(self, wanted: CgroupPlan | None, cage_id: str) -> Cgroup | None:
+        """The group a cage is born in; None where it has none, or systemd makes it."""
+        if wanted is None or wanted.way == "systemd":
+            return None
+        from pysandbox.launch.cgroup import Cgroup, sweep
+
+        if wanted.parent not in self._swept:
+            self._swept.add(wanted.parent)
+            sweep(wanted.parent)
+        return Cgroup.make(wanted, cage_id)
+
+    def _init(self, plan: Plan) -> int:
+        path = native.UNCAGED_INIT_PATH if plan.isolation == "none" else native.INIT_PATH
         with self._lock:
-            if self._init_fd < 0:
-                self._init_fd = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
-            return self._init_fd
+            if path not in self._init_fds:
+                self._init_fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            return self._init_fds[path]
 
     def collect(self, live: LiveInit) -> None:
         """Reaps an ended cage in the background."""
@@ -179,9 +260,9 @@ class Runtime:
         for name in list(self._sessions):
             self.end_session(name)
 
-    def is_warm(self, policy: Policy, cwd: str) -> bool:
+    def is_warm(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> bool:
         """Whether the next cage of this policy is already waiting; compiles nothing."""
-        prepared = self._prepared.get(_plan_key(policy, cwd))
+        prepared = self._prepared.get(_plan_key(policy, cwd, watched))
         return prepared is not None and self._pool.ready((prepared, ""))
 
     def _complain(self, error: Exception) -> None:
@@ -205,11 +286,11 @@ class Runtime:
     def leave(self) -> None:
         """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""
         self.end_sessions()
-        if not any(prepared.uses_scratch for prepared in self._prepared.values()):
+        if not any(prepared.uses_scratch or prepared.plan.cgroup for prepared in self._prepared.values()):
             return
         self.drain()
         for live in list(self._lives):
-            if live.owns_scratch:
+            if live.owns_scratch or live.cgroup is not None:
                 live.close()
 
     def forget(self) -> None:
@@ -219,6 +300,10 @@ class Runtime:
             live.abandon()
         self._lives.clear()
         self._sessions.clear()
+        if self._watchdog is not None:
+            self._watchdog.abandon()
+            self._watchdog = None
+        self.supervisor = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
@@ -232,9 +317,9 @@ def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:
     return watch_these(fact for fact in paths.facts.values() if fact.real in targets)
 
 
-def _plan_key(policy: Policy, cwd: str) -> Hashable:
+def _plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
     """All that a plan depends on but the paths: a daemon that gives up root must not meet a cage of root's."""
-    return policy, cwd, os.geteuid(), os.getegid(), _environment_key(policy)
+    return policy, cwd, watched, os.geteuid(), os.getegid(), _environment_key(policy)
 
 
 def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:

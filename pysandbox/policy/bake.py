@@ -1,30 +1,41 @@
-"""Write base_grants.py from recipes/base.toml: `python -m pysandbox.policy.bake`. A test fails when they differ.
+"""Write base_grants.py and shipped_list.py from recipes/: `python -m pysandbox.policy.bake`. A test fails when they
+differ.
 
-Reading TOML costs a process 6 ms once, four times what a whole cage costs; the base recipe is in every cage.
+Reading TOML costs a process 6 ms once, four times what a whole cage costs; the base recipe is in every cage, and which
+recipes a program calls for is asked at every start.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
-from pysandbox.policy.option import Grant
+from pysandbox.policy.option import Grant, RecipeMeta
 
-TARGET = os.path.join(os.path.dirname(__file__), "base_grants.py")
-_HEAD = '''"""Generated from recipes/base.toml, where the reasons stand, by `python -m pysandbox.policy.bake`."""
+_HERE = os.path.dirname(__file__)
+_HEAD = '''"""Generated from {source} by `python -m pysandbox.policy.bake`."""
 
 from __future__ import annotations
 
-from pysandbox.policy.option import Grant
+from pysandbox.policy.option import {names}
 '''
 
 
-def baked() -> str:
-    """The text of base_grants.py."""
-    from pysandbox.policy.recipe import shipped_file
+def baked() -> dict[str, str]:
+    """File name to text, for both."""
+    return {"base_grants.py": _base(), "shipped_list.py": _list()}
+
+
+def target(name: str) -> str:
+    return os.path.join(_HERE, name)
+
+
+def _base() -> str:
     from pysandbox.policy.sources import read_recipe
 
-    given = read_recipe(shipped_file("base")).given
-    return "\n".join((_HEAD, _table("ALLOW", given["allow"]), _table("DENY", given["deny"]), ""))
+    given = read_recipe(os.path.join(_HERE, "recipes", "base.toml")).given
+    head = _HEAD.format(source="recipes/base.toml, where the reasons stand,", names="Grant")
+    return "\n".join((head, _table("ALLOW", given["allow"]), _table("DENY", given["deny"]), ""))
 
 
 def _table(name: str, grants: tuple[Grant, ...]) -> str:
@@ -32,6 +43,29 @@ def _table(name: str, grants: tuple[Grant, ...]) -> str:
     return f"{name}: tuple[Grant, ...] = (\n{rows})"
 
 
+def _list() -> str:
+    from pysandbox.policy.sources import read_recipe
+
+    rows = []
+    for name, file in sorted(packaged()):
+        meta = read_recipe(file).meta or RecipeMeta()
+        prefixes = "".join(f'"{each}", ' for each in meta.match_prefix)
+        words = ", ".join(f'"{each}"' for each in (meta.name, meta.description, meta.version))
+        row = f'    "{name}": RecipeMeta({words}, ({prefixes})),'
+        rows.append(f"{row}  # noqa: E501\n" if len(row) > 120 else f"{row}\n")
+    head = _HEAD.format(source="the [recipe] sections of recipes/", names="RecipeMeta")
+    return f"{head}\n# fmt: off\nSHIPPED: dict[str, RecipeMeta] = {{\n{''.join(rows)}}}\n"
+
+
+def packaged() -> Iterator[tuple[str, str]]:
+    """(name, file) of each recipe in the package."""
+    for kind, folder in (("", "recipes"), ("service:", "recipes/services"), ("tool:", "recipes/tools")):
+        for file in sorted(os.listdir(os.path.join(_HERE, folder))):
+            if file.endswith(".toml"):
+                yield f"{kind}{file.removesuffix('.toml')}", os.path.join(_HERE, folder, file)
+
+
 if __name__ == "__main__":
-    with open(TARGET, "w", encoding="utf-8") as target:
-        target.write(baked())
+    for name, text in baked().items():
+        with open(target(name), "w", encoding="utf-8") as stream:
+            stream.write(text)

@@ -29,6 +29,7 @@ from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import shown
+from pysandbox.policy.summary import NO_CAGE, label, line
 
 NOBODY = 65534
 
@@ -64,7 +65,7 @@ class _Spawn:
 
     @property
     def label(self) -> str:
-        return f"cage[{self.name}@{self.invocation_id[:6]}]"
+        return label(self.name, self.invocation_id)
 
 
 def named_paths(block: Mapping[str, Any], project_root: str) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ def _uncaged(spawn: _Spawn, block: CageBlock | None, reason: str) -> tuple[Polic
         cgroup=Cgroup(walltime_sec=walltime),
         seccomp_profile="",
         scratch_dir="",
-        audit=Audit(f"{spawn.label} disabled"),
+        audit=Audit(f"{spawn.label} {NO_CAGE}"),
     )
 
 
@@ -183,17 +184,8 @@ def _grants(entries: tuple[FsEntry, ...], mode: str) -> tuple[Grant, ...]:
 
 
 def _summary(spawn: _Spawn, block: CageBlock) -> str:
-    fs = ",".join(f"{each.mode}:{_printable(each.path)}" for each in block.fs)
-    limits = block.limits
-    return (
-        f"{spawn.label} fs={fs or 'none'} net={','.join(block.net_allow) or 'none'} state={block.state}"
-        f" mem={limits.memory_mb}mb walltime={limits.walltime_sec:g}s"
-    )
-
-
-def _printable(path: str) -> str:
-    """The path without what would break a line, or forge another field of it."""
-    return "".join(each if each.isprintable() and each not in " ,\\" else f"\\u{{{ord(each):x}}}" for each in path)
+    fs, limits = [(each.mode, each.path) for each in block.fs], block.limits
+    return line(spawn.label, fs, block.net_allow, block.state, limits.memory_mb, limits.walltime_sec)
 
 
 def _check_paths(entries: tuple[FsEntry, ...], root: str, paths: Facts) -> None:

@@ -57,6 +57,17 @@ class EffectiveCage:
     effective_cage_hash: str
 
     @property
+    def labels(self) -> dict[str, str]:
+        """What `Cage(labels=...)` takes, so that its events carry this spawn's names."""
+        return {
+            "invocation_id": self.invocation_id,
+            "project_id": self.project_id,
+            "session_id": self.session_id,
+            "cage_summary": self.audit.summary,
+            "effective_cage_hash": self.effective_cage_hash,
+        }
+
+    @property
     def caged(self) -> bool:
         return not self.uncaged_reason
 

@@ -19,7 +19,8 @@ from pysandbox.policy.model import Policy, options
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import Refused, shown
 
-_DOLLAR = re.compile(r"\$(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[^}]*)\}|(?P<dollar>\$))?")
+# Not compiled here: it costs more than everything else in this file, and most policies have no dollar sign.
+_DOLLAR = r"\$(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[^}]*)\}|(?P<dollar>\$))?"
 _GRANTS = ("allow", "allow_write", "deny", "mask")
 _TOML_KEY = {field.name: described.toml_key for field, described in options()}
 
@@ -51,7 +52,7 @@ class Surroundings:
         return self.home
 
     def _substituted(self, path: str) -> str:
-        return path if "$" not in path else _DOLLAR.sub(lambda match: self._value(match, path), path)
+        return path if "$" not in path else re.sub(_DOLLAR, lambda match: self._value(match, path), path)
 
     def _value(self, match: re.Match[str], path: str) -> str:
         if match["dollar"]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.manifest import MANIFEST, Manifest, parse_manifest
-from pysandbox.policy.sources import read_text
+from pysandbox.policy.sources import recipe_text
 
 
 def find_manifest(start: str, home: str = "") -> str | None:
@@ -43,7 +43,7 @@ def load_manifest(start: str, home: str = "") -> Manifest:
             suggestion="write one, or run a command without it: pysandbox run -- COMMAND",
         )
     _demand_ours(path)
-    return parse_manifest(read_text(path), path)
+    return parse_manifest(recipe_text(path), path)
 
 
 def _demand_ours(path: str) -> None:

@@ -41,9 +41,9 @@ def access(policy: Policy, path: str) -> tuple[Access, Grant | None]:
     return ("read", read) if read else ("unseen", None)
 
 
-def may_execute(policy: Policy, path: str) -> bool:
-    """True when allow_execve lets `path` run: nothing listed, the very path, or below the `/dir` of a `/dir/*`."""
-    return not policy.allow_execve or any(_executes(entry, path) for entry in policy.allow_execve)
+def may_execute(listed: Iterable[str], path: str) -> bool:
+    """Whether a list of executables names `path`: the very path, or a `/dir/*` that it lies below."""
+    return any(_executes(entry, path) for entry in listed)
 
 
 def _executes(entry: str, path: str) -> bool:

@@ -4,6 +4,9 @@
     or       true as soon as one layer says true, and never false again (strict)
     last     the later layer wins where it says anything
     overlay  the later value replaces the earlier one entirely (the metadata of a recipe)
+    max      the larger number (a host's cap on requests: a later layer extends, never restricts)
+    blocks   tables with a `domain`: one for each domain, two of one domain merged column by column ([[host]])
+    scopes   lists by name: the union for each name ([network.dlp.extra_scopes])
 
 Every rule is associative, and merging a layer with itself changes nothing. A layer is a mapping that holds only the
 fields it gives. Pure: nothing is read, nothing is validated; this file imports only the declarations' words.
@@ -39,6 +42,22 @@ def union(earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(both))
 
 
+def blocks(rules: Iterable[Any]) -> tuple[Any, ...]:
+    """Each domain once, in the order of first occurrence."""
+    merged: dict[str, Any] = {}
+    for rule in rules:
+        merged[rule.domain] = merged[rule.domain].merge(rule) if rule.domain in merged else rule
+    return tuple(merged.values())
+
+
+def scopes(pairs: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each name once, with the union of its lists."""
+    merged: dict[str, tuple[str, ...]] = {}
+    for name, items in pairs:
+        merged[name] = union(merged.get(name, ()), items)
+    return tuple(merged.items())
+
+
 def either(earlier: bool, later: bool) -> bool:
     return earlier or later
 
@@ -52,6 +71,9 @@ RULES: Mapping[Merge, Callable[[Any, Any], Any]] = {
     "or": either,
     "last": replaced,
     "overlay": replaced,
+    "max": max,
+    "blocks": lambda earlier, later: blocks((*earlier, *later)),
+    "scopes": lambda earlier, later: scopes((*earlier, *later)),
 }
 
 

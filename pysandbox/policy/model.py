@@ -10,19 +10,20 @@ What an option may hold is in `validate`; the work of the methods is in the file
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, Self
 
 from pysandbox.errors import PolicyError
+from pysandbox.policy.host import HostRule
 from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.option import Grant, Option, option
 from pysandbox.policy.refusal import Refused, did_you_mean
 from pysandbox.policy.validate import KINDS, consistent
 
-__all__ = ["Grant", "Option", "Policy", "by_toml_key", "option", "options"]
+__all__ = ["Grant", "HostRule", "Option", "Policy", "by_toml_key", "option", "options"]
 
-_NO_GATEKEEPER = "proxy-only needs the network gatekeeper, which this version does not have; use none or direct"
+MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,20 +141,104 @@ class Policy:
         "syscalls", "deny_extra", "System calls refused on top of the profile; wins over allow_extra.", default=(),
         merge="union", flag="--deny-syscall", item="syscall",
     )  # fmt: skip
+    syscall_lists: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        "syscalls", "lists", "Takes the place of the profile's lists: what is allowed, what is refused. A baseline "
+        "(default.toml) gives them as the keys allow and deny.",
+        default=(), merge="last", item="syscall", choices=("allow", "deny"),
+    )  # fmt: skip
+    notifier: bool | None = option(
+        "syscalls", "notifier", "Whether a supervisor may decide calls at run time; omitted: where a rule needs it.",
+        default=None, merge="last", flag="--notifier",
+    )  # fmt: skip
+    scm_rights: str = option(
+        "syscalls", "scm_rights", "Passing descriptors through unix sockets; strict always denies it.",
+        default="allow", merge="last", flag="--scm-rights", choices=("allow", "deny"),
+    )  # fmt: skip
     # [network]
     egress: str = option(
-        "network", "egress", "none: loopback only. direct: the host's own network, not confined.", default="none",
-        merge="last", flag="--egress", choices=("none", "proxy-only", "direct"),
-        absent=(("proxy-only", _NO_GATEKEEPER),),
+        "network", "egress", "none: loopback only. proxy-only: the hosts of [[host]] and nothing else. direct: the "
+        "host's own network, not confined.",
+        default="none", merge="last", flag="--egress", choices=("none", "proxy-only", "direct"),
     )  # fmt: skip
     unsafe_direct: bool = option(
         "network", "unsafe", "Acknowledges that egress = \"direct\" gives the cage the host's network.",
         default=False, merge="or", flag="--unsafe-direct",
     )  # fmt: skip
+    allow_ips: tuple[str, ...] = option(
+        "network", "allow_ips", "Addresses of the host's network that may be connected to, ADDR[/LEN][:PORT[-PORT]]"
+        "[/tcp|/udp].", default=(), merge="union", flag="--allow-ip", item="endpoint",
+    )  # fmt: skip
+    contract_mode: str = option(
+        "network", "contract_mode", "What happens to a host without a [[host]] block: refused, or allowed and logged.",
+        default="strict", merge="last", choices=("strict", "relaxed"),
+    )  # fmt: skip
+    ports: tuple[str, ...] = option(
+        "network", "ports", "Ports of the cage published on the host: PORT, HOST:CAGE or ADDRESS:HOST:CAGE, each with "
+        "/tcp or /udp; the address is 127.0.0.1 unless given.",
+        default=(), merge="union", flag="--port", item="port",
+    )  # fmt: skip
+    allow_host_loopback: bool = option(
+        "network", "allow_host_loopback", "The host's own services can be reached as host.pysandbox.internal.",
+        default=False, merge="or", flag="--allow-host-loopback",
+    )  # fmt: skip
+    # [network.dlp]
+    dlp_enabled: bool = option(
+        "network.dlp", "enabled", "Scan what is sent for credentials; strict implies it.", default=False, merge="or"
+    )
+    dlp_canary_tokens: bool | None = option(
+        "network.dlp", "canary_tokens", "Give the cage false credentials whose appearance outside proves a theft; "
+        "unset: where requests are scanned.",
+        default=None, merge="or",
+    )  # fmt: skip
+    dlp_max_decode_depth: int = option(
+        "network.dlp", "max_decode_depth", "How many encodings inside each other are undone before scanning.",
+        default=32, merge="last", minimum=0, maximum=1024,
+    )  # fmt: skip
+    dlp_decompress: bool = option(
+        "network.dlp", "decompress", "Decompress bodies before scanning.", default=True, merge="last"
+    )
+    dlp_dns_entropy_threshold: float = option(
+        "network.dlp", "dns_entropy_threshold", "Share of the highest possible entropy above which two labels of a "
+        "name are taken for smuggled data.",
+        default=0.92, merge="last", minimum=0, maximum=1,
+    )  # fmt: skip
+    dlp_session_entropy_budget: int = option(
+        "network.dlp", "session_entropy_budget", "High-entropy bytes a cage may send in its life.", default=8192,
+        merge="last", minimum=0, unit="bytes",
+    )  # fmt: skip
+    dlp_extra_scopes: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        "network.dlp", "extra_scopes", "More domains that a detector's credential may be sent to.", default=(),
+        merge="scopes", item="domain",
+    )  # fmt: skip
+    # [proxy]
+    proxy_buffered_bytes: int = option(
+        "proxy", "max_buffered_body_bytes", "Largest body that is scanned as a whole.", default=8 * MIB, merge="last",
+        minimum=0, unit="bytes",
+    )  # fmt: skip
+    proxy_streamed_bytes: int = option(
+        "proxy", "max_streamed_body_bytes", "Largest body that is passed on; what is larger is refused.",
+        default=64 * MIB, merge="last", minimum=0, unit="bytes",
+    )  # fmt: skip
+    proxy_timeout_ms: int = option(
+        "proxy", "upstream_request_timeout_ms", "Time a host may take for a request.", default=30_000, merge="last",
+        minimum=1, unit="ms",
+    )  # fmt: skip
+    proxy_scheme: str | None = option(
+        "proxy", "upstream_scheme", "The protocol spoken to hosts; unset: that of the request.", default=None,
+        merge="last", choices=("http", "h2c"),
+    )  # fmt: skip
+    # [[host]]
+    hosts: tuple[HostRule, ...] = option(
+        "", "host", "One block for each host that may be reached.", default=(), merge="blocks"
+    )
     # top level
     strict: bool = option(
         "", "strict", "Kill a process at its first refused system call; nothing may degrade.", default=False,
         merge="or", flag="--strict",
+    )  # fmt: skip
+    monitor: bool = option(
+        "", "monitor", "Let pass, and record, what would be refused: system calls, executables, limits. For learning, "
+        "not for safety; files and network stay confined.", default=False, merge="or", flag="--monitor",
     )  # fmt: skip
     isolation: str = option(
         "", "isolation", "full: namespaces, Landlock, seccomp. landlock: no namespaces, for hosts that forbid them.",
@@ -204,11 +289,12 @@ class Policy:
         return parse_policy(text, file)
 
     @classmethod
-    def load(cls, *files: str) -> Policy:
-        """The policy of TOML files merged left to right (`sources.py`)."""
-        from pysandbox.policy.sources import load_policy
+    def load(cls, *recipes: str, command: Sequence[str] | None = None) -> Policy:
+        """Recipes merged left to right (`compose.py`): names, or paths of TOML files. With `command`, also those that
+        its program calls for."""
+        from pysandbox.policy.compose import resolve
 
-        return load_policy(*files)
+        return resolve(recipes, command=command).policy
 
     def to_toml(self) -> str:
         """This policy as a recipe that reads back equal (`render.py`)."""
@@ -245,6 +331,20 @@ def options() -> Iterator[tuple[Field[Any], Option]]:
 
 def by_toml_key() -> Mapping[str, Field[Any]]:
     return {described.toml_key: each for each, described in options()}
+
+
+def coerced(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A layer in the spelling that policies keep: each value alone, whatever the others are. Raises PolicyError."""
+    layer = {}
+    for name, value in given.items():
+        if name not in _DECLARED:
+            raise PolicyError("Policy has no such option", key=name, suggestion=suggest_field(name))
+        described, coerce, _ = _DECLARED[name]
+        try:
+            layer[name] = coerce(described, value)
+        except Refused as refused:
+            raise refused.error(described.toml_key) from None
+    return layer
 
 
 def suggest_field(word: str) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy, options
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import Refused, shown
@@ -47,6 +48,11 @@ def _executes_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -
     return not old or (bool(new) and set(new) <= set(old))  # an empty list allows every executable
 
 
+def _dials_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -> bool:
+    """Beside egress = "direct" an empty list allows every address, else none."""
+    return _executes_less(old, new, policy) if policy.egress == "direct" else set(new) <= set(old)
+
+
 def _falls(old: float | None, new: float | None, policy: Policy) -> bool:
     return old is None or (new is not None and new <= old)
 
@@ -59,7 +65,70 @@ def _weighs_less(old: int | None, new: int | None, policy: Policy) -> bool:
     return (new or _EQUAL_CPU_WEIGHT) <= (old or _EQUAL_CPU_WEIGHT)
 
 
-def _towards(*names: str | bool) -> Tighter:
+def _rises(old: int, new: int, policy: Policy) -> bool:
+    return new >= old
+
+
+def _same(old: Any, new: Any, policy: Policy) -> bool:
+    return bool(old == new)
+
+
+def _unless_asked(asked: bool) -> Tighter:
+    """Three values: the tighter of the two that can be asked for, or what was there."""
+    return lambda old, new, policy: new == old or new is asked
+
+
+def _lists_less(old: Any, new: Any, policy: Policy) -> bool:
+    """Against a profile whose lists are not known here nothing counts as less."""
+    before, after = dict(old), dict(new)
+    allowed, refused = set(after.get("allow", ())), set(after.get("deny", ()))
+    return (
+        bool(old) and bool(new) and allowed <= set(before.get("allow", ())) and refused >= set(before.get("deny", ()))
+    )
+
+
+def _sends_to_fewer(old: Any, new: Any, policy: Policy) -> bool:
+    before = dict(old)
+    return all(set(domains) <= set(before.get(name, ())) for name, domains in new)
+
+
+def _reaches_less(old: tuple[HostRule, ...], new: tuple[HostRule, ...], policy: Policy) -> bool:
+    before, after = ({rule.domain: rule for rule in rules} for rules in (old, new))
+    gone = before.keys() - after.keys()
+    return all(
+        rule.domain in before
+        and _demands_more(before[rule.domain], rule)
+        and not any(_holds_for(rule, name) for name in gone)
+        for rule in new
+    )
+
+
+def _holds_for(rule: HostRule, domain: str) -> bool:
+    """Whether a block also decides for a name whose own block was taken away."""
+    parent = rule.domain.removeprefix("**.").removeprefix("*.")
+    return (rule.include_subdomains or parent != rule.domain) and domain.endswith(f".{parent}")
+
+
+def _demands_more(old: HostRule, new: HostRule) -> bool:
+    def shape(before: tuple[str, ...], after: tuple[str, ...]) -> bool:
+        return not before or (bool(after) and set(after) <= set(before))  # an empty list allows any
+
+    return (
+        shape(old.methods, new.methods)
+        and shape(old.content_types, new.content_types)
+        and shape(old.paths, new.paths)
+        and (old.max_request_bytes is None or _caps(old.max_request_bytes, new.max_request_bytes))
+        and set(new.allow_credentials) <= set(old.allow_credentials)
+        and new.contract_mode in (old.contract_mode, "strict")
+        and new.include_subdomains <= old.include_subdomains
+    )
+
+
+def _caps(old: int, new: int | None) -> bool:
+    return new is not None and new <= old
+
+
+def _towards(*names: str | bool | None) -> Tighter:
     """A choice may only move towards the first, the tightest, of these."""
     return lambda old, new, policy: names.index(new) <= names.index(old)
 
@@ -92,9 +161,29 @@ TIGHTER: Mapping[str, Tighter] = {
     "seccomp_mode": _towards("allow-list", "deny-list"),
     "allow_syscalls": _shrinks,
     "deny_syscalls": _grows,
+    "syscall_lists": _lists_less,
+    "notifier": _towards(True, None, False),
+    "scm_rights": _towards("deny", "allow"),
     "egress": _towards("none", "proxy-only", "direct"),
+    "allow_ips": _dials_less,
     "unsafe_direct": _towards(False, True),
+    "contract_mode": _towards("strict", "relaxed"),
+    "ports": _shrinks,
+    "allow_host_loopback": _towards(False, True),
+    "dlp_enabled": _towards(True, False),
+    "dlp_canary_tokens": _unless_asked(True),
+    "dlp_max_decode_depth": _rises,
+    "dlp_decompress": _towards(True, False),
+    "dlp_dns_entropy_threshold": _falls,
+    "dlp_session_entropy_budget": _falls,
+    "dlp_extra_scopes": _sends_to_fewer,
+    "proxy_buffered_bytes": _rises,  # a body that is scanned as a whole is looked at more closely
+    "proxy_streamed_bytes": _falls,
+    "proxy_timeout_ms": _falls,
+    "proxy_scheme": _same,
+    "hosts": _reaches_less,
     "strict": _towards(True, False),
+    "monitor": _towards(False, True),
     "isolation": _towards("full", "landlock"),
     "caged": _towards(True, False),
 }

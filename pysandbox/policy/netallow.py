@@ -1,9 +1,11 @@
-"""One entry of an allow list for the network, read strictly: a host name or pattern, an address or a CIDR range.
+"""What a policy says of the network, read strictly. One entry of an allow list is a host name or pattern, an address
+or a CIDR range; a domain is a name or pattern alone; a published port is PORT, HOST:CAGE or ADDRESS:HOST:CAGE.
 
     example.com   *.example.com   **.example.com   198.51.100.7   10.0.0.0/8   2001:db8::/32
     each also with a port: example.com:443, 198.51.100.7:443, [2001:db8::1]:443
 
-An entry that is nearly an address is refused, never read as a name: `10.0.0.8x` would otherwise be looked up.
+An entry that is nearly an address is refused, never read as a name: `10.0.0.8x` would otherwise be looked up. The
+patterns are compiled when they are first used.
 """
 
 from __future__ import annotations
@@ -12,10 +14,14 @@ import re
 
 from pysandbox.policy.refusal import Refused, shown
 
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
-_NUMERIC_LABEL = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)  # what a resolver may read as part of an IPv4 address
-_STARTS_AS_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
+_LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_NUMERIC_LABEL = r"[0-9]+|0x[0-9a-f]*"  # what a resolver may read as part of an IPv4 address
+_STARTS_AS_ADDRESS = r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+"
 _LONGEST_NAME = 253
+_PUBLISHED = (
+    r"(?:(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):(?=[0-9]+:))?"
+    r"(?P<host>[0-9]+)(?::(?P<cage>[0-9]+))?(?:/(?P<protocol>tcp|udp))?"
+)
 
 
 def entry(value: object) -> str:
@@ -27,8 +33,27 @@ def entry(value: object) -> str:
     host, colon, port = value.partition(":")
     if colon and not port.isdecimal():
         raise Refused(f"{shown(value)} looks like provider:model, not like a host", "write host or host:443")
-    host = _address(value, host) if _STARTS_AS_ADDRESS.match(host) else _name(value, host)
+    host = _address(value, host) if re.match(_STARTS_AS_ADDRESS, host) else _name(value, host)
     return host + colon + _port(value, port) if colon else host
+
+
+def domain(value: object) -> str:
+    """The canonical spelling of a name or pattern; an address has no name to hold a contract against."""
+    name = value if isinstance(value, str) else ""
+    if not name or ":" in name or "/" in name or re.match(_STARTS_AS_ADDRESS, name):
+        raise Refused(f"must be a host name such as example.com, not {shown(value)}", "leave out scheme, port and path")
+    return _name(name, name)
+
+
+def published(value: object) -> str:
+    """A port of the cage on the host, spelled in full: `8080` is 127.0.0.1:8080:8080/tcp (T61)."""
+    text = value if isinstance(value, str) else ""
+    found = re.fullmatch(_PUBLISHED, text)
+    if found is None:
+        raise Refused(f"{shown(value)} is not a port to publish", 'write "8080", "8080:80" or "127.0.0.1:8080:80/tcp"')
+    at = _address(text, found["ip"].strip("[]")) if found["ip"] else "127.0.0.1"
+    host, cage = _port(text, found["host"]), _port(text, found["cage"] or found["host"])
+    return f"{f'[{at}]' if ':' in at else at}:{host}:{cage}/{found['protocol'] or 'tcp'}"
 
 
 def _port(value: str, port: str) -> str:
@@ -64,8 +89,8 @@ def _name(value: str, host: str) -> str:
     name = host.lower().removesuffix(".")
     pattern = next((prefix for prefix in ("**.", "*.") if name.startswith(prefix)), "")
     labels = name.removeprefix(pattern).split(".")
-    if len(name) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(name) > _LONGEST_NAME or not all(re.fullmatch(_LABEL, label) for label in labels):
         raise Refused(f"{shown(value)} is not a host name", "write names in ASCII (xn--), a star only as *. or **.")
-    if _NUMERIC_LABEL.fullmatch(labels[-1]):
+    if re.fullmatch(_NUMERIC_LABEL, labels[-1]):
         raise Refused(f"{shown(value)} is neither a host name nor a whole address")
     return name

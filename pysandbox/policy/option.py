@@ -1,4 +1,5 @@
-"""The words in which one option of a policy is declared: `Option`, the record beside each field, and `Grant`, a path.
+"""The words in which one option of a policy is declared: `Option`, the record beside each field, `Grant`, a path, and
+`RecipeMeta`, what a recipe says of itself.
 
 Nothing here knows which options exist; `model.py` declares them. Pure: no import beyond dataclasses.
 """
@@ -8,8 +9,21 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal
 
-Merge = Literal["union", "or", "last", "overlay"]
-Item = Literal["", "executable", "variable", "syscall"]  # the grammar of a list's strings; "" for everything else
+Merge = Literal["union", "or", "last", "overlay", "max", "blocks", "scopes"]
+# The grammar of a string, or of a list's strings; "" for everything else.
+Item = Literal[
+    "",
+    "executable",
+    "variable",
+    "syscall",
+    "endpoint",
+    "port",
+    "domain",
+    "method",
+    "content type",
+    "URL path",
+    "detector",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +31,8 @@ class Option:
     """How one field of the Policy is spelled outside Python. `flag` None: TOML and keyword only.
 
     `absent` pairs a choice that the documents know, but this version cannot carry out, with the sentence that refuses
-    it. `unit` and `maximum` are of the number as it is written.
+    it where a cage is made (`compile.absent`); it can be read, merged and shown. `unit` and `maximum` are of the number
+    as it is written.
     """
 
     section: str  # "" is the top level of the file
@@ -62,3 +77,13 @@ class Grant:
 
     path: str
     optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeMeta:
+    """What a recipe says about itself. Never affects enforcement; `match_prefix` is still unexpanded."""
+
+    name: str = ""
+    description: str = ""
+    version: str = ""
+    match_prefix: tuple[str, ...] = ()

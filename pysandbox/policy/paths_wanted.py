@@ -16,11 +16,21 @@ from pysandbox.policy.model import Policy
 POLICY_FILES = ("pysandbox.toml", ".pysandbox")
 GIT_FILES = (".git", ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir")
 
+# With a list of executables: where shared libraries live on every distribution, and the dynamic linkers that compilers
+# write into programs. Of a listed `/dir/*` nobody reads every file, so its programs may be for any of these.
+LIBRARY_DIRECTORIES = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
+                       "/usr/local/lib", "/usr/local/lib64")  # fmt: skip
+LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1",
+           "/lib/ld-musl-aarch64.so.1")  # fmt: skip
+
 
 def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     """Every absolute path that compiling `policy` in `cwd` asks a fact of, each once."""
     lists = (policy.allow, policy.allow_write, policy.deny, policy.mask)
     named = [absolute(grant.path, cwd) for grants in lists for grant in grants]
+    named += [absolute(executable_path(each), cwd) for each in policy.allow_execve]
+    if policy.allow_execve:
+        named += (*LIBRARY_DIRECTORIES, *LOADERS)
     guards = [f"{tree}/{name}" for tree in guarded_trees(policy, cwd) for name in (*POLICY_FILES, *GIT_FILES)]
     return tuple(dict.fromkeys((*named, *guards)))
 
@@ -29,6 +39,17 @@ def guarded_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
     """The granted paths inside which the files named above are protected: the workdir and whatever is writable."""
     workdir = () if policy.workdir == "none" else (cwd,)
     return (*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))
+
+
+def executable_path(entry: str) -> str:
+    """The path of an entry of allow_execve: the file itself, or the directory of a `/dir/*`."""
+    return entry if not entry.endswith("/*") else entry.removesuffix("/*") or "/"
+
+
+def libraries_beside(program: str) -> tuple[str, ...]:
+    """PREFIX/lib for a PREFIX/bin/program: where an interpreter under a home directory keeps its own libraries."""
+    prefix, _, directory = program.rpartition("/")[0].rpartition("/")
+    return (f"{prefix}/lib", f"{prefix}/lib64") if directory in ("bin", "sbin") else ()
 
 
 def absolute(path: str, cwd: str) -> str:

@@ -1,8 +1,8 @@
 """Recipes: partial policies that merge, and the ones that ship with the package, `base` first of all.
 
-`sources.py` reads a recipe from a file; the laws by which two become one are in `merge.py`. The base recipe is also
-kept as Python (`base_grants.py`, generated from recipes/base.toml), so that a cage needs neither a TOML reader nor a
-file on disk to start.
+`sources.py` reads a recipe from a file, `search.py` finds one by name; the laws by which two become one are in
+`merge.py`. The base recipe is also kept as Python (`base_grants.py`, generated from recipes/base.toml), so that a cage
+needs neither a TOML reader nor a file on disk to start; so is what all of them say of themselves (`shipped_list.py`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,13 @@ from typing import Any
 from pysandbox.policy import base_grants
 from pysandbox.policy.merge import RULES, merge_layers, union_grants
 from pysandbox.policy.model import MERGE_WORDS, Policy
+from pysandbox.policy.option import RecipeMeta
 from pysandbox.policy.refusal import Refused, did_you_mean
+from pysandbox.policy.shipped_list import SHIPPED
 
-SHIPPED = ("base", "generic-strict", "node", "python", "untrusted")
-_FOLDER = os.path.join(os.path.dirname(__file__), "recipes")
+__all__ = ["PACKAGED", "SHIPPED", "Recipe", "RecipeMeta", "completed", "shipped", "shipped_file", "with_base"]
 
-
-@dataclass(frozen=True, slots=True)
-class RecipeMeta:
-    """What a recipe says about itself. Never affects enforcement; `match_prefix` is still unexpanded."""
-
-    name: str = ""
-    description: str = ""
-    version: str = ""
-    match_prefix: tuple[str, ...] = ()
+PACKAGED = os.path.join(os.path.dirname(__file__), "recipes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,12 @@ class Recipe:
 
     def policy(self) -> Policy:
         """The complete policy, every field not given at its default. PolicyError where the fields contradict."""
-        return Policy(**self.given)
+        return Policy(**completed(self.given))
+
+
+def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A [[host]] block is the permission to reach it: where nothing is said of the network, it is proxy-only (T06)."""
+    return {"egress": "proxy-only", **given} if given.get("hosts") else given
 
 
 def with_base(policy: Policy) -> Policy:
@@ -80,4 +78,5 @@ def shipped(name: str) -> Recipe:
 
 
 def shipped_file(name: str) -> str:
-    return os.path.join(_FOLDER, f"{name}.toml")
+    kind, _, stem = name.rpartition(":")
+    return os.path.join(PACKAGED, f"{kind}s" if kind else "", f"{stem}.toml")

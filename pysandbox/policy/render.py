@@ -1,11 +1,13 @@
 """A Policy as TOML: a recipe that reads back equal. Only what differs from the defaults is written, except for the
-three options whose value nobody should have to look up: strict, egress and the mode of the filter."""
+three options whose value nobody should have to look up: strict, egress and the mode of the filter. The blocks of the
+hosts come last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from pysandbox.policy.host import COLUMNS, HostRule
 from pysandbox.policy.model import Policy, options
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import Refused, shown
@@ -19,14 +21,32 @@ def to_toml(policy: Policy) -> str:
     sections: dict[str, list[str]] = {"": []}  # the keys of no section come first, or they would belong to one
     for field, described in options():
         value = getattr(policy, field.name)
-        if value == field.default and field.name not in _ALWAYS:
+        if field.name == "hosts" or (value == field.default and field.name not in _ALWAYS):
             continue
         try:
             line = f"{described.key} = {_value(value)}"
         except Refused as refused:
             raise refused.error(described.toml_key) from None
         sections.setdefault(described.section, []).append(line)
-    return "\n\n".join(_section(name, lines) for name, lines in sections.items() if lines) + "\n"
+    written = [_section(name, lines) for name, lines in sections.items() if lines]
+    return "\n\n".join([*written, *(_host(rule) for rule in policy.hosts)]) + "\n"
+
+
+def _host(rule: HostRule) -> str:
+    given = rule.given
+    return "\n".join(
+        ["[[host]]", *(f"{each.name} = {_value(given[each.name])}" for each in COLUMNS if each.name in given)]
+    )
+
+
+def literal(value: Any) -> str:
+    """One value as TOML, a short list on one line. PolicyError as above, without a key."""
+    try:
+        if isinstance(value, tuple) and len(value) == 1 and not isinstance(value[0], tuple):
+            return f"[{_value(value[0])}]"
+        return _value(value)
+    except Refused as refused:
+        raise refused.error("") from None
 
 
 def _section(name: str, lines: list[str]) -> str:
@@ -43,8 +63,13 @@ def _value(value: Any) -> str:
     if not isinstance(value, tuple):
         return repr(value)
     if value and isinstance(value[0], tuple):
-        return f"{{ {', '.join(f'{_string(name)} = {_string(each)}' for name, each in value)} }}"
+        return f"{{ {', '.join(f'{_string(name)} = {_inline(each)}' for name, each in value)} }}"
     return _array(_value(each) for each in value)
+
+
+def _inline(value: Any) -> str:
+    """A value inside an inline table, which TOML wants on one line up to the bracket of an array."""
+    return _string(value) if isinstance(value, str) else f"[{', '.join(_string(each) for each in value)}]"
 
 
 def _array(items: Iterator[str]) -> str:

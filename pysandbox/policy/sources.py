@@ -1,25 +1,28 @@
 """The TOML door: one text or file read strictly into a Recipe. Whatever the text holds, it is read in full or refused.
 
 A refusal is a PolicyError with file, line and key. Words that the documents know, but this version cannot carry out,
-are refused by name: a rule that is ignored is worse than a rule that is missing.
+are refused by name, here where they cannot even be read, else where a cage is made (`compile.absent`): a rule that is
+ignored is worse than a rule that is missing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy, by_toml_key, options
 from pysandbox.policy.option import Option
 from pysandbox.policy.recipe import Recipe, RecipeMeta
 from pysandbox.policy.refusal import Refused, did_you_mean, shown
-from pysandbox.policy.toml_lines import Path, line_of
 from pysandbox.policy.validate import KINDS, strings, text
 
-_WHERE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")  # how tomllib ends its messages
+if TYPE_CHECKING:
+    from pysandbox.policy.toml_lines import Path
+
+_WHERE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # how tomllib ends its messages
 LARGEST_FILE = 1 << 20  # bytes; a policy that people can review is a thousand times smaller
 
 SECTIONS = tuple(dict.fromkeys(described.section for _, described in options() if described.section))
@@ -29,15 +32,7 @@ _PREFIXES = Option("recipe", "match_prefix", "Commands below these paths call fo
 
 # Parts of the documents' schema that this version does not have, and what they would need.
 ABSENT: Mapping[str, str] = {
-    "host": "contracts per destination need the network gatekeeper",
-    "proxy": "the egress proxy needs the network gatekeeper",
-    "network.dlp": "scanning of requests needs the network gatekeeper",
-    "network.allow_ips": "addresses out of the cage need the network gatekeeper",
-    "network.ports": "ports into the cage need the network gatekeeper",
-    "network.allow_host_loopback": "the way to the host's loopback needs the network gatekeeper",
-    "network.contract_mode": "contracts per destination need the network gatekeeper",
     "network.strict_loopback": "the cage's loopback is its own and is open",
-    "syscalls.notifier": "no call is decided at run time",
 }
 
 # Words of older schemas, wherever they stand, and what has taken their place.
@@ -45,13 +40,16 @@ REPLACED: Mapping[str, str] = {
     "profile": "use profile in [syscalls]",
     "baseline": "use profile in [syscalls]",
     "deny_all": 'use egress = "none" in [network], which is the default',
-    "syscalls.allow": "use allow_extra: a recipe extends the profile it starts from",
-    "syscalls.deny": "use deny_extra: a recipe extends the profile it starts from",
+    "syscalls.allow": "use allow_extra: a recipe extends the profile it starts from; only a baseline, the file "
+    "default.toml of a directory of recipes, lists calls absolutely",
+    "syscalls.deny": "use deny_extra: a recipe extends the profile it starts from; only a baseline, the file "
+    "default.toml of a directory of recipes, lists calls absolutely",
 }
+ABSOLUTE, RELATIVE = ("allow", "deny"), ("allow_extra", "deny_extra")  # RCP-27: never both in one [syscalls]
 
 
 def read_recipe(file: str) -> Recipe:
-    return parse_recipe(_contents(file), file)
+    return parse_recipe(recipe_text(file), file)
 
 
 def parse_recipe(content: str, file: str | None = None) -> Recipe:
@@ -62,34 +60,74 @@ def parse_recipe(content: str, file: str | None = None) -> Recipe:
         if name == "recipe":
             meta = _metadata(document, value)
         elif name in SECTIONS:
-            for key, each in document.table((name,), value).items():
-                _read_option(document, (name, key), each, given)
+            _read_section(document, (name,), value, given)
         else:
             _read_option(document, (name,), value, given)
     return Recipe(given, meta, file)
 
 
+def _read_section(document: _Document, path: tuple[str, ...], value: Any, given: dict[str, Any]) -> None:
+    table = document.table(path, value)
+    if path == ("syscalls",):
+        _demand_one_kind(document, table)
+    for key, each in table.items():
+        inner = (*path, key)
+        if ".".join(inner) in SECTIONS and "." not in key:
+            _read_section(document, inner, each, given)
+        else:
+            _read_option(document, inner, each, given)
+
+
+def _demand_one_kind(document: _Document, table: Mapping[str, Any]) -> None:
+    absolute, relative = ([key for key in keys if key in table] for keys in (ABSOLUTE, RELATIVE))
+    if absolute and relative:
+        message = f"lists calls absolutely, and {relative[0]} changes a list"
+        document.refuse(("syscalls", absolute[0]), Refused(message, "keep one of the two kinds"))
+
+
+def parse_baseline(content: str, file: str | None = None) -> Recipe:
+    """The text of a default.toml: [recipe], and in [syscalls] the absolute lists allow and deny (RCP-06, RCP-28)."""
+    document = _Document(content, file)
+    tables = document.tables()
+    for name in tables:
+        if name not in ("recipe", "syscalls"):
+            document.refuse((name,), Refused("a baseline holds [syscalls] alone", "move it to a recipe"))
+    calls = document.table(("syscalls",), tables.get("syscalls", {}))
+    _demand_one_kind(document, calls)
+    for key in calls:
+        if key not in ABSOLUTE:
+            document.refuse(("syscalls", key), Refused("a baseline lists allow and deny alone", "move it to a recipe"))
+    if not calls.get("allow"):
+        document.refuse(("syscalls",), Refused("a baseline needs the list allow", "pysandbox recipe show --baseline"))
+    field = _FIELDS["syscalls.lists"]
+    try:
+        lists = KINDS[str(field.type)](field.metadata["option"], calls)
+    except Refused as refused:
+        document.refuse(("syscalls",), refused)
+    meta = _metadata(document, tables["recipe"]) if "recipe" in tables else None
+    return Recipe({field.name: lists}, meta, file)
+
+
 def parse_policy(content: str, file: str | None = None) -> Policy:
     """One text as a complete policy; where its fields contradict each other, the error says on which line."""
-    recipe = parse_recipe(content, file)
+    return located(parse_recipe(content, file).policy, content, file)
+
+
+def located(make: Callable[[], Policy], content: str, file: str | None) -> Policy:
+    """What `make` makes; its PolicyError with the line of this text that it is about."""
     try:
-        return recipe.policy()
+        return make()
     except PolicyError as error:
-        line = line_of(content, tuple((error.key or "").split(".")))
+        line = _line_of(content, tuple((error.key or "").split(".")))
         raise PolicyError(error.message, file=file, line=line, key=error.key, suggestion=error.suggestion) from None
 
 
-def load_policy(*files: str) -> Policy:
-    """Files merged left to right into one policy."""
-    if len(files) == 1:
-        return parse_policy(_contents(files[0]), files[0])
-    merged = Recipe({})
-    for file in files:
-        merged = merged.merge(read_recipe(file))
-    return merged.policy()
+def recipe_text(file: str) -> str:
+    """The text of a file that may be a recipe. Raises PolicyError."""
+    return decoded(contents(file), file)
 
 
-def _contents(file: str) -> str:
+def contents(file: str) -> bytes:
     try:
         with open(file, "rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
@@ -98,11 +136,21 @@ def _contents(file: str) -> str:
         raise PolicyError(f"cannot be read: {reason}", file=file, suggestion="give the path of a TOML file") from None
     if len(content) > LARGEST_FILE:
         raise PolicyError(f"is larger than {LARGEST_FILE} bytes", file=file, suggestion="give the path of a TOML file")
+    return content
+
+
+def decoded(content: bytes, file: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError("is not UTF-8, which TOML must be", file=file, line=line) from None
+
+
+def _line_of(content: str, path: Path) -> int | None:
+    from pysandbox.policy.toml_lines import line_of  # only a refused text needs it
+
+    return line_of(content, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +172,7 @@ class _Document:
 
     def _not_toml(self, message: str) -> PolicyError:
         line = None
-        if found := _WHERE.search(message):
+        if found := re.search(_WHERE, message):
             message = message[: found.start()]
             line = int(found[1] or self.content.count("\n") + 1)
         return PolicyError(f"not TOML: {message}", file=self.file, line=line)
@@ -135,7 +183,7 @@ class _Document:
         return value
 
     def refuse(self, path: Path, refused: Refused) -> NoReturn:
-        line = line_of(self.content, (*path, *refused.at))
+        line = _line_of(self.content, (*path, *refused.at))
         raise refused.error(_dotted(path), file=self.file, line=line) from None
 
 
@@ -149,6 +197,8 @@ def _read_option(document: _Document, path: tuple[str, ...], value: Any, given: 
         document.refuse(path, _unknown(path))
     kind = str(field.type)
     try:
+        if field.name == "hosts" and not isinstance(value, list):
+            raise Refused(f"must be a list of tables, not {shown(value)}", "write [[host]]")
         if kind == "tuple[tuple[str, str], ...]" and not isinstance(value, dict):
             raise Refused(f"must be a table of strings, not {shown(value)}", 'write { NAME = "value" }')
         given[field.name] = KINDS[kind](field.metadata["option"], value)
@@ -158,19 +208,20 @@ def _read_option(document: _Document, path: tuple[str, ...], value: Any, given: 
 
 def _unknown(path: tuple[str, ...]) -> Refused:
     dotted, key = ".".join(path), path[-1]
-    if dotted in ABSENT:
+    if dotted in ABSENT and dotted not in _FIELDS:
         return Refused(f"is not part of this version ({ABSENT[dotted]})", "remove it")
     for word in (dotted, key):
         if word in REPLACED:
             return Refused("is no longer part of a recipe", REPLACED[word])
     if len(path) == 1:
         return Refused("no such key or section", _elsewhere(key) or did_you_mean(key, _known("")))
-    return Refused("no such key", _elsewhere(key) or did_you_mean(key, _known(path[0])))
+    return Refused("no such key", _elsewhere(key) or did_you_mean(key, _known(".".join(path[:-1]))))
 
 
 def _known(section: str) -> list[str]:
     keys = [described.key for _, described in options() if described.section == section]
-    return keys if section else [*keys, *SECTIONS, "recipe"]
+    inner = [each.removeprefix(f"{section}.") for each in SECTIONS if section and each.startswith(f"{section}.")]
+    return [*keys, *inner] if section else [*keys, *SECTIONS, "recipe"]
 
 
 def _elsewhere(key: str) -> str | None:
@@ -203,11 +254,6 @@ def read_tables(content: str, file: str | None = None) -> dict[str, Any]:
     return _Document(content, file).tables()
 
 
-def read_text(file: str) -> str:
-    """A file of policy: UTF-8, of a size that people can review."""
-    return _contents(file)
-
-
 @dataclass(frozen=True, slots=True)
 class Within(_Document):
     """One table of a larger document; `at` is where it stands, so that a refusal names the whole path."""
@@ -223,8 +269,7 @@ def read_layer(place: Within, tables: Mapping[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for name, value in tables.items():
         if name in SECTIONS:
-            for key, each in place.table((name,), value).items():
-                _read_option(place, (name, key), each, given)
+            _read_section(place, (name,), value, given)
         else:
             _read_option(place, (name,), value, given)
     return given

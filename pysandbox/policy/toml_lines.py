@@ -1,4 +1,4 @@
-"""On which line of a TOML text a key or an element stands, for error messages; tomllib does not say.
+"""Where in a TOML text a key, an element or a value stands, for error messages and edits; tomllib does not say.
 
 This reads the layout of a text, not its values: it knows strings, brackets, comments and keys, and skips the rest. It
 is asked only after a text was refused for what it says, so it costs nothing otherwise, and where it is lost (the text
@@ -40,6 +40,16 @@ def line_of(text: str, path: Path) -> int | None:
     return None
 
 
+def layout(text: str) -> tuple[dict[Path, tuple[int, int]], dict[Path, int]]:
+    """(where each value begins and ends, where each table's header names it). Both only as far as it was understood."""
+    found = _Layout(text)
+    try:
+        found.document()
+    except (_Lost, RecursionError):
+        pass
+    return found.values, found.headers
+
+
 class _Layout:
     """One pass over a text, noting where each key, table and list element begins."""
 
@@ -47,6 +57,8 @@ class _Layout:
         self.text = text
         self.at = 0
         self.offsets: dict[Path, int] = {}
+        self.values: dict[Path, tuple[int, int]] = {}
+        self.headers: dict[Path, int] = {}
         self._elements: dict[Path, int] = {}  # [[name]] tables seen so far, by name
 
     def document(self) -> None:
@@ -69,6 +81,7 @@ class _Layout:
         for key in keys[:-1]:
             table = self._latest((*table, key))
         name = (*table, keys[-1])
+        self.headers.setdefault(name, start)
         if array:
             self._elements[name] = self._elements.get(name, -1) + 1
         for length in range(1, len(name) + 1):
@@ -88,7 +101,9 @@ class _Layout:
             self.offsets.setdefault(path, start)
         self._expect("=")
         self._skip(_SPACE)
+        begin = self.at
         self._value(path)
+        self.values[path] = begin, begin + len(self.text[begin : self.at].rstrip())
 
     def _key(self) -> tuple[str, ...]:
         parts = []

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import Field
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pysandbox.policy.merge import union, union_grants
+from pysandbox.policy import netallow
+from pysandbox.policy.host import COLUMNS, HostRule
+from pysandbox.policy.merge import blocks, scopes, union, union_grants
 from pysandbox.policy.option import Grant, Option
 from pysandbox.policy.refusal import Refused, did_you_mean, shown
 
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
 
 LARGEST = 2**31 - 1  # a count, MiB or GiB up to here fits the kernel's 64-bit fields once it is scaled to bytes
-_SYSCALL = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
+_SYSCALL = r"[a-z_][a-z0-9_]*"
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"  # RFC 9110, 5.6.2
 _Number = TypeVar("_Number", int, float)
 
 
@@ -59,18 +63,19 @@ def _unit(option: Option) -> str:
 
 
 def choice(option: Option, value: object) -> str:
+    """One of the choices; for a string without choices, whatever its grammar takes."""
+    if option.item:
+        return _GRAMMARS[option.item][1](value)
     if not isinstance(value, str):
         raise Refused(f"must be one of {_listed(option.choices)}, not {shown(value)}")
-    for name, sentence in option.absent:
-        if value == name:
-            raise Refused(sentence)
     if value not in option.choices:
-        offered = [each for each in option.choices if each not in dict(option.absent)]
-        raise Refused(f"must be one of {_listed(offered)}, not {shown(value)}", did_you_mean(value, offered))
+        raise Refused(
+            f"must be one of {_listed(option.choices)}, not {shown(value)}", did_you_mean(value, option.choices)
+        )
     return value
 
 
-def _listed(names: tuple[str, ...] | list[str]) -> str:
+def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
@@ -158,17 +163,62 @@ def _executable(value: object) -> str:
     return path
 
 
+def _endpoint(value: object) -> str:
+    from pysandbox.policy.endpoint import parse_endpoint
+
+    written = text(value)
+    parse_endpoint(written)
+    return written
+
+
 def _syscall(value: object) -> str:
     name = text(value)
-    if not _SYSCALL.fullmatch(name):
+    if not re.fullmatch(_SYSCALL, name):
         raise Refused(f"{shown(name)} is not the name of a system call")
     return name
 
 
+def _method(value: object) -> str:
+    name = text(value)
+    if not re.fullmatch(_TOKEN, name):
+        raise Refused(f"{shown(name)} is not an HTTP method", 'write such as "GET"')
+    return name.upper()
+
+
+def _content_type(value: object) -> str:
+    """Lower case and without parameters: that is how types are compared."""
+    name = text(value).lower()
+    kind, slash, subtype = name.partition("/")
+    if not slash or not re.fullmatch(_TOKEN, kind) or not re.fullmatch(_TOKEN, subtype):
+        raise Refused(f"{shown(value)} is not a content type", 'write such as "application/json", without parameters')
+    return name
+
+
+def _url_path(value: object) -> str:
+    path = text(value)
+    if not path.startswith("/"):
+        raise Refused(f"{shown(path)} does not begin with a slash", f'write "/{path}"')
+    return path
+
+
+def _detector(value: object) -> str:
+    name = text(value)
+    if not re.fullmatch(_SYSCALL, name):
+        raise Refused(f"{shown(name)} is not the name of a detector", 'write such as "github_pat"')
+    return name
+
+
 _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
+    "port": ("ports", netallow.published),
+    "domain": ("domains", netallow.domain),
+    "method": ("HTTP methods", _method),
+    "content type": ("content types", _content_type),
+    "URL path": ("URL paths", _url_path),
+    "detector": ("names of detectors", _detector),
     "executable": ("paths of executables", _executable),
     "variable": ("names of variables", _variable),
     "syscall": ("names of system calls", _syscall),
+    "endpoint": ("addresses", _endpoint),
     "": ("strings", text),
 }
 
@@ -200,17 +250,71 @@ def _pair(index: int, pair: object) -> tuple[str, str]:
     return name, value
 
 
-# Every annotation a field of Policy may have, as written there.
+def host_rules(option: Option, value: object) -> tuple[HostRule, ...]:
+    return blocks(_each(_host_rule, _items(value, "tables")))
+
+
+def _host_rule(value: object) -> HostRule:
+    given = value.given if type(value) is HostRule else value
+    if not isinstance(given, Mapping):
+        raise Refused(f"must be a table, not {shown(value)}", 'write [[host]] and below it domain = "example.com"')
+    names = [column.name for column in COLUMNS]
+    for key in given:
+        if key not in names:
+            raise Refused(f"{shown(key)} is not a key of a host", did_you_mean(str(key), names), (key,))
+    if "domain" not in given:
+        raise Refused("a host needs the key domain", 'write domain = "example.com"')
+    return HostRule(**{each.name: _column(each, given[each.name]) for each in COLUMNS if each.name in given})
+
+
+def _column(column: Field[Any], value: object) -> Any:
+    try:
+        return KINDS[str(column.type)](column.metadata["option"], value)
+    except Refused as refused:
+        raise Refused(f"{column.name}: {refused.message}", refused.suggestion, (column.name, *refused.at)) from None
+
+
+def lists_by_name(option: Option, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """A table of lists, or the (name, list) pairs of one; the names are detectors, or allow and deny."""
+    if not isinstance(value, Mapping | tuple | list):
+        raise Refused(f"must be a table of lists, not {shown(value)}")
+    pairs = value.items() if isinstance(value, Mapping) else (_two(each) for each in value)
+    read = []
+    for name, items in pairs:
+        if option.choices and name not in option.choices:
+            known = _listed(option.choices)
+            raise Refused(
+                f"must be one of {known}, not {shown(name)}", did_you_mean(str(name), option.choices), (name,)
+            )
+        try:
+            read.append((_detector(name), strings(option, items)))
+        except Refused as refused:
+            at = (str(name) if isinstance(name, str) else 0, *refused.at)
+            raise Refused(refused.message, refused.suggestion, at) from None
+    return scopes(read)
+
+
+def _two(pair: object) -> tuple[Any, Any]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise Refused(f"must be pairs of a name and a list, not {shown(pair)}")
+    return pair[0], pair[1]
+
+
+# Every annotation a field of Policy, or a column of a host, may have, as written there.
 KINDS: Mapping[str, Callable[[Option, Any], Any]] = {
     "bool": boolean,
+    "bool | None": optional(boolean),
     "int": whole_number,
     "int | None": optional(whole_number),
     "float": number,
     "float | None": optional(number),
     "str": choice,
+    "str | None": optional(choice),
     "tuple[Grant, ...]": grants,
     "tuple[str, ...]": strings,
     "tuple[tuple[str, str], ...]": environment,
+    "tuple[tuple[str, tuple[str, ...]], ...]": lists_by_name,
+    "tuple[HostRule, ...]": host_rules,
 }
 
 
@@ -227,6 +331,12 @@ CONTRADICTIONS: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
         lambda policy: policy.strict and not policy.limits_required,
         "strict lets nothing degrade, and required = false lets a limit go unenforced",
         "leave required out, or strict",
+    ),
+    (
+        "monitor",
+        lambda policy: policy.strict and policy.monitor,
+        "strict lets nothing degrade, and monitor lets a command do what it may not",
+        "leave monitor out, or strict",
     ),
     (
         "caged",

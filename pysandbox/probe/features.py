@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pysandbox.probe import kernel
+from pysandbox.probe import cgroups, kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,18 @@ def setting(path: str, fine: Callable[[int], bool]) -> Reader:
     return read
 
 
+def lifted(probe: str, restriction: Reader) -> Reader:
+    """A restriction that does not hold for this program, as the probe shows."""
+
+    def read(host: Host) -> Reading:
+        reading = restriction(host)
+        if reading.ok or host.probe(probe) != 0:
+            return reading
+        return Reading(True, f"{reading.detail}, but not for this program")
+
+    return read
+
+
 def exists(path: str) -> Reader:
     """A path of the host."""
 
@@ -106,22 +118,20 @@ def exists(path: str) -> Reader:
 
 
 def delegated(*controllers: str) -> Reader:
-    """The caller may make child groups, with these controllers, in its own group of the cgroup v2 tree."""
+    """The caller may make groups, with these controllers, in a part of the cgroup v2 tree that was handed to it."""
 
     def read(host: Host) -> Reading:
-        groups = (_text(host.root + "/proc/self/cgroup") or "").splitlines()
-        own = next((line[3:] for line in groups if line.startswith("0::")), None)
-        if own is None:
-            return Reading(False, "not in a cgroup v2 group")
-        group = f"/sys/fs/cgroup{own.rstrip('/')}"
-        have = (_text(f"{host.root}{group}/cgroup.controllers") or "").split()
-        if lacking := [name for name in controllers if name not in have]:
-            return Reading(False, f"{group} has no controller {', '.join(lacking)}")
-        if not all(os.access(host.root + group + name, os.W_OK) for name in ("", "/cgroup.subtree_control")):
-            return Reading(False, f"{group} is not writable")
-        return Reading(True, group)
+        facts = cgroups.look(host.root)
+        lacking = [name for name in controllers if name not in facts.controllers]
+        return Reading(not lacking, facts.reason if lacking else f"{facts.parent} ({' '.join(facts.controllers)})")
 
     return read
+
+
+def cgroup_tree(host: Host) -> Reading:
+    """A cgroup v2 tree, wherever it is mounted, and that this process is in it."""
+    facts = cgroups.look(host.root)
+    return Reading(bool(facts.parent) or "mounted" not in facts.reason, facts.parent or facts.reason)
 
 
 def _text(path: str) -> str | None:
@@ -142,11 +152,16 @@ def mac_system(host: Host) -> str:
 # ---- the table -----------------------------------------------------------------------------------------------
 
 _USERNS = (
-    "as root: sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1 "
-    "kernel.apparmor_restrict_unprivileged_userns=0 (those that exist); in Docker: --security-opt seccomp=unconfined"
+    "as root: sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1 (those that exist), and "
+    "pysandbox setup where AppArmor or SELinux is active; in Docker: --security-opt seccomp=unconfined"
 )
 _CONTAINER = "in Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 _UNMASK = "in Docker: --security-opt systempaths=unconfined; in Kubernetes: procMount: Unmasked"
+
+_DELEGATE = (
+    "Start below systemd-run --user --scope -p Delegate=yes, or pip install 'pysandbox[systemd]'; in Docker: "
+    "--cgroupns=private and a writable cgroup."
+)
 
 FEATURES: tuple[Feature, ...] = (
     Feature(
@@ -173,9 +188,11 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "userns_apparmor",
-        setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value == 0), (6, 2),
+        lifted(
+            "USER_NS", setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value == 0)
+        ), (6, 2),
         "User namespaces of programs without an AppArmor profile have no power (an Ubuntu setting).",
-        "As root: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0.",
+        "As root: pysandbox setup (it gives this Python a profile).",
     ),
     Feature(
         "pid_namespaces", tried("PID_NS"), (3, 8),
@@ -296,14 +313,24 @@ FEATURES: tuple[Feature, ...] = (
         "Boot Linux 5.11 or newer.",
     ),
     Feature(
-        "cgroup_v2", exists("/sys/fs/cgroup/cgroup.controllers"), (4, 5),
-        "The limits of a cage hold for each process, not for the cage (memory_mb, cpu_percent and cpu_shares fail).",
+        "cgroup_v2", cgroup_tree, (4, 5),
+        "A watchdog holds memory_mb and cpu_percent, nothing holds cpu_shares, nor max_pids for root.",
         "Boot with systemd.unified_cgroup_hierarchy=1; in a container, mount the cgroup v2 tree.",
     ),
     Feature(
-        "cgroup_delegation", delegated("memory", "pids"), (4, 15),
-        "The same as without cgroup_v2, for this user.",
-        "Start below systemd-run --user --scope -p Delegate=yes; in Docker: --cgroupns=private and a writable cgroup.",
+        "cgroup_memory", delegated("memory"), (4, 15),
+        "A watchdog that looks some times a second holds memory_mb, not the kernel.",
+        _DELEGATE,
+    ),
+    Feature(
+        "cgroup_pids", delegated("pids"), (4, 15),
+        "RLIMIT_NPROC holds max_pids, which does not count the processes of root.",
+        _DELEGATE,
+    ),
+    Feature(
+        "cgroup_cpu", delegated("cpu"), (4, 15),
+        "A watchdog that stops and continues the cage holds cpu_percent, and cpu_shares fails.",
+        _DELEGATE,
     ),
     Feature(
         "clone_into_cgroup", tried("CLONE_INTO_CGROUP"), (5, 7),
@@ -325,6 +352,12 @@ def read_all(host: Host | None = None) -> list[tuple[Feature, Reading]]:
     """Every row with what this host says to it."""
     there = host or Host()
     return [(row, row.reader(there)) for row in FEATURES]
+
+
+def too_old(readings: list[tuple[Feature, Reading]], release: str) -> list[Feature]:
+    """The rows that this kernel is too old for; what else is missing has been switched off or forbidden."""
+    version = kernel.version(release)
+    return [row for row, reading in readings if not reading.ok and version < row.since]
 
 
 def minimum_met(readings: list[tuple[Feature, Reading]]) -> bool:

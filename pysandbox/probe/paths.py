@@ -1,9 +1,10 @@
 """The look at the host's paths: what each path that a policy names really is, link by link.
 
 `look` walks every path component by component (lstat, readlink), as the kernel would, and records what it met.
-Nothing is opened and nothing decided: a path that cannot be walked (absent, a loop of links, below a file, below a
-directory the caller may not search) is "missing", and `compile` knows what to do with that. The result goes stale
-the moment it is taken: `watch` tells whether a kept one still holds, and the mounts themselves verify (dev, ino).
+Nothing is opened (but the executables that a policy lists, see `executables`) and nothing decided: a path that cannot
+be walked (absent, a loop of links, below a file, below a directory the caller may not search) is "missing", and
+`compile` knows what to do with that. The result goes stale the moment it is taken: `watch` tells whether a kept one
+still holds, and the mounts themselves verify (dev, ino).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class _Entry(NamedTuple):
     target: str = ""  # of a link
     dev: int = 0
     ino: int = 0
+    names: int = 1
 
 
 _MISSING = _Entry("missing")
@@ -36,15 +38,25 @@ _MISSING = _Entry("missing")
 def look(policy: Policy, *, cwd: str) -> PathFacts:
     """What every path named by the policy is, with `cwd`, the home directory and the staging candidates."""
     from pysandbox.policy.paths_wanted import wanted_paths
+    from pysandbox.policy.places import own_places
 
-    return look_at(wanted_paths(policy, cwd), cwd=cwd, home=home())
+    directory = home()
+    own = own_places({"HOME": directory, **os.environ})
+    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=directory, own=own)
+    if not policy.allow_execve:
+        return seen
+    from pysandbox.probe.executables import look_into, needed
+
+    executables = look_into(policy, seen)
+    more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
+    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, own, executables)
 
 
-def look_at(paths: Iterable[str], *, cwd: str, home: str) -> PathFacts:
+def look_at(paths: Iterable[str], *, cwd: str, home: str, own: tuple[str, ...] = ()) -> PathFacts:
     """The same for any absolute paths."""
     entries: dict[str, _Entry] = {}
-    wanted = dict.fromkeys((*paths, cwd, home, *STAGING_CANDIDATES))
-    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted})
+    wanted = dict.fromkeys((*paths, *own, cwd, home, *STAGING_CANDIDATES))
+    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, own)
 
 
 def home() -> str:
@@ -65,6 +77,7 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
         paths.cwd,
         paths.home,
         tuple((path, fact.real, fact.kind, fact.links, fact.dev, fact.ino) for path, fact in facts),
+        tuple(sorted((path, each.format, each.interpreter) for path, each in paths.executables.items())),
     )
 
 
@@ -106,7 +119,7 @@ def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
         elif ahead:  # a name below something that is no directory
             return PathFact(path, f"{here}/{ahead[-1]}", "missing", tuple(links))
         else:
-            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino)
+            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino, entry.names)
     entry = entries.get(real) or _enter(real or "/", entries)
     return PathFact(path, real or "/", "dir", tuple(links), entry.dev, entry.ino)
 
@@ -124,4 +137,4 @@ def _examine(here: str) -> _Entry:
     except OSError:
         return _MISSING
     kind = "dir" if stat.S_ISDIR(found.st_mode) else "file" if stat.S_ISREG(found.st_mode) else "other"
-    return _Entry(kind, "", found.st_dev, found.st_ino)
+    return _Entry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 WORKER_PREFIX = "pysandbox-"  # the library's background worker; the only thread that may outlive a test
-PROGRAM = "/cage-init"  # the file every cage executes; the library opens it once, O_PATH, and keeps it
+LEAF = "/pysandbox-host"  # the cgroup this process itself may have had to move to
+PROGRAMS = ("/cage-init", "/uncaged-init")  # what cages and uncaged runs start as; opened once, O_PATH, and kept
 
 # One line of advice for each kind of residue: what to look for first.
 ADVICE = {
@@ -68,7 +69,7 @@ def _fds() -> Iterator[tuple[str, str]]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the descriptor of this very listing
             continue
-        if not target.endswith(PROGRAM) and not _is_the_null_device(int(name)):
+        if not target.endswith(PROGRAMS) and not _is_the_null_device(int(name)):
             yield name, f"fd {name} -> {target}"
 
 
@@ -108,19 +109,23 @@ def _mounts() -> Iterator[tuple[str, str]]:
 
 
 def _paths() -> Iterator[tuple[str, str]]:
-    for folder in {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", _cgroup()} - {""}:
+    folders = {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", *_cgroups()}
+    for folder in folders - {""}:
         for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
-            if os.lstat(path).st_uid == os.geteuid():
+            if os.lstat(path).st_uid == os.geteuid() and not path.endswith(LEAF):
                 yield path, path
 
 
-def _cgroup() -> str:
-    """The directory of this process in the cgroup v2 tree, or "" where there is none."""
+def _cgroups() -> Iterator[str]:
+    """The directory of this process in the cgroup v2 tree and those above it: where the groups of cages can be."""
+    point = "/sys/fs/cgroup/unified" if os.path.isdir("/sys/fs/cgroup/unified") else "/sys/fs/cgroup"
     for line in _read("/proc/self/cgroup").splitlines():
         if line.startswith("0::"):
-            root = "/sys/fs/cgroup/unified" if os.path.isdir("/sys/fs/cgroup/unified") else "/sys/fs/cgroup"
-            return root + line[3:].rstrip("/")
-    return ""
+            own = line[3:].rstrip("/")
+            while own:
+                yield point + own
+                own = own.rpartition("/")[0]
+            yield point
 
 
 def _threads() -> Iterator[tuple[str, str]]:

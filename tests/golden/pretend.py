@@ -12,7 +12,8 @@ from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.plan import Plan
 from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.paths_wanted import wanted_paths
-from pysandbox.probe.facts import STAGING_CANDIDATES, HostFacts, PathFact, PathFacts
+from pysandbox.probe.executables import needed
+from pysandbox.probe.facts import STAGING_CANDIDATES, Executable, HostFacts, PathFact, PathFacts
 
 MODERN = HostFacts(
     kernel=(6, 18), machine="x86_64", uid=1000, gid=1000, landlock_abi=7, user_namespaces=True,
@@ -93,6 +94,34 @@ TREE = """
 /data/set/private/
 """
 
+# More files, for policies with a list of executables, and what each needs to be started.
+PROGRAMS = """
+/usr/bin/python3 -> python3.11
+/usr/bin/python3.11
+/usr/bin/static
+/usr/lib/tool/helper
+/usr/lib/ld-linux-x86-64.so.2
+/usr/lib64/ld-linux-x86-64.so.2 -> ../lib/ld-linux-x86-64.so.2
+/usr/local/lib/
+/opt/tool/bin/run
+/opt/tool/lib/
+/opt/linker.so
+/opt/other/bin/run
+/opt/other/lib -> /usr/bin
+/home/ann/project/build/tool
+/home/ann/project/venv/bin/python -> /usr/bin/python3
+/home/ann/project/venv/lib/
+"""
+LINKER = "/lib64/ld-linux-x86-64.so.2"
+EXECUTABLES = {
+    "/usr/bin/env": Executable("elf", LINKER),
+    "/usr/bin/python3.11": Executable("elf", LINKER),
+    "/usr/bin/static": Executable("elf"),
+    "/opt/other/bin/run": Executable("elf", LINKER),
+    "/opt/tool/bin/run": Executable("script", "/usr/bin/env"),
+    "/home/ann/project/build/tool": Executable("elf", "/opt/linker.so"),
+}
+
 SYSTEM = tuple(
     Grant(path, optional=True)
     for path in ("/usr", "/bin", "/lib64", "/libx32", "/etc/ld.so.cache", "/etc/hosts", "/etc/resolv.conf",
@@ -119,8 +148,14 @@ def _entries(lines: str) -> dict[str, tuple[str, str]]:
 def look(policy: Policy, *, cwd: str = PROJECT, home: str = HOME, tree: str = TREE) -> PathFacts:
     entries = _entries(tree)
     inodes = {path: number for number, path in enumerate(sorted(entries), start=100)}
+    if policy.allow_execve:
+        entries = _entries(tree + PROGRAMS)
+        inodes |= {path: number for number, path in enumerate(sorted(entries.keys() - inodes.keys()), start=1000)}
     wanted = (*wanted_paths(policy, cwd), cwd, home, *STAGING_CANDIDATES)
-    return PathFacts(cwd, home, {path: _walk(path, entries, inodes) for path in wanted})
+    seen = PathFacts(cwd, home, {path: _walk(path, entries, inodes) for path in wanted})
+    more = needed(policy, seen, EXECUTABLES) if policy.allow_execve else ()
+    facts = {**seen.facts, **{path: _walk(path, entries, inodes) for path in more}}
+    return PathFacts(cwd, home, facts, EXECUTABLES)
 
 
 def _walk(path: str, entries: dict[str, tuple[str, str]], inodes: dict[str, int]) -> PathFact:
@@ -149,7 +184,7 @@ def grants(*paths: str) -> tuple[Grant, ...]:
     return tuple(Grant(path) for path in paths)
 
 
-def no_filter(policy: Policy, machine: str) -> bytes:
+def no_filter(policy: Policy, machine: str, notify: object) -> bytes:
     return b""
 
 

@@ -22,7 +22,16 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"output      {plan.output_cap} bytes"
     yield from _block("mounts", (_step(step) for step in plan.mounts))
     yield from _landlock(plan.landlock)
+    if plan.executables is not None:
+        yield from _block("executables", iter(plan.executables))
     yield from _block("limits", (f"{each.resource} {each.value}" for each in plan.limits))
+    if plan.cgroup:
+        yield from _block("cgroup", iter((
+            f"{plan.cgroup.way} {plan.cgroup.parent}: {' '.join(plan.cgroup.controllers)}".rstrip(),
+            *(f"{each.file} = {each.value}{' (optional)' if each.optional else ''}" for each in plan.cgroup.settings),
+        )))  # fmt: skip
+    if plan.watch:
+        yield from _block("watch", iter((repr(plan.watch),)))
     yield from _block("env", (f"{name}={value}" for name, value in plan.env))
     yield from _block("notes", (f"{note.event} [{note.key}] {note.message}" for note in plan.notes))
 

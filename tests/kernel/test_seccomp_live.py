@@ -306,7 +306,7 @@ def test_strict_kills_at_the_first_refusal() -> None:
 
 
 def test_monitor_logs_and_allows_what_it_would_refuse() -> None:
-    choice = seccomp.choose(Policy(), log_only=True)
+    choice = seccomp.choose(Policy(monitor=True))
     monitor = Prepared(seccomp.build(choice, MACHINE))
     assert in_child(raw("ptrace", 0, 0, 0, 0), monitor) == 0
     assert in_child(raw("setns", -1, 0), monitor) == errno.EPERM

@@ -45,6 +45,10 @@ NETLINK_ROUTE = 0
 IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_MPTCP = 0, 6, 17, 262
 
 
+# sendto on a connected socket names no address, and never leaves the cage's own path.
+ADDRESSED = When(4, (1 << 64) - 1, (0,), ALLOW, Verdict.NOTIFY)
+
+
 def no_setid(mode: int) -> When:
     return any_bit(mode, SETID, NEVER, ALLOW)
 

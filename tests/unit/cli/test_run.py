@@ -13,10 +13,10 @@ import pytest
 
 from pysandbox.cli import run
 from pysandbox.cli.main import main as pysandbox_main
-from pysandbox.cli.policy_of import demand_one_mode, policy_of
-from pysandbox.errors import CageError, PolicyError, StartError, UnsupportedError
+from pysandbox.cli.policy_of import policy_of
+from pysandbox.errors import CageError, StartError, UnsupportedError
 from pysandbox.events import Event
-from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.model import Grant
 
 Cage = Any  # FakeCage of conftest.py
 
@@ -368,21 +368,37 @@ def test_a_command_with_a_pty_is_told_which_terminal_it_has() -> None:
 # ---- modes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flags", [["-p", "8080:80"], ["--port", "80"], ["--profile", "x"], ["--config", "x"]])
+@pytest.mark.parametrize("flag", ["--profile", "--config"])
 def test_a_flag_of_another_version_is_refused_by_its_name(
-    cage: Cage, capsys: pytest.CaptureFixture[str], flags: list[str]
+    cage: Cage, capsys: pytest.CaptureFixture[str], flag: str
 ) -> None:
-    assert run.main([*flags, "--", "ls"], False, cage) == 125
+    assert run.main([flag, "x", "--", "ls"], False, cage) == 125
     (line,) = lines(capsys)
-    assert line.startswith(f"pysandbox: error: {flags[0]} is n")
+    assert line.startswith(f"pysandbox: error: {flag} is no longer a flag")
     assert cage.argv == []
 
 
-def test_monitor_and_strict_exclude_each_other_wherever_they_were_said() -> None:
-    class Monitoring(Policy):
-        monitor = True
+def test_a_port_is_refused_when_the_cage_is_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSANDBOX_AUDIT", "off")
+    assert pysandbox_main(["run", "-p", "8080:80", "--", "ls"]) == 125
+    (line,) = lines(capsys)
+    assert "network.ports" in line
 
-    demand_one_mode(Policy(strict=True))
-    demand_one_mode(Monitoring())
-    with pytest.raises(PolicyError, match="exclude each other"):
-        demand_one_mode(Monitoring(strict=True))
+
+@pytest.mark.parametrize("flags", [["-m", "-s"], ["-r", "s.toml", "-m"], ["-r", "m.toml", "-s"],
+                                   ["-r", "m.toml", "-r", "s.toml"]])  # fmt: skip
+def test_monitor_and_strict_exclude_each_other_wherever_they_were_said(
+    cage: Cage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("monitor", "strict"):
+        (tmp_path / f"{name[0]}.toml").write_text(f"{name} = true\n")
+        assert run.main(["-r", f"{name[0]}.toml", "--", "ls"], False, cage) == 0  # the control
+    capsys.readouterr()
+    cage.argv.clear()
+    assert run.main([*flags, "--", "ls"], False, cage) == 125
+    (line,) = lines(capsys)
+    assert "monitor" in line and "strict" in line
+    assert cage.argv == []

@@ -29,7 +29,7 @@ class Mounts:
         for step in steps:
             if step.kind in MOUNTS:
                 self.table = [each for each in self.table if not below(each.target, step.target)]
-                self.table.append(Mount(step.target, step.kind, step.source))
+                self.table.append(Mount(step.target, step.kind, step.source, frozenset(step.attrs)))
             elif step.kind is MountKind.PROTECT:
                 for each in self.table:
                     if below(each.target, step.target):

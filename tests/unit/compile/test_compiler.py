@@ -21,7 +21,7 @@ def test_equal_arguments_give_equal_plans_and_digests() -> None:
 def test_the_filter_is_asked_for_this_policy_and_machine() -> None:
     asked: list[tuple[Policy, str]] = []
 
-    def recording(policy: Policy, machine: str) -> bytes:
+    def recording(policy: Policy, machine: str, notify: object) -> bytes:
         asked.append((policy, machine))
         return b"filter"
 

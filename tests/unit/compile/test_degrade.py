@@ -12,6 +12,7 @@ from pysandbox.compile.degrade import GAPS, SHORTFALLS
 from pysandbox.compile.notes import DEGRADED, LIMITS_NOT_ENFORCED
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Policy, by_toml_key
+from pysandbox.probe.facts import CgroupFacts
 
 DIRECT: dict[str, Any] = {"egress": "direct", "unsafe_direct": True}
 
@@ -44,7 +45,6 @@ def test_the_hosts_network_needs_no_network_namespace() -> None:
     ({}, 0, "isolation"),
     ({}, 1, "isolation"),
     (DIRECT, 5, "network.egress"),
-    ({"allow_execve": ("/usr/bin/env",)}, 7, "process.allow_execve"),
 ])  # fmt: skip
 def test_a_missing_second_wall_is_noted_and_strict_refuses_it(options: dict[str, Any], abi: int, key: str) -> None:
     host = replace(MODERN, landlock_abi=abi)
@@ -58,9 +58,10 @@ def test_a_strict_full_cage_needs_nothing_newer_than_abi_2(abi: int) -> None:
     assert plan_of(Policy(strict=True), replace(MODERN, landlock_abi=abi)).notes == ()
 
 
+WITH_ALL = replace(MODERN, cgroup=CgroupFacts("/sys/fs/cgroup/mine", ("cpu", "memory", "pids"), "below"))
+
+
 @pytest.mark.parametrize(("options", "uid", "key"), [
-    ({"memory_mb": 64}, 1000, "resources.memory_mb"),
-    ({"cpu_percent": 50}, 1000, "resources.cpu_percent"),
     ({"cpu_shares": 50}, 1000, "resources.cpu_shares"),
     ({"max_pids": 50}, 0, "process.max_pids"),
 ])  # fmt: skip
@@ -70,6 +71,30 @@ def test_a_limit_that_cannot_hold_is_refused_unless_not_required(options: dict[s
         plan_of(Policy(**options), host)
     notes = plan_of(Policy(limits_required=False, **options), host).notes
     assert [(note.event, note.key) for note in notes] == [(LIMITS_NOT_ENFORCED, key)]
+
+
+@pytest.mark.parametrize(("options", "key"), [
+    ({"memory_mb": 64}, "resources.memory_mb"),
+    ({"cpu_percent": 50}, "resources.cpu_percent"),
+])  # fmt: skip
+def test_a_limit_held_by_the_watchdog_is_noted_and_strict_refuses_it(options: dict[str, Any], key: str) -> None:
+    notes = plan_of(Policy(**options)).notes
+    assert [(note.event, note.key) for note in notes] == [(DEGRADED, key)]
+    with pytest.raises(UnsupportedError, match="leave strict out"):
+        plan_of(Policy(strict=True, **options))
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_a_delegated_cgroup_holds_every_limit_also_for_root_and_strict(uid: int) -> None:
+    policy = Policy(memory_mb=64, cpu_percent=50, cpu_shares=50, max_pids=50, strict=True)
+    assert plan_of(policy, replace(WITH_ALL, uid=uid)).notes == ()
+
+
+def test_landlock_isolation_counts_the_user_s_processes_only_without_a_cgroup() -> None:
+    policy = Policy(max_pids=50, isolation="landlock", run_as="self")
+    counted = [[note for note in plan_of(policy, host).notes if note.key == "process.max_pids"]
+               for host in (MODERN, WITH_ALL)]  # fmt: skip
+    assert [len(notes) for notes in counted] == [1, 0]
 
 
 def test_an_ordinary_user_can_limit_processes() -> None:

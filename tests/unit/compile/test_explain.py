@@ -23,6 +23,7 @@ from pysandbox.policy.model import Policy, options
     ({"allow_execve": ("/bin/sh",)}, "/bin/sh"),
     ({"max_pids": 9}, "At most 9"),
     ({"memory_mb": 99}, "99 MiB"),
+    ({"cpu_percent": 33}, "33 % of one processor"),
     ({"walltime_sec": 5.0}, "after 5 s, and killed 5 s later"),
     ({"caged": False}, "no cage at all"),
 ])  # fmt: skip

@@ -28,10 +28,10 @@ every_filter = pytest.mark.parametrize(("policy", "machine"), EVERYWHERE)
 class Filter:
     """A compiled filter, asked by name."""
 
-    def __init__(self, machine: str, policy: Policy, *, log_only: bool = False, landlock_net: bool = True) -> None:
+    def __init__(self, machine: str, policy: Policy, *, landlock_net: bool = True) -> None:
         self.machine = machine
         self.arch, self.numbers = table(machine)
-        choice = seccomp.choose(policy, landlock_net=landlock_net, log_only=log_only)
+        choice = seccomp.choose(policy, landlock_net=landlock_net)
         self.code = Machine(seccomp.build(choice, machine))
 
     def __call__(self, name: str, *values: int) -> int:
@@ -380,7 +380,7 @@ def test_a_resolver_is_not_killed_for_its_udp_socket_in_landlock_mode() -> None:
 
 
 def test_monitor_logs_refusals_and_still_refuses_what_is_never_allowed() -> None:
-    asked = Filter("x86_64", Policy(), log_only=True)
+    asked = Filter("x86_64", Policy(monitor=True))
     assert asked("ptrace") == asked("modify_ldt") == asked("personality", 8) == LOG
     assert asked("mount") == asked("clone", 0x10000000) == asked("socket", VSOCK, STREAM, 0) == EPERM
     assert asked.code.run(ARCH_I386, 20) == KILL

@@ -6,6 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from pysandbox.policy.host import HostRule
+from pysandbox.policy.merge import blocks
 from pysandbox.policy.model import Grant, Policy, options
 
 NAMES = st.text("ABXYZ_09", min_size=1, max_size=4)
@@ -19,24 +21,48 @@ GRANTS = st.builds(Grant, PATHS, st.booleans())
 ITEMS = {
     "executable": st.sampled_from(["/usr/bin/git", "/nix/store/*", "$HOME/bin/x", "./run", "/*"]),
     "variable": NAMES,
+    "endpoint": st.sampled_from(["192.0.2.7", "10.0.0.0/8:443/tcp", "[2001:db8::]:1-9/udp", "2001:db8::1"]),
     "syscall": st.sampled_from(["ptrace", "io_uring_setup", "_sysctl", "seccomp"]),
+    "port": st.sampled_from(["127.0.0.1:80:80/tcp", "[::1]:8080:80/udp", "0.0.0.0:1:2/tcp"]),
+    "domain": st.sampled_from(["a.example", "**.b.example", "c.d.example"]),
+    "method": st.sampled_from(["GET", "POST", "PUT"]),
+    "content type": st.sampled_from(["text/plain", "application/json"]),
+    "URL path": st.sampled_from(["/", "/v1/"]),
+    "detector": st.sampled_from(["github_pat", "npm_token"]),
 }
+HOSTS = st.builds(
+    HostRule,
+    domain=ITEMS["domain"],
+    methods=st.lists(ITEMS["method"], unique=True).map(tuple),
+    content_types=st.lists(ITEMS["content type"], unique=True).map(tuple),
+    paths=st.lists(ITEMS["URL path"], unique=True).map(tuple),
+    max_request_bytes=st.none() | st.integers(0, 99),
+    allow_credentials=st.lists(ITEMS["detector"], unique=True).map(tuple),
+    contract_mode=st.sampled_from([None, "strict", "relaxed"]),
+    include_subdomains=st.booleans(),
+)
 
 
 def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
     """Valid values of one field, as the Policy keeps them or in a looser spelling."""
     least = option.minimum or 0
     most = option.maximum or 2**31 - 1
-    absent = dict(option.absent)
     by_kind = {
         "bool": st.booleans(),
+        "bool | None": st.none() | st.booleans(),
         "int": st.integers(least, most),
         "int | None": st.none() | st.integers(least, most),
-        "float": st.floats(least, 1e6),
-        "float | None": st.none() | st.floats(least, 1e6),
-        "str": st.sampled_from([each for each in option.choices if each not in absent] or [""]),
+        "float": st.floats(least, min(most, 1e6)),
+        "float | None": st.none() | st.floats(least, min(most, 1e6)),
+        "str": st.sampled_from(option.choices or [""]),
+        "str | None": st.none() | st.sampled_from(option.choices or [""]),
         "tuple[Grant, ...]": st.lists(GRANTS, max_size=4).map(tuple),
         "tuple[str, ...]": st.lists(ITEMS.get(option.item, TEXT), max_size=4).map(tuple),
+        "tuple[tuple[str, tuple[str, ...]], ...]": st.dictionaries(
+            st.sampled_from(option.choices or ["github_pat", "npm_token"]),
+            st.lists(ITEMS.get(option.item, TEXT), max_size=3).map(tuple),
+        ).map(lambda table: tuple(table.items())),
+        "tuple[HostRule, ...]": st.lists(HOSTS, max_size=3).map(blocks),
         "tuple[tuple[str, str], ...]": st.dictionaries(NAMES, TEXT, max_size=4).map(lambda table: tuple(table.items())),
     }
     return by_kind[kind]
@@ -49,7 +75,7 @@ def _without_contradictions(layer: dict[str, Any]) -> dict[str, Any]:
     if layer.get("egress") == "direct":
         layer["unsafe_direct"] = True
     if layer.get("strict"):
-        layer |= {"limits_required": True, "caged": True}
+        layer |= {"limits_required": True, "caged": True, "monitor": False}
     return layer
 
 

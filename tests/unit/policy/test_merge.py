@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from pysandbox.policy.merge import RULES, merge_layers, union, union_grants
+from pysandbox.policy.merge import RULES, blocks, merge_layers, union, union_grants
 from pysandbox.policy.model import MERGE_WORDS, Grant, Policy
-from unit.policy.strategies import GRANTS, LAYERS, NAMES, POLICIES, TEXT
+from pysandbox.policy.recipe import Recipe
+from unit.policy.strategies import GRANTS, HOSTS, LAYERS, NAMES, POLICIES, TEXT
 
 LAWS = settings(max_examples=60, deadline=None)
 GRANT_LISTS = st.lists(GRANTS, max_size=5).map(union_grants)
@@ -94,6 +95,52 @@ def test_policies_merge_as_their_layers_do(first, second):
         return
     assert first.merge(second) == Policy(**merged(first.given, second.given))
     assert first.merge(Policy()) == Policy().merge(first) == first.merge(first) == first
+
+
+def test_a_thousand_pairs_of_recipes_merged_twice_are_what_they_are_merged_once():
+    pairs = []
+
+    @settings(max_examples=1000, deadline=None, database=None, phases=[Phase.generate])
+    @given(LAYERS, LAYERS)
+    def collect(first, second):
+        pairs.append((Recipe(Policy(**first).given), Recipe(Policy(**second).given)))
+
+    collect()
+    assert len(pairs) >= 1000
+    for first, second in pairs:
+        once = first.merge(second)
+        assert once.merge(second) == once
+        assert first.merge(once).given == once.given
+
+
+RULE_LISTS = st.lists(HOSTS, max_size=4).map(blocks)
+
+
+@LAWS
+@given(RULE_LISTS, RULE_LISTS)
+def test_hosts_are_merged_by_domain_and_a_block_only_ever_extends_another(first, second):
+    result = {rule.domain: rule for rule in RULES["blocks"](first, second)}
+    assert list(result) == list(dict.fromkeys(rule.domain for rule in (*first, *second)))
+    for rule in (*first, *second):
+        merged_rule = result[rule.domain]
+        for name in ("methods", "content_types", "paths", "allow_credentials"):
+            assert set(getattr(rule, name)) <= set(getattr(merged_rule, name))
+        assert rule.max_request_bytes is None or merged_rule.max_request_bytes >= rule.max_request_bytes
+        assert rule.include_subdomains <= merged_rule.include_subdomains
+    last = {rule.domain: rule.contract_mode for rule in (*first, *second) if rule.contract_mode is not None}
+    assert {name: rule.contract_mode for name, rule in result.items() if rule.contract_mode is not None} == last
+
+
+@LAWS
+@given(LAYERS, LAYERS)
+def test_scanning_is_never_switched_off_and_a_scope_never_narrowed(first, second):
+    result = merged(first, second)
+    for name in ("dlp_enabled", "dlp_canary_tokens", "allow_host_loopback", "unsafe_direct"):
+        if first.get(name) or second.get(name):
+            assert result[name] is True
+    scopes = dict(result.get("dlp_extra_scopes", ()))
+    for detector, domains in (*first.get("dlp_extra_scopes", ()), *second.get("dlp_extra_scopes", ())):
+        assert set(domains) <= set(scopes[detector])
 
 
 def test_a_later_policy_keeps_what_it_does_not_mention():

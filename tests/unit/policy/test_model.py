@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy import model
+from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Grant, Policy, by_toml_key, options
 from pysandbox.policy.validate import KINDS
 from unit.policy.strategies import POLICIES
@@ -102,8 +103,22 @@ def test_a_whole_number_of_seconds_is_the_same_wall_time_as_the_fraction():
         ({"allow_execve": ["/usr/bin/g*"]}, "process.allow_execve", "a star stands only at the end"),
         ({"allow_syscalls": ["Read"]}, "syscalls.allow_extra", "not the name of a system call"),
         ({"egress": "direct"}, "network.egress", "the host's own network"),
-        ({"egress": "proxy-only"}, "network.egress", "this version does not have; use none or direct"),
-        ({"workdir": "cow"}, "filesystem.workdir", "this version does not have"),
+        ({"ports": ["http"]}, "network.ports", "is not a port to publish"),
+        ({"ports": ["70000"]}, "network.ports", "from 1 to 65535"),
+        ({"ports": ["1.2.3:80:80"]}, "network.ports", "is not an address"),
+        ({"dlp_dns_entropy_threshold": 4.5}, "network.dlp.dns_entropy_threshold", "must be at most 1"),
+        ({"dlp_extra_scopes": {"github_pat": "a.example"}}, "network.dlp.extra_scopes", "must be a list"),
+        ({"dlp_extra_scopes": ["github_pat"]}, "network.dlp.extra_scopes", "must be pairs"),
+        ({"syscall_lists": {"alow": ["read"]}}, "syscalls.lists", "must be one of"),
+        ({"hosts": ["a.example"]}, "host", "must be a table"),
+        ({"hosts": [{"methods": []}]}, "host", "needs the key domain"),
+        ({"hosts": [{"domain": "a.example", "method": []}]}, "host", "'method' is not a key of a host"),
+        ({"hosts": [{"domain": "https://a.example/"}]}, "host", "must be a host name"),
+        ({"hosts": [{"domain": "10.0.0.1"}]}, "host", "must be a host name"),
+        ({"hosts": [{"domain": "a.example", "paths": ["v1"]}]}, "host", "paths: 'v1' does not begin with a slash"),
+        ({"hosts": [{"domain": "a.example", "content_types": ["json"]}]}, "host", "not a content type"),
+        ({"hosts": [{"domain": "a.example", "methods": ["GET /"]}]}, "host", "not an HTTP method"),
+        ({"proxy_scheme": "https"}, "proxy.upstream_scheme", "must be one of"),
         ({"strict": True, "limits_required": False}, "resources.required", "strict"),
         ({"strict": True, "caged": False}, "caged", "strict"),
     ],
@@ -133,10 +148,13 @@ def test_a_refusal_suggests_what_was_meant(given, suggestion):
     assert caught.value.suggestion is None if suggestion is None else suggestion in str(caught.value)
 
 
-def test_a_refused_choice_is_never_suggested():
-    with pytest.raises(PolicyError) as caught:
-        Policy(egress="proxy_only")
-    assert "proxy-only" not in str(caught.value)
+def test_hosts_and_ports_are_kept_in_one_spelling():
+    policy = Policy(
+        hosts=[{"domain": "API.Example.", "methods": ["get", "GET"]}], ports=["8080", "127.0.0.1:8080:8080/tcp"]
+    )
+    assert policy.hosts == (HostRule(domain="api.example", methods=("GET",)),)
+    assert policy.ports == ("127.0.0.1:8080:8080/tcp",)
+    assert Policy(ports=["53:5353/udp", "[::1]:80:81"]).ports == ("127.0.0.1:53:5353/udp", "[::1]:80:81/tcp")
 
 
 def test_direct_egress_needs_only_the_acknowledgement():

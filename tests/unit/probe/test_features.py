@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pysandbox.probe.facts import HostFacts
-from pysandbox.probe.features import FEATURES, Feature, Host, feature, mac_system, minimum_met, read_all
+from pysandbox.probe.features import FEATURES, Feature, Host, feature, mac_system, minimum_met, read_all, too_old
 
 MINIMUM = {"kernel", "user_namespaces", "pid_namespaces", "mount_namespaces", "seccomp_filter"}
 
@@ -102,9 +102,21 @@ def test_a_setting_that_forbids_user_namespaces_is_found(
     tmp_path: Path, row: str, path: str, value: str, ok: bool
 ) -> None:
     put(tmp_path, path, f"{value}\n")
-    reading = feature(row).reader(host(tmp_path))
+    reading = feature(row).reader(host(tmp_path, refused="USER_NS"))
     assert reading.ok is ok
     assert path.rpartition("/")[2] in reading.detail
+
+
+def test_a_restriction_that_spares_this_program_is_none(tmp_path: Path) -> None:
+    put(tmp_path, "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n")
+    assert not feature("userns_apparmor").reader(host(tmp_path, refused="USER_NS")).ok
+    reading = feature("userns_apparmor").reader(host(tmp_path))
+    assert (reading.ok, "not for this program" in reading.detail) == (True, True)
+
+
+def test_a_kernel_is_too_old_for_what_it_lacks_and_not_for_what_is_forbidden() -> None:
+    old = too_old(read_all(host(release="5.10.0", refused="NET_NS", abi=0)), "5.10.0")
+    assert [row.name for row in old] == ["landlock", "landlock_net", "landlock_scope"]
 
 
 def test_a_setting_that_this_kernel_does_not_have_restricts_nothing(tmp_path: Path) -> None:
@@ -112,37 +124,45 @@ def test_a_setting_that_this_kernel_does_not_have_restricts_nothing(tmp_path: Pa
 
 
 def delegated_to_us(root: Path, controllers: str = "cpu memory pids") -> Path:
-    put(root, "/proc/self/cgroup", "0::/user.slice/mine\n")
-    group = root / "sys/fs/cgroup/user.slice/mine"
-    put(group, "cgroup.controllers", f"{controllers}\n")
-    put(group, "cgroup.subtree_control", "")
-    return group
+    """A part of the tree that was handed to this process, which lives in a leaf of it."""
+    put(root, "/proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    put(root, "/proc/self/cgroup", "0::/mine/leaf\n")
+    for path in ("mine", "mine/leaf"):
+        group = f"/sys/fs/cgroup/{path}"
+        for name in ("type", "procs", "subtree_control", "controllers"):
+            put(root, f"{group}/cgroup.{name}", f"{controllers}\n" if name == "controllers" else "")
+    put(root, "/sys/fs/cgroup/mine/leaf/cgroup.procs", "1\n")
+    return root / "sys/fs/cgroup/mine"
 
 
-def test_a_group_with_memory_and_pids_of_our_own_is_delegated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["memory", "pids", "cpu"])
+def test_a_controller_of_a_group_of_our_own_is_delegated(name: str, tmp_path: Path) -> None:
     delegated_to_us(tmp_path)
-    assert feature("cgroup_delegation").reader(host(tmp_path)).ok
+    assert feature(f"cgroup_{name}").reader(host(tmp_path)).ok
 
 
 def test_a_group_without_a_controller_names_it(tmp_path: Path) -> None:
     delegated_to_us(tmp_path, "cpu memory")
-    reading = feature("cgroup_delegation").reader(host(tmp_path))
+    reading = feature("cgroup_pids").reader(host(tmp_path))
     assert (reading.ok, "pids" in reading.detail) == (False, True)
 
 
 def test_a_group_that_cannot_be_written_is_not_delegated(tmp_path: Path) -> None:
-    (delegated_to_us(tmp_path) / "cgroup.subtree_control").unlink()  # root may write anything that is there
-    assert not feature("cgroup_delegation").reader(host(tmp_path)).ok
+    group = delegated_to_us(tmp_path)
+    for path in (group, group / "leaf"):
+        (path / "cgroup.subtree_control").unlink()  # root may write anything that is there
+    assert not feature("cgroup_memory").reader(host(tmp_path)).ok
 
 
 def test_a_caller_outside_of_cgroup_v2_has_nothing_delegated(tmp_path: Path) -> None:
+    delegated_to_us(tmp_path)
     put(tmp_path, "/proc/self/cgroup", "4:memory:/x\n")
-    assert not feature("cgroup_delegation").reader(host(tmp_path)).ok
+    assert not feature("cgroup_memory").reader(host(tmp_path)).ok
 
 
-def test_the_cgroup_v2_tree_is_known_by_its_controllers_file(tmp_path: Path) -> None:
+def test_the_cgroup_v2_tree_is_known_by_its_mount(tmp_path: Path) -> None:
     assert not feature("cgroup_v2").reader(host(tmp_path)).ok
-    put(tmp_path, "/sys/fs/cgroup/cgroup.controllers", "cpu\n")
+    delegated_to_us(tmp_path)
     assert feature("cgroup_v2").reader(host(tmp_path)).ok
 
 

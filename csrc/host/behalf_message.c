@@ -1,0 +1,177 @@
+/* sendmsg and sendmmsg on behalf: header, vectors, data and ancillary data are each read once and sent from the copy.
+ *
+ * sendmmsg sends one message after the other and may stop early, as it may by itself (sendmmsg(2)). */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "behalf.h"
+
+#define DATA_ROOM (256 * 1024) /* of one stream message; the rest is a short count */
+#define LARGEST_DATAGRAM 65536
+#define VECTORS 1024 /* UIO_MAXIOV */
+#define CONTROL_ROOM 8192
+#define MOST_FDS 253 /* SCM_MAX_FD */
+#define PLAIN_FLAGS (MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
+
+struct parcel {
+    struct msghdr header; /* as the caller wrote it */
+    struct iovec vectors[VECTORS];
+    uint8_t data[DATA_ROOM];
+    union {
+        uint8_t control[CONTROL_ROOM];
+        struct cmsghdr aligned;
+    } ancillary;
+    size_t size, control_size;
+    int fds[MOST_FDS];
+    int n_fds;
+};
+
+static int gather(const struct deed *deed, struct parcel *parcel, size_t room) {
+    const size_t count = parcel->header.msg_iovlen;
+    size_t i;
+    int result;
+    if (count > VECTORS) return -EMSGSIZE;
+    result = count ? read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->header.msg_iov, parcel->vectors,
+                                  count * sizeof parcel->vectors[0])
+                   : 0;
+    for (i = 0; i < count && !result; i++) {
+        size_t piece = parcel->vectors[i].iov_len;
+        if (piece > room - parcel->size) piece = room - parcel->size;
+        result = piece ? read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->vectors[i].iov_base,
+                                      parcel->data + parcel->size, piece)
+                       : 0;
+        parcel->size += piece;
+    }
+    return result;
+}
+
+/* The caller's descriptors become ours for the time of the send. */
+static int translate_rights(const struct deed *deed, struct cmsghdr *rights, struct parcel *parcel,
+                            struct pidfds *pidfds) {
+    const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    int *fds = (int *)(void *)CMSG_DATA(rights);
+    size_t i;
+    for (i = 0; i < count; i++) {
+        int fd;
+        if (parcel->n_fds == MOST_FDS) return -EINVAL;
+        fd = take_fd(pidfds, deed->tid, fds[i]);
+        if (fd < 0) return fd;
+        parcel->fds[parcel->n_fds++] = fds[i] = fd;
+    }
+    return 0;
+}
+
+/* SOL_SOCKET data other than descriptors (credentials, marks) would be the supervisor's, not the caller's. */
+static int read_control(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
+                        struct pidfds *pidfds) {
+    struct msghdr view = {0};
+    struct cmsghdr *each;
+    int result;
+    if (!parcel->header.msg_control || !parcel->header.msg_controllen) return 0;
+    if (rules->refuse_control) {
+        deed->refused_control = 1;
+        return -EPERM;
+    }
+    if (parcel->header.msg_controllen > CONTROL_ROOM) return -ENOBUFS;
+    parcel->control_size = parcel->header.msg_controllen;
+    result = read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->header.msg_control, parcel->ancillary.control,
+                          parcel->control_size);
+    view.msg_control = parcel->ancillary.control;
+    view.msg_controllen = parcel->control_size;
+    for (each = CMSG_FIRSTHDR(&view); each && !result; each = CMSG_NXTHDR(&view, each)) {
+        const size_t left = parcel->control_size - (size_t)((uint8_t *)each - parcel->ancillary.control);
+        if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > left) return -EINVAL;
+        if (each->cmsg_level != SOL_SOCKET) continue;
+        if (each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
+        result = translate_rights(deed, each, parcel, pidfds);
+    }
+    return result;
+}
+
+static int64_t send_parcel(const struct deed *deed, const struct psb_rules *rules, struct parcel *parcel, int flags) {
+    struct sockaddr_storage to = {0};
+    struct iovec data = {parcel->data, parcel->size};
+    struct msghdr out = {.msg_iov = &data, .msg_iovlen = 1};
+    uint32_t size = deed->address_size;
+    int held = -1;
+    int64_t sent;
+    memcpy(&to, deed->address, sizeof deed->address);
+    if (size && deed->domain == AF_UNIX) {
+        int result = reach_unix(deed, rules, &to, &size, &held);
+        if (result) return result;
+    }
+    if (size) {
+        out.msg_name = &to;
+        out.msg_namelen = size;
+    }
+    if (parcel->control_size) {
+        out.msg_control = parcel->ancillary.control;
+        out.msg_controllen = parcel->control_size;
+    }
+    sent = sendmsg(deed->socket, &out, (flags & PLAIN_FLAGS) | MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) sent = -errno;
+    if (held >= 0) close(held);
+    return sent;
+}
+
+static int is_stream(const struct deed *deed) {
+    socklen_t size = sizeof(int);
+    int type = 0;
+    getsockopt(deed->socket, SOL_SOCKET, SO_TYPE, &type, &size);
+    return type == SOCK_STREAM;
+}
+
+/* One message whose address is in the deed. */
+static int64_t send_one(struct deed *deed, uint64_t header, int flags, const struct psb_rules *rules,
+                        struct pidfds *pidfds) {
+    const size_t room = is_stream(deed) ? DATA_ROOM : LARGEST_DATAGRAM + 1;
+    struct parcel *parcel = calloc(1, sizeof *parcel);
+    int64_t sent;
+    if (!parcel) return -ENOBUFS;
+    sent = read_exactly(deed->tid, header, &parcel->header, sizeof parcel->header);
+    if (!sent) sent = gather(deed, parcel, room);
+    if (!sent) sent = read_control(deed, rules, parcel, pidfds);
+    if (!sent) sent = send_parcel(deed, rules, parcel, flags);
+    while (parcel->n_fds) close(parcel->fds[--parcel->n_fds]);
+    free(parcel);
+    return sent;
+}
+
+/* Stops at the first that cannot be sent, or whose address is not the one that was decided. */
+static int64_t send_many(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+    uint32_t count = (uint32_t)deed->args[2], i;
+    const int flags = (int)deed->args[3];
+    int64_t sent = 0;
+    if (count > VECTORS) count = VECTORS;
+    for (i = 0; i < count; i++) {
+        const uint64_t header = deed->args[1] + i * sizeof(struct mmsghdr);
+        uint32_t size;
+        if (i) {
+            struct deed next = *deed;
+            if (read_message_address(&next, header)) break;
+            if (next.address_size != deed->address_size || memcmp(next.address, deed->address, sizeof next.address))
+                break;
+        }
+        sent = send_one(deed, header, flags, rules, pidfds);
+        if (sent < 0) break;
+        size = (uint32_t)sent;
+        write_exactly(deed->tid, header + offsetof(struct mmsghdr, msg_len), &size, sizeof size);
+    }
+    return i ? (int64_t)i : sent;
+}
+
+enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+    const int many = deed->number == SYS_sendmmsg;
+    if (many && !(uint32_t)deed->args[2]) {
+        deed->value = 0;
+        return DEED_DONE;
+    }
+    deed->value =
+        many ? send_many(deed, rules, pidfds) : send_one(deed, deed->args[1], (int)deed->args[2], rules, pidfds);
+    return DEED_DONE;
+}

@@ -1,0 +1,70 @@
+/* Which socket a caged process means by a unix address, when the call is done from outside of its root (unix(7)). */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "behalf.h"
+
+#ifndef RESOLVE_IN_ROOT
+#define RESOLVE_IN_ROOT 16
+#endif
+#ifndef RESOLVE_NO_MAGICLINKS
+#define RESOLVE_NO_MAGICLINKS 2
+#endif
+
+/* The path as the caller's root has it: its working directory in front of a relative one. */
+static int absolute(int tid, const char *path, char *to, size_t room) {
+    char link[64], cwd[3072];
+    ssize_t size;
+    int written;
+    if (path[0] == '/') {
+        written = snprintf(to, room, "%s", path);
+    } else {
+        snprintf(link, sizeof link, "/proc/%d/cwd", tid);
+        size = readlink(link, cwd, sizeof cwd - 1);
+        if (size < 0) return -errno;
+        cwd[size] = 0;
+        written = snprintf(to, room, "%s/%s", cwd, path);
+    }
+    return written < 0 || (size_t)written >= room ? -ENAMETOOLONG : 0;
+}
+
+static int open_in_root(int tid, const char *path) {
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    char link[64];
+    int root, fd;
+    snprintf(link, sizeof link, "/proc/%d/root", tid);
+    root = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return -errno;
+    fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+    if (fd < 0) fd = -errno;
+    close(root);
+    return fd;
+}
+
+/* An abstract name is looked for in the network namespace of the socket. Where that is the host's, Landlock would keep
+ * the caller from it, and does not keep us. */
+int reach_unix(const struct deed *deed, const struct psb_rules *rules, struct sockaddr_storage *to, uint32_t *size,
+               int *held) {
+    const struct sockaddr_un *from = (const struct sockaddr_un *)deed->address;
+    struct sockaddr_un *name = (struct sockaddr_un *)to;
+    char path[sizeof from->sun_path + 1] = {0}, whole[4096];
+    int result;
+    if (*size <= offsetof(struct sockaddr_un, sun_path) || from->sun_family != AF_UNIX) return 0;
+    if (!from->sun_path[0]) return rules->abstract ? 0 : -EPERM;
+    memcpy(path, from->sun_path, *size - offsetof(struct sockaddr_un, sun_path));
+    result = absolute(deed->tid, path, whole, sizeof whole);
+    if (result) return result;
+    *held = open_in_root(deed->tid, whole);
+    if (*held < 0) return *held;
+    memset(to, 0, sizeof *to);
+    name->sun_family = AF_UNIX;
+    *size = (uint32_t)offsetof(struct sockaddr_un, sun_path) + 1 +
+            (uint32_t)snprintf(name->sun_path, sizeof name->sun_path, "/proc/self/fd/%d", *held);
+    return 0;
+}

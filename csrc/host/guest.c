@@ -1,0 +1,125 @@
+/* Reading a caged process: its memory, its descriptors, its names. The caller checks SECCOMP_IOCTL_NOTIF_ID_VALID after
+ * the last of these and before it acts, so that a recycled pid never decides anything. */
+#include "guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "notify.h"
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#define PIDFD_THREAD_ O_EXCL /* Linux 6.9 */
+#define PAGE 4096UL
+
+int64_t read_guest(int tid, uint64_t address, void *to, size_t size) {
+    struct iovec here = {to, size}, there = {(void *)(uintptr_t)address, size};
+    ssize_t got = process_vm_readv(tid, &here, 1, &there, 1, 0);
+    return got < 0 ? -errno : got;
+}
+
+int read_exactly(int tid, uint64_t address, void *to, size_t size) {
+    int64_t got = read_guest(tid, address, to, size);
+    if (got < 0) return (int)got;
+    return got == (int64_t)size ? 0 : -EFAULT;
+}
+
+int write_exactly(int tid, uint64_t address, const void *from, size_t size) {
+    struct iovec here = {(void *)(uintptr_t)from, size}, there = {(void *)(uintptr_t)address, size};
+    ssize_t got = process_vm_writev(tid, &here, 1, &there, 1, 0);
+    if (got < 0) return -errno;
+    return got == (ssize_t)size ? 0 : -EFAULT;
+}
+
+/* Page by page: what lies behind the text's end may not be mapped. */
+int64_t read_text(int tid, uint64_t address, char *to, size_t room) {
+    size_t have = 0;
+    while (have < room) {
+        size_t piece = PAGE - (address + have) % PAGE;
+        int64_t got;
+        char *end;
+        if (piece > room - have) piece = room - have;
+        got = read_guest(tid, address + have, to + have, piece);
+        if (got <= 0) return got < 0 ? got : -EFAULT;
+        end = memchr(to + have, 0, (size_t)got);
+        if (end) return end - to;
+        have += (size_t)got;
+    }
+    return -ENAMETOOLONG;
+}
+
+int thread_group(int tid) {
+    char path[64], text[1024], *line;
+    ssize_t got;
+    int fd;
+    snprintf(path, sizeof path, "/proc/%d/status", tid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -errno;
+    got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got <= 0) return -ESRCH;
+    text[got] = 0;
+    line = strstr(text, "\nTgid:");
+    return line ? atoi(line + 6) : -ESRCH;
+}
+
+static int open_pidfd(int tid, int *leader) {
+    int fd = (int)syscall(SYS_pidfd_open, tid, 0);
+    *leader = fd >= 0;
+    if (fd < 0 && errno != ESRCH) fd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD_);
+    if (fd < 0 && errno != ESRCH) {
+        int group = thread_group(tid);
+        if (group <= 0) return group ? group : -ESRCH;
+        fd = (int)syscall(SYS_pidfd_open, group, 0);
+    }
+    return fd < 0 ? -errno : fd;
+}
+
+void forget_pidfds(struct pidfds *cache) {
+    int i;
+    for (i = 0; i < PIDFDS; i++)
+        if (cache->pid[i]) close(cache->fd[i]);
+    memset(cache, 0, sizeof *cache);
+}
+
+int take_fd(struct pidfds *cache, int tid, int fd) {
+    const int place = tid % PIDFDS;
+    int pidfd, leader, taken, number;
+    if (cache->pid[place] == tid) {
+        taken = (int)syscall(SYS_pidfd_getfd, cache->fd[place], fd, 0);
+        if (taken >= 0) return taken;
+    }
+    pidfd = open_pidfd(tid, &leader);
+    if (pidfd < 0) return pidfd;
+    taken = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+    number = errno;
+    if (leader) {
+        if (cache->pid[place]) close(cache->fd[place]);
+        cache->pid[place] = tid;
+        cache->fd[place] = pidfd;
+    } else {
+        close(pidfd);
+    }
+    return taken < 0 ? -number : taken;
+}
+
+int64_t psb_read_text(int pid, uint64_t address, char *to, size_t room) {
+    return read_text(pid, address, to, room);
+}
+
+int psb_get_fd(int pid, int fd) {
+    struct pidfds none = {{0}, {0}};
+    int taken = take_fd(&none, pid, fd);
+    forget_pidfds(&none);
+    return taken;
+}

@@ -1,0 +1,682 @@
+/* START HERE for run-time decisions: the loop that receives calls and answers them from tables.
+ *
+ * One thread runs psb_notifier_run for all cages of a supervisor; others answer what Python decided. One mutex guards
+ * everything, and nothing that is done under it blocks. A call that cannot be answered yet is a ticket: it waits for
+ * Python (until its deadline), or for a socket (for as long as its caller lives). */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "arguments.h"
+#include "behalf.h"
+#include "notify.h"
+
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
+#endif
+#define SYNC_WAKE_UP 1ULL
+#ifndef SECCOMP_ADDFD_FLAG_SEND
+#define SECCOMP_ADDFD_FLAG_SEND 2
+#endif
+
+#define DENIALS 64
+#define MOST_TELLINGS 4096 /* of those that nobody waits for */
+#define TICK_MS 50         /* how often the callers of waiting calls are looked after */
+#define WAKE_TAG (1ULL << 63)
+#define TICKET_TAG (1ULL << 62)
+
+enum ticket_state {
+    TICKET_PYTHON,
+    TICKET_SOCKET,
+    TICKET_LATER
+};
+
+struct guest {
+    uint32_t number;
+    int listener;
+    struct psb_rules rules;
+    struct psb_denial denials[DENIALS];
+    uint32_t n_denials;
+    uint64_t lost;
+    struct guest *next;
+};
+
+struct ticket {
+    uint64_t number;
+    uint32_t guest;
+    uint64_t id; /* the kernel's cookie */
+    enum ticket_state state;
+    uint64_t deadline_ms;
+    uint32_t call;
+    struct deed deed;
+    struct ticket *next;
+};
+
+struct telling {
+    struct telling *next;
+    struct psb_told told; /* allocated up to its text's end */
+};
+
+struct psb_notifier {
+    pthread_mutex_t lock;
+    pthread_cond_t something;
+    int epoll, wake;
+    int stopping;
+    uint32_t last_guest;
+    uint64_t last_ticket;
+    struct guest *guests;
+    struct ticket *tickets;
+    struct telling *first, **last;
+    uint32_t n_tellings;
+    struct pidfds pidfds;
+};
+
+/* struct seccomp_notif of a newer kernel may be longer than ours. */
+union notification {
+    struct seccomp_notif call;
+    uint8_t room[256];
+};
+
+/* ---- telling Python ---------------------------------------------------------------------------------------------- */
+
+static void tell(struct psb_notifier *notifier, const struct psb_told *told) {
+    const size_t size = offsetof(struct telling, told) + offsetof(struct psb_told, text) + told->text_size + 1;
+    struct telling *telling;
+    if (told->kind != PSB_TOLD_ASKED && notifier->n_tellings >= MOST_TELLINGS) return;
+    telling = malloc(size);
+    if (!telling) return; /* what waits is refused at its deadline */
+    memcpy(&telling->told, told, offsetof(struct psb_told, text) + told->text_size + 1);
+    telling->next = NULL;
+    *notifier->last = telling;
+    notifier->last = &telling->next;
+    notifier->n_tellings++;
+    pthread_cond_signal(&notifier->something);
+}
+
+static void describe(struct psb_told *told, enum psb_told_kind kind, const struct guest *guest, uint32_t call,
+                     const struct deed *deed) {
+    memset(told, 0, offsetof(struct psb_told, text) + 1);
+    told->kind = kind;
+    told->cage = guest->number;
+    told->call = call;
+    told->number = deed->number;
+    told->pid = deed->tid;
+    told->domain = deed->domain;
+    told->protocol = deed->protocol;
+    told->address_size = deed->address_size;
+    memcpy(told->address, deed->address, sizeof told->address);
+    memcpy(told->args, deed->args, sizeof told->args);
+}
+
+static int same(const struct psb_denial *denial, uint32_t call, const struct deed *deed) {
+    return denial->call == call && denial->number == deed->number && denial->protocol == deed->protocol &&
+           denial->address_size == deed->address_size && !memcmp(denial->address, deed->address, sizeof deed->address);
+}
+
+/* Refusals are counted by what was refused, so that a flood of them costs the host nothing. */
+static void note_denial(struct psb_notifier *notifier, struct guest *guest, uint32_t call, const struct deed *deed) {
+    struct psb_denial *denial;
+    struct psb_told told;
+    uint32_t i;
+    for (i = 0; i < guest->n_denials; i++)
+        if (same(&guest->denials[i], call, deed)) {
+            guest->denials[i].count++;
+            return;
+        }
+    if (guest->n_denials == DENIALS) {
+        guest->lost++;
+        return;
+    }
+    denial = &guest->denials[guest->n_denials++];
+    memset(denial, 0, sizeof *denial);
+    denial->call = call;
+    denial->number = deed->number;
+    denial->pid = deed->tid;
+    denial->protocol = deed->protocol;
+    denial->address_size = deed->address_size;
+    memcpy(denial->address, deed->address, sizeof denial->address);
+    denial->count = 1;
+    describe(&told, PSB_TOLD_REFUSED, guest, call, deed);
+    tell(notifier, &told);
+}
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
+static int send_answer(const struct guest *guest, uint64_t id, int64_t value, int32_t error, uint32_t flags) {
+    union {
+        struct seccomp_notif_resp answer;
+        uint8_t room[64];
+    } out = {.answer = {.id = id, .val = value, .error = error, .flags = flags}};
+    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_SEND, &out) < 0 ? -errno : 0;
+}
+
+static int pass(const struct guest *guest, uint64_t id) {
+    return send_answer(guest, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+}
+
+static int give(const struct guest *guest, uint64_t id, int64_t value) {
+    return value < 0 ? send_answer(guest, id, 0, (int32_t)value, 0) : send_answer(guest, id, value, 0, 0);
+}
+
+static int still_waits(const struct guest *guest, uint64_t id) {
+    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}
+
+/* One ioctl installs the descriptor and answers (Linux 5.14). */
+static int inject(const struct guest *guest, uint64_t id, int fd, uint32_t flags) {
+    struct seccomp_notif_addfd add = {
+        .id = id, .flags = SECCOMP_ADDFD_FLAG_SEND, .srcfd = (uint32_t)fd, .newfd_flags = flags};
+    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
+}
+
+/* ---- guests and tickets -------------------------------------------------------------------------------------------
+ */
+
+static struct guest *find_guest(struct psb_notifier *notifier, uint32_t number) {
+    struct guest *guest = notifier->guests;
+    while (guest && guest->number != number) guest = guest->next;
+    return guest;
+}
+
+static struct ticket **find_ticket(struct psb_notifier *notifier, uint64_t number) {
+    struct ticket **place = &notifier->tickets;
+    while (*place && (*place)->number != number) place = &(*place)->next;
+    return place;
+}
+
+static void drop_ticket(struct ticket **place) {
+    struct ticket *ticket = *place;
+    *place = ticket->next;
+    end_deed(&ticket->deed);
+    free(ticket);
+}
+
+static void poke(const struct psb_notifier *notifier) {
+    const uint64_t one = 1;
+    if (write(notifier->wake, &one, sizeof one) < 0) errno = 0; /* full: it will wake up anyway */
+}
+
+static struct ticket *new_ticket(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, uint32_t call,
+                                 const struct deed *deed) {
+    struct ticket *ticket = calloc(1, sizeof *ticket);
+    if (!ticket) return NULL;
+    ticket->number = ++notifier->last_ticket;
+    ticket->guest = guest->number;
+    ticket->id = id;
+    ticket->call = call;
+    ticket->deed = *deed;
+    ticket->next = notifier->tickets;
+    notifier->tickets = ticket;
+    return ticket;
+}
+
+/* ---- doing it on behalf -------------------------------------------------------------------------------------------
+ */
+
+static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u64 = TICKET_TAG | ticket->number};
+    const int operation = ticket->state == TICKET_SOCKET ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    ticket->state = TICKET_SOCKET;
+    if (epoll_ctl(notifier->epoll, operation, ticket->deed.socket, &event) < 0) ticket->state = TICKET_LATER;
+}
+
+/* Goes on with a deed; when it is done the caller has its answer. 0: it is over; 1: it waits, as a ticket. */
+static int act(struct psb_notifier *notifier, struct guest *guest, uint64_t id, struct deed *deed,
+               struct ticket *ticket, uint32_t call) {
+    const enum deed_outcome outcome = carry_out(deed, &guest->rules, &notifier->pidfds);
+    if (outcome == DEED_DONE) {
+        if (deed->refused_control) note_denial(notifier, guest, call, deed);
+        give(guest, id, deed->value);
+        return 0;
+    }
+    if (outcome == DEED_PASS) {
+        pass(guest, id);
+        return 0;
+    }
+    if (!ticket) ticket = new_ticket(notifier, guest, id, call, deed);
+    if (!ticket) {
+        give(guest, id, -ENOMEM);
+        return 0;
+    }
+    if (outcome == DEED_WAIT_READY)
+        await_socket(notifier, ticket);
+    else
+        ticket->state = TICKET_LATER;
+    return 1;
+}
+
+static void take_up(struct psb_notifier *notifier, struct ticket **place) {
+    struct ticket *ticket = *place;
+    struct guest *guest = find_guest(notifier, ticket->guest);
+    if (!guest || !still_waits(guest, ticket->id) ||
+        !act(notifier, guest, ticket->id, &ticket->deed, ticket, ticket->call))
+        drop_ticket(place);
+}
+
+/* ---- one call -----------------------------------------------------------------------------------------------------
+ */
+
+static uint32_t class_of(int number) {
+    switch (number) {
+    case SYS_connect: return PSB_CALL_CONNECT;
+    case SYS_bind: return PSB_CALL_BIND;
+    case SYS_sendto: return PSB_CALL_SENDTO;
+    case SYS_sendmsg:
+    case SYS_sendmmsg: return PSB_CALL_SENDMSG;
+    case SYS_execve:
+    case SYS_execveat: return PSB_CALL_EXEC;
+#ifdef SYS_open
+    case SYS_open:
+    case SYS_creat:
+#endif
+    case SYS_openat: return PSB_CALL_OPEN;
+    default: return PSB_CALL_OTHER;
+    }
+}
+
+static int is_network(uint32_t call) {
+    return call <= PSB_CALL_SENDMSG;
+}
+
+/* Everything that the decision rests on, read once; then the caller must still be waiting. */
+static int read_call(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, uint32_t call,
+                     struct deed *deed) {
+    int result = 0;
+    if (is_network(call)) result = take_socket(deed, &notifier->pidfds);
+    if (!result && is_network(call)) result = read_address(deed);
+    if (!still_waits(guest, id)) return -ENOENT;
+    return result == -ESRCH ? -EPERM : result;
+}
+
+static void ask_python(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, uint32_t call,
+                       struct deed *deed) {
+    struct ticket *ticket = new_ticket(notifier, guest, id, call, deed);
+    struct psb_told told;
+    if (!ticket) {
+        give(guest, id, -EPERM);
+        return;
+    }
+    ticket->state = TICKET_PYTHON;
+    ticket->deadline_ms = now_ms() + guest->rules.deadline_ms;
+    deed->socket = -1; /* the ticket's now */
+    describe(&told, PSB_TOLD_ASKED, guest, call, deed);
+    told.ticket = ticket->number;
+    tell(notifier, &told);
+}
+
+static void pass_and_tell(struct psb_notifier *notifier, struct guest *guest, uint64_t id, uint32_t call,
+                          const struct deed *deed) {
+    struct psb_told told;
+    if (call == PSB_CALL_OTHER) {
+        note_denial(notifier, guest, call, deed);
+        pass(guest, id);
+        return;
+    }
+    describe(&told, PSB_TOLD_PASSED, guest, call, deed);
+    if (call == PSB_CALL_EXEC) {
+        const int at = deed->number == SYS_execveat;
+        const int64_t size = read_text(deed->tid, deed->args[at], told.text, sizeof told.text);
+        told.text_size = size > 0 ? (uint32_t)size : 0;
+        told.text[told.text_size] = 0;
+    }
+    pass(guest, id);
+    tell(notifier, &told);
+}
+
+/* The address decides what may be done with an IP socket; other families are the concern of `sealed`. */
+static void decide_by_list(struct psb_notifier *notifier, struct guest *guest, uint64_t id, uint32_t call,
+                           struct deed *deed) {
+    if (is_inet(deed) && !listed(&guest->rules, deed)) {
+        note_denial(notifier, guest, call, deed);
+        if (!guest->rules.lenient) {
+            give(guest, id, -EPERM);
+            return;
+        }
+    }
+    if (act(notifier, guest, id, deed, NULL, call)) deed->socket = -1; /* the ticket's now */
+}
+
+static void decide(struct psb_notifier *notifier, struct guest *guest, uint64_t id, uint32_t call, struct deed *deed) {
+    const uint32_t action = guest->rules.action[call];
+    int result;
+    if (action == PSB_ACTION_PASS || deed->tid == guest->rules.init_pid) {
+        pass(guest, id);
+        return;
+    }
+    if (action == PSB_ACTION_TELL) {
+        pass_and_tell(notifier, guest, id, call, deed);
+        return;
+    }
+    result = read_call(notifier, guest, id, call, deed);
+    if (result)
+        give(guest, id, result);
+    else if (action == PSB_ACTION_ASK && !(is_network(call) && !is_inet(deed) && guest->rules.sealed))
+        ask_python(notifier, guest, id, call, deed);
+    else if (is_network(call))
+        decide_by_list(notifier, guest, id, call, deed);
+    else
+        give(guest, id, -EPERM); /* a table holds no rule for it */
+    end_deed(deed);
+}
+
+static int receive_call(struct psb_notifier *notifier, struct guest *guest) {
+    union notification in;
+    struct deed deed = {.socket = -1};
+    memset(&in, 0, sizeof in);
+    if (ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_RECV, &in) < 0) return -errno;
+    deed.tid = (int)in.call.pid;
+    deed.number = in.call.data.nr;
+    memcpy(deed.args, in.call.data.args, sizeof deed.args);
+    decide(notifier, guest, in.call.id, class_of(deed.number), &deed);
+    return 0;
+}
+
+/* ---- the loop -----------------------------------------------------------------------------------------------------
+ */
+
+static void refuse_late(struct psb_notifier *notifier, struct ticket **place) {
+    const struct ticket *ticket = *place;
+    const struct guest *guest = find_guest(notifier, ticket->guest);
+    struct psb_told told;
+    if (guest && !give(guest, ticket->id, -EPERM)) {
+        describe(&told, PSB_TOLD_LATE, guest, ticket->call, &ticket->deed);
+        told.ticket = ticket->number;
+        tell(notifier, &told);
+    }
+    drop_ticket(place);
+}
+
+static void look_after_tickets(struct psb_notifier *notifier) {
+    struct ticket **place = &notifier->tickets;
+    const uint64_t now = now_ms();
+    while (*place) {
+        struct ticket *ticket = *place;
+        const struct guest *guest = find_guest(notifier, ticket->guest);
+        if (!guest || !still_waits(guest, ticket->id))
+            drop_ticket(place);
+        else if (ticket->state == TICKET_PYTHON && now >= ticket->deadline_ms)
+            refuse_late(notifier, place);
+        else if (ticket->state == TICKET_LATER || (ticket->deed.give_up_ms && now >= ticket->deed.give_up_ms))
+            take_up(notifier, place);
+        if (*place == ticket) place = &ticket->next;
+    }
+}
+
+static void hear(struct psb_notifier *notifier, const struct epoll_event *event) {
+    struct guest *guest;
+    uint64_t count;
+    if (event->data.u64 & WAKE_TAG) {
+        if (read(notifier->wake, &count, sizeof count) < 0) errno = 0;
+    } else if (event->data.u64 & TICKET_TAG) {
+        struct ticket **place = find_ticket(notifier, event->data.u64 & ~TICKET_TAG);
+        if (*place && (*place)->state == TICKET_SOCKET) take_up(notifier, place);
+    } else {
+        guest = find_guest(notifier, (uint32_t)event->data.u64);
+        if (!guest) return;
+        if (event->events & EPOLLIN)
+            receive_call(notifier, guest);
+        else if (event->events & (EPOLLHUP | EPOLLERR)) /* nobody is left under the filter */
+            epoll_ctl(notifier->epoll, EPOLL_CTL_DEL, guest->listener, NULL);
+    }
+}
+
+int psb_notifier_run(struct psb_notifier *notifier) {
+    struct epoll_event event;
+    int stopping = 0, result = 0;
+    while (!stopping && !result) {
+        const int ready = epoll_wait(notifier->epoll, &event, 1, notifier->tickets ? TICK_MS : -1);
+        if (ready < 0 && errno != EINTR) result = -errno;
+        pthread_mutex_lock(&notifier->lock);
+        if (ready > 0) hear(notifier, &event);
+        if (notifier->tickets) look_after_tickets(notifier);
+        stopping = notifier->stopping;
+        pthread_mutex_unlock(&notifier->lock);
+    }
+    return result;
+}
+
+/* ---- what other threads call ---------------------------------------------------------------------------------------
+ */
+
+struct psb_notifier *psb_notifier_new(void) {
+    struct psb_notifier *notifier = calloc(1, sizeof *notifier);
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = WAKE_TAG};
+    if (!notifier) return NULL;
+    notifier->last = &notifier->first;
+    notifier->epoll = epoll_create1(EPOLL_CLOEXEC);
+    notifier->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&notifier->lock, NULL);
+    pthread_cond_init(&notifier->something, NULL);
+    if (notifier->epoll >= 0 && notifier->wake >= 0 &&
+        !epoll_ctl(notifier->epoll, EPOLL_CTL_ADD, notifier->wake, &event))
+        return notifier;
+    psb_notifier_free(notifier);
+    return NULL;
+}
+
+void psb_notifier_stop(struct psb_notifier *notifier) {
+    pthread_mutex_lock(&notifier->lock);
+    notifier->stopping = 1;
+    pthread_cond_broadcast(&notifier->something);
+    pthread_mutex_unlock(&notifier->lock);
+    poke(notifier);
+}
+
+static void free_guest(struct guest *guest) {
+    close(guest->listener);
+    free((void *)(uintptr_t)guest->rules.endpoints);
+    free(guest);
+}
+
+void psb_notifier_free(struct psb_notifier *notifier) {
+    while (notifier->tickets) drop_ticket(&notifier->tickets);
+    while (notifier->guests) {
+        struct guest *guest = notifier->guests;
+        notifier->guests = guest->next;
+        free_guest(guest);
+    }
+    while (notifier->first) {
+        struct telling *telling = notifier->first;
+        notifier->first = telling->next;
+        free(telling);
+    }
+    forget_pidfds(&notifier->pidfds);
+    if (notifier->epoll >= 0) close(notifier->epoll);
+    if (notifier->wake >= 0) close(notifier->wake);
+    pthread_mutex_destroy(&notifier->lock);
+    pthread_cond_destroy(&notifier->something);
+    free(notifier);
+}
+
+static int copy_rules(struct psb_rules *to, const struct psb_rules *from) {
+    struct psb_endpoint *endpoints = calloc(from->n_endpoints ? from->n_endpoints : 1, sizeof *endpoints);
+    if (!endpoints) return -ENOMEM;
+    if (from->n_endpoints) memcpy(endpoints, from->endpoints, from->n_endpoints * sizeof *endpoints);
+    *to = *from;
+    to->endpoints = endpoints;
+    return 0;
+}
+
+int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const struct psb_rules *rules) {
+    struct guest *guest = calloc(1, sizeof *guest);
+    struct epoll_event event = {.events = EPOLLIN};
+    int result = guest ? copy_rules(&guest->rules, rules) : -ENOMEM;
+    if (result) {
+        free(guest);
+        close(listener);
+        return result;
+    }
+    guest->listener = listener;
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP); /* Linux 6.6; without it a wake-up is slower */
+    pthread_mutex_lock(&notifier->lock);
+    guest->number = ++notifier->last_guest;
+    guest->next = notifier->guests;
+    notifier->guests = guest;
+    event.data.u64 = guest->number;
+    result = epoll_ctl(notifier->epoll, EPOLL_CTL_ADD, listener, &event) < 0 ? -errno : 0;
+    if (result) {
+        notifier->guests = guest->next;
+        free_guest(guest);
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    return result ? result : (int64_t)guest->number;
+}
+
+int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct psb_rules *rules) {
+    struct psb_rules copy;
+    struct guest *guest;
+    int result = copy_rules(&copy, rules);
+    if (result) return result;
+    pthread_mutex_lock(&notifier->lock);
+    guest = find_guest(notifier, cage);
+    if (guest) {
+        struct psb_rules before = guest->rules;
+        guest->rules = copy;
+        copy = before;
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    free((void *)(uintptr_t)copy.endpoints);
+    return guest ? 0 : -ENOENT;
+}
+
+static void drop_tickets_of(struct psb_notifier *notifier, uint32_t cage) {
+    struct ticket **place = &notifier->tickets;
+    while (*place)
+        if ((*place)->guest == cage)
+            drop_ticket(place);
+        else
+            place = &(*place)->next;
+}
+
+int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage) {
+    struct guest **place;
+    int result = -ENOENT;
+    pthread_mutex_lock(&notifier->lock);
+    for (place = &notifier->guests; *place && (*place)->number != cage;) place = &(*place)->next;
+    if (*place) {
+        struct guest *guest = *place;
+        drop_tickets_of(notifier, cage);
+        *place = guest->next;
+        free_guest(guest); /* closing the listener takes it out of the epoll set */
+        result = 0;
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    return result;
+}
+
+int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial *denials, size_t room, uint64_t *lost) {
+    struct guest *guest;
+    int count = -ENOENT;
+    pthread_mutex_lock(&notifier->lock);
+    guest = find_guest(notifier, cage);
+    if (guest) {
+        count = (int)(guest->n_denials < room ? guest->n_denials : room);
+        memcpy(denials, guest->denials, (size_t)count * sizeof *denials);
+        *lost = guest->lost;
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    return count;
+}
+
+int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told) {
+    struct telling *telling;
+    pthread_mutex_lock(&notifier->lock);
+    while (!notifier->first && !notifier->stopping) pthread_cond_wait(&notifier->something, &notifier->lock);
+    telling = notifier->first;
+    if (telling) {
+        notifier->first = telling->next;
+        if (!notifier->first) notifier->last = &notifier->first;
+        notifier->n_tellings--;
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    if (!telling) return 0;
+    memcpy(told, &telling->told, offsetof(struct psb_told, text) + telling->told.text_size + 1);
+    free(telling);
+    return 1;
+}
+
+static int answer(struct psb_notifier *notifier, struct ticket **place, int kind, int64_t value, uint32_t flags) {
+    struct ticket *ticket = *place;
+    struct guest *guest = find_guest(notifier, ticket->guest);
+    int result = -ENOENT;
+    if (!guest || !still_waits(guest, ticket->id)) {
+        drop_ticket(place);
+        return result;
+    }
+    switch (kind) {
+    case PSB_ANSWER_ERRNO: result = give(guest, ticket->id, -value); break;
+    case PSB_ANSWER_RETURN: result = give(guest, ticket->id, value); break;
+    case PSB_ANSWER_INJECT: result = inject(guest, ticket->id, (int)value, flags); break;
+    case PSB_ANSWER_BEHALF:
+        if (!is_network(ticket->call)) return -EINVAL;
+        if (act(notifier, guest, ticket->id, &ticket->deed, ticket, ticket->call)) {
+            poke(notifier);
+            return 0;
+        }
+        result = 0;
+        break;
+    default: return -EINVAL;
+    }
+    if (!result || result == -ENOENT) drop_ticket(place);
+    return result;
+}
+
+int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t value, uint32_t flags) {
+    struct ticket **place;
+    int result = -ENOENT;
+    pthread_mutex_lock(&notifier->lock);
+    place = find_ticket(notifier, number);
+    if (*place && (*place)->state == TICKET_PYTHON) result = answer(notifier, place, kind, value, flags);
+    pthread_mutex_unlock(&notifier->lock);
+    return result;
+}
+
+/* The ticket is out of reach of deadlines and answers while it is looked at without the lock. */
+int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *expected, size_t size) {
+    struct guest alone = {.listener = -1};
+    struct ticket **place, copy;
+    struct hold hold = {0};
+    int result;
+    pthread_mutex_lock(&notifier->lock);
+    place = find_ticket(notifier, number);
+    if (*place && (*place)->state == TICKET_PYTHON && (*place)->call == PSB_CALL_EXEC) {
+        const struct guest *guest = find_guest(notifier, (*place)->guest);
+        copy = **place;
+        if (guest) alone.listener = fcntl(guest->listener, F_DUPFD_CLOEXEC, 0);
+        if (guest) alone.rules.init_pid = guest->rules.init_pid;
+        drop_ticket(place);
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    if (alone.listener < 0) return -ENOENT;
+    result = hold_arguments(&hold, copy.deed.tid, alone.rules.init_pid);
+    if (!result && !hold.trusted)
+        result = settle_arguments(copy.deed.tid, copy.deed.number, copy.deed.args, expected, size);
+    if (!still_waits(&alone, copy.id))
+        result = -ENOENT;
+    else if (result)
+        give(&alone, copy.id, -EPERM);
+    else
+        result = pass(&alone, copy.id);
+    release_arguments(&hold);
+    close(alone.listener);
+    return result;
+}
+
+int psb_waits(struct psb_notifier *notifier, uint64_t number) {
+    struct ticket **place;
+    int waits;
+    pthread_mutex_lock(&notifier->lock);
+    place = find_ticket(notifier, number);
+    waits = *place && (*place)->state == TICKET_PYTHON;
+    pthread_mutex_unlock(&notifier->lock);
+    return waits;
+}

@@ -1,0 +1,132 @@
+/* The supervisor's C half: it receives the calls that a cage's filter hands over (seccomp_unotify(2)) and answers them
+ * without the interpreter lock. What is a table is answered here; every other call waits for Python (read by cffi,
+ * preprocessor lines stripped). Any thread may call any function; each returns 0 or more, or -errno. */
+#ifndef PSB_HOST_NOTIFY_H
+#define PSB_HOST_NOTIFY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum psb_call_class {
+    PSB_CALL_CONNECT,
+    PSB_CALL_BIND,
+    PSB_CALL_SENDTO,
+    PSB_CALL_SENDMSG, /* sendmmsg as well */
+    PSB_CALL_EXEC,    /* execve, execveat */
+    PSB_CALL_OPEN,
+    PSB_CALL_OTHER, /* a call that only monitor mode lets through */
+    PSB_CALL_CLASSES
+};
+
+enum psb_action {
+    PSB_ACTION_PASS, /* the kernel goes on: the answer guards nothing */
+    PSB_ACTION_TELL, /* the same, and Python hears of it */
+    PSB_ACTION_LIST, /* done on behalf of the caller when the address is listed, refused when it is not */
+    PSB_ACTION_ASK   /* Python decides */
+};
+
+/* Addresses and ports of one entry; IPv4 as ::ffff:a.b.c.d. */
+struct psb_endpoint {
+    uint8_t address[16];
+    uint32_t prefix; /* bits, of 128 */
+    uint16_t first_port, last_port;
+    uint32_t protocols; /* 1: TCP, 2: UDP */
+    uint32_t pad;
+};
+
+struct psb_rules {
+    uint32_t action[8];      /* by enum psb_call_class */
+    uint32_t sealed;         /* other families than IP: 1, the kernel goes on, for a descriptor or an address swapped
+                              * meanwhile reaches nothing outside the cage; 0, they are done on behalf as well */
+    uint32_t abstract;       /* abstract unix names are those of the cage's own network namespace */
+    uint32_t refuse_control; /* sendmsg with ancillary data is refused (SCM_RIGHTS) */
+    uint32_t lenient;        /* monitor: what would be refused is noted, and done */
+    uint32_t deadline_ms;    /* for Python's answers; then the call is refused */
+    int32_t init_pid;        /* cage-init, whose own calls are nobody's business */
+    uint32_t n_endpoints;
+    const struct psb_endpoint *endpoints;
+};
+
+enum psb_told_kind {
+    PSB_TOLD_ASKED = 1,   /* waits for psb_answer or psb_answer_exec */
+    PSB_TOLD_PASSED = 2,  /* PSB_ACTION_TELL */
+    PSB_TOLD_REFUSED = 3, /* by the table, for the first time; the count is in psb_denials */
+    PSB_TOLD_LATE = 4     /* the deadline passed; the call was refused */
+};
+
+struct psb_told {
+    uint32_t kind;
+    uint32_t cage;
+    uint64_t ticket; /* names a call that waits; never used twice */
+    uint32_t call;   /* enum psb_call_class */
+    int32_t number;  /* of the system call */
+    int32_t pid;     /* the calling thread, as the host sees it */
+    int32_t domain;  /* of the socket, AF_*; 0 if there is none */
+    int32_t protocol;
+    uint32_t address_size;
+    uint8_t address[128]; /* struct sockaddr as it was read, and as it will be used */
+    uint64_t args[6];
+    uint32_t text_size;
+    char text[4096]; /* PSB_TOLD_PASSED of an exec: the path it was asked to run */
+};
+
+struct psb_denial {
+    uint32_t call;
+    int32_t number;
+    int32_t pid; /* the first */
+    int32_t protocol;
+    uint32_t address_size;
+    uint8_t address[128];
+    uint64_t count;
+};
+
+enum psb_answer_kind {
+    PSB_ANSWER_ERRNO,  /* it fails with `value` */
+    PSB_ANSWER_RETURN, /* it returns `value` */
+    PSB_ANSWER_BEHALF, /* it is done on behalf, with the address that was read */
+    PSB_ANSWER_INJECT  /* descriptor `value` of this process is installed in the caller, close-on-exec if `flags`, and
+                        * its number returned */
+};
+
+struct psb_notifier;
+
+/* NULL when there is no memory or descriptor for it. */
+struct psb_notifier *psb_notifier_new(void);
+/* The loop: returns 0 after psb_notifier_stop, -errno if it cannot go on. One thread for each notifier. */
+int psb_notifier_run(struct psb_notifier *notifier);
+/* Ends the loop and wakes whoever waits in psb_notifier_next. */
+void psb_notifier_stop(struct psb_notifier *notifier);
+/* After the loop and every psb_notifier_next have returned. */
+void psb_notifier_free(struct psb_notifier *notifier);
+
+/* Takes over the listener (also when it fails). Returns the cage's number for the calls below. */
+int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const struct psb_rules *rules);
+/* New rules; calls that wait keep the answer they will get. */
+int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct psb_rules *rules);
+/* Closes the listener; what still waits fails with ENOSYS, as do all later calls. */
+int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage);
+/* Copies out up to `room` kinds of refused calls with their counts; *lost counts those for which there was no room. */
+int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial *denials, size_t room, uint64_t *lost);
+
+/* Waits for something to tell; 1, or 0 when the notifier has stopped. */
+int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told);
+/* -ENOENT: the call is not waiting any more (its deadline passed, its caller died). */
+int psb_answer(struct psb_notifier *notifier, uint64_t ticket, int kind, int64_t value, uint32_t flags);
+/* Lets an execve go on, if its path and arguments (each with its NUL, one behind the other) are still the expected ones
+ * and nothing can change them before the kernel has read them; else it fails with EPERM, and so does this. There is no
+ * other way for a call that was asked about to go on: the kernel would read again what was decided. */
+int psb_answer_exec(struct psb_notifier *notifier, uint64_t ticket, const char *expected, size_t size);
+/* Path and arguments as they are now: their size, -E2BIG when there is not room enough, -errno. */
+int64_t psb_read_exec(int pid, int number, const uint64_t *args, char *to, size_t room);
+/* Whether a call still waits: 1, or 0. */
+int psb_waits(struct psb_notifier *notifier, uint64_t ticket);
+
+/* What the table says of an address (1: listed), for the tests that hold it against the Python handlers. */
+int psb_listed(const struct psb_rules *rules, const uint8_t *address, uint32_t size, int protocol);
+
+/* Reads a NUL-terminated text of a caged process: its length, -ENAMETOOLONG when it is longer than `room`, -errno. */
+int64_t psb_read_text(int pid, uint64_t address, char *to, size_t room);
+/* A duplicate of a descriptor of another process's, close-on-exec. */
+int psb_get_fd(int pid, int fd);
+
+#endif

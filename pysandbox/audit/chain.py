@@ -1,0 +1,76 @@
+"""One record as one line, sealed: its hash covers every byte of the record, the hash of the one before it among them.
+
+    {"seq":7,"time":"2026-11-22T02:21:19.000001Z","pid":4711,"type":"subagent.exit","data":{...},"prev":"...","hash":"..."}
+
+`hash` is the SHA-256 of the line up to `,"hash"`. A changed, dropped, swapped or inserted record breaks the chain at
+that place; a chain that ends too early is found by the head file beside it (files.py). What the chain cannot do: stop
+someone who may write the directory from writing all of it anew. Keep the hash of the last record elsewhere against
+that (`pysandbox audit verify --expect HASH`). Pure.
+"""
+
+from __future__ import annotations
+
+try:  # as in hashlib, which takes fifty times as long to import
+    from _sha2 import sha256  # type: ignore[import-not-found, unused-ignore]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        from hashlib import sha256
+
+from pysandbox.audit.canonical import canonical
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+
+class Link(tuple[int, str]):
+    """What a record follows: the number and the hash of the one before. A NamedTuple, without its imports."""
+
+    __slots__ = ()
+
+    def __new__(cls, seq: int, hash: str) -> Self:
+        return tuple.__new__(cls, (seq, hash))
+
+    @property
+    def seq(self) -> int:
+        return self[0]
+
+    @property
+    def hash(self) -> str:
+        return self[1]
+
+
+START = Link(0, "0" * 64)  # what the first record of a stream follows
+SEAL = b',"hash":"'
+HEX = b"0123456789abcdef"
+_SEALED = len(SEAL) + 64 + 2  # how long a line's end is, from SEAL
+
+
+def seal(after: Link, time: str, pid: int, type: str, data: Mapping[str, object]) -> tuple[bytes, Link]:
+    """The line of the record that follows `after`, with its newline, and what the next one follows."""
+    seq = after.seq + 1
+    body = (
+        f'{{"seq":{seq},"time":"{time}","pid":{pid},"type":{canonical(type)}'
+        f',"data":{canonical(data)},"prev":"{after.hash}"'
+    ).encode("ascii")
+    digest = sha256(body).hexdigest()
+    return body + SEAL + digest.encode() + b'"}\n', Link(seq, digest)
+
+
+def hash_of(line: bytes) -> str | None:
+    """The hash that a line (without its newline) carries, None when it is not the hash of that line."""
+    body, end = line[:-_SEALED], line[-_SEALED:]
+    if not end.startswith(SEAL) or not end.endswith(b'"}'):
+        return None
+    found = end[len(SEAL) : -2]
+    return found.decode() if sha256(body).hexdigest().encode() == found else None
+
+
+def link_of(line: bytes) -> Link | None:
+    """What follows on a sealed line, None for any other text."""
+    digest = hash_of(line)
+    number = line[len(b'{"seq":') : line.find(b",")]
+    return Link(int(number), digest) if digest is not None and number.isdigit() else None

@@ -1,0 +1,85 @@
+"""Where a stream lives: one directory of mode 0700, the file that is written now, the full ones, the head file.
+
+events.jsonl                 written now
+events.jsonl.000000001234    full; the number of its last record, so names sort as the records do
+events.jsonl.head            number and hash of the last record and the size of the file that holds it; writers
+                             take turns by a lock on it
+"""
+
+from __future__ import annotations
+
+import os
+
+from pysandbox.audit.chain import START, Link
+from pysandbox.errors import AuditError
+from pysandbox.probe.state import audit_directory
+
+NAME = "events.jsonl"
+PRIVATE = 0o700
+OFF = "off"  # as a value of VARIABLE
+VARIABLE = "PYSANDBOX_AUDIT"
+DIGITS = 12
+
+
+def default_path() -> str:
+    return os.path.join(audit_directory(), NAME)
+
+
+def chosen_path() -> str | None:
+    """The stream that the environment asks for, else the default one; None when it says off."""
+    asked = os.environ.get(VARIABLE, "")
+    if asked == OFF:
+        return None
+    return asked or default_path()
+
+
+def head_path(path: str) -> str:
+    return f"{path}.head"
+
+
+def full_path(path: str, last: Link) -> str:
+    return f"{path}.{last.seq:0{DIGITS}}"
+
+
+def all_files(path: str) -> list[str]:
+    """The files of a stream that exist, the oldest first."""
+    directory, name = os.path.split(os.path.abspath(path))
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    full = sorted(each for each in names if each.startswith(f"{name}.") and each[len(name) + 1 :].isdigit())
+    return [os.path.join(directory, each) for each in (*full, *([name] if name in names else []))]
+
+
+def make_directory(directory: str) -> None:
+    """Makes it if need be. Raises AuditError unless it is ours alone: who else can write there can rewrite the past."""
+    try:
+        os.makedirs(os.path.dirname(directory), exist_ok=True)
+        try:
+            os.mkdir(directory, PRIVATE)
+        except FileExistsError:
+            pass
+        found = os.stat(directory)
+    except OSError as error:
+        raise AuditError("cannot be made", error.errno, directory, "choose another directory") from None
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        hint = f"chmod 700 {directory}, or choose a directory that is yours alone"
+        raise AuditError("is open to other users", None, directory, hint)
+
+
+def head_text(last: Link, size: int) -> bytes:
+    """Always the same length, so that one write replaces another."""
+    return f"{last.seq:020} {last.hash} {size:020}\n".encode()
+
+
+def read_head(text: bytes) -> tuple[Link, int] | None:
+    """(last record, size of the current file), None for anything but what `head_text` writes."""
+    parts = text.split()
+    if len(parts) != 3 or not (parts[0].isdigit() and parts[2].isdigit()):
+        return None
+    last, size = Link(int(parts[0]), parts[1].decode("ascii", "replace")), int(parts[2])
+    return (last, size) if head_text(last, size) == text else None
+
+
+HEAD_SIZE = len(head_text(START, 0))

@@ -1,0 +1,261 @@
+"""Records -> Run: what one cage did, gathered from the stream for whoever tells it (explain, the report).
+
+A Run holds only what was recorded. What nobody watched is absent, and `watched_files` says whether anybody did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pysandbox.audit.read import Record, records
+from pysandbox.errors import AuditError
+from pysandbox.events import (
+    DENIED,
+    DNS_ALLOWED,
+    DNS_DENIED,
+    EXIT,
+    FILE_OPENED,
+    KILLED,
+    POLICY_VIOLATION,
+    SPAWN,
+    SPAWN_UNCAGED,
+    START_FAILED,
+    TCP_ALLOWED,
+    TCP_DENIED,
+)
+from pysandbox.policy.edit import located
+
+
+@dataclass(slots=True)
+class Command:
+    """One command of a run. `exit_code` None: no end was recorded."""
+
+    number: int
+    argv: tuple[str, ...]
+    cwd: str
+    began: str
+    ended: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    duration_ms: int | None = None
+    user_ms: int = 0
+    system_ms: int = 0
+    max_rss_kb: int = 0
+    killed: str = ""
+    failed: str = ""  # why it never ran
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One denial. `fix` is the policy line that would allow it, "" where there is none."""
+
+    time: str
+    kind: str
+    target: str
+    rule: str
+    fix: str
+    count: int = 1
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Something outside that was reached or looked up, or a file that was opened."""
+
+    time: str
+    target: str
+    access: str  # name, connect, read, write
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Run:
+    id: str
+    caged: bool = True
+    summary: str = ""
+    digest: str = ""
+    why_uncaged: str = ""
+    recipes: tuple[str, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    grants: dict[str, list[str]] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
+    notes: list[tuple[str, str]] = field(default_factory=list)  # (key, what is less than was asked)
+    commands: list[Command] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    contacts: list[Contact] = field(default_factory=list)
+    files: list[Contact] = field(default_factory=list)
+    violations: list[tuple[str, str, str]] = field(default_factory=list)  # (time, limit, value)
+    counts: dict[str, int] = field(default_factory=dict)  # of what was counted, written or not
+    records: int = 0
+
+    def command(self, number: object) -> Command | None:
+        return next((each for each in self.commands if each.number == number), None)
+
+
+SPAWNS = (SPAWN.name, SPAWN_UNCAGED.name)
+_NAMES = ("project_id", "session_id", "subagent_name")
+
+
+def run_of(invocation: str, records_of: Iterable[Record]) -> Run:
+    run = Run(invocation)
+    for record in records_of:
+        run.records += 1
+        take = _TAKE.get(record.type)
+        if take is not None:
+            take(run, record)
+    return run
+
+
+def _spawned(run: Run, record: Record) -> None:
+    data = record.data
+    run.caged = record.type == SPAWN.name
+    run.summary, run.digest = str(data.get("cage_summary", "")), str(data.get("effective_cage_hash", ""))
+    run.why_uncaged = str(data.get("reason", ""))
+    run.recipes = _texts(data.get("recipes"))
+    run.labels = {name: str(data[name]) for name in _NAMES if name in data}
+    run.grants = {str(kind): list(_texts(each)) for kind, each in _table(data.get("grants")).items()}
+    run.limits = {str(name): each for name, each in _table(data.get("limits")).items() if isinstance(each, int | float)}
+    run.notes = [(str(_table(each).get("key")), str(_table(each).get("reason"))) for each in data.get("notes") or ()]
+    number = data.get("command")
+    run.commands.append(Command(
+        number if isinstance(number, int) else 0, _texts(data.get("argv")), str(data.get("cwd", "")), record.time
+    ))  # fmt: skip
+
+
+def _ended(run: Run, record: Record) -> None:
+    command = run.command(record.data.get("command"))
+    if command is None:
+        return
+    command.ended, command.reason = record.time, str(record.data.get("reason", ""))
+    for name in ("exit_code", "duration_ms", "user_ms", "system_ms", "max_rss_kb"):
+        value = record.data.get(name)
+        if isinstance(value, int):
+            setattr(command, name, value)
+    for each in record.data.get("denials") or ():
+        _summed(run, record.time, _table(each))
+    run.counts |= {str(kind): each for kind, each in _table(record.data.get("counts")).items()}
+
+
+def _killed(run: Run, record: Record) -> None:
+    command = run.command(record.data.get("command"))
+    if command is not None:
+        command.killed = str(record.data.get("reason", ""))
+
+
+def _failed(run: Run, record: Record) -> None:
+    command = run.command(record.data.get("command"))
+    if command is not None:
+        step, number, path = (record.data.get(name) for name in ("step", "errno", "path"))
+        command.ended, command.failed = record.time, f"{step}: errno {number}: {path}"
+
+
+def _refused(run: Run, record: Record) -> None:
+    run.refusals.append(_refusal(record.time, record.data, *_KINDS[record.type](record.data)))
+
+
+def _refusal(time: str, data: dict[str, Any], kind: str, target: str) -> Refusal:
+    rule, count = str(data.get("rule", "")), data.get("count", 1)
+    if data.get("monitor"):
+        rule += " (only monitored: it was let through)"
+    fix = str(data.get("fix", ""))
+    number = count if isinstance(count, int) else 1
+    return Refusal(time, kind, target, rule, located(fix), number, _texts(data.get("argv")))
+
+
+def _summed(run: Run, time: str, denial: dict[str, Any]) -> None:
+    """The end of a command tells how often each denial came; what came again had no event of its own."""
+    summed = _refusal(time, denial, str(denial.get("kind", "")), str(denial.get("target", "")))
+    same = [each for each in run.refusals if (each.kind, each.target) == (summed.kind, summed.target)]
+    missing = summed.count - sum(each.count for each in same)
+    if same and missing > 0:
+        at = run.refusals.index(same[0])
+        run.refusals[at] = replace(same[0], count=same[0].count + missing)
+    elif not same:
+        run.refusals.append(summed)
+
+
+_KINDS: dict[str, Any] = {
+    DENIED.name: lambda data: (str(data.get("kind", "")), str(data.get("target", ""))),
+    DNS_DENIED.name: lambda data: ("dns", str(data.get("hostname", ""))),
+    TCP_DENIED.name: lambda data: ("tcp", _endpoint(data)),
+}
+
+
+def _endpoint(data: dict[str, Any]) -> str:
+    return f"{data.get('target', '')}:{data['port']}" if "port" in data else str(data.get("target", ""))
+
+
+def _reached(run: Run, record: Record) -> None:
+    if record.type == DNS_ALLOWED.name:
+        run.contacts.append(Contact(record.time, str(record.data.get("hostname", "")), "name"))
+    else:
+        run.contacts.append(Contact(record.time, _endpoint(record.data), "connect"))
+
+
+def _opened(run: Run, record: Record) -> None:
+    count = record.data.get("count", 1)
+    target, access = str(record.data.get("target", "")), str(record.data.get("access", "read"))
+    run.files.append(Contact(record.time, target, access, count if isinstance(count, int) else 1))
+
+
+def _violated(run: Run, record: Record) -> None:
+    run.violations.append((record.time, str(record.data.get("limit", "")), str(record.data.get("value", ""))))
+
+
+_TAKE = {
+    SPAWN.name: _spawned, SPAWN_UNCAGED.name: _spawned, EXIT.name: _ended, KILLED.name: _killed,
+    START_FAILED.name: _failed, DENIED.name: _refused, DNS_DENIED.name: _refused, TCP_DENIED.name: _refused,
+    DNS_ALLOWED.name: _reached, TCP_ALLOWED.name: _reached, FILE_OPENED.name: _opened, POLICY_VIOLATION.name: _violated,
+}  # fmt: skip
+
+
+def _table(value: object) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+
+
+# ---- finding ---------------------------------------------------------------------------------------------------
+
+
+def identities(path: str) -> Iterator[str]:
+    """The runs of a stream by their cage's id, in the order of their first command."""
+    seen: dict[str, None] = {}
+    for record in records(path):
+        if record.type in SPAWNS and record.invocation not in seen:
+            seen[record.invocation] = None
+            yield record.invocation
+
+
+def all_runs(path: str) -> list[Run]:
+    by_id: dict[str, list[Record]] = {}
+    for record in records(path):
+        if record.type in SPAWNS or record.invocation in by_id:
+            by_id.setdefault(record.invocation, []).append(record)
+    return [run_of(invocation, found) for invocation, found in by_id.items()]
+
+
+def find_id(path: str, wanted: str | None) -> str:
+    """The run whose id is, begins or ends with `wanted`; None is the last one. Raises AuditError."""
+    known = list(identities(path))
+    if not known:
+        raise AuditError("holds no run", None, path, "run something first, or name another stream with --path")
+    if wanted is None:
+        return known[-1]
+    letters = wanted.upper()
+    found = [each for each in known if each == wanted] or [
+        each for each in known if each.startswith(letters) or each.endswith(letters)
+    ]
+    if len(found) == 1:
+        return found[0]
+    what = f"no run {wanted!r}" if not found else f"{len(found)} runs that {wanted!r} may mean"
+    raise AuditError(f"holds {what}", None, path, "`pysandbox audit list` shows them; give more letters of one")
+
+
+def find_run(path: str, wanted: str | None) -> Run:
+    invocation = find_id(path, wanted)
+    return run_of(invocation, (each for each in records(path) if each.invocation == invocation))

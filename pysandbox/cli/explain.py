@@ -1,0 +1,161 @@
+"""`pysandbox explain`: what a policy would allow; or what a run did, what it was refused, and the line to allow it.
+
+pysandbox explain -r python -- pytest     before: the policy, with what is weaker on this host
+pysandbox explain --last                  after: the run; --apply writes the lines into a recipe, --html draws it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from pysandbox.cli import console
+from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
+from pysandbox.cli.policy_of import DEFAULTS, policy_of
+from pysandbox.cli.run import add_recipe_flag
+
+if TYPE_CHECKING:
+    from pysandbox.audit.runs import Run
+
+EPILOG = """\
+Examples:
+  pysandbox explain -r python -- pytest -q       what pytest could do under the recipe
+  pysandbox explain --workdir read --memory-mb 512
+  pysandbox explain --last                       the last run: what it was refused, and the line for it
+  pysandbox explain 01M80H --html report.html    a run as a page to look at
+  pysandbox explain --last --apply team.toml     write the lines into a recipe, after showing the change
+"""
+
+
+def main(arguments: list[str], verbose: bool) -> int:
+    try:
+        namespace = _read(arguments)
+    except UsageError as wrong:
+        return console.usage_error(str(wrong), "pysandbox explain --help")
+    except SystemExit as stop:  # argparse printed the help
+        return int(stop.code or 0)
+    if not _about_a_run(namespace):
+        return _explain_policy(namespace)
+    return _explain_run(namespace)
+
+
+def _read(arguments: list[str]) -> Namespace:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    namespace = parser().read(arguments[:at])
+    namespace.command = arguments[at + 1 :]
+    if _about_a_run(namespace) and namespace.command:
+        raise UsageError("either a run or a command: leave out what follows --")
+    if namespace.html is not None and namespace.apply is not None:
+        raise UsageError("--html draws, --apply writes: choose one")
+    return namespace
+
+
+def parser() -> Parser:
+    parser = Parser("pysandbox explain", "Say what a policy allows, or what a run did.", EPILOG)
+    parser.usage = "pysandbox explain [flags] [-- COMMAND [ARGUMENTS]]\n       pysandbox explain [flags] (RUN | --last)"
+    add = parser.add_argument
+    add("run", nargs="?", metavar="RUN", help="The id of a run, or enough letters of its beginning or end.")
+    add("--last", action="store_true", help="The last run.")
+    add("--path", metavar="FILE", help="Another audit stream.")
+    add("--html", metavar="FILE", help="Write a report of the run, one page that needs nothing else.")
+    add("--apply", metavar="RECIPE", help="Add the lines that would allow what was refused to this recipe.")
+    add("--yes", action="store_true", help="With --apply: do not ask.")
+    add("--json", action="store_true", help="Print one JSON document.")
+    add("-v", "--verbose", action="store_true", help="Say more on standard error.")
+    add_recipe_flag(parser)
+    add_policy_flags(parser, DEFAULTS)
+    return parser
+
+
+def _about_a_run(namespace: Namespace) -> bool:
+    return bool(namespace.run or namespace.last or namespace.html is not None or namespace.apply is not None)
+
+
+# ---- a policy --------------------------------------------------------------------------------------------------
+
+
+def _explain_policy(namespace: Namespace) -> int:
+    from pysandbox.compile.explain import topics
+    from pysandbox.errors import UnsupportedError
+    from pysandbox.launch.runtime import Runtime
+    from pysandbox.policy.summary import summary
+
+    policy = policy_of(namespace.recipe, command=namespace.command, extra=policy_values(namespace)).policy
+    try:
+        told = topics(policy, Runtime(warm=0).prepare(policy, os.getcwd()).plan.notes)
+    except UnsupportedError as error:
+        told = (*topics(policy), ("On this host", (f"It cannot run: {error}.",)))
+    name = os.path.basename(namespace.command[0]) if namespace.command else "policy"
+    line = summary(policy, name, "-")
+    if namespace.json:
+        print(json.dumps({"summary": line, "topics": dict(told)}))
+        return 0
+    palette = console.Palette(sys.stdout)
+    print(console.plain(line))
+    for heading, sentences in told:
+        print(f"\n{palette.paint(console.BOLD, heading)}")
+        for sentence in sentences:
+            print(console.plain(f"  {sentence}"))
+    return 0
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------
+
+
+def _explain_run(namespace: Namespace) -> int:
+    from pysandbox.audit import files
+    from pysandbox.audit.runs import find_run
+    from pysandbox.audit.tell import tell
+
+    path = namespace.path or files.chosen_path() or files.default_path()
+    run = find_run(path, namespace.run)
+    if namespace.html is not None:
+        return _draw(run, namespace.html)
+    if namespace.json:
+        print(json.dumps(asdict(run)))
+    elif namespace.apply is None:
+        for line in tell(run):
+            print(console.plain(line))
+    return 0 if namespace.apply is None else _apply(run, namespace)
+
+
+def _draw(run: Run, file: str) -> int:
+    from pysandbox.audit.report import page
+
+    with open(file, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        stream.write(page(run))
+    print(console.plain(f"{file}: run {run.id}"))
+    return 0
+
+
+def _apply(run: Run, namespace: Namespace) -> int:
+    from pysandbox.audit.tell import fixes
+    from pysandbox.cli.apply import Proposal
+
+    lines = fixes(run)
+    if not lines:
+        console.error("nothing was refused that a policy line would allow: there is nothing to add")
+        return 1
+    proposal = Proposal.of(namespace.apply, lines)
+    if proposal.nothing_new:
+        print(console.plain(f"{proposal.file} allows all of it already."))
+        return 0
+    for line in proposal.difference():
+        print(console.plain(line))
+    if not namespace.yes and not _agreed(proposal.file):
+        print("Nothing was written.")
+        return 1
+    proposal.write()
+    print(console.plain(f"{proposal.file} was written."))
+    return 0
+
+
+def _agreed(file: str) -> bool:
+    if not sys.stdin or not sys.stdin.isatty():
+        console.error("there is no terminal to ask at; add --yes to write this")
+        return False
+    return input(console.plain(f"Write this to {file}? [y/N] ")).strip().lower() in ("y", "yes")

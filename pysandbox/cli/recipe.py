@@ -1,0 +1,273 @@
+"""`pysandbox recipe`: what recipes there are, what they come to, and which of a project's are trusted.
+
+One function for each word, in the order of ACTIONS; what is printed for people is in `cli.recipe_text`. Nothing here
+runs a command: one that is named after `--` is only looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from pysandbox.cli import console, recipe_text
+from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.compile.seccomp import describe
+from pysandbox.errors import PolicyError
+from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
+from pysandbox.policy.expand import expand, expand_prefixes, quoted
+from pysandbox.policy.model import Policy
+from pysandbox.policy.places import home
+from pysandbox.policy.recipe import with_base
+from pysandbox.policy.render import to_toml
+from pysandbox.policy.search import Search, known, sha256
+from pysandbox.probe import paths
+
+HELP = """\
+Usage: pysandbox recipe ACTION ...
+
+Actions:
+  list                          the recipes there are, where they are looked for, the baseline of system calls
+  show [-r NAME] [-- COMMAND]   the policy they come to, as TOML that is a recipe itself
+  explain NAME...               what a recipe does, in words
+  suggest COMMAND               recipes that a command may want
+  trust FILE                    let a recipe of a project grant what it grants
+
+Each takes --json, and --help says more. Nothing is executed.
+
+Examples:
+  pysandbox recipe show -r python -- pytest
+  pysandbox recipe show -r node -r service:npm > mine.toml
+  pysandbox recipe explain claude-code
+"""
+
+
+def main(arguments: list[str], verbose: bool) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0 if arguments else 125
+    name, *rest = arguments
+    if name not in ACTIONS:
+        hint = console.meant(name, ACTIONS)
+        return console.usage_error(f"unknown action {name!r}{hint}", "pysandbox recipe --help")
+    act, declare, description = ACTIONS[name]
+    parser = Parser(f"pysandbox recipe {name}", description, "")
+    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
+    declare(parser)
+    try:
+        return act(parser.read(rest))
+    except UsageError as wrong:
+        return console.usage_error(str(wrong), f"pysandbox recipe {name} --help")
+    except SystemExit as stop:  # argparse printed the help
+        return int(stop.code or 0)
+
+
+def _search() -> Search:
+    return Search.here(os.getcwd(), os.environ)
+
+
+def _print(namespace: Namespace, document: Any, text: Iterator[str]) -> int:
+    if namespace.json:
+        import json
+
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(text))
+    return 0
+
+
+# ---- list --------------------------------------------------------------------------------------------------------
+
+
+def _list(namespace: Namespace) -> int:
+    search = _search()
+    found = [search.read(path, "asked", name) for name, path in search.available() if name != "default"]
+    baseline = search.override("default")
+    counts = describe(compose([], baseline=baseline))
+    document = {
+        "search_path": list(search.directories),
+        "recipes": [_row(layer) for layer in found],
+        "baseline": {
+            "source": baseline.path if baseline else f"shipped profile {counts.profile}",
+            "allowed": len(counts.allowed),
+            "denied": len(counts.denied),
+        },
+    }
+    return _print(namespace, document, recipe_text.listing(document))
+
+
+def _row(layer: Layer) -> dict[str, Any]:
+    meta, given = layer.recipe.meta, layer.recipe.given
+    return {
+        "name": layer.name,
+        "description": meta.description if meta else "",
+        "version": meta.version if meta else "",
+        "match_prefix": list(meta.match_prefix) if meta else [],
+        "path": layer.path,
+        "allow_syscalls": list(given.get("allow_syscalls", ())),
+        "deny_syscalls": list(given.get("deny_syscalls", ())),
+        "strict": bool(given.get("strict", False)),
+    }
+
+
+# ---- show --------------------------------------------------------------------------------------------------------
+
+
+def _declare_show(parser: Parser) -> None:
+    parser.usage = "pysandbox recipe show [-r NAME]... [--json] [--] [COMMAND]"
+    parser.add_argument("-r", "--recipe", action="append", default=[], metavar="NAME", help="A recipe. Repeatable.")
+    parser.add_argument("--baseline", action="store_true", help="Print the baseline of system calls, a default.toml.")
+    parser.add_argument("command", nargs="...", metavar="COMMAND", help="Add the recipes that it calls for.")
+
+
+def _show(namespace: Namespace) -> int:
+    if namespace.baseline:
+        return _show_baseline(namespace)
+    command = namespace.command[1:] if namespace.command[:1] == ["--"] else namespace.command
+    resolved = resolve(namespace.recipe, command=command or None)
+    policy = standalone(resolved)
+    document = {"policy": _plain(policy), "layers": _layers(resolved), "digest": policy.digest}
+    return _print(namespace, document, recipe_text.shown(to_toml(policy), document["layers"]))
+
+
+def standalone(resolved: Resolved) -> Policy:
+    """The policy with everything in it that it was made of: expanded, the base spelled out. Resolving its TOML gives
+    it again (RCP-25)."""
+    cwd = os.getcwd()
+    policy = with_base(expand(resolved.policy, env=os.environ, cwd=cwd, home=paths.home()))
+    return quoted(replace(policy, base=False))
+
+
+def _plain(policy: Policy) -> Any:
+    import json
+
+    return json.loads(policy.to_json())
+
+
+def _layers(resolved: Resolved) -> list[dict[str, str]]:
+    layers = [*resolved.layers, *([resolved.baseline] if resolved.baseline else [])]
+    return [{"name": each.name, "path": each.path or "shipped", "why": each.why} for each in layers]
+
+
+def _show_baseline(namespace: Namespace) -> int:
+    counts = describe(compose([], baseline=_search().override("default")))
+    document = {"allow": list(counts.allowed), "deny": list(counts.denied)}
+    return _print(namespace, document, recipe_text.baseline(document))
+
+
+# ---- explain -----------------------------------------------------------------------------------------------------
+
+
+def _declare_explain(parser: Parser) -> None:
+    parser.usage = "pysandbox recipe explain [--json] NAME..."
+    parser.add_argument("name", nargs="+", metavar="NAME", help="A recipe, or several that are put together.")
+
+
+def _explain(namespace: Namespace) -> int:
+    layers = list(_search().asked(namespace.name))
+    policy = compose(layers)
+    prefixes = [each for layer in layers if layer.recipe.meta for each in layer.recipe.meta.match_prefix]
+    document = {
+        "recipes": [_row(layer) for layer in layers],
+        "policy": _plain(policy),
+        "match_prefix": list(expand_prefixes(prefixes, env=os.environ, cwd=os.getcwd(), home=home(known(os.environ)))),
+        "env_set": [name for name in policy.env_passthrough if name in os.environ],
+        "env_unset": [name for name in policy.env_passthrough if name not in os.environ],
+    }
+    return _print(namespace, document, recipe_text.explanation(policy, document))
+
+
+# ---- suggest -----------------------------------------------------------------------------------------------------
+
+# Programs by what they are called, for which no place speaks; the best recipe first.
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "python": ("python", "untrusted"), "python3": ("python", "untrusted"), "pip": ("python-pip",),
+    "pip3": ("python-pip",), "pytest": ("pytest", "python"), "uv": ("uv",), "uvx": ("uv",), "node": ("node",),
+    "npm": ("node-build", "service:npm"), "npx": ("node-build",), "yarn": ("node-build",), "pnpm": ("node-build",),
+    "go": ("go",), "gofmt": ("go",), "java": ("java",), "javac": ("java",), "mvn": ("java",), "gradle": ("java",),
+    "cargo": ("rust",), "rustc": ("rust",), "mix": ("elixir",), "iex": ("elixir",), "elixir": ("elixir",),
+    "erl": ("elixir",), "nvim": ("neovim",), "opencode": ("opencode",), "claude": ("claude-code",),
+    "codex": ("codex",), "gh": ("tool:gh",), "git": ("tool:git",), "aws": ("tool:aws",),
+}  # fmt: skip
+
+
+def _declare_suggest(parser: Parser) -> None:
+    parser.usage = "pysandbox recipe suggest [--json] [--] COMMAND [ARGUMENTS]"
+    parser.add_argument("command", nargs="...", metavar="COMMAND", help="The command; it is not executed.")
+
+
+def _suggest(namespace: Namespace) -> int:
+    command = namespace.command[1:] if namespace.command[:1] == ["--"] else namespace.command
+    if not command:
+        raise UsageError("no command given")
+    search = _search()
+    detected = {layer.name: "its program lies there" for layer in search.detected(command)}
+    known = dict(search.available())
+    stem = os.path.basename(command[0])
+    by_name = (*PROGRAMS.get(stem, ()), *PROGRAMS.get(stem.rstrip("0123456789."), ()), stem)
+    named = {name: "its program is called so" for name in by_name if name in known and name not in ("base", "default")}
+    found = {**named, **detected}
+    rows = [
+        {"name": name, "because": why, "path": known[name], "automatic": name in detected}
+        for name, why in found.items()
+    ]
+    return _print(namespace, {"command": command, "recipes": rows}, recipe_text.suggestions(command, rows))
+
+
+# ---- trust -------------------------------------------------------------------------------------------------------
+
+
+def _declare_trust(parser: Parser) -> None:
+    parser.usage = "pysandbox recipe trust [--yes | --revoke] FILE"
+    parser.add_argument("file", metavar="FILE", help="A recipe of a project.")
+    parser.add_argument("--yes", action="store_true", help="Do not ask.")
+    parser.add_argument("--revoke", action="store_true", help="Trust it no longer.")
+
+
+def _trust(namespace: Namespace) -> int:
+    from pysandbox.policy.trust import pin, trust_file
+
+    path = os.path.realpath(namespace.file)
+    if namespace.revoke:
+        pin(path, None)
+        return _print(namespace, {"file": path, "trusted": False}, iter([f"no longer trusted: {path}"]))
+    stem = os.path.basename(path).removesuffix(".toml")
+    layer = _search().read(path, "base" if stem in ("base", "default") else "asked", stem)
+    without, policy = _with_and_without(layer)
+    if not namespace.json:
+        print("\n".join(recipe_text.difference(without, policy, path, loosened_by(without, policy))))
+    if not (namespace.yes or _agreed(path)):
+        raise PolicyError("is not trusted", file=path, suggestion="to trust it without being asked, add --yes")
+    digest = sha256(layer.text.encode())  # of what was shown, whatever the file holds by now
+    pin(path, digest)
+    document = {"file": path, "trusted": True, "sha256": digest, "loosens": list(loosened_by(without, policy))}
+    return _print(namespace, document, iter([f"trusted as it is now (in {trust_file()}): {path}"]))
+
+
+def _with_and_without(layer: Layer) -> tuple[Policy, Policy]:
+    """What the file is laid over: nothing, or the base or baseline that it would replace."""
+    if layer.why != "base":
+        return Policy(), compose([layer])
+    if layer.name == "default":
+        return Policy(), compose([], baseline=layer)
+    return with_base(Policy()), compose([], base=layer)
+
+
+def _agreed(path: str) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    print(f"Trust {path}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+Action = tuple[Callable[[Namespace], int], Callable[[Parser], object], str]
+ACTIONS: dict[str, Action] = {
+    "list": (_list, lambda parser: None, "The recipes there are, and the baseline of system calls."),
+    "show": (_show, _declare_show, "The policy that recipes come to, as TOML. The command is not executed."),
+    "explain": (_explain, _declare_explain, "What a recipe does, in words."),
+    "suggest": (_suggest, _declare_suggest, "Recipes that a command may want. The command is not executed."),
+    "trust": (_trust, _declare_trust, "Show what a recipe of a project grants, and trust it as it is now."),
+}

@@ -1,0 +1,123 @@
+"""What `pysandbox recipe` prints for people: each function makes the lines of one action from plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.render import to_toml
+
+GROUPS = (("Recipes", ""), ("Services (contracts of hosts)", "service:"), ("Tools (with their credentials)", "tool:"))
+
+
+def listing(document: Mapping[str, Any]) -> Iterator[str]:
+    for title, prefix in GROUPS:
+        rows = [row for row in document["recipes"] if _kind(row["name"]) == prefix]
+        if rows:
+            yield f"{title}:"
+            yield from (line for row in rows for line in _row(row))
+            yield ""
+    yield "Search path (the first that has a name wins):"
+    yield from (f"  {directory}" for directory in document["search_path"])
+    baseline = document["baseline"]
+    yield ""
+    yield f"Baseline: {baseline['allowed']} allowed, {baseline['denied']} denied system calls ({baseline['source']})"
+    yield "A recipe changes it with allow_extra and deny_extra in [syscalls]."
+
+
+def _kind(name: str) -> str:
+    kind, colon, _ = name.rpartition(":")
+    return kind + colon
+
+
+def _row(row: Mapping[str, Any]) -> Iterator[str]:
+    strict = " (strict)" if row["strict"] else ""
+    yield f"  {row['name']:<20}  {printable(row['description'])}{strict}"
+    marks = [*(f"+{name}" for name in row["allow_syscalls"]), *(f"-{name}" for name in row["deny_syscalls"])]
+    yield f"  {'':<20}  {' '.join([*marks, printable(row['path'])])}"
+
+
+def printable(text: str) -> str:
+    """A recipe may come from anywhere, and a terminal acts on escape sequences."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def shown(toml: str, layers: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    for layer in layers:
+        yield f"# {layer['why']}: {printable(layer['name'])} ({printable(layer['path'])})"
+    yield ""
+    yield toml.rstrip("\n")
+
+
+def baseline(document: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    yield "# A baseline: saved as default.toml in a directory of recipes, it takes the place of the shipped one."
+    yield "[syscalls]"
+    for key, names in document.items():
+        yield f"{key} = ["
+        yield from (f'    "{name}",' for name in names)
+        yield "]"
+
+
+def explanation(policy: Policy, document: Mapping[str, Any]) -> Iterator[str]:
+    for row in document["recipes"]:
+        yield f"{row['name']}: {printable(row['description'] or 'no description')} ({printable(row['path'])})"
+    if policy.strict:
+        yield "Strict: a process is killed at its first refused system call, and nothing may degrade."
+    yield from _paths("Read-only", policy.allow)
+    yield from _paths("Writable", policy.allow_write)
+    yield from _paths("Denied", policy.deny)
+    yield from _paths("Shown empty", policy.mask)
+    yield f"Network: {policy.egress}"
+    yield from _block("Hosts", (_host(rule.given) for rule in policy.hosts))
+    yield from _block("Variables passed through", (*(f"{name} (set)" for name in document["env_set"]),
+                                                   *(f"{name} (unset)" for name in document["env_unset"])))  # fmt: skip
+    yield from _block("Variables set", (f"{name}={printable(value)}" for name, value in policy.env))
+    yield from _block("Executables", policy.allow_execve)
+    yield from _block("Limits", (f"{name}: {value}" for name, value in _limits(policy)))
+    yield from _block("System calls", (*(f"+{name}" for name in policy.allow_syscalls),
+                                       *(f"-{name}" for name in policy.deny_syscalls)))  # fmt: skip
+    yield from _block("Found by the place of a program below", map(printable, document["match_prefix"]))
+
+
+def _paths(title: str, grants: tuple[Grant, ...]) -> Iterator[str]:
+    yield from _block(title, (f"{printable(each.path)}{' (if it exists)' if each.optional else ''}" for each in grants))
+
+
+def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
+    rows = list(lines)
+    if rows:
+        yield f"{title}:"
+        yield from (f"  {row}" for row in rows)
+
+
+def _host(given: Mapping[str, Any]) -> str:
+    words = [f"{name} {_words(value)}" for name, value in given.items() if name != "domain"]
+    return f"{given['domain']}{': ' + '; '.join(words) if words else ''}"
+
+
+def _words(value: object) -> str:
+    return printable(" ".join(value) if isinstance(value, tuple) else str(value))
+
+
+def _limits(policy: Policy) -> Iterator[tuple[str, object]]:
+    names = ("max_pids", "memory_mb", "cpu_percent", "walltime_sec", "address_space_gb", "open_files", "tmp_mb")
+    return ((name, policy.given[name]) for name in names if name in policy.given)
+
+
+def suggestions(command: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not rows:
+        yield f"No matching recipes for {printable(command[0])!r}"
+        return
+    for row in rows:
+        how = "used without being asked for" if row["automatic"] else f"-r {row['name']}"
+        yield f"  {row['name']:<20}  {row['because']}; {how}"
+
+
+def difference(without: Policy, policy: Policy, path: str, keys: Sequence[str]) -> Iterator[str]:
+    """What the file changes, as lines of TOML."""
+    from difflib import unified_diff
+
+    before, after = (to_toml(each).splitlines() for each in (without, policy))
+    yield from (printable(line) for line in unified_diff(before, after, "without it", path, lineterm="", n=1))
+    yield f"grants more in: {', '.join(keys)}" if keys else "grants no more than there would be without it"

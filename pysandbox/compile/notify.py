@@ -1,0 +1,152 @@
+"""Which calls of a cage are decided at run time, and the walls that make those decisions hold.
+
+A policy without a run-time rule has no NotifyPlan: no listener is installed and no thread started. The rows of NEEDS
+say what asks for one. Two walls stand behind the supervisor, since a descriptor or an address can be swapped while it
+looks: Landlock refuses every TCP connect and bind that is not done on the caller's behalf, and, where arguments of an
+execve are decided, the writing of another process's memory through /proc (BPF refuses the calls for it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from pysandbox.compile.init_calls import INIT_CALLS
+from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
+from pysandbox.compile.plan import LandlockPlan, NotifyPlan
+from pysandbox.errors import SandboxCompileError, UnsupportedError
+from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, UDP, Endpoint, parse_endpoint
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
+
+# What a callback may ask to hear of, and the system calls behind it.
+CATEGORIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "exec": {"EXEC": ("execve", "execveat")},
+    "network": {
+        "CONNECT": ("connect",), "BIND": ("bind",), "SENDTO": ("sendto",), "SENDMSG": ("sendmsg", "sendmmsg"),
+    },
+    "file": {"OPEN": ("open", "creat", "openat")},
+}  # fmt: skip
+CALLS: Mapping[str, tuple[str, ...]] = {name: calls for row in CATEGORIES.values() for name, calls in row.items()}
+
+
+def _refuses_descriptors(policy: Policy) -> bool:
+    return policy.scm_rights == "deny" or policy.strict
+
+
+def _lists_addresses(policy: Policy) -> bool:
+    return bool(policy.allow_ips)
+
+
+# (what asks for a supervisor, when, the classes and their action). A later row wins over an earlier one, and what a
+# callback watches (ASK) over all of them.
+NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
+    ("process.allow_execve", lambda policy: bool(policy.allow_execve), {"EXEC": "TELL"}),
+    ("syscalls.notifier", lambda policy: policy.notifier is True, {"EXEC": "TELL"}),
+    ("syscalls.scm_rights", _refuses_descriptors, {"SENDMSG": "LIST"}),
+    ("network.allow_ips", _lists_addresses, {"CONNECT": "LIST", "SENDTO": "LIST", "SENDMSG": "LIST"}),
+    ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),
+)
+# These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log.
+ONLY_TELLING = frozenset({"process.allow_execve", "monitor"})
+
+
+def notify_plan(policy: Policy, host: HostFacts, watch: frozenset[str]) -> NotifyPlan | None:
+    """Raises UnsupportedError where a rule needs what the kernel lacks, SandboxCompileError for what contradicts."""
+    _check_addresses(policy)
+    asking = [(key, actions) for key, asks, actions in NEEDS if asks(policy)]
+    if not (host.user_notif and host.wait_killable) or policy.notifier is False:
+        asking = _without_supervisor(policy, asking, watch)
+    if not asking and not watch:
+        return None
+    _check_init(policy)
+    _check_watch(policy, host, watch)
+    actions = {name: action for _, row in asking for name, action in row.items()}
+    actions |= {name: "ASK" for category in watch for name in CATEGORIES[category]}
+    return NotifyPlan(
+        calls=tuple(sorted(call for name in actions for call in CALLS.get(name, ()))),
+        actions=tuple(sorted(actions.items())),
+        endpoints=_endpoints(policy, watch),
+        sealed=policy.egress != "direct",
+        abstract=policy.isolation == "full" and policy.egress != "direct",
+        refuse_control=_refuses_descriptors(policy),
+        lenient=policy.monitor,
+    )
+
+
+def _without_supervisor(
+    policy: Policy, asking: list[tuple[str, Mapping[str, str]]], watch: frozenset[str]
+) -> list[tuple[str, Mapping[str, str]]]:
+    for key in (*(key for key, _ in asking if key not in ONLY_TELLING), *(["policy_fn"] if watch else [])):
+        if policy.notifier is False:
+            raise SandboxCompileError(f"{key} is decided at run time, and the notifier is switched off",
+                                      key="syscalls.notifier", suggestion=f"leave notifier out, or {key}")  # fmt: skip
+        lost = f"{key} needs calls to be decided at run time, which this kernel cannot hand over"
+        raise UnsupportedError(lost, feature="user_notif", fix="use Linux 5.19 or newer (seccomp WAIT_KILLABLE_RECV)")
+    return []
+
+
+def _check_addresses(policy: Policy) -> None:
+    if not policy.allow_ips:
+        return
+    if policy.isolation == "full" and policy.egress != "direct":
+        raise SandboxCompileError(
+            "addresses out of a cage with a network of its own need the network gatekeeper, which this version does "
+            "not have", key="network.allow_ips", suggestion='use isolation = "landlock", or leave it out',
+        )  # fmt: skip
+    for text in policy.allow_ips:
+        if policy.isolation == "landlock" and parse_endpoint(text).protocols == UDP:
+            raise SandboxCompileError(
+                f"{text!r}: without a network namespace only TCP can be confined, so there are no UDP sockets",
+                key="network.allow_ips", suggestion="write /tcp",
+            )  # fmt: skip
+
+
+def _check_init(policy: Policy) -> None:
+    """The filter with the listener is cage-init's too."""
+    lost = sorted(INIT_CALLS.intersection(policy.deny_syscalls))
+    if lost:
+        raise SandboxCompileError(
+            f"{', '.join(lost)}: cage-init needs them, and lives under the filter when calls are decided at run time",
+            key="syscalls.deny_extra", suggestion="leave them out, or the rules that are decided at run time",
+        )  # fmt: skip
+
+
+def _check_watch(policy: Policy, host: HostFacts, watch: frozenset[str]) -> None:
+    if "exec" in watch and host.landlock_abi == 0:
+        raise UnsupportedError(
+            "without Landlock another process of the cage could change the arguments of an execve after they were "
+            "read, through /proc", feature="landlock", fix="boot with landlock in the lsm= list, or do not watch exec",
+        )  # fmt: skip
+    if "file" in watch and policy.isolation != "full":
+        raise SandboxCompileError(
+            'isolation = "landlock" cannot let a callback decide on files: opening one for a command would go past '
+            "Landlock", key="isolation", suggestion='use isolation = "full", or do not watch file',
+        )  # fmt: skip
+
+
+def _endpoints(policy: Policy, watch: frozenset[str]) -> tuple[Endpoint, ...]:
+    """What may be reached: the list, the cage's own loopback, or, where nothing limits it, any address."""
+    if policy.allow_ips:
+        return tuple(parse_endpoint(text) for text in policy.allow_ips)
+    if policy.egress == "direct":
+        return (ANYWHERE,)
+    return (ANYWHERE,) if policy.isolation == "full" else ()
+
+
+def guarded(landlock: LandlockPlan | None, notify: NotifyPlan | None, abi: int) -> LandlockPlan | None:
+    """The Landlock plan with the walls behind the supervisor."""
+    if landlock is None or notify is None:
+        return landlock
+    actions = dict(notify.actions)
+    if "CONNECT" in actions:
+        wanted = ("CONNECT_TCP", "BIND_TCP") if "BIND" in actions else ("CONNECT_TCP",)
+        handled = tuple(right for right in NET_RIGHTS[abi] if right in wanted or right in landlock.handled_net)
+        landlock = replace(landlock, handled_net=handled)
+    if actions.get("EXEC") == "ASK":
+        rules = tuple(rule for rule in landlock.rules if rule.path != "/proc" or not ON_PROC.issuperset(rule.access))
+        landlock = replace(landlock, rules=rules)
+    return landlock
+
+
+__all__ = ["CATEGORIES", "LOOPBACK", "guarded", "notify_plan"]

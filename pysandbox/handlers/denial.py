@@ -1,0 +1,57 @@
+"""A `Denial`: what was refused, by which rule, and the one line that would allow it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pysandbox.handlers.address import ip_address, unix_path
+from pysandbox.handlers.call import NETWORK, Call
+
+RULED_BY_LIST = frozenset({"network.allow_ips", "network.egress"})
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """One thing that was refused. `fix` is the policy line that would allow it, empty where no line does.
+
+    `kind` is "network", "exec", "file" or "syscall". `pid` (the host's number) and `argv` are of the first process that
+    asked, as far as they were known; `count` is how often it was asked.
+    """
+
+    kind: str
+    target: str
+    rule: str
+    fix: str
+    pid: int = 0
+    argv: tuple[str, ...] = ()
+    count: int = 1
+
+
+def kind_of(call: Call) -> str:
+    return "network" if call.kind in NETWORK else {"EXEC": "exec", "OPEN": "file"}.get(call.kind, "syscall")
+
+
+def target_of(call: Call) -> str:
+    """What was asked for, as a person would name it."""
+    if call.kind in NETWORK:
+        address = ip_address(call.address)
+        if address is not None:
+            return address.text(call.protocol)
+        return unix_path(call.address) or call.syscall
+    if call.kind == "EXEC":
+        return " ".join(call.argv) or call.path
+    return call.path or call.syscall
+
+
+def fix_of(call: Call, rule: str) -> str:
+    """The smallest line of a policy that allows it."""
+    address = ip_address(call.address)
+    if rule in RULED_BY_LIST and address is not None:
+        return f'allow_ips = ["{address.text(call.protocol)}"]'
+    if rule == "process.allow_execve":
+        return f'allow_execve = ["{call.path}"]'
+    if rule == "syscalls.scm_rights":
+        return 'scm_rights = "allow"'
+    if rule.startswith("syscalls.") and call.kind == "OTHER":
+        return f'allow_extra = ["{call.syscall}"]'
+    return ""

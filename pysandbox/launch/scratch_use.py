@@ -1,0 +1,62 @@
+"""How much lies in a cage's scratch directory on the host, found out a slice at a time.
+
+The cage owns the tree and changes it while it is walked: every directory is opened below the first without following a
+link, and no look takes longer than SLICE entries, however many the cage has made.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pysandbox.launch import native
+
+SLICE = 2000  # directory entries of one look
+BLOCK = 512  # bytes, the unit of st_blocks
+RESOLVE = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS
+
+
+class ScratchUse:
+    """One walk after the other over a directory. `close()` is idempotent."""
+
+    def __init__(self, path: str) -> None:
+        self._root = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._ahead: list[str] = ["."]
+        self._found = 0
+
+    def look(self) -> int:
+        """Goes on with the walk; bytes found by it so far. Begins a new one after the end of the last."""
+        if not self._ahead:
+            self._ahead, self._found = ["."], 0
+        entries = 0
+        while self._ahead and entries < SLICE:
+            entries += self._count(self._ahead.pop())
+        return self._found
+
+    def _count(self, path: str) -> int:
+        try:
+            fd = native.open_inside(self._root, path, os.O_RDONLY | os.O_DIRECTORY, resolve=RESOLVE)
+        except OSError:  # gone, or a link by now
+            return 1
+        try:
+            names = os.listdir(fd)
+            for name in names:
+                self._weigh(fd, path, name)
+            return 1 + len(names)
+        except OSError:
+            return 1
+        finally:
+            os.close(fd)
+
+    def _weigh(self, fd: int, path: str, name: str) -> None:
+        try:
+            seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        self._found += seen.st_blocks * BLOCK
+        if seen.st_mode & 0o170000 == 0o040000:
+            self._ahead.append(f"{path}/{name}")
+
+    def close(self) -> None:
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1

@@ -1,0 +1,81 @@
+"""One line of a list of addresses: `ADDRESS[/PREFIX][:PORT[-PORT]][/tcp|/udp]`, read strictly.
+
+An address is kept as sixteen bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291, 2.5.5.2), so that one comparison serves every
+spelling. An IPv6 address with a port stands in brackets. No names: a name is the gatekeeper's to resolve. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pysandbox.policy.refusal import Refused, shown
+
+MAPPED = b"\0" * 10 + b"\xff\xff"
+TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify.h
+PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
+EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
+
+_SHAPE = re.compile(
+    r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<bare>[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)|(?P<four>[0-9.]+))"
+    r"(?:/(?P<prefix>[0-9]{1,3}))?(?::(?P<first>[0-9]{1,5})(?:-(?P<last>[0-9]{1,5}))?)?(?:/(?P<protocol>tcp|udp))?",
+    re.ASCII,
+)
+
+
+class Endpoint(NamedTuple):
+    """Addresses and ports. `prefix` counts bits of the sixteen bytes; ports are inclusive; `protocols` are bits."""
+
+    address: bytes
+    prefix: int
+    first_port: int
+    last_port: int
+    protocols: int
+
+    def holds(self, address: bytes, port: int, protocol: int) -> bool:
+        """Whether an address of sixteen bytes, with a port and one protocol bit, is among them."""
+        whole, rest = divmod(self.prefix, 8)
+        if not (protocol & self.protocols and self.first_port <= port <= self.last_port):
+            return False
+        if address[:whole] != self.address[:whole]:
+            return False
+        return not rest or (address[whole] ^ self.address[whole]) >> (8 - rest) == 0
+
+
+ANYWHERE = Endpoint(bytes(16), 0, 0, 65535, TCP | UDP)
+LOOPBACK = (
+    Endpoint(MAPPED + b"\x7f\0\0\0", 104, 0, 65535, TCP | UDP),
+    Endpoint(bytes(15) + b"\x01", 128, 0, 65535, TCP | UDP),
+)
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Raises Refused."""
+    import ipaddress
+
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        raise Refused(f"{shown(text)} is not an address", EXAMPLE)
+    written = found["six"] or found["bare"] or found["four"]
+    try:
+        address = ipaddress.ip_address(written)
+    except ValueError as error:
+        raise Refused(f"{shown(text)}: {error}", EXAMPLE) from None
+    packed = address.packed if address.version == 6 else MAPPED + address.packed
+    most = 128 if address.version == 6 else 32
+    prefix = int(found["prefix"]) if found["prefix"] else most
+    if prefix > most:
+        raise Refused(f"{shown(text)}: a prefix of IPv{address.version} has at most {most} bits", EXAMPLE)
+    prefix += 128 - most
+    if int.from_bytes(packed, "big") & ((1 << (128 - prefix)) - 1):
+        raise Refused(f"{shown(text)} has bits set behind its prefix", "write the first address of the network")
+    return Endpoint(packed, prefix, *_ports(text, found["first"], found["last"]), PROTOCOLS[found["protocol"] or ""])
+
+
+def _ports(text: str, first: str | None, last: str | None) -> tuple[int, int]:
+    if first is None:
+        return 0, 65535
+    low, high = int(first), int(last or first)
+    if not 0 < low <= high <= 65535:
+        raise Refused(f"{shown(text)}: ports go from 1 to 65535, the lower one first", EXAMPLE)
+    return low, high

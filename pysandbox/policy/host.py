@@ -1,0 +1,61 @@
+"""One [[host]] block: the permission to reach a domain, and the shape of the requests it may be sent (document 001).
+
+The columns are declared as the options of a policy are, and merge by the same words: two blocks of one domain become
+one (`merge.blocks`). What a column may hold is in `validate`; matching a request against a block is the gatekeeper's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from pysandbox.policy.merge import merge_layers
+from pysandbox.policy.option import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostRule:
+    """What may be sent to one domain. An empty list allows any; a column that is not given says nothing."""
+
+    domain: str = option(
+        "host", "domain", "The name this block is about: example.com, *.example.com (one label), **.example.com (any).",
+        merge="last", item="domain",
+    )  # fmt: skip
+    methods: tuple[str, ...] = option(
+        "host", "methods", "HTTP methods a request may have.", default=(), merge="union", item="method"
+    )
+    content_types: tuple[str, ...] = option(
+        "host", "content_types", "Types a request's body may have; parameters such as charset do not count.",
+        default=(), merge="union", item="content type",
+    )  # fmt: skip
+    paths: tuple[str, ...] = option(
+        "host", "paths", "What the path of a request must begin with.", default=(), merge="union", item="URL path"
+    )
+    max_request_bytes: int | None = option(
+        "host", "max_request_bytes", "The largest body of a request.", default=None, merge="max", minimum=0,
+        maximum=2**40, unit="bytes",
+    )  # fmt: skip
+    allow_credentials: tuple[str, ...] = option(
+        "host", "allow_credentials", "Detectors of credentials whose finds may be sent to this host.", default=(),
+        merge="union", item="detector",
+    )  # fmt: skip
+    contract_mode: str | None = option(
+        "host", "contract_mode", "Overrides the network's contract_mode for this host.", default=None, merge="last",
+        choices=("strict", "relaxed"),
+    )  # fmt: skip
+    include_subdomains: bool = option(
+        "host", "include_subdomains", "The block also holds for every name below the domain.", default=False,
+        merge="or",
+    )  # fmt: skip
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The columns that differ from their default."""
+        return {each.name: getattr(self, each.name) for each in COLUMNS if getattr(self, each.name) != each.default}
+
+    def merge(self, later: HostRule) -> HostRule:
+        return HostRule(**merge_layers(_WORDS, self.given, later.given))
+
+
+COLUMNS = fields(HostRule)
+_WORDS = {each.name: each.metadata["option"].merge for each in COLUMNS}

@@ -1,0 +1,193 @@
+"""Where recipes are found, and reading them: the directories, names in them, and what a program's place calls for.
+
+    ./.pysandbox/   $XDG_CONFIG_HOME/pysandbox/recipes/   /etc/pysandbox/recipes/   the package
+
+The first that has a name wins. A name with a slash, or that ends in .toml, is a file. `service:x` is services/x.toml
+and `tool:x` is tools/x.toml of any of them. What lies in a project's .pysandbox is marked, for `compose` to judge.
+
+What reads and expands is imported where a recipe is read: most commands are started without one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from pysandbox.policy.compose import Layer, Looked, Why
+from pysandbox.policy.match import covers
+from pysandbox.policy.places import OURS, config_home, home
+from pysandbox.policy.recipe import PACKAGED, SHIPPED
+from pysandbox.policy.refusal import Refused, did_you_mean, shown
+
+PROJECT = ".pysandbox"
+SYSTEM = "/etc/pysandbox/recipes"
+VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+KINDS = {"service": "services", "tool": "tools"}  # service:github is services/github
+FOLDERS = ("", *KINDS.values())
+RESERVED = ("base", "default")  # never detected; the baseline cannot be asked for either
+_NAME = r"(?:(?P<kind>service|tool):)?(?P<stem>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})"
+
+# What lies here is the system's own and calls for nothing (RCP-19).
+SYSTEM_PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One look for recipes. `unseen` holds files that are passed over, and names nobody has are then no error.
+
+    `looked` is added to by every method: all that their answers depend on.
+    """
+
+    cwd: str
+    env: Mapping[str, str]
+    directories: tuple[str, ...]
+    unseen: frozenset[str] = frozenset()
+    looked: Looked = field(default_factory=Looked, compare=False)
+
+    @classmethod
+    def here(cls, cwd: str, env: Mapping[str, str]) -> Self:
+        env = known(env)
+        user = os.path.join(config_home(env), OURS, "recipes")
+        looked = Looked(variables={"HOME", "XDG_CONFIG_HOME"})
+        return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED), looked=looked)
+
+    def without(self, layers: Sequence[Layer]) -> Self:
+        return replace(self, unseen=self.unseen | {layer.path for layer in layers})
+
+    # ---- one recipe ---------------------------------------------------------------------------------------------
+
+    def asked(self, names: Sequence[str]) -> Iterator[Layer]:
+        for name in names:
+            path = name if is_file(name) else self._found(name)
+            if path is not None and path not in self.unseen:
+                yield self.read(path, "asked", name)
+
+    def override(self, name: str) -> Layer | None:
+        """A base.toml or default.toml that takes the place of the package's own."""
+        for directory in self.directories[:-1]:
+            path = os.path.join(directory, f"{name}.toml")
+            if path not in self.unseen and self._is_there(path):
+                return self.read(path, "base", name)
+        return None
+
+    def read(self, path: str, why: Why, name: str) -> Layer:
+        from pysandbox.policy.sources import contents, decoded, parse_baseline, parse_recipe
+
+        file = path if os.path.isabs(path) else os.path.join(self.cwd, path)
+        self.looked.paths.add(file)
+        content = contents(file)
+        text = decoded(content, path)
+        project = PROJECT in os.path.abspath(os.path.join(self.cwd, path)).split("/")
+        parse = parse_baseline if (name, why) == ("default", "base") else parse_recipe
+        return Layer(name, path, why, parse(text, path), text, sha256(content) if project else "", project)
+
+    def _found(self, name: str) -> str | None:
+        match = re.fullmatch(_NAME, name)
+        if match is None:
+            raise Refused("is not a name of a recipe", f"for a file, write {shown(f'./{name}')}").error(
+                f"recipe {name!r}"
+            )
+        if name == "default":
+            raise Refused("is the baseline of system calls, which is always there", "leave it out").error(
+                "recipe 'default'"
+            )
+        file = f"{KINDS[match['kind']]}/{match['stem']}.toml" if match["kind"] else f"{name}.toml"
+        for directory in self.directories:
+            path = os.path.join(directory, file)
+            if path not in self.unseen and self._is_there(path):
+                return path
+        if self.unseen:
+            return None
+        known = sorted({each for each, _ in self.available()})
+        searched = ", ".join(self.directories)
+        hint = did_you_mean(name, known) or "pysandbox recipe list shows what there is"
+        raise Refused(f"no such recipe in {searched}", hint).error(f"recipe {name!r}")
+
+    def _is_there(self, path: str) -> bool:
+        """Also a dangling link or a directory of that name: reading it then says what is wrong."""
+        self.looked.paths.add(path)
+        return os.path.lexists(path)
+
+    # ---- all of them --------------------------------------------------------------------------------------------
+
+    def available(self) -> Iterator[tuple[str, str]]:
+        """(name, path) of each recipe that can be asked for or detected, each name where it is found first."""
+        seen = set()
+        for directory in self.directories:
+            self.looked.paths.update(os.path.join(directory, folder) if folder else directory for folder in FOLDERS)
+            for name, path in _names_in(directory):
+                if name not in seen and path not in self.unseen:
+                    seen.add(name)
+                    yield name, path
+
+    def detected(self, command: Sequence[str] | None) -> Iterator[Layer]:
+        """The recipes whose match_prefix covers the program, by name. A file that cannot be read is an error: what it
+        would have denied is not known."""
+        program = self.program(command) if command else None
+        if program is None or any(covers(directory, program) for directory in SYSTEM_PROGRAMS):
+            return
+        for name, path in sorted(self.available()):
+            if name in RESERVED or ":" in name:
+                continue
+            shipped = SHIPPED.get(name) if path.startswith(f"{PACKAGED}/") else None
+            if shipped is not None and not self._calls(shipped.match_prefix, program):
+                continue  # known without reading the file
+            layer = self.read(path, "detected", name)
+            if layer.recipe.meta is not None and self._calls(layer.recipe.meta.match_prefix, program):
+                yield layer
+
+    def program(self, command: Sequence[str]) -> str | None:
+        """The file that the command's first word names on this host, every link of it followed; None where none is."""
+        for path in self._candidates(command[0]):
+            self.looked.programs[path] = None
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                self.looked.programs[path] = real = os.path.realpath(path)
+                return real
+        return None
+
+    def _candidates(self, name: str) -> list[str]:
+        if "/" in name:
+            return [os.path.join(self.cwd, name)]
+        if not name or "\0" in name:
+            return []
+        self.looked.variables.add("PATH")
+        path = self.env.get("PATH") or os.defpath
+        return [os.path.join(self.cwd, directory, name) for directory in path.split(":")]
+
+    def _calls(self, prefixes: Sequence[str], program: str) -> bool:
+        from pysandbox.policy.expand import expand_prefixes
+
+        expanded = expand_prefixes(prefixes, env=self.env, cwd=self.cwd, home=home(self.env))
+        self.looked.variables.update(name for prefix in prefixes for name in VARIABLE.findall(prefix))
+        self.looked.paths.update(expanded)
+        return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
+
+
+def sha256(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def known(env: Mapping[str, str]) -> Mapping[str, str]:
+    """With a home directory, where a service was started without one."""
+    return env if env.get("HOME") else {**env, "HOME": os.path.expanduser("~")}
+
+
+def is_file(name: str) -> bool:
+    return "/" in name or name.endswith(".toml")
+
+
+def _names_in(directory: str) -> Iterator[tuple[str, str]]:
+    for prefix, folder in (("", directory), *((f"{kind}:", os.path.join(directory, KINDS[kind])) for kind in KINDS)):
+        try:
+            files = sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        for file in files:
+            stem = file.removesuffix(".toml")
+            if stem != file and not file.startswith("."):
+                yield f"{prefix}{stem}", os.path.join(folder, file)

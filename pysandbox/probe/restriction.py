@@ -1,0 +1,96 @@
+"""Why this host refuses what a cage needs, found when it has refused: the settings, and what this process runs under.
+
+A refusal is an errno; the reason is somewhere in /proc. The rows are looked at in order, the first that applies is the
+one to name. Nothing here is read while everything works.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pysandbox.errors import UnsupportedError
+
+SETUP = "as root: pysandbox setup"
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """`path` says `refuses` of its contents; `cause` may hold {value}."""
+
+    path: str
+    refuses: Callable[[str], bool]
+    cause: str
+    fix: str
+
+
+def _is_zero(text: str) -> bool:
+    return text == "0"
+
+
+def _confined(label: str) -> bool:
+    """Of an AppArmor label, "NAME (enforce)". SELinux has contexts in the same file, with colons."""
+    return label.endswith("(enforce)") and ":" not in label
+
+
+RESTRICTIONS = (
+    Restriction(
+        "/proc/sys/user/max_user_namespaces", _is_zero,
+        "user.max_user_namespaces = 0: nobody may create user namespaces",
+        "as root: sysctl -w user.max_user_namespaces=65536",
+    ),
+    Restriction(
+        "/proc/sys/kernel/unprivileged_userns_clone", _is_zero,
+        "kernel.unprivileged_userns_clone = 0: only root may create user namespaces",
+        "as root: sysctl -w kernel.unprivileged_userns_clone=1",
+    ),
+    Restriction(
+        "/proc/self/attr/current", _confined,
+        "this program is confined by the AppArmor profile {value}",
+        "add `userns,` and the mounts to that profile, or start the program without it",
+    ),
+    Restriction(
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", lambda value: value not in ("", "0"),
+        "kernel.apparmor_restrict_unprivileged_userns = {value}: AppArmor takes the power from user namespaces of "
+        "programs without a profile",
+        f"{SETUP} (it gives this Python one)",
+    ),
+    Restriction(
+        "/sys/fs/selinux/enforce", lambda value: value == "1",
+        "SELinux is enforcing",
+        f"{SETUP}; `ausearch -m avc -ts recent` shows what was refused",
+    ),
+    Restriction(
+        "/proc/self/status", lambda value: "\nSeccomp:\t2" in value,
+        "this program runs under a system-call filter, as in a container",
+        "start the container with --security-opt seccomp=unconfined",
+    ),
+)  # fmt: skip
+
+
+def find_restriction(root: str = "", uid: int | None = None) -> str | None:
+    """The cause of a refusal and its fix, in one sentence; None when nothing known restricts."""
+    for row in RESTRICTIONS:
+        value = _read(root + row.path)
+        exempt = "unprivileged" in row.path and (os.geteuid() if uid is None else uid) == 0
+        if value is not None and not exempt and row.refuses(value):
+            return f"{row.cause.format(value=value.removesuffix(' (enforce)'))}; {row.fix}"
+    return None
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path, errors="replace") as file:
+            return file.read().strip().rstrip("\0")
+    except OSError:
+        return None
+
+
+def explained(error: UnsupportedError) -> UnsupportedError:
+    """The same refusal with the real cause, where user namespaces are what lacks and the cause can be found."""
+    cause = find_restriction() if error.feature == "user_namespaces" else None
+    if cause is None:
+        return error
+    message = str(error).removesuffix(f"; {error.fix}")
+    return UnsupportedError(message, feature=error.feature, fix=f"{cause}; {error.fix}")

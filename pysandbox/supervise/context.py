@@ -1,0 +1,129 @@
+"""Tightening a cage while it runs. Every method narrows what is in force, at once and for good; none widens.
+
+A Context is what a callback gets as `ctx`, and what `Cage.context` gives the host. Any thread may call it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pysandbox.errors import PolicyError, UnsupportedError
+from pysandbox.events import RESTRICTED, Event
+from pysandbox.launch import native
+from pysandbox.policy.endpoint import Endpoint, parse_endpoint
+from pysandbox.policy.refusal import Refused
+from pysandbox.supervise.cut import cut_connections
+from pysandbox.supervise.tasks import Stopped, below
+
+if TYPE_CHECKING:
+    from pysandbox.supervise.supervision import Supervision
+
+SMALLEST_MEMORY_MB = 16  # as resources.memory_mb
+
+
+class Context:
+    """The live policy of one cage."""
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+
+    def restrict_network(self, addresses: Sequence[str]) -> int:
+        """Only these addresses, as in `network.allow_ips`, out of what was allowed before; [] cuts everything.
+
+        Connections that may no longer be are shut down; returns how many. Raises PolicyError for what is no address,
+        UnsupportedError where the cage's network calls are not watched.
+        """
+        endpoints = _parse(addresses)
+        self._demand_network()
+        narrowed = self._supervision.narrow(endpoints)
+        self._tell("network", list(addresses))
+        return cut_connections(self._supervision.live, narrowed)
+
+    def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
+        """The same for one process (as the host numbers it, `CallEvent.pid`) and all that it starts from now on."""
+        endpoints = _parse(addresses)
+        self._demand_network()
+        if pid not in below(self._supervision.live.pid):
+            raise PolicyError(f"process {pid} is not of this cage", key="pid", suggestion="use CallEvent.pid")
+        narrowed = self._supervision.narrow_pid(pid, endpoints)
+        self._tell("pid_network", [pid, *addresses])
+        return cut_connections(self._supervision.live, narrowed, frozenset({pid, *below(pid)}))
+
+    def deny_path(self, path: str | os.PathLike[str]) -> None:
+        """Closes a file or a directory for the whole cage, by a mount over it in the cage's own mount namespace.
+
+        What is open already stays open, as after a chmod. Raises FileNotFoundError (there is no such path),
+        UnsupportedError (isolation = "landlock": there is no mount namespace), OSError.
+        """
+        supervision = self._supervision
+        if not supervision.plan.namespaces:
+            raise UnsupportedError(
+                f'isolation = "landlock": {os.fspath(path)} cannot be closed, for Landlock takes no right away from a '
+                "process that runs", feature="mount_namespace", fix='use isolation = "full", or deny it from the start',
+            )  # fmt: skip
+        real = native.cover_path(supervision.live, os.fspath(path))
+        self._tell("path", real)
+
+    def restrict_max_processes(self, most: int) -> None:
+        """At most so many processes and threads in the whole cage, those that run included; more fail with EAGAIN.
+
+        Raises UnsupportedError as root, whose processes the kernel does not count.
+        """
+        if most < 1:
+            raise PolicyError(f"must be at least 1, not {most}", key="max_processes")
+        live = self._supervision.live
+        cgroup = getattr(live, "cgroup", None)
+        if cgroup is not None:
+            cgroup.restrict_pids(most)
+        elif os.geteuid() == 0:
+            raise UnsupportedError("the kernel does not count the processes of root", feature="rlimit_nproc",
+                                   fix="run as an ordinary user")  # fmt: skip
+        else:
+            _limit_tree(live.pid, self._supervision, most)
+        self._tell("max_processes", most)
+
+    def restrict_max_memory(self, megabytes: int) -> None:
+        """At most so many MiB for the whole cage, from now on; a cage that holds more is ended (reason "oom")."""
+        if megabytes < SMALLEST_MEMORY_MB:
+            raise PolicyError(f"must be at least {SMALLEST_MEMORY_MB} MiB, not {megabytes}", key="max_memory")
+        self._supervision.restrict_memory(megabytes)
+        self._tell("max_memory", megabytes)
+
+    def _demand_network(self) -> None:
+        if not self._supervision.watches_network:
+            raise UnsupportedError("the network calls of this cage are not decided at run time", feature="policy_fn",
+                                   fix='make it with watch=("network", ...), or with network.allow_ips')  # fmt: skip
+
+    def _tell(self, what: str, value: object) -> None:
+        supervision = self._supervision
+        supervision.sink(Event(RESTRICTED.name, {"invocation_id": supervision.live.id, "what": what, "value": value}))
+
+
+def _parse(addresses: Sequence[str]) -> tuple[Endpoint, ...]:
+    if isinstance(addresses, str):
+        raise PolicyError("must be a list of addresses, not one string", key="restrict_network",
+                          suggestion=f"write [{addresses!r}]")  # fmt: skip
+    try:
+        return tuple(parse_endpoint(each) for each in addresses)
+    except Refused as refused:
+        raise refused.error("restrict_network") from None
+
+
+def _limit_tree(init_pid: int, supervision: Supervision, most: int) -> None:
+    """RLIMIT_NPROC of every process, counted by the kernel for the cage's own user namespace. Whatever is not stopped
+    by then was forked by somebody who had the limit already, so cage-init comes first."""
+    _limit(init_pid, most + 1)
+    with Stopped(supervision.live) as stopped:
+        for pid in stopped.processes:
+            _limit(pid, most + 1)
+
+
+def _limit(pid: int, most: int) -> None:
+    with suppress(ProcessLookupError):
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
+        if hard == resource.RLIM_INFINITY or hard > most:
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (most, most))

@@ -1,0 +1,122 @@
+"""The host's callback: what it is given, what it may answer, and what becomes of an answer that is none.
+
+    def policy(event: CallEvent, ctx: Context):
+        if event.category == "exec" and event.argv[0] == "pytest":
+            ctx.restrict_network([])
+
+A callback only ever tightens: what the policy refuses is refused before it is asked. None, False and 0 allow; True and
+-1 refuse with EPERM, a positive number with that errno; "audit" allows and leaves an event. Whatever else it does (it
+raises, it answers something else, it takes too long) refuses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from errno import EPERM
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pysandbox.supervise.context import Context
+
+LARGEST_ERRNO = 4095  # MAX_ERRNO of the kernel
+AUDIT = "audit"
+
+Answer: TypeAlias = "bool | int | str | None"
+PolicyFn: TypeAlias = "Callable[[CallEvent, Context], Answer | Awaitable[Answer]]"
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvent:
+    """A call that is held until the callback answers. `pid` and `ppid` as the host numbers them; `time` in seconds
+    since the epoch. `host`, `port` and `protocol` ("tcp", "udp") are of a network call, "" and 0 otherwise; `argv` of
+    an exec; `path` and `write` of a file. None of them is read again by the kernel.
+    """
+
+    syscall: str
+    category: str
+    pid: int
+    ppid: int
+    time: float
+    host: str = ""
+    port: int = 0
+    protocol: str = ""
+    argv: tuple[str, ...] = ()
+    path: str = ""
+    write: bool = False
+
+
+class Nonsense(Exception):
+    """A callback answered what is no verdict."""
+
+
+def read_answer(answer: object) -> tuple[int, bool]:
+    """(the errno to refuse with, 0 to allow; whether to flag it). Raises Nonsense."""
+    if answer is None or answer is False:
+        return 0, False
+    if answer is True:
+        return EPERM, False
+    if isinstance(answer, int) and -1 <= answer <= LARGEST_ERRNO:
+        return (EPERM if answer == -1 else answer), False
+    if isinstance(answer, str) and answer == AUDIT:
+        return 0, True
+    raise Nonsense(f"the callback answered {answer!r}; it may answer None, a bool, an errno or {AUDIT!r}")
+
+
+class Caller:
+    """Calls one callback, plain or async. An async one runs in the loop that was running when the cage was made, else
+    in a loop of the callback's own thread."""
+
+    def __init__(self, function: PolicyFn) -> None:
+        self._function = function
+        self._loop = _running_loop()
+        self._own: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, event: CallEvent, context: Context, seconds: float) -> object:
+        """The callback's answer. Raises whatever it raises, TimeoutError."""
+        answer = self._function(event, context)
+        if not inspect.isawaitable(answer):
+            return answer
+        import asyncio
+
+        return asyncio.run_coroutine_threadsafe(_wait(answer), self._any_loop()).result(seconds)
+
+    def _any_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is not None and not self._loop.is_closed():
+            return self._loop
+        with self._lock:
+            if self._own is None:
+                import asyncio
+
+                self._own = asyncio.new_event_loop()
+                threading.Thread(target=self._own.run_forever, name="pysandbox-policy", daemon=True).start()
+            return self._own
+
+    def close(self) -> None:
+        with self._lock:
+            own, self._own = self._own, None
+        if own is not None:
+            own.call_soon_threadsafe(own.stop)
+
+
+async def _wait(answer: Awaitable[Any]) -> Any:
+    return await answer
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of the caller, without importing asyncio for those who have none."""
+    import sys
+
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio.get_running_loop() if asyncio is not None else None
+    except RuntimeError:
+        return None
+
+
+__all__ = ["Answer", "CallEvent", "Caller", "Nonsense", "PolicyFn", "read_answer"]

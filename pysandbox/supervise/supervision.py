@@ -1,0 +1,324 @@
+"""The run-time decisions of one cage: its rules as they are now, its callback, and the ledger of what was refused.
+
+`handle` is the whole path of a call from what C has told to the answer. It runs in a follower of the Supervisor;
+several calls of a cage are decided at once, and one that its callback keeps waiting keeps nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from errno import ENOENT, EPERM
+from typing import TYPE_CHECKING, Any
+
+from pysandbox.compile.plan import Plan
+from pysandbox.errors import UnsupportedError
+from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
+from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
+from pysandbox.handlers.call import NETWORK, Call
+from pysandbox.handlers.decide import decide
+from pysandbox.handlers.denial import Denial, fix_of, kind_of, target_of
+from pysandbox.handlers.rules import Rules, both
+from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
+from pysandbox.launch import native
+from pysandbox.launch.live import LiveInit
+from pysandbox.policy.endpoint import Endpoint
+from pysandbox.policy.match import may_execute
+from pysandbox.policy.model import Policy
+from pysandbox.supervise import files, wire
+from pysandbox.supervise.context import Context
+from pysandbox.supervise.policy_fn import Caller, CallEvent, PolicyFn, read_answer
+from pysandbox.supervise.record import Recorder
+from pysandbox.supervise.tasks import command_line, group_of, parent_of
+
+if TYPE_CHECKING:
+    from pysandbox.supervise.supervisor import Supervisor
+
+CALLBACKS = 16  # of one cage at once; further calls wait for one of them to return, or for their deadline
+KINDS_KEPT = 256  # of refusals in the ledger
+CATEGORY = {**dict.fromkeys(NETWORK, "network"), "EXEC": "exec", "OPEN": "file"}
+
+
+class Supervision:
+    """Made for an open cage before its first command; `end` is called when the cage is gone."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        live: LiveInit,
+        plan: Plan,
+        policy: Policy,
+        *,
+        policy_fn: PolicyFn | None = None,
+        deadline: float = 5.0,
+        recorder: Recorder | None = None,
+    ) -> None:
+        assert plan.notify is not None
+        self.live, self.plan, self.sink = live, plan, supervisor.sink
+        self.context = Context(self)
+        self._supervisor = supervisor
+        self._policy = policy
+        self._notify = plan.notify
+        self._caller = Caller(policy_fn) if policy_fn is not None else None
+        self._deadline = deadline
+        self._recorder = recorder
+        source = "network.allow_ips" if policy.allow_ips else "network.egress"
+        self._rules = Rules(plan.notify.endpoints, {}, source)
+        self._lock = threading.Lock()
+        self._denials: dict[tuple[str, str, str], Denial] = {}
+        self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
+        self._final: wire.Refusals | None = None
+        self._busy = 0
+        self._backlog: deque[Callable[[], None]] = deque()
+        self._number = supervisor.add(live, self, self._encoded())
+
+    # ---- rules in force -----------------------------------------------------------------------------------------
+
+    @property
+    def watches_network(self) -> bool:
+        return "CONNECT" in dict(self._notify.actions)
+
+    def _encoded(self) -> Any:
+        """The rules for the C half. Lists of single processes and recordings are Python's to hold a call against."""
+        notify, actions = self._notify, dict(self._notify.actions)
+        if self._rules.by_pid or self._recorder is not None:
+            actions = {name: "ASK" if action == "LIST" else action for name, action in actions.items()}
+        return wire.encode_rules(
+            actions, self._rules.endpoints, init_pid=self.live.pid, deadline=self._deadline, sealed=notify.sealed,
+            abstract=notify.abstract, refuse_control=notify.refuse_control, lenient=notify.lenient,
+        )  # fmt: skip
+
+    def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        """Leaves what is in both lists; returns it."""
+        with self._lock:
+            self._rules = replace(self._rules, endpoints=both(self._rules.endpoints, endpoints), source="policy_fn")
+            wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
+            return self._rules.endpoints
+
+    def narrow_pid(self, pid: int, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+        with self._lock:
+            own = both(self._rules.by_pid.get(pid, self._rules.endpoints), endpoints)
+            self._rules = replace(self._rules, by_pid={**self._rules.by_pid, pid: own})
+            wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
+            return own
+
+    # ---- one call -----------------------------------------------------------------------------------------------
+
+    def handle(self, told: Any, step_back: Callable[[], None]) -> None:
+        """`step_back` has somebody else wait for the next call, before this one may take long."""
+        if told.kind == wire.ASKED:
+            self._decide_soon(int(told.ticket), wire.call_of(told), list(told.args), step_back)
+        elif told.kind == wire.PASSED:
+            self._note_exec(replace(wire.call_of(told), path=wire.text_of(told)))
+        elif told.kind == wire.REFUSED:
+            call = wire.call_of(told)
+            denial = self._first[call] = self._denial(call, self._rule_of(call))
+            self._tell_denial(denial)
+        elif told.kind == wire.LATE:
+            self._fail(wire.call_of(told), f"the callback took longer than {self._deadline:g} s")
+            self._remember(self._denial(wire.call_of(told), "policy_fn"))
+
+    def _decide_soon(self, ticket: int, call: Call, args: list[int], step_back: Callable[[], None]) -> None:
+        def task() -> None:
+            self._decide(ticket, call, args)
+
+        if self._caller is None:
+            task()
+            return
+        with self._lock:
+            if self._busy >= CALLBACKS:
+                self._backlog.append(task)
+                return
+            self._busy += 1
+        step_back()
+        self._work_off(task)
+
+    def _work_off(self, task: Callable[[], None] | None) -> None:
+        while task is not None:
+            task()
+            with self._lock:
+                task = self._backlog.popleft() if self._backlog else None
+                if task is None:
+                    self._busy -= 1
+
+    def _decide(self, ticket: int, call: Call, args: list[int]) -> None:
+        if not wire.waits(self._supervisor.notifier, ticket):
+            return  # its deadline passed in the backlog
+        try:
+            call, raw = self._complete(call, args)
+            rules = self._rules
+            verdict = decide(call, rules)
+            if self._recorder is not None:
+                self._recorder.write(call, rules, verdict)
+            if self._caller is not None and not isinstance(verdict, (Errno, Kill)):
+                verdict = self._consult(call, verdict)
+        except FileNotFoundError:
+            verdict, raw = Errno(ENOENT), b""  # as the kernel would say
+        except OSError as error:  # what cannot be read is refused
+            verdict, raw = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), b""
+        except Exception as error:
+            self._fail(call, f"{type(error).__name__}: {error}")
+            verdict, raw = Errno(EPERM, "supervisor"), b""
+        self._apply(ticket, call, verdict, raw)
+
+    def _complete(self, call: Call, args: list[int]) -> tuple[Call, bytes]:
+        """The call with what C has not read for it. Raises OSError."""
+        if call.kind == "EXEC":
+            self._learn_command(call.pid)
+            raw = wire.read_exec(call.pid, wire.number_of(call.syscall), args)
+            path, *argv = (os.fsdecode(each) for each in raw.split(b"\0")[:-1])
+            if wire.number_of("execve") == wire.number_of(call.syscall):
+                files.demand_existing(self.live, call.pid, path)  # a shell tries every directory of PATH
+            return replace(call, path=path, argv=tuple(argv)), raw
+        if call.kind == "OPEN":
+            return files.complete(call, args), b""
+        return replace(call, lineage=self._lineage(call.pid)), b""
+
+    def _learn_command(self, pid: int) -> None:
+        """A process that is still cage-init's copy was started by an order, and is nobody's child."""
+        with suppress(OSError):
+            if os.stat(f"/proc/{pid}/exe").st_ino == os.stat(native.INIT_PATH).st_ino:
+                self.live.commands.add(pid)
+
+    def _lineage(self, tid: int) -> frozenset[int]:
+        """Which single processes' lists bind this thread. One that has lost its parents is bound by all of them: it may
+        be a child of any."""
+        bound = self._rules.by_pid
+        pid = group_of(tid) if bound else 0
+        while bound and pid not in (0, self.live.pid):
+            if pid in bound:
+                return frozenset({pid})
+            above = parent_of(pid)
+            if above == self.live.pid and not self.live.is_command(pid):
+                return frozenset(bound)
+            pid = above
+        return frozenset()
+
+    # ---- the callback -------------------------------------------------------------------------------------------
+
+    def _consult(self, call: Call, verdict: Verdict) -> Verdict:
+        assert self._caller is not None
+        try:
+            number, flag = read_answer(self._caller(self._event(call), self.context, self._deadline))
+        except Exception as error:
+            self._fail(call, f"{type(error).__name__}: {error}")
+            return Errno(EPERM, "policy_fn")
+        if flag:
+            data = {"kind": kind_of(call), "target": target_of(call), "pid": call.pid}
+            self.sink(Event(FLAGGED.name, {"invocation_id": self.live.id, **data}))
+        return Errno(number, "policy_fn") if number else verdict
+
+    def _event(self, call: Call) -> CallEvent:
+        address = ip_address(call.address)
+        return CallEvent(
+            syscall=call.syscall,
+            category=CATEGORY[call.kind],
+            pid=group_of(call.pid),
+            ppid=parent_of(call.pid),
+            time=time.time(),
+            host=address.host if address else "",
+            port=address.port if address else 0,
+            protocol=PROTOCOL_NAMES.get(call.protocol, "") if address else "",
+            argv=call.argv,
+            path=call.path if call.kind == "OPEN" else "",
+            write=call.kind == "OPEN" and files.writes(call.flags),
+        )
+
+    def _fail(self, call: Call, reason: str) -> None:
+        data = {"invocation_id": self.live.id, "syscall": call.syscall, "pid": call.pid, "reason": reason}
+        self.sink(Event(CALLBACK_FAILED.name, data))
+
+    # ---- answers ------------------------------------------------------------------------------------------------
+
+    def _apply(self, ticket: int, call: Call, verdict: Verdict, raw: bytes) -> None:
+        notifier = self._supervisor.notifier
+        if isinstance(verdict, Errno):
+            if verdict.rule:
+                self._remember(self._denial(call, verdict.rule), tell=True)
+            wire.answer(notifier, ticket, "ERRNO", verdict.number)
+        elif isinstance(verdict, OnBehalf):
+            wire.answer(notifier, ticket, "BEHALF")
+        elif isinstance(verdict, Execute):
+            if not wire.execute(notifier, ticket, raw):
+                self._remember(self._denial(call, "changed while it was decided"), tell=True)
+        elif isinstance(verdict, InjectFd):
+            files.inject(notifier, ticket, self.live, call, verdict)
+        elif isinstance(verdict, Return):
+            wire.answer(notifier, ticket, "RETURN", verdict.value)
+        else:
+            self._remember(self._denial(call, verdict.rule), tell=True)
+            self.live.kill_process(group_of(call.pid))
+            wire.answer(notifier, ticket, "ERRNO", EPERM)
+
+    # ---- the ledger ---------------------------------------------------------------------------------------------
+
+    def _rule_of(self, call: Call) -> str:
+        """The policy key behind a refusal of the C half."""
+        if call.kind == "OTHER":
+            return "syscalls.profile"
+        if call.kind == "SENDMSG" and self._notify.refuse_control and not call.address:
+            return "syscalls.scm_rights"
+        return self._rules.source
+
+    def _denial(self, call: Call, rule: str) -> Denial:
+        argv = call.argv or command_line(call.pid)
+        return Denial(kind_of(call), target_of(call), rule, fix_of(call, rule), group_of(call.pid), argv)
+
+    def _remember(self, denial: Denial, *, tell: bool = False) -> None:
+        key = denial.kind, denial.target, denial.rule
+        with self._lock:
+            before = self._denials.get(key)
+            if before is not None:
+                self._denials[key] = replace(before, count=before.count + 1)
+                return
+            if len(self._denials) < KINDS_KEPT:
+                self._denials[key] = denial
+        if tell:
+            self._tell_denial(denial)
+
+    def _tell_denial(self, denial: Denial) -> None:
+        data: dict[str, object] = {name: getattr(denial, name) for name in ("kind", "target", "rule", "fix", "pid")}
+        data |= {"invocation_id": self.live.id, "argv": denial.argv}
+        self.sink(Event(DENIED.name, data | {"monitor": True} if self._notify.lenient else data))
+
+    def _note_exec(self, call: Call) -> None:
+        """The kernel enforces the list of executables; this says what it refuses, and why."""
+        if self.plan.executables is None:
+            return
+        try:
+            real = native.real_path(self.live, call.path)
+        except OSError:
+            return  # it runs nothing
+        if not may_execute(self.plan.executables, real):
+            self._remember(self._denial(replace(call, path=real), "process.allow_execve"), tell=True)
+
+    def restrict_memory(self, megabytes: int) -> None:
+        """Raises UnsupportedError where nothing watches the cage's memory."""
+        restrict = getattr(self.live, "restrict_memory", None)
+        if restrict is None:
+            raise UnsupportedError("nothing watches the memory of this cage", feature="memory_watch",
+                                   fix="make it with resources.memory_mb")  # fmt: skip
+        restrict(megabytes)
+
+    def denials(self) -> tuple[Denial, ...]:
+        """Everything that was refused so far, with counts."""
+        refusals = self._final or wire.denials(self._supervisor.notifier, self._number)
+        with self._lock:
+            mine = list(self._denials.values())
+        table = []
+        for call, count in refusals.calls if refusals is not None else ():
+            table.append(replace(self._first.get(call) or self._denial(call, self._rule_of(call)), count=count))
+        return (*table, *mine)
+
+    def end(self) -> None:
+        """The cage is gone."""
+        if self._final is None:
+            self._final = wire.denials(self._supervisor.notifier, self._number) or wire.Refusals([], 0)
+            self._supervisor.remove(self._number)
+        if self._caller is not None:
+            self._caller.close()

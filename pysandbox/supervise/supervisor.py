@@ -1,0 +1,108 @@
+"""One for each Runtime: the thread of the C loop, and the threads in which callbacks run.
+
+The C loop runs without the interpreter lock, for all cages. What it cannot answer is taken by a follower: a thread that
+waits in C, handles one call from start to end, and goes back. Before a follower calls a user's callback another one
+waits, so that a slow callback delays nobody else; each cage may keep CALLBACKS of them busy. Nothing is started before
+the first cage that needs it, and a failure of the loop ends the cages that rely on it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from pysandbox.events import SUPERVISOR_FAILED, Event, Sink
+from pysandbox.launch.live import LiveInit
+from pysandbox.launch.runtime import Runtime
+from pysandbox.supervise import wire
+from pysandbox.supervise.supervision import Supervision
+
+FOLLOWERS_KEPT = 4  # waiting threads; more end when they have nothing to do
+
+
+def supervisor_of(runtime: Runtime) -> Supervisor:
+    """The Runtime's supervisor, made at its first use."""
+    with _MAKING:
+        if runtime.supervisor is None:
+            runtime.supervisor = Supervisor(runtime.sink)
+        made: Supervisor = runtime.supervisor
+        return made
+
+
+_MAKING = threading.Lock()
+
+
+class Supervisor:
+    """Owns the notifier and its threads. They are daemons: the end of the host ends every cage anyway."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self.notifier = wire.new_notifier()
+        self._cages: dict[int, Supervision] = {}
+        self._lock = threading.Lock()
+        self._waiting = 0
+        self._followers = 0
+        self._owner = os.getpid()
+        threading.Thread(target=self._lead, name="pysandbox-notifier", daemon=True).start()
+        self._follow()
+
+    def __del__(self) -> None:
+        if getattr(self, "_owner", 0) == os.getpid():
+            wire.stop(self.notifier)
+
+    def add(self, live: LiveInit, supervision: Supervision, rules: Any) -> int:
+        """Takes the cage's listener over. Returns the cage's number. Raises OSError."""
+        listener, live.listener = live.listener, -1
+        with self._lock:  # before its first call can be told
+            number = wire.add(self.notifier, listener, rules)
+            self._cages[number] = supervision
+        return number
+
+    def remove(self, number: int) -> None:
+        with self._lock:
+            self._cages.pop(number, None)
+        wire.remove(self.notifier, number)
+
+    # ---- threads ------------------------------------------------------------------------------------------------
+
+    def _lead(self) -> None:
+        reason = "the loop was stopped"
+        try:
+            reason = wire.run(self.notifier)
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {error}"
+        if not reason:
+            return
+        with self._lock:
+            cages = list(self._cages.values())
+        self.sink(Event(SUPERVISOR_FAILED.name, {"reason": reason}))
+        for supervision in cages:
+            supervision.live.end()
+
+    def _follow(self) -> None:
+        with self._lock:
+            self._followers += 1
+            self._waiting += 1
+        threading.Thread(target=self._run, name="pysandbox-supervisor", daemon=True).start()
+
+    def _run(self) -> None:
+        told = wire.new_told()
+        while wire.next_told(self.notifier, told):
+            with self._lock:
+                self._waiting -= 1
+                supervision = self._cages.get(told.cage)
+            if supervision is not None:
+                supervision.handle(told, self.keep_following)
+            with self._lock:
+                if self._waiting >= FOLLOWERS_KEPT:
+                    self._followers -= 1
+                    return
+                self._waiting += 1
+
+    def keep_following(self) -> None:
+        """Called by a follower that may be away for long: somebody else must wait in its place."""
+        with self._lock:
+            if self._waiting:
+                return
+        self._follow()

@@ -1,0 +1,104 @@
+"""The processes of a cage, found from outside: /proc as the host sees it, below cage-init (proc(5)).
+
+Reading a tree that changes is only ever a snapshot. Who must miss nothing stops the cage first (`Stopped`): a signal to
+every process of a PID namespace reaches those being forked as well, so nothing can start anew while it is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from signal import SIGCONT, SIGSTOP
+from types import TracebackType
+from typing import Self
+
+from pysandbox.launch.live import LiveInit
+
+STOP_PATIENCE = 2.0  # seconds until what does not stop (it waits in the kernel) is taken as stopped
+
+
+def threads_of(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return []
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for tid in threads_of(pid):
+        with suppress(OSError), open(f"/proc/{pid}/task/{tid}/children", encoding="ascii") as file:
+            found += map(int, file.read().split())
+    return found
+
+
+def below(pid: int) -> Iterator[int]:
+    """Every process below `pid`, parents first; without itself."""
+    waiting, seen = [pid], {pid}
+    while waiting:
+        for child in children_of(waiting.pop()):
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+                yield child
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """The lines of /proc/PID/status; empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return {key: value.strip() for key, _, value in (line.partition(":") for line in file)}
+    except OSError:
+        return {}
+
+
+def parent_of(pid: int) -> int:
+    return int(status_of(pid).get("PPid", 0))
+
+
+def group_of(tid: int) -> int:
+    """The process of a thread; the thread itself when it is gone."""
+    return int(status_of(tid).get("Tgid", tid))
+
+
+def command_line(pid: int) -> tuple[str, ...]:
+    """What a process was started with, as it shows it; empty when it is gone."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return tuple(os.fsdecode(each) for each in file.read(4096).split(b"\0")[:-1])
+    return ()
+
+
+class Stopped:
+    """Within the block no process of the cage runs. Those that were stopped before stay so after."""
+
+    def __init__(self, live: LiveInit) -> None:
+        self._live = live
+        self._before: set[int] = set()
+        self.processes: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._before = {pid for pid in below(self._live.pid) if _is_stopped(pid)}
+        self._live.signal(0, SIGSTOP, "all")
+        deadline = time.monotonic() + STOP_PATIENCE
+        while time.monotonic() < deadline:
+            self.processes = list(below(self._live.pid))
+            if all(_is_still(pid) for pid in self.processes):
+                break
+            time.sleep(0.0005)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for pid in self.processes:
+            if pid not in self._before:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, SIGCONT)
+
+
+def _is_stopped(pid: int) -> bool:
+    return status_of(pid).get("State", "Z")[0] in "Tt"
+
+
+def _is_still(pid: int) -> bool:
+    """Stopped, dead, or held in a call that the supervisor has not answered."""
+    return all(status_of(tid).get("State", "Z")[0] in "TtZXD" for tid in threads_of(pid))

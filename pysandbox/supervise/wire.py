@@ -1,0 +1,189 @@
+"""Between the extension's structs and Python: the calls of csrc/host/notify.h, and a `Call` from what was told.
+
+Beside `launch.native` and `probe.kernel` the third and last importer of the extension.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from pysandbox._native import ffi, lib
+from pysandbox.compile.syscalls import names, table
+from pysandbox.handlers.call import Call
+from pysandbox.policy.endpoint import Endpoint
+
+KINDS = tuple(
+    name.removeprefix("PSB_CALL_")
+    for name in ("PSB_CALL_CONNECT", "PSB_CALL_BIND", "PSB_CALL_SENDTO", "PSB_CALL_SENDMSG", "PSB_CALL_EXEC",
+                 "PSB_CALL_OPEN", "PSB_CALL_OTHER")
+)  # fmt: skip
+assert tuple(getattr(lib, f"PSB_CALL_{name}") for name in KINDS) == tuple(range(len(KINDS)))
+
+ASKED, PASSED, REFUSED, LATE = lib.PSB_TOLD_ASKED, lib.PSB_TOLD_PASSED, lib.PSB_TOLD_REFUSED, lib.PSB_TOLD_LATE
+MOST_DENIALS = 64  # kinds of them that the C half tells apart for each cage
+MACHINE = os.uname().machine
+_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points to lives as long as the struct
+
+
+def new_notifier() -> Any:
+    """Freed with the last reference to it. Raises OSError."""
+    made = lib.psb_notifier_new()
+    if made == ffi.NULL:
+        raise OSError(errno.ENOMEM, "no memory or descriptors for a supervisor")
+    return made
+
+
+def run(notifier: Any) -> str:
+    """The loop; "" after `stop`, else why it ended."""
+    result = lib.psb_notifier_run(notifier)
+    return "" if result == 0 else os.strerror(-result)
+
+
+def stop(notifier: Any) -> None:
+    lib.psb_notifier_stop(notifier)
+
+
+def add(notifier: Any, listener: int, rules: Any) -> int:
+    number = lib.psb_notifier_add(notifier, listener, rules)
+    if number < 0:
+        raise OSError(-number, os.strerror(-number))
+    return int(number)
+
+
+def replace_rules(notifier: Any, number: int, rules: Any) -> None:
+    """The cage may have ended meanwhile, which is no error. Raises OSError."""
+    result = lib.psb_notifier_rule(notifier, number, rules)
+    if result < 0 and result != -errno.ENOENT:
+        raise OSError(-result, os.strerror(-result))
+
+
+def encode_rules(
+    actions: Mapping[str, str],
+    endpoints: Sequence[Endpoint],
+    *,
+    init_pid: int,
+    deadline: float,
+    sealed: bool,
+    abstract: bool,
+    refuse_control: bool,
+    lenient: bool,
+) -> Any:
+    """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
+    rules = ffi.new("struct psb_rules *")
+    table = ffi.new("struct psb_endpoint[]", max(1, len(endpoints)))
+    for name, action in actions.items():
+        rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
+    for place, endpoint in enumerate(endpoints):
+        table[place].address = endpoint.address
+        table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
+        table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
+    rules.sealed, rules.abstract, rules.refuse_control, rules.lenient = sealed, abstract, refuse_control, lenient
+    rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
+    rules.endpoints, rules.n_endpoints = table, len(endpoints)
+    _KEPT[rules] = table
+    return rules
+
+
+def remove(notifier: Any, number: int) -> None:
+    lib.psb_notifier_remove(notifier, number)
+
+
+def new_told() -> Any:
+    return ffi.new("struct psb_told *")
+
+
+def next_told(notifier: Any, told: Any) -> bool:
+    return bool(lib.psb_notifier_next(notifier, told))
+
+
+def answer(notifier: Any, ticket: int, kind: str, value: int = 0, flags: int = 0) -> bool:
+    """False when the call does not wait any more. Raises OSError for an answer that it cannot have."""
+    result = lib.psb_answer(notifier, ticket, getattr(lib, f"PSB_ANSWER_{kind}"), value, flags)
+    if result < 0 and result != -errno.ENOENT:
+        raise OSError(-result, os.strerror(-result))
+    return bool(result == 0)
+
+
+def execute(notifier: Any, ticket: int, expected: bytes) -> bool:
+    """Lets an execve go on whose path and arguments are still `expected`, and can change no more. False when it does
+    not wait any more, or was refused because they were not."""
+    return bool(lib.psb_answer_exec(notifier, ticket, expected, len(expected)) == 0)
+
+
+def waits(notifier: Any, ticket: int) -> bool:
+    return bool(lib.psb_waits(notifier, ticket))
+
+
+def read_exec(pid: int, number: int, args: Any) -> bytes:
+    """Path and arguments of an execve as the caller's memory has them now, each ended by NUL. Raises OSError."""
+    room = 1 << 16
+    while True:
+        text = ffi.new("char[]", room)
+        size = lib.psb_read_exec(pid, number, args, text, room)
+        if size == -errno.E2BIG and room < MOST_ARGUMENTS:
+            room <<= 3
+            continue
+        if size < 0:
+            raise OSError(-size, os.strerror(-size))
+        return bytes(ffi.buffer(text, size))
+
+
+MOST_ARGUMENTS = 1 << 22  # bytes; the kernel's own limit is a quarter of the stack, 2 MiB as a rule
+
+
+class Refusals(NamedTuple):
+    """What the C half has refused: each kind of call with its count, and how many there was no room for."""
+
+    calls: list[tuple[Call, int]]
+    lost: int
+
+
+def denials(notifier: Any, number: int) -> Refusals | None:
+    """None when the cage is gone."""
+    table = ffi.new("struct psb_denial[]", MOST_DENIALS)
+    lost = ffi.new("uint64_t *")
+    count = lib.psb_denials(notifier, number, table, MOST_DENIALS, lost)
+    if count < 0:
+        return None
+    return Refusals([(call_of(table[place]), int(table[place].count)) for place in range(count)], int(lost[0]))
+
+
+def call_of(told: Any) -> Call:
+    """The Call in a struct psb_told or psb_denial."""
+    return Call(
+        kind=KINDS[told.call],
+        syscall=names(MACHINE).get(told.number, str(told.number)),
+        pid=told.pid,
+        domain=getattr(told, "domain", 0),
+        protocol=told.protocol,
+        address=bytes(ffi.buffer(told.address, told.address_size)),
+    )
+
+
+def text_of(told: Any) -> str:
+    return os.fsdecode(bytes(ffi.buffer(told.text, told.text_size)))
+
+
+def get_fd(pid: int, fd: int) -> int:
+    """A duplicate of another process's descriptor, close-on-exec. Raises OSError."""
+    taken = lib.psb_get_fd(pid, fd)
+    if taken < 0:
+        raise OSError(-taken, os.strerror(-taken))
+    return int(taken)
+
+
+def number_of(syscall: str) -> int:
+    return table(MACHINE).numbers[syscall]
+
+
+def read_text(pid: int, address: int, room: int) -> bytes:
+    """A NUL-terminated text of another process's. Raises OSError (EFAULT, ENAMETOOLONG)."""
+    text = ffi.new("char[]", room)
+    size = lib.psb_read_text(pid, address, text, room)
+    if size < 0:
+        raise OSError(-size, os.strerror(-size))
+    return bytes(ffi.buffer(text, size))

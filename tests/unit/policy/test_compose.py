@@ -1,0 +1,415 @@
+"""resolve: which recipes count, in which order, from where, and whether they may."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pysandbox.errors import PolicyError
+from pysandbox.policy import search
+from pysandbox.policy.compose import Layer, compose, loosened_by, resolve, shielded
+from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.recipe import shipped
+from pysandbox.policy.sources import parse_baseline, parse_recipe
+from pysandbox.policy.trust import pin, pins, trust_file
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home, a project that is the current directory, and a system directory, all empty."""
+    for name in ("home", "project", "system", "bin"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(search, "SYSTEM", str(tmp_path / "system"))
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path
+
+
+@pytest.fixture
+def write(host: Path) -> Write:
+    places = {"project": "project/.pysandbox", "user": "home/.config/pysandbox/recipes", "system": "system"}
+
+    def write(name: str, text: str) -> Path:
+        place, _, file = name.partition("/")
+        path = host / places.get(place, place) / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def trust(path: Path) -> None:
+    pin(str(path), search.sha256(path.read_bytes()))
+
+
+def names(*recipes: str, command: list[str] | None = None) -> list[tuple[str, str]]:
+    return [(layer.name, layer.why) for layer in resolve(recipes, command=command).layers]
+
+
+# ---- order ---------------------------------------------------------------------------------------------------
+
+
+def test_base_comes_first_then_what_is_detected_then_what_is_asked_for_then_the_last_word(host: Path, write: Write):
+    program = write("bin/tool", "#!/bin/sh\n")
+    program.chmod(0o755)
+    write("user/found.toml", f'[recipe]\nmatch_prefix = ["{host}/bin"]\n[process]\nenv = {{ A = "1" }}\n')
+    write("user/a.toml", '[process]\nenv = { A = "2" }\n[resources]\nmemory_mb = 64\n')
+    write("user/b.toml", '[process]\nenv = { A = "3" }\n[resources]\nmemory_mb = 32\n')
+    resolved = resolve(["a", "b"], command=[str(program)], extra={"memory_mb": 16})
+    order = [(layer.name, layer.why) for layer in resolved.layers]
+    assert order == [("base", "base"), ("found", "detected"), ("a", "asked"), ("b", "asked"), ("flags", "flags")]
+    assert (resolved.policy.env, resolved.policy.memory_mb) == ((("A", "3"),), 16)
+    assert resolve(["b", "a"]).policy.memory_mb == 64
+
+
+def test_the_last_word_may_be_a_policy_or_a_mapping_and_a_mapping_may_say_a_default(host: Path):
+    assert resolve(["service:npm"], extra={"egress": "none"}).policy.egress == "none"
+    assert resolve(["service:npm"], extra=Policy(memory_mb=64)).policy.egress == "proxy-only"
+    assert resolve([], extra=Policy(memory_mb=64), extra_why="manifest").layers[-1].why == "manifest"
+
+
+def test_defaults_lie_under_everything(host: Path, write: Write):
+    write("user/a.toml", '[filesystem]\nworkdir = "read"')
+    assert resolve(["a"], defaults={"workdir": "write", "run_as": "self"}).policy == Policy(
+        workdir="read", run_as="self"
+    )
+
+
+def test_metadata_never_affects_the_policy(host: Path, write: Write):
+    write("user/a.toml", "strict = true")
+    write("user/b.toml", 'strict = true\n[recipe]\nname = "x"\ndescription = "y"\nversion = "z"')
+    assert resolve(["a"]).policy == resolve(["b"]).policy
+
+
+def test_a_host_asks_for_the_gatekeeper_unless_something_is_said_of_the_network(host: Path, write: Write):
+    write("user/a.toml", '[[host]]\ndomain = "a.example"')
+    assert resolve(["a"]).policy.egress == "proxy-only"
+    assert resolve(["a", "generic-strict"]).policy.egress == "none"
+    assert Policy.parse('[[host]]\ndomain = "a.example"').egress == "proxy-only"
+
+
+# ---- where -----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_directory_that_has_a_name_wins(host: Path, write: Write):
+    write("system/mine.toml", "[resources]\nmemory_mb = 16")
+    assert resolve(["mine"]).policy.memory_mb == 16
+    write("user/mine.toml", "[resources]\nmemory_mb = 32")
+    assert resolve(["mine"]).policy.memory_mb == 32
+    write("project/mine.toml", "[resources]\nmemory_mb = 17")
+    assert resolve(["mine"]).policy.memory_mb == 17
+
+
+def test_a_slash_or_a_suffix_makes_it_a_file(host: Path, write: Write):
+    write("user/mine.toml", "[resources]\nmemory_mb = 32")
+    write("project/../mine.toml", "[resources]\nmemory_mb = 64")
+    write("project/../mine", "[resources]\nmemory_mb = 128")
+    assert resolve(["mine"]).policy.memory_mb == 32
+    assert resolve(["mine.toml"]).policy.memory_mb == 64
+    assert resolve(["./mine"]).policy.memory_mb == 128
+
+
+def test_services_and_tools_are_found_by_their_kind(host: Path, write: Write):
+    assert resolve(["service:github"]).policy.hosts == shipped("service:github").policy().hosts
+    assert resolve(["tool:gh"]).layers[-1].path.endswith("recipes/tools/gh.toml")
+    write("user/services/ours.toml", '[[host]]\ndomain = "ours.example"')
+    assert resolve(["service:ours"]).policy.hosts[0].domain == "ours.example"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("pythn", ["no such recipe in", ".pysandbox", ".config/pysandbox/recipes", 'did you mean "python"?']),
+        ("service:githb", ["no such recipe in", 'did you mean "service:github"?']),
+        ("plugin:x", ["is not a name of a recipe", "./plugin:x"]),
+        ("..", ["is not a name of a recipe"]),
+        ("a\nb", ["is not a name of a recipe"]),
+        ("default", ["is the baseline", "leave it out"]),
+        ("./absent.toml", ["cannot be read"]),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused_with_the_places(host: Path, name: str, words: list[str]):
+    with pytest.raises(PolicyError) as caught:
+        resolve([name])
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_a_relative_xdg_directory_does_not_count(host: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", "project")
+    assert search.Search.here(os.getcwd(), os.environ).directories[1] == f"{host}/home/.config/pysandbox/recipes"
+
+
+def test_a_fault_names_file_line_and_key(host: Path, write: Write):
+    path = write("user/bad.toml", "[filesystem]\n\nalow = []")
+    for call in (lambda: resolve(["bad"]), lambda: resolve(["python", "bad"])):
+        with pytest.raises(PolicyError) as caught:
+            call()
+        assert (caught.value.file, caught.value.line, caught.value.key) == (str(path), 3, "filesystem.alow")
+    first = write("user/first.toml", "strict = true")
+    write("user/second.toml", "[resources]\n\nrequired = false")
+    with pytest.raises(PolicyError, match="strict lets nothing degrade") as caught:
+        resolve(["first", "second"])
+    assert (caught.value.file, caught.value.line) == (str(first.with_name("second.toml")), 3)
+
+
+# ---- detection -------------------------------------------------------------------------------------------------
+
+
+def test_the_place_of_a_program_is_found_through_its_links_and_by_whole_components(
+    host: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+):
+    write("user/store.toml", f'[recipe]\nmatch_prefix = ["{host}/store"]\n[filesystem]\nallow = ["{host}/store"]')
+    real = write("store/pkg/bin/tool", "")
+    near = write("store-of-others/tool", "")
+    for path in (real, near):
+        path.chmod(0o755)
+    (host / "bin" / "tool").symlink_to(real)
+    monkeypatch.setenv("PATH", f"{host}/empty:{host}/bin")
+    assert ("store", "detected") in names(command=["tool"])
+    assert ("store", "detected") in names(command=["../store/pkg/bin/tool", "argument"])
+    assert names(command=[str(near)]) == [("base", "base")]
+    assert names(command=["no-such-tool"]) == names(command=[""]) == [("base", "base")]
+
+
+@pytest.mark.parametrize("name", ["cargo", "flatpak"])
+def test_a_shipped_recipe_is_called_for_by_its_prefix(host: Path, write: Write, name: str):
+    place = {"cargo": ".cargo/bin", "flatpak": ".local/share/flatpak/bin"}[name]
+    program = write(f"home/{place}/tool", "")
+    program.chmod(0o755)
+    assert names(command=[str(program)]) == [("base", "base"), (name, "detected")]
+
+
+def test_a_program_of_the_system_calls_for_nothing_whatever_a_recipe_says(host: Path, write: Write):
+    write("user/greedy.toml", '[recipe]\nmatch_prefix = ["/", "/usr/bin"]\n[filesystem]\nallow = ["/srv"]')
+    assert names(command=["/bin/sh"]) == names(command=["sh"]) == [("base", "base")]
+
+
+def test_a_prefix_with_an_unset_variable_matches_nothing(host: Path, write: Write):
+    write("user/odd.toml", '[recipe]\nmatch_prefix = ["$NO_SUCH_VARIABLE/"]')
+    program = write("bin/tool", "")
+    program.chmod(0o755)
+    assert names(command=[str(program)]) == [("base", "base")]
+
+
+def test_detection_brings_sight_and_never_permission(host: Path, write: Write):
+    program = write("bin/tool", "")
+    program.chmod(0o755)
+    write(
+        "user/greedy.toml",
+        f'isolation = "landlock"\n[recipe]\nmatch_prefix = ["{host}/bin"]\n'
+        '[filesystem]\nallow = ["/srv"]\nallow_write = ["/var"]\ndeny = ["/srv/key"]\n'
+        '[process]\nallow_execve = ["/bin/*"]\nmax_pids = 9\nenv = { A = "1" }\n'
+        '[network]\negress = "direct"\nunsafe = true\n[[host]]\ndomain = "a.example"\n',
+    )
+    assert resolve([], command=[str(program)]).policy == Policy(allow=["/srv"], deny=["/srv/key"], env={"A": "1"})
+    write("user/mine.toml", '[process]\nallow_execve = ["/usr/bin/env"]')
+    assert resolve(["mine"], command=[str(program)]).policy.allow_execve == ("/usr/bin/env",)
+
+
+def test_a_recipe_that_cannot_be_read_is_not_passed_over(host: Path, write: Write):
+    program = write("bin/tool", "")
+    program.chmod(0o755)
+    write("user/broken.toml", "[[[")
+    with pytest.raises(PolicyError, match=r"broken\.toml"):
+        resolve([], command=[str(program)])
+
+
+# ---- base and baseline -----------------------------------------------------------------------------------------
+
+
+def test_a_base_of_the_users_takes_the_place_of_the_shipped_one(host: Path, write: Write):
+    path = write("user/base.toml", '[filesystem]\nallow = ["/opt/base"]\n')
+    resolved = resolve([], extra={"allow": (Grant("/srv"),)})
+    assert resolved.layers[0].path == str(path)
+    assert resolved.policy == Policy(base=False, allow=["/opt/base", "/srv"])
+    assert resolve([], extra={"base": False}).policy == Policy(base=False)
+
+
+def test_a_baseline_is_no_layer_and_its_lists_take_the_place_of_the_profiles(host: Path, write: Write):
+    path = write("user/default.toml", '[syscalls]\nallow = ["read", "write"]\ndeny = ["acct"]\n')
+    resolved = resolve(["elixir"])
+    assert resolved.baseline is not None
+    assert resolved.baseline.path == str(path)
+    assert [layer.name for layer in resolved.layers] == ["base", "elixir"]
+    assert dict(resolved.policy.syscall_lists) == {"allow": ("read", "write"), "deny": ("acct",)}
+    assert resolved.policy.allow_syscalls == ("ptrace", "memfd_create")
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "message"),
+    [
+        ('[syscalls]\nallow = ["read"]\nallow_extra = ["bpf"]', "syscalls.allow", "lists calls absolutely"),
+        ('[syscalls]\nallow = ["read"]\nseccomp_mode = "deny-list"', "syscalls.seccomp_mode", "allow and deny alone"),
+        ('[syscalls]\nallow = ["read"]\n[filesystem]\nallow = ["/"]', "filesystem", "[syscalls] alone"),
+        ('[syscalls]\ndeny = ["read"]', "syscalls", "needs the list allow"),
+        ('[syscalls]\nallow = ["Read"]', "syscalls", "not the name of a system call"),
+        ("", "syscalls", "needs the list allow"),
+    ],
+)
+def test_a_baseline_holds_the_two_lists_and_nothing_else(text: str, key: str, message: str):
+    with pytest.raises(PolicyError) as caught:
+        parse_baseline(text, "default.toml")
+    assert caught.value.key == key
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("key", ["allow", "deny"])
+def test_a_recipe_may_not_list_calls_absolutely(key: str):
+    with pytest.raises(PolicyError, match=r"default\.toml"):
+        parse_recipe(f'[syscalls]\n{key} = ["read"]')
+
+
+# ---- a project's own recipes -------------------------------------------------------------------------------------
+
+
+WIDER = [
+    ('[filesystem]\nallow = ["/srv"]', "filesystem.allow"),
+    ('[filesystem]\nallow_write = ["/srv"]', "filesystem.allow_write"),
+    ('[network]\negress = "direct"\nunsafe = true', "network.egress"),
+    ('[process]\nenv = { LD_PRELOAD = "./x.so" }', "process.env"),
+    ('[process]\nenv_passthrough = ["AWS_SECRET_ACCESS_KEY"]', "process.env_passthrough"),
+    ('[syscalls]\nallow_extra = ["ptrace"]', "syscalls.allow_extra"),
+    ('isolation = "landlock"', "isolation"),
+    ("caged = false", "caged"),
+    ('[[host]]\ndomain = "evil.example"', "host"),
+]
+NARROWER = [
+    '[filesystem]\ndeny = ["/srv"]\nmask = [".env"]',
+    "strict = true\n[process]\nmax_pids = 8",
+    '[process]\nallow_execve = ["/usr/bin/python3"]',
+    "[resources]\nwalltime_sec = 5",
+]
+
+
+@pytest.mark.parametrize(("text", "key"), WIDER)
+def test_a_projects_recipe_that_widens_is_refused_until_it_is_trusted(host: Path, write: Write, text: str, key: str):
+    path = write("project/ours.toml", text)
+    with pytest.raises(PolicyError) as caught:
+        resolve(["ours"])
+    assert caught.value.file == str(path)
+    assert key in caught.value.message
+    assert f"pysandbox recipe trust {path}" in (caught.value.suggestion or "")
+    trust(path)
+    assert resolve(["ours"]).policy == parse_recipe(text).policy()
+
+
+@pytest.mark.parametrize("text", NARROWER)
+def test_a_projects_recipe_that_only_narrows_needs_no_trust(host: Path, write: Write, text: str):
+    write("project/ours.toml", text)
+    assert resolve(["ours"]).policy == parse_recipe(text).policy()
+    assert not os.path.exists(trust_file())
+
+
+def test_a_changed_file_is_trusted_no_longer(host: Path, write: Write):
+    path = write("project/ours.toml", WIDER[0][0])
+    trust(path)
+    resolve(["ours"])
+    path.write_text(WIDER[1][0])
+    with pytest.raises(PolicyError, match="has changed since you trusted it"):
+        resolve(["ours"])
+
+
+def test_a_shadowed_name_is_compared_with_what_it_shadows(host: Path, write: Write):
+    path = write("project/generic-strict.toml", "[process]\nmax_pids = 64")
+    with pytest.raises(PolicyError, match="strict"):
+        resolve(["generic-strict"])
+    path.write_text('strict = true\n[process]\nmax_pids = 8\nenv_passthrough = ["PATH"]')
+    assert resolve(["generic-strict"]).policy.max_pids == 8
+
+
+def test_a_projects_base_that_drops_a_denial_widens_what_another_recipe_grants(host: Path, write: Write):
+    write("user/etc.toml", '[filesystem]\nallow = ["/etc"]')
+    write("project/base.toml", '[filesystem]\nallow = [{ path = "/usr", optional = true }]')
+    with pytest.raises(PolicyError, match=r"filesystem\.deny"):
+        resolve(["etc"])
+
+
+def test_a_projects_baseline_needs_trust(host: Path, write: Write):
+    path = write("project/default.toml", '[syscalls]\nallow = ["read"]')
+    with pytest.raises(PolicyError, match=r"syscalls\.lists"):
+        resolve([])
+    trust(path)
+    assert resolve([]).policy.syscall_lists
+
+
+def test_a_projects_recipe_cannot_have_itself_detected(host: Path, write: Write):
+    write("project/auto.toml", f'[recipe]\nmatch_prefix = ["{host}"]\n[filesystem]\nallow = ["/srv"]')
+    program = write("bin/tool", "")
+    program.chmod(0o755)
+    with pytest.raises(PolicyError, match=r"auto\.toml"):
+        resolve([], command=[str(program)])
+
+
+def test_a_file_named_by_its_path_in_a_projects_directory_is_no_exception(host: Path, write: Write):
+    write("project/ours.toml", WIDER[0][0])
+    with pytest.raises(PolicyError, match="recipe trust"):
+        resolve([".pysandbox/ours.toml"])
+
+
+def test_trust_in_one_recipe_is_not_trust_in_another(host: Path, write: Write):
+    first, second = write("project/a.toml", WIDER[0][0]), write("project/b.toml", WIDER[1][0])
+    trust(first)
+    with pytest.raises(PolicyError, match=second.name):
+        resolve(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "message"),
+    [
+        ("{}", 0o600, "not a record of trust"),
+        ("not json", 0o600, "is not JSON"),
+        (json.dumps({"version": 1, "files": {}}), 0o666, "written by somebody else"),
+        (json.dumps({"version": 2, "files": {}}), 0o600, "not a record of trust"),
+    ],
+)
+def test_a_record_of_trust_that_cannot_be_believed_is_an_error(
+    host: Path, write: Write, content: str, mode: int, message: str
+):
+    write("project/ours.toml", WIDER[0][0])
+    path = Path(trust_file())
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    path.chmod(mode)
+    with pytest.raises(PolicyError, match=message):
+        resolve(["ours"])
+
+
+def test_the_record_is_the_users_alone_and_forgets(host: Path, write: Write):
+    path = write("project/ours.toml", "")
+    trust(path)
+    assert os.stat(trust_file()).st_mode & 0o777 == 0o600
+    assert list(pins()) == [str(path)]
+    pin(str(path), None)
+    assert pins() == {}
+
+
+# ---- small things ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_looser_is_named_by_its_keys():
+    assert loosened_by(Policy(), Policy(strict=True, max_pids=5)) == ()
+    assert loosened_by(Policy(strict=True), Policy(allow=["/a"], egress="proxy-only")) == (
+        "filesystem.allow", "network.egress", "strict",
+    )  # fmt: skip
+
+
+def test_a_recipe_named_by_its_path_is_masked_where_the_cage_could_rewrite_it(host: Path, write: Write):
+    write("project/../mine.toml", "strict = true")
+    resolved = resolve(["mine.toml", "python"], defaults={"workdir": "write"})
+    assert shielded(resolved, os.getcwd()).mask == (Grant(f"{os.getcwd()}/mine.toml", optional=True),)
+    assert shielded(resolve(["mine.toml"]), os.getcwd()).mask == ()
+
+
+def test_layers_compose_without_any_file():
+    layers = [Layer("a", "", "asked", parse_recipe("strict = true")), Layer("b", "", "asked", parse_recipe(""))]
+    assert compose(layers) == Policy(strict=True)
