@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +22,7 @@ FOLDER = ROOT / "docs" / "reference"
 sys.path.insert(0, str(ROOT))
 
 from pysandbox import errors  # noqa: E402
-from pysandbox.cli.declared import Flag, commands  # noqa: E402
+from pysandbox.cli.declared import Command, Flag, commands  # noqa: E402
 from pysandbox.policy.host import COLUMNS  # noqa: E402
 from pysandbox.policy.model import Option, options  # noqa: E402
 from pysandbox.policy.recipe import SHIPPED, shipped  # noqa: E402
@@ -150,12 +150,19 @@ def cli_page() -> str:
     """From the table of commands and their parsers."""
     lines = [NOTICE, "# Command line", ""]
     for command in commands():
-        lines += [f"## `pysandbox {command.name}`", "", f"{command.help[0].upper()}{command.help[1:]}.", ""]
-        if command.usage:
-            lines += ["```text", command.usage, "```", ""]
-        if command.flags:
-            lines += ["| flag | meaning |", "|---|---|", *map(_flag, command.flags), ""]
+        lines += _section(command, "##", () if command.actions else command.flags)
+        for action in command.actions:
+            lines += _section(action, "###", action.flags)
     return "\n".join(lines)
+
+
+def _section(command: Command, level: str, flags: Sequence[Flag]) -> list[str]:
+    lines = [f"{level} `pysandbox {command.name}`", "", f"{command.help[0].upper()}{command.help[1:].rstrip('.')}.", ""]
+    if command.usage:
+        lines += ["```text", command.usage, "```", ""]
+    if flags:
+        lines += ["| flag | meaning |", "|---|---|", *map(_flag, flags), ""]
+    return lines
 
 
 def _flag(flag: Flag) -> str:

@@ -29,6 +29,11 @@ def say(message: str) -> None:
     _line(f"pysandbox: {message}")
 
 
+def monitor(message: str) -> None:
+    """A line about what --monitor saw."""
+    _line(f"MONITOR: {message}")
+
+
 def usage_error(message: str, see: str) -> int:
     """Report wrong usage; the exit code for it."""
     error(f"{message}; see: {see}")

@@ -1,13 +1,13 @@
 """What the command line offers, as data: read from the table of commands and each command's parser.
 
-The completions and the reference page are made of it, so that neither is a second list. A command whose module has no
-`parser()` is known by its name and its line of help alone.
+The completions and the reference page are made of it, so that neither is a second list. A command's module has
+`parser()`, or `actions()` where its first argument chooses among several.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import NamedTuple
 
@@ -36,25 +36,33 @@ class Command(NamedTuple):
     words: tuple[str, ...]  # what its first argument may be, where that is known
     runs: bool  # whether a program and its arguments follow
     usage: str
+    actions: tuple[Command, ...] = ()
 
 
 def commands() -> Iterator[Command]:
     for name, line in COMMANDS.items():
-        parser = _parser(name)
-        if parser is None:
-            words = tuple(each for each in COMMANDS if each != name) if name == "help" else ()
-            yield Command(name, line, (), words, False, "")
-        else:
-            runs = any(action.nargs == "..." for action in parser._actions)
-            yield Command(name, line, tuple(_flags(parser)), tuple(_words(parser)), runs, parser.usage or parser.prog)
+        if name == "help":  # it is the front door's own
+            yield Command(name, line, (), tuple(each for each in COMMANDS if each != name), False, "")
+            continue
+        module = import_module(f"pysandbox.cli.{MODULES.get(name, name)}")
+        yield (
+            _with_actions(name, line, module.actions())
+            if hasattr(module, "actions")
+            else _command(name, line, module.parser())
+        )
 
 
-def _parser(name: str) -> argparse.ArgumentParser | None:
-    if name == "help":  # it is the front door's own
-        return None
-    module = import_module(f"pysandbox.cli.{MODULES.get(name, name)}")
-    declared: argparse.ArgumentParser | None = module.parser() if hasattr(module, "parser") else None
-    return declared
+def _command(name: str, line: str, parser: argparse.ArgumentParser) -> Command:
+    runs = any(action.nargs == "..." for action in parser._actions)
+    return Command(name, line, tuple(_flags(parser)), tuple(_words(parser)), runs, parser.usage or parser.prog)
+
+
+def _with_actions(name: str, line: str, parsers: Mapping[str, argparse.ArgumentParser]) -> Command:
+    """Its flags are those of all actions, each once; which action takes which, only the reference tells."""
+    actions = tuple(_command(f"{name} {each}", parser.description or "", parser) for each, parser in parsers.items())
+    flags = {flag.names: flag for action in actions for flag in action.flags}
+    usage = f"pysandbox {name} ACTION ..."
+    return Command(name, line, tuple(flags.values()), tuple(parsers), False, usage, actions)
 
 
 def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:

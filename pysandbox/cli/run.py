@@ -155,6 +155,10 @@ def _run(
     cage = make_cage(policy, lambda event: log.say(event.type, **event.data), no_sandbox)
     if not cage.caged:
         console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")
+    elif policy.monitor:
+        from pysandbox.cli import monitoring
+
+        monitoring.say(monitoring.preview(policy))
     with Signals() as signals, ExitStack() as stack:
         stack.callback(cage.runtime.drain)  # when we return, nothing of the cage is left
         process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty)))
@@ -167,6 +171,8 @@ def _run(
         for outlet in outlets:
             outlet.drain()
         result, cause = process.result(), attendance.cause
+    if cage.caged and policy.monitor:
+        monitoring.say(monitoring.summary(result))
     code = result.exit_code if cause is None else cause
     if not namespace.json:
         return code, ""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import Namespace
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import fill_standard_descriptors
@@ -18,9 +17,11 @@ from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.cli.policy_of import Asked, policy_of
 from pysandbox.cli.run import add_run_flags, perform, wants_pty
 from pysandbox.errors import CageError, PolicyError
+from pysandbox.policy.compose import loosened_by
 from pysandbox.policy.manifest import Manifest, Sandbox
 from pysandbox.policy.merge import merge_layers
-from pysandbox.policy.model import MERGE_WORDS
+from pysandbox.policy.model import MERGE_WORDS, coerced
+from pysandbox.policy.recipe import with_base
 
 if TYPE_CHECKING:
     from pysandbox.cli.run import MakeCage
@@ -77,10 +78,12 @@ def parser() -> Parser:
     add = declared.add_argument
     add("name", nargs="?", default="", metavar="NAME", help="a [sandbox.NAME] of the manifest")
     add("--dry-run", action="store_true", help="Print the policy that would hold, and run nothing.")
-    add("--trust", action="store_true", help="Grant what the manifest asks for beyond its recipes: you have read it.")
+    add("--trust", action="store_true", help="Grant, this once, what the manifest asks for beyond its recipes.")
     add_run_flags(declared)
     add("-s", "--strict", action="store_true", default=None,
         help="Kill a process at its first refused system call; nothing may degrade.")  # fmt: skip
+    add("-m", "--monitor", action="store_true", default=None,
+        help="Let pass, and tell, what would be refused. For learning, not for safety.")  # fmt: skip
     return declared
 
 
@@ -93,36 +96,36 @@ def _manifest() -> Manifest:
 
 def _policy(namespace: Namespace, manifest: Manifest, sandbox: Sandbox) -> Asked:
     """The recipes, the overrides of the manifest, the flags. Every error names the sandbox."""
-    flags = {name: True for name in ("strict", "monitor") if getattr(namespace, name, None)}
-    pty = wants_pty(namespace)
     try:
-        _demand_trust(namespace, sandbox)
+        flags = coerced({name: True for name in ("strict", "monitor") if getattr(namespace, name)})
+        pty = wants_pty(namespace)
         extra = merge_layers(MERGE_WORDS, sandbox.overrides, flags)
-        return policy_of(sandbox.recipes, command=sandbox.argv, extra=extra, pty=pty)
+        asked = policy_of(sandbox.recipes, command=sandbox.argv, extra=extra, extra_why="manifest", pty=pty)
+        if not (namespace.trust or namespace.dry_run):
+            without = policy_of(sandbox.recipes, command=sandbox.argv, extra=flags, pty=pty)
+            _demand_trust(manifest, sandbox, without.policy, asked.policy)
     except PolicyError as error:
         file = error.file or manifest.file
         key = f"sandbox.{sandbox.name}" + (f".{error.key}" if error.key and file == manifest.file else "")
         raise PolicyError(error.message, file=file, line=error.line, key=key, suggestion=error.suggestion) from None
+    return asked._replace(labels={**asked.labels, "subagent_name": sandbox.name})
 
 
-def _demand_trust(namespace: Namespace, sandbox: Sandbox) -> None:
-    """PolicyError where the overrides grant more than the recipes do, and the user has not said that they may."""
-    if namespace.trust or namespace.dry_run or not sandbox.overrides:
+def _demand_trust(manifest: Manifest, sandbox: Sandbox, without: Policy, policy: Policy) -> None:
+    """PolicyError where the overrides grant more than the recipes do, and the user has not looked at this manifest."""
+    keys = loosened_by(with_base(without), with_base(policy)) if sandbox.overrides else ()
+    if not keys:
         return
-    recipes = policy_of(sandbox.recipes, command=sandbox.argv, extra={}).policy
-    try:
-        recipes.narrow(**_added(recipes, sandbox.overrides))
-    except PolicyError as error:
-        raise PolicyError(
-            "the manifest grants more here than its recipes do", key=error.key,
-            suggestion=f"look at it with `pysandbox up {sandbox.name} --dry-run`, then add --trust",
-        ) from None  # fmt: skip
+    from pysandbox.policy.trust import pins
 
-
-def _added(recipes: Policy, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The overrides as they are after the merge: lists hold the recipes' entries too."""
-    merged = merge_layers(MERGE_WORDS, recipes.given, overrides)
-    return {name: merged[name] for name in overrides}
+    path, known = os.path.realpath(manifest.file or ""), pins()
+    if known.get(path) == manifest.digest:
+        return
+    state = "the manifest has changed since you trusted it, and" if path in known else "the manifest"
+    raise PolicyError(
+        f"{state} grants more here than its recipes do ({', '.join(keys)})",
+        suggestion=f"read it, then run: pysandbox recipe trust {shlex.quote(path)}; or, this once, add --trust",
+    )
 
 
 def _described(manifest: Manifest, sandbox: Sandbox, policy: Policy, *, as_json: bool) -> str:

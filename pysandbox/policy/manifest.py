@@ -49,11 +49,12 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Sandboxes and pipelines by name, in alphabetical order."""
+    """Sandboxes and pipelines by name, in alphabetical order. `digest` is the SHA-256 of the file."""
 
     sandboxes: Mapping[str, Sandbox]
     pipelines: Mapping[str, Pipeline]
     file: str | None = None
+    digest: str = ""
 
     @property
     def first(self) -> Sandbox:

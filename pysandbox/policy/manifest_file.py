@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.manifest import MANIFEST, Manifest, parse_manifest
+from pysandbox.policy.search import sha256
 from pysandbox.policy.sources import recipe_text
 
 
@@ -43,7 +45,13 @@ def load_manifest(start: str, home: str = "") -> Manifest:
             suggestion="write one, or run a command without it: pysandbox run -- COMMAND",
         )
     _demand_ours(path)
-    return parse_manifest(recipe_text(path), path)
+    return read_manifest(path)
+
+
+def read_manifest(path: str) -> Manifest:
+    """The one in this file. Raises PolicyError."""
+    text = recipe_text(path)
+    return replace(parse_manifest(text, path), digest=sha256(text.encode()))
 
 
 def _demand_ours(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pysandbox.policy.recipe import PACKAGED
 
 LIMIT = 60  # seconds after which a test is stuck
 
@@ -24,7 +27,7 @@ code = main(sys.argv[1:])
 os.write(int(os.environ["PSB_TELL"]), "\\n".join(sorted(set(sys.modules) - base)).encode())
 sys.exit(code)
 """
-LONG_WAY = "pysandbox.compile.compiler"
+LONG_WAY = "argparse"  # whatever it comes to
 MOST_MODULES = 40  # pysandbox's own and the interpreter's; the long way has some 200
 HEAVY = {"argparse", "asyncio", "collections", "dataclasses", "enum", "functools", "hashlib", "inspect", "json", "re",
          "pathlib", "signal", "socket", "subprocess", "threading", "tomllib", "typing"}  # fmt: skip
@@ -50,7 +53,10 @@ class Home:
         (root / "home").mkdir()
         self.project.mkdir()
         self.env = os.environ | {"HOME": str(root / "home"), "PSB_WORD": "before"}
-        self.env.pop("XDG_CACHE_HOME", None)
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PYSANDBOX_AUDIT"):
+            self.env.pop(name, None)
+        self.recipes = root / "home" / ".config" / "pysandbox" / "recipes"
+        self.audit = root / "home" / ".local" / "state" / "pysandbox" / "audit" / "events.jsonl"
 
     def run(self, *arguments: str, input: bytes = b"") -> Ran:
         read, write = os.pipe()
@@ -78,6 +84,20 @@ class Home:
                 return ran
         raise AssertionError(f"never warm: {arguments}, {ran}")
 
+    def recipe(self, directory: Path, said: str, extra: str = "") -> None:
+        """One of the name `word`, in a directory of recipes."""
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "word.toml").write_text(f'{extra}[process]\nenv = {{ SAID = "{said}" }}\n')
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.audit.read_text().splitlines()]
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "pysandbox", *arguments]
+        return subprocess.run(
+            command, cwd=self.project, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT
+        )
+
     @property
     def entries(self) -> list[Path]:
         return sorted(self.cache.iterdir()) if self.cache.exists() else []
@@ -86,6 +106,11 @@ class Home:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
 
 
 def python(code: str) -> list[str]:
@@ -183,13 +208,111 @@ def test_a_warm_cage_dies_with_us(home: Home) -> None:
 
 
 def test_what_cannot_start_is_told_as_ever(home: Home) -> None:
-    (home.project / "program").write_text("#!/bin/sh\nexit 7\n")
-    (home.project / "program").chmod(0o755)
+    script(home.project / "program", "exit 7")
     assert home.until_warm("--", "./program").code == 7
     (home.project / "program").chmod(0o644)
     ran = home.run("--", "./program")
     assert (ran.code, ran.warm) == (126, False)
     assert b"'./program' cannot be executed" in ran.stderr
+
+
+# ---- it leaves the same trail --------------------------------------------------------------------------------
+
+ENDS: dict[str, tuple[str, list[str]]] = {
+    "exit code": ("subagent.exit", ["--", "sh", "-c", "exit 42"]),
+    "signal": ("subagent.exit", ["--", "sh", "-c", "kill -9 $$"]),
+    "wall time": ("policy.violation", ["--walltime", "1", "--grace", "0", "--", "sleep", "1000"]),
+    "timeout": ("subagent.exit", ["--timeout", "0.3", "--", "sleep", "1000"]),
+    "seccomp": ("policy.violation", ["--deny-syscall", "getppid", "--", "sh", "-c", "kill -31 $$"]),
+    "recipe": ("subagent.spawn", ["-r", "python", "--max-pids", "1000", "--", "true"]),
+    "no limits": ("subagent.spawn", ["--workdir", "read", "--", "true"]),
+}
+DIFFERS = {"invocation_id", "duration_ms", "user_ms", "system_ms", "max_rss_kb"}  # between any two runs
+
+
+def story(records: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """What was told, without what differs between two runs."""
+    told = []
+    for record in records:
+        data = {name: each for name, each in record["data"].items() if name not in DIFFERS}
+        if summary := data.get("cage_summary"):
+            data["cage_summary"] = summary.replace(record["data"]["invocation_id"][:6], "ID")
+        told.append((record["type"], data))
+    return told
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_both_ways_leave_the_same_records(home: Home, name: str) -> None:
+    expected, arguments = ENDS[name]
+    home.run(*arguments)
+    cold = home.records()
+    home.run(*arguments)
+    both = home.records()
+    assert expected in {record["type"] for record in cold}
+    assert story(both[len(cold) :]) == story(cold)
+    assert {*both[-1]["data"]} == {*cold[-1]["data"]}
+    assert home.python("audit", "verify").returncode == 0
+
+
+def test_a_warm_run_that_fails_to_start_leaves_that_as_well(home: Home) -> None:
+    (home.project / "interpreter").symlink_to("/bin/sh")
+    (home.project / "program").write_text(f"#!{home.project}/interpreter\nexit 7\n")
+    (home.project / "program").chmod(0o755)
+    assert home.until_warm("--", "./program").code == 7
+    before = len(home.records())
+    (home.project / "interpreter").unlink()
+    assert home.run("--", "./program").code == 127
+    told = [record for record in home.records()[before:] if record["type"] != "cage.note"]
+    assert [record["type"] for record in told] == ["subagent.spawn", "cage.start_failed"] * 2  # warm, then the long way
+    assert story(told[:2]) == story(told[2:])
+
+
+def test_without_an_audit_nothing_is_written_either_way(home: Home) -> None:
+    home.until_warm("--no-audit", "--", "true")
+    assert not home.audit.exists()
+    home.env["PYSANDBOX_AUDIT"] = "off"
+    home.until_warm("--", "true")
+    assert not home.audit.exists()
+    del home.env["PYSANDBOX_AUDIT"]
+    assert not home.run("--", "true").warm  # another world: looked at anew
+    assert home.audit.exists()
+
+
+def test_what_cannot_be_recorded_is_not_started(home: Home) -> None:
+    home.env["PYSANDBOX_AUDIT"] = str(home.project.parent / "trail" / "events.jsonl")
+    arguments = ["--", "sh", "-c", "echo x >> ran"]
+    home.until_warm(*arguments)
+    ran = (home.project / "ran").read_text()
+    (home.project.parent / "trail").chmod(0o755)
+    assert home.run(*arguments).code == 125
+    assert (home.project / "ran").read_text() == ran
+
+
+def test_the_start_is_on_the_disk_before_the_command_is_ordered(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pysandbox.cli.warm import run_again
+    from pysandbox.launch.live import LiveInit
+
+    home.until_warm("--", "true")
+    seen: list[str] = []
+    execute, sync = LiveInit.execute, os.fdatasync
+
+    def ordered(self: LiveInit, *arguments: Any) -> None:
+        seen.append(home.records()[-1]["type"])
+        execute(self, *arguments)
+
+    def synced(fd: int) -> None:
+        sync(fd)
+        seen.append("synced")
+
+    monkeypatch.setattr(LiveInit, "execute", ordered)
+    monkeypatch.setattr(os, "fdatasync", synced)
+    monkeypatch.chdir(home.project)
+    for name, value in home.env.items():
+        monkeypatch.setenv(name, value)
+    for name in os.environ.keys() - home.env.keys():
+        monkeypatch.delenv(name)
+    assert run_again(["--", "true"]) == 0
+    assert seen == ["synced", "subagent.spawn"]
 
 
 # ---- what makes it stale -------------------------------------------------------------------------------------
@@ -215,11 +338,42 @@ def add_policy_file(home: Home) -> None:
     (home.project / "pysandbox.toml").write_text("secret")
 
 
+def edit_user_recipe(home: Home) -> None:
+    home.recipe(home.recipes, "after")
+
+
+def shadow_user_recipe(home: Home) -> None:
+    home.recipe(home.project / ".pysandbox", "after")
+    assert home.python("recipe", "trust", "--yes", ".pysandbox/word.toml").returncode == 0
+
+
+def move_user_recipes(home: Home) -> None:
+    elsewhere = home.project.parent / "elsewhere"
+    home.recipe(elsewhere / "pysandbox" / "recipes", "after")
+    home.env["XDG_CONFIG_HOME"] = str(elsewhere)
+
+
+def replace_base(home: Home) -> None:
+    base = (Path(PACKAGED) / "base.toml").read_text()
+    home.recipes.joinpath("base.toml").write_text(f'{base}\n[process]\nenv = {{ SAID = "after" }}\n')
+
+
+def edit_detected(home: Home) -> None:
+    tools = home.project.parent / "tools"
+    prefix = f'[recipe]\nname = "word"\nmatch_prefix = ["{tools}"]\n[filesystem]\nallow = ["{tools}"]\n'
+    home.recipe(home.recipes, "after", prefix)
+
+
 # What changes, and a command line whose answer is then another; HERE is the project.
 CHANGES: dict[str, tuple[Change, list[str]]] = {
     "a recipe": (edit_recipe, ["-r", "r.toml", "--", "sh", "-c", "echo $SAID"]),
     "a granted directory": (replace_grant, ["--workdir", "none", "--allow", "granted", "--", "ls", "HERE/granted"]),
     "a variable in a path": (say_after, ["--workdir", "none", "--allow", "$PWD/../$PSB_WORD", "--", "ls", "ABOVE"]),
+    "a user's recipe": (edit_user_recipe, ["-r", "word", "--", "sh", "-c", "echo $SAID"]),
+    "a recipe of the project before the user's": (shadow_user_recipe, ["-r", "word", "--", "sh", "-c", "echo $SAID"]),
+    "the place of recipes": (move_user_recipes, ["-r", "word", "--", "sh", "-c", "echo $SAID"]),
+    "the base": (replace_base, ["--", "sh", "-c", "echo ${SAID-before}"]),
+    "a recipe that the program calls for": (edit_detected, ["--allow", "ABOVE/tools", "--", "ABOVE/tools/said"]),
     "a policy file that was not there": (add_policy_file, ["--", "sh", "-c", "cat pysandbox.toml 2>&-; echo after"]),
 }
 
@@ -230,8 +384,10 @@ def test_a_change_is_noticed(home: Home, name: str) -> None:
     (home.project / "r.toml").write_text('[process]\nenv = { SAID = "before" }\n')
     (home.project / "granted").mkdir()
     (home.project / "granted" / "before").touch()
-    for word in ("before", "after"):
+    for word in ("before", "after", "tools"):
         (home.project.parent / word).mkdir()
+    home.recipe(home.recipes, "before")
+    script(home.project.parent / "tools" / "said", "echo ${SAID-before}")
     home.env["PWD"] = str(home.project)
     arguments = [
         each.replace("HERE", str(home.project)).replace("ABOVE", str(home.project.parent)) for each in arguments
@@ -241,6 +397,34 @@ def test_a_change_is_noticed(home: Home, name: str) -> None:
     ran = home.run(*arguments)
     assert not ran.warm
     assert ran.stdout == b"after\n", ran.stderr
+
+
+def test_another_program_that_the_name_leads_to_is_noticed(home: Home) -> None:
+    tools = home.project.parent / "tools"
+    (tools / "first").mkdir(parents=True)
+    (tools / "second").mkdir()
+    script(tools / "second" / "sh", "")
+    prefix = f'[recipe]\nname = "word"\nmatch_prefix = ["{tools}/second"]\n'
+    home.recipe(home.recipes, "before", prefix)
+    home.env["PATH"] = f"{tools}/first:{tools}/second:{home.env['PATH']}"
+    arguments = ["--", "sh", "-c", "echo ${SAID-after}"]
+    assert home.until_warm(*arguments).stdout == b"before\n"
+    script(tools / "first" / "sh", "")
+    ran = home.run(*arguments)
+    assert (ran.warm, ran.stdout) == (False, b"after\n")
+
+
+def test_trust_that_is_taken_back_holds_for_the_next_run(home: Home) -> None:
+    home.recipe(home.project / ".pysandbox", "x", '[filesystem]\nallow = ["/etc"]\n')
+    arguments = ["-r", "word", "--", "echo", "ran"]
+    assert home.run(*arguments).code == 125  # the control
+    recipe = ".pysandbox/word.toml"
+    assert home.python("recipe", "trust", "--yes", recipe).returncode == 0
+    assert home.until_warm(*arguments).stdout == b"ran\n"
+    assert home.python("recipe", "trust", "--revoke", recipe).returncode == 0
+    ran = home.run(*arguments)
+    assert (ran.code, ran.warm, ran.stdout) == (125, False, b"")
+    assert b"you have not trusted it" in ran.stderr
 
 
 def test_a_variable_that_is_passed_through_is_read_anew_and_never_written_down(home: Home) -> None:
