@@ -39,11 +39,11 @@ def summary(result: Result) -> Iterator[str]:
     if not result.denials:
         yield NOTHING
         return
-    times = sum(each.count for each in result.denials)
-    yield f"Would have been refused: {times} calls of {len(result.denials)} kinds."
+    yield "Would have been refused:"
     yield from map(_line, sorted(result.denials, key=lambda denial: -denial.count))
 
 
 def _line(denial: Denial) -> str:
-    line = f"  {denial.count} times {denial.kind} {denial.target} (by {denial.rule})"
+    often = "once" if denial.count == 1 else f"{denial.count} times"
+    line = f"  {denial.kind} {denial.target}, {often} ({denial.rule})"
     return f"{line}; to allow it: {denial.fix}" if denial.fix else line

@@ -48,7 +48,19 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def up(project: Path) -> Up:
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("PYSANDBOX_AUDIT", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def recipe(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pysandbox", "recipe", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def up(project: Path, state: Path) -> Up:
     def up(*arguments: str, cwd: Path = project, **options: Any) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pysandbox", "up", *arguments]
         return subprocess.run(
@@ -102,8 +114,41 @@ def test_json_captures_the_run(up: Up) -> None:
 def test_what_a_manifest_grants_beyond_its_recipes_wants_trust(up: Up) -> None:
     done = up("wide")
     assert (done.returncode, done.stdout) == (125, "")
-    assert "sandbox.wide.filesystem.allow: the manifest grants more" in done.stderr
+    assert "sandbox.wide: the manifest grants more here than its recipes do (filesystem.allow)" in done.stderr
     assert up("wide", "--trust").returncode == 0
+    assert up("wide").returncode == 125  # it was for once
+
+
+def test_trust_is_in_the_manifest_as_it_was_read(up: Up, project: Path) -> None:
+    hint = up("wide").stderr.partition("run: ")[2].partition(";")[0]
+    assert hint == f"pysandbox recipe trust {project}/pysandbox.toml"
+    shown = recipe("trust", "--yes", str(project / "pysandbox.toml"))
+    assert shown.returncode == 0
+    assert "grants more in: filesystem.allow" in shown.stdout
+    assert "sandbox wide" in shown.stdout
+    assert up("wide").returncode == 0
+    (project / "pysandbox.toml").write_text(MANIFEST.replace('"ls /opt"', '"ls /opt /"'))
+    done = up("wide")
+    assert done.returncode == 125
+    assert "has changed since you trusted it" in done.stderr
+    assert up("alpha").returncode == 0  # the control: what grants no more needs none
+
+
+def test_a_run_is_in_the_audit_with_the_sandbox_and_its_recipes(up: Up, state: Path) -> None:
+    assert up("zeta").returncode == 3
+    assert up("alpha", "--no-audit").returncode == 0
+    lines = (state / "pysandbox" / "audit" / "events.jsonl").read_text().splitlines()
+    (spawn,) = [record["data"] for record in map(json.loads, lines) if record["type"] == "subagent.spawn"]
+    assert (spawn["subagent_name"], spawn["recipes"]) == ("zeta", ["python"])
+    assert spawn["cage_summary"].startswith("cage[zeta@")
+
+
+def test_monitor_and_strict_exclude_each_other_also_in_a_manifest(up: Up, project: Path) -> None:
+    (project / "pysandbox.toml").write_text(MANIFEST.replace('"the last"', '"the last"\nstrict = true'))
+    assert up("zeta").returncode == 3  # the control
+    done = up("zeta", "--monitor")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "monitor" in done.stderr and "strict" in done.stderr
 
 
 def test_no_manifest_names_where_it_was_looked_for_and_suggests_run(up: Up, tmp_path: Path) -> None:
@@ -120,7 +165,7 @@ def test_an_unknown_name_lists_what_there_is(up: Up) -> None:
     assert 'did you mean "zeta"?' in done.stderr
 
 
-@pytest.mark.parametrize("flags", [["--monitor"], ["-m"], ["-p", "80:80"], ["--no-sandbox"], ["--alow", "/"]])
+@pytest.mark.parametrize("flags", [["-m", "-s"], ["-p", "80:80"], ["--no-sandbox"], ["--alow", "/"]])
 def test_what_it_cannot_do_runs_nothing(up: Up, flags: list[str]) -> None:
     done = up(*flags)
     assert (done.returncode, done.stdout) == (125, "")
