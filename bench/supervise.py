@@ -22,6 +22,17 @@ CONNECT = """
 import json, socket, sys, time
 to, count, times = ("127.0.0.1", int(sys.argv[1])), int(sys.argv[2]), []
 for _ in range(count):
+    t = time.perf_counter_ns()
+    s = socket.socket()
+    s.connect(to)
+    s.close()
+    times.append(time.perf_counter_ns() - t)
+print(json.dumps(times))
+"""
+CONNECT_ALONE = """
+import json, socket, sys, time
+to, count, times = ("127.0.0.1", int(sys.argv[1])), int(sys.argv[2]), []
+for _ in range(count):
     s = socket.socket()
     t = time.perf_counter_ns()
     s.connect(to)
@@ -130,9 +141,11 @@ LISTED = Policy(isolation="landlock", run_as="self", allow_ips=("127.0.0.0/8",))
 TRUE_ALLOWED = Policy(allow_execve=("/usr/bin/*", "/bin/*"))
 
 ROWS = (
-    Row("connect, by table", CONNECT, 300, 2.0, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED)),
-    Row("connect, by table, host busy", CONNECT, 300, 2.5, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED), spinning),
-    Row("connect, by callback", CONNECT, 100, 0.0, lambda: Cage(HOST_NETWORK),
+    Row("connection, by table", CONNECT, 300, 2.0, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED)),
+    Row("connection, by table, host busy", CONNECT, 300, 2.5, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED),
+        spinning),
+    Row("connect(2) alone, by table", CONNECT_ALONE, 300, 0.0, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED)),
+    Row("connection, by callback", CONNECT, 100, 0.0, lambda: Cage(HOST_NETWORK),
         lambda: Cage(LISTED, policy_fn=allow_all)),
     Row("round trip, connected", ROUND_TRIP, 1000, 1.05, lambda: Cage(HOST_NETWORK), lambda: Cage(LISTED)),
     Row("300 x /bin/true, list", SHELL, 300, 1.15, lambda: Cage(Policy()), lambda: Cage(TRUE_ALLOWED)),

@@ -22,13 +22,16 @@ _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
     "pysandbox.audit.sink": ("AuditLog",),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
+    "pysandbox.detached": ("Detached",),
     "pysandbox.errors": (
-        "AuditError", "CageClosedError", "CageError", "CageTimeout", "ExitError", "PolicyError", "SandboxCompileError",
-        "SandboxPathMissing", "StartError", "UnsupportedError",
+        "AuditError", "CageClosedError", "CageError", "CagePausedError", "CageTimeout", "ExitError", "PolicyError",
+        "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError",
+        "StartError", "UnstoppableError", "UnsupportedError",
     ),
     "pysandbox.events": ("Event",),
     "pysandbox.launch.runtime": ("Runtime",),
     "pysandbox.launch.scratch": ("Session",),
+    "pysandbox.launch.stats": ("Stats",),
     "pysandbox.policy.model": ("Policy",),
     "pysandbox.policy.option": ("Grant",),
     "pysandbox.handlers.denial": ("Denial",),
@@ -40,31 +43,39 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError",
-    "CageError", "CageTimeout", "CallEvent", "Context", "Denial", "Event", "ExitError", "Grant", "Policy",
-    "PolicyError", "Process", "Result", "Runtime",
-    "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
+    "CageError", "CagePausedError", "CageTimeout", "CallEvent", "Context", "Denial", "Detached", "Event", "ExitError",
+    "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime", "SandboxCgroupError", "SandboxCompileError",
+    "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError", "Session", "StartError", "Stats",
+    "UnstoppableError", "UnsupportedError", "Usage", "run", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
     from pysandbox.audit.sink import AuditLog
     from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
+    from pysandbox.detached import Detached
     from pysandbox.errors import (
         AuditError,
         CageClosedError,
         CageError,
+        CagePausedError,
         CageTimeout,
         ExitError,
         PolicyError,
+        SandboxCgroupError,
         SandboxCompileError,
+        SandboxNetworkError,
         SandboxPathMissing,
+        SandboxSpawnError,
         StartError,
+        UnstoppableError,
         UnsupportedError,
     )
     from pysandbox.events import Event
     from pysandbox.handlers.denial import Denial
     from pysandbox.launch.runtime import Runtime
     from pysandbox.launch.scratch import Session
+    from pysandbox.launch.stats import Stats
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
     from pysandbox.process import Process, Result, Usage

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
 
 from pysandbox.cage import Cage
 from pysandbox.command import Command, demand_seconds, input_bytes
@@ -23,7 +23,10 @@ from pysandbox.process import Process, Result
 
 if TYPE_CHECKING:
     from pysandbox.files import Files
+    from pysandbox.launch.stats import Stats
     from pysandbox.policy.model import Policy
+
+T = TypeVar("T")
 
 
 class AsyncProcess:
@@ -65,16 +68,18 @@ class AsyncProcess:
 
     async def wait(self, timeout: float | None = None) -> int:
         """The return code. Raises TimeoutError after `timeout` seconds; the command runs on."""
-        async with asyncio.timeout(timeout):
-            while self.process._ended is None:
-                await _readable(self.process.fileno())
-                self.process._read_report()
+        with self.process._descriptors():
+            async with asyncio.timeout(timeout):
+                while self.process._ended is None:
+                    await _readable(self.process.fileno())
+                    self.process._read_report()
         return self.process._returncode()
 
     async def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
         """As Process.communicate."""
-        async with asyncio.timeout(timeout):
-            await _exchange(self.process, input)
+        with self.process._descriptors():
+            async with asyncio.timeout(timeout):
+                await _exchange(self.process, input)
         self.process._raise_failure()
         captured = self.process._captured
         return captured.get("stdout", b""), captured.get("stderr", b"")
@@ -121,6 +126,15 @@ class AsyncCage:
 
     async def close(self) -> None:
         await _in_executor(self.cage.close)
+
+    async def pause(self) -> None:
+        await _in_executor(self.cage.pause)
+
+    async def resume(self) -> None:
+        await _in_executor(self.cage.resume)
+
+    async def stats(self) -> Stats:
+        return await _in_executor(self.cage.stats)
 
     @property
     def id(self) -> str | None:
@@ -193,7 +207,7 @@ class AsyncCage:
         return result.check() if check else result
 
 
-async def _in_executor(call: Any) -> Any:
+async def _in_executor(call: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
 

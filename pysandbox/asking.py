@@ -6,6 +6,7 @@ The supervisor itself is imported only for a plan that needs one, so that a cage
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from pysandbox.errors import PolicyError, StartError
@@ -63,6 +64,7 @@ class Decide(NamedTuple):
             live.supervision = Supervision(
                 supervisor_of(runtime), live, prepared.plan, prepared.policy, policy_fn=self.policy_fn,
                 deadline=self.deadline, recorder=Recorder(self.record) if self.record is not None else None,
+                restrict_memory=partial(runtime.restrict_memory, live, prepared.plan),
             )  # fmt: skip
         except OSError as error:
             runtime.collect(live)

@@ -3,6 +3,7 @@
     with Cage(policy) as cage:              a session: its commands share PIDs, /tmp and loopback
         cage.run(["pytest", "-q"])
     Cage(policy).run(["pytest", "-q"])      one command: the cage begins and ends with it
+    Cage(policy).detach(["server"])         one command that outlives this process; Cage.attach(id) finds it again
 
 What happens between here and the kernel: `Runtime.prepare` compiles the policy into a Plan (cached), `Runtime.take`
 gives a waiting cage-init, `launch.native` sends it the order, and a Process stands for the running command.
@@ -14,13 +15,14 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from pysandbox.asking import Decide
 from pysandbox.audit.told import labels_of, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
-from pysandbox.errors import CageClosedError, CageTimeout, PolicyError, UnsupportedError
+from pysandbox.errors import CageClosedError, CagePausedError, CageTimeout, PolicyError, UnsupportedError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
@@ -29,8 +31,10 @@ from pysandbox.policy.model import Policy
 from pysandbox.process import Order, Process, Result
 
 if TYPE_CHECKING:
+    from pysandbox.detached import Detached
     from pysandbox.files import Files
     from pysandbox.launch.live import LiveInit
+    from pysandbox.launch.stats import Stats
     from pysandbox.supervise.context import Context
     from pysandbox.supervise.policy_fn import PolicyFn
 
@@ -80,7 +84,9 @@ class Cage:
         self._prepared: Prepared | None = None
         self._running: set[Process] = set()
         self._closed = False
+        self._paused = False
         self._lock = threading.Lock()
+        self.runtime.hold(self)
 
     # ---- the session --------------------------------------------------------------------------------------------
 
@@ -92,6 +98,7 @@ class Cage:
             if self._live is None:
                 self._prepared = self._prepare()
                 self._live = self._take(self._prepared)
+                self._record(self._live, self._prepared, ())
                 self.runtime.replenish(self._prepared, self._shared_scratch(self._prepared))
         return self
 
@@ -109,10 +116,10 @@ class Cage:
         with self._lock:
             live, self._live, self._closed = self._live, None, True
             running, self._running = self._running, set()
-        if live is None:
+        if live is None or live.abandoned:  # a forked copy of the host: the cage is the original's
             return
         try:
-            self._terminate(running)
+            self._terminate(live, running)
         except BaseException:  # the grace period was interrupted (Ctrl-C): it ends all the same
             self.runtime.collect(live)
             raise
@@ -121,16 +128,55 @@ class Cage:
             process.wait()  # end-of-file at the latest: cage-init is going
         self.runtime._reap(live)
 
-    def _terminate(self, running: set[Process]) -> None:
+    def _terminate(self, live: LiveInit, running: set[Process]) -> None:
         for process in running:
-            process._with_session = process.poll() is None
+            process._end_of_session = True
             process.signal(15, tree=True)
+        if self._paused:  # only now: the signal is the first thing that each of them sees
+            _resume(live)
         deadline = time.monotonic() + self.policy.grace_sec
         for process in running:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
                 process._cause = "cancelled"
+
+    def end(self) -> None:
+        """`close`, for the runtime."""
+        self.close()
+
+    def forget(self) -> None:
+        """In a forked copy of the host: another thread may have held the lock at the fork."""
+        self._lock = threading.Lock()
+        for process in self._running:
+            process.forget()
+
+    def pause(self) -> None:
+        """Stops every process of the open cage, and returns when none runs. The wall time runs on; nothing can be
+        started until `resume`; `close` works. Raises CageClosedError, UnstoppableError (some still run)."""
+        from pysandbox.launch.freeze import pause
+
+        live = self._demand_open()
+        self._paused = True
+        pause(live)
+
+    def resume(self) -> None:
+        """Lets everything in the cage go on. Idempotent. Raises CageClosedError."""
+        _resume(self._demand_open())
+        self._paused = False
+
+    def stats(self) -> Stats:
+        """What the open cage uses now: CPU seconds, bytes of memory and I/O, processes, threads. Raises
+        CageClosedError."""
+        from pysandbox.launch.stats import stats
+
+        return stats(self._demand_open())
+
+    def _demand_open(self) -> LiveInit:
+        live = self._live
+        if live is None:
+            raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
+        return live
 
     @property
     def id(self) -> str | None:
@@ -158,9 +204,9 @@ class Cage:
         """Files as the cage sees them. Raises CageClosedError unless the cage is open."""
         from pysandbox.files import Files
 
-        if self._live is None or self._prepared is None:
-            raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
-        return Files(self._live, self._prepared.plan)
+        live, prepared = self._demand_open(), self._prepared
+        assert prepared is not None  # since it is open
+        return Files(live, prepared.plan)
 
     def _prepare(self) -> Prepared:
         invocation_id = self.labels.get("invocation_id")
@@ -182,6 +228,10 @@ class Cage:
         if prepared.plan.notify is not None:
             self._decide.supervise(self.runtime, live, prepared)
         return live
+
+    def _record(self, live: LiveInit, prepared: Prepared, argv: tuple[str, ...]) -> None:
+        if self.caged:
+            self.runtime.record(live, argv, prepared.plan)
 
     def _is_quick(self) -> bool:
         """Whether starting a command only sends an order: an open session, or a cage that already waits."""
@@ -245,6 +295,29 @@ class Cage:
             result = process._result(text)
         return result.check() if check else result
 
+    def detach(
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+    ) -> Detached:
+        """Starts a command in a cage of its own that outlives this process; its output goes to files, up to the
+        policy's `output_mb`. Raises what `spawn` does, and PolicyError for an uncaged one."""
+        from pysandbox.detached import start
+
+        command = Command.of(argv, env, cwd)
+        if not self.caged:
+            raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
+        return start(self.policy.to_json(), self._directory(), command.argv, command.env, command.cwd)
+
+    @staticmethod
+    def attach(cage_id: str) -> Detached:
+        """A handle on the command that was detached under this id, also when it has ended. Raises CageClosedError."""
+        from pysandbox.detached import Detached
+
+        return Detached.attach(cage_id)
+
     def _start(
         self,
         command: Command,
@@ -259,17 +332,31 @@ class Cage:
         if self.caged:
             command.demand_allowed(prepared.plan)
         live = session if session is not None else self._take(prepared)
-        start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
         try:
+            start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
             live.nudge()
-            stdio, report_fd = _send(start, files, pass_fds)
+            process = self._process(start, *_send(start, files, pass_fds))
         except BaseException:
-            if start.oneshot:
+            if session is None:
                 self.runtime.collect(live)
             raise
+        try:
+            self._started(start, process)
+        except BaseException:
+            process.close()
+            raise
+        return process
+
+    def _started(self, start: Start, process: Process) -> None:
+        """What has to be known of a command that has its order."""
         if start.oneshot:
-            self.runtime.replenish(prepared, self._shared_scratch(prepared))
-        return self._process(start, stdio, report_fd)
+            self.runtime.replenish(start.prepared, self._shared_scratch(start.prepared))
+            self._record(start.live, start.prepared, start.command.argv)
+            self.runtime.hold(process)
+        else:
+            with self._lock:
+                self._running = {each for each in self._running if each._ended is None} | {process}
+        self._tell_start(start)
 
     def _current(self) -> tuple[LiveInit | None, Prepared]:
         """The open session, if there is one, and the plan. What is decided here holds for the command that asked,
@@ -278,6 +365,8 @@ class Cage:
             session, prepared = self._live, self._prepared
             if self._closed:
                 raise CageClosedError("this cage is closed; make another one")
+            if self._paused:
+                raise CagePausedError(f"cage {self.id} is paused; call resume() first")
         if prepared is None:
             return session, self._prepare()
         if not prepared.covered():
@@ -288,25 +377,33 @@ class Cage:
         return session, prepared
 
     def _process(self, start: Start, stdio: Stdio, report_fd: int) -> Process:
-        plan, runtime = start.prepared.plan, self.runtime
-        order = Order(start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes)
-        process = Process(
-            order, start.live, stdio, report_fd,
-            sink=runtime.sink, collect=runtime.collect, collect_at_close=start.quiet,
-        )  # fmt: skip
-        if not start.oneshot:
-            with self._lock:
-                self._running = {each for each in self._running if each._ended is None} | {process}
-        if runtime.sink is not ignore:
-            try:
-                runtime.sink(spawn_event(self.policy, start, self.labels, self._reason))
-            except BaseException:  # what cannot be recorded does not go on
-                process.close()
-                raise
-            for note in plan.notes:
-                if note.event == LIMITS_NOT_ENFORCED.name:
-                    runtime.sink(Event(LIMITS_SKIPPED.name, {"invocation_id": start.live.id, "reason": note.message}))
-        return process
+        plan = start.prepared.plan
+        order = Order(start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes, plan.grace)
+        try:
+            return Process(
+                order, start.live, stdio, report_fd,
+                sink=self.runtime.sink, collect=self.runtime.collect, collect_at_close=start.quiet,
+            )  # fmt: skip
+        except BaseException:
+            stdio.close()
+            os.close(report_fd)
+            raise
+
+    def _tell_start(self, start: Start) -> None:
+        sink = self.runtime.sink
+        if sink is ignore:
+            return
+        sink(spawn_event(self.policy, start, self.labels, self._reason))
+        for note in start.prepared.plan.notes:
+            if note.event == LIMITS_NOT_ENFORCED.name:
+                sink(Event(LIMITS_SKIPPED.name, {"invocation_id": start.live.id, "reason": note.message}))
+
+
+def _resume(live: LiveInit) -> None:
+    from pysandbox.launch.freeze import resume
+
+    with suppress(CageClosedError):  # its init was killed: nothing is left to go on
+        resume(live)
 
 
 def _send(start: Start, files: tuple[File, File, File], pass_fds: Sequence[int]) -> tuple[Stdio, int]:

@@ -5,10 +5,15 @@
     │   ├── SandboxCompileError   document 000: a policy that cannot be compiled
     │   └── SandboxPathMissing    document 000: a path the policy names does not exist
     ├── UnsupportedError(OSError) this kernel or host lacks what the policy needs: names the feature and the fix
-    ├── StartError(OSError)       a step of the start failed: names step, errno, path
+    ├── StartError(OSError)       a step of the start failed: names step, errno, path; always one of
+    │   ├── SandboxSpawnError     document 000: a process of the cage could not be started
+    │   ├── SandboxNetworkError   document 000: its network could not be made
+    │   └── SandboxCgroupError    document 000: its cgroup could not be made
     ├── CageTimeout(TimeoutError) the wall time ran out; carries the partial output
     ├── CageClosedError           the cage was closed, or its init died
     ├── AuditError(OSError)        the audit trail cannot be written, so what it should tell does not happen
+    ├── CagePausedError           the cage is paused: it starts nothing until it is resumed
+    ├── UnstoppableError(TimeoutError) a process of the cage did not stop: names which
     └── ExitError                 `Result.check()` on a command that failed
 
 Each also subclasses the builtin a caller would already catch. A denial by policy is never an exception:
@@ -80,10 +85,14 @@ class UnsupportedError(CageError, OSError):
 
 
 class StartError(CageError, OSError):
-    """A step between the clone and the exec failed; nothing was left behind.
+    """A step of the start failed; nothing was left behind. Whoever raises one gets the subclass of its step.
 
     `step` is a name from csrc/steps.def; `errno` and `filename` are those of the system call that failed.
     """
+
+    def __new__(cls, step: str, number: int, path: str | None = None, hint: str | None = None) -> StartError:
+        kind = _OF_STEP.get(step, SandboxSpawnError) if cls is StartError else cls
+        return super().__new__(kind, number, os.strerror(number))
 
     def __init__(self, step: str, number: int, path: str | None = None, hint: str | None = None) -> None:
         self.step = step
@@ -91,12 +100,34 @@ class StartError(CageError, OSError):
         super().__init__(number, os.strerror(number))
         self.filename = path
 
+    def __reduce__(self) -> tuple[type[StartError], tuple[object, ...]]:
+        return type(self), (self.step, self.errno, self.filename, self.hint)
+
     def __str__(self) -> str:
         name = _errno.errorcode.get(self.errno or 0, str(self.errno))
         text = f"{self.step}: {name} ({self.strerror})"
         if self.filename is not None:
             text += f": {self.filename!r}"
         return f"{text}; {self.hint}" if self.hint else text
+
+
+class SandboxSpawnError(StartError):
+    """The processes of a cage could not be started (document 000)."""
+
+
+class SandboxNetworkError(StartError):
+    """The network of a cage could not be made (document 000)."""
+
+
+class SandboxCgroupError(StartError):
+    """The cgroup of a cage could not be made (document 000)."""
+
+
+_OF_STEP: dict[str, type[StartError]] = {
+    "loopback": SandboxNetworkError,
+    "network": SandboxNetworkError,
+    "cgroup": SandboxCgroupError,
+}
 
 
 class CageTimeout(CageError, TimeoutError):
@@ -124,6 +155,19 @@ class AuditError(CageError, OSError):
     def __str__(self) -> str:
         reason = f" ({self.strerror})" if self.errno else ""
         return f"audit: {self.filename} {self.message}{reason}; {self.hint}"
+
+
+class CagePausedError(CageError):
+    """The cage is paused, so nothing can be started in it; call `resume()` first."""
+
+
+class UnstoppableError(CageError, TimeoutError):
+    """Not every process of a cage could be stopped in time. `pids`: those of the host that still run."""
+
+    def __init__(self, cage_id: str, pids: tuple[int, ...]) -> None:
+        self.pids = pids
+        running = ", ".join(map(str, pids))
+        super().__init__(f"cage {cage_id}: still running: {running}; try again, or close the cage")
 
 
 class ExitError(CageError):

@@ -122,11 +122,17 @@ WIDE_GRANT = EventType(
 DEGRADED = EventType(
     "sandbox.degraded", "A second wall, or a check, that this host or version does not have.", ("key", "reason")
 )
+MONITOR = EventType("sandbox.monitor", "What monitor lets pass that the policy would refuse.", ("key", "reason"))
 ISOLATION_GAP = EventType(
     "sandbox.isolation_gap", 'What isolation = "landlock" leaves open.', ("key", "reason")
 )  # fmt: skip
 NOTE = EventType("cage.note", "The cage does less than, or other than, the policy says.", ("key", "reason"))
 LEFTOVER = EventType("cage.leftover", "A cage did not end although it was killed.", ("invocation_id", "pid"))
+UNTRACKED = EventType(
+    "cage.untracked",
+    "Something that an earlier host left behind was found; it is neither ended nor removed (pysandbox orphans).",
+    ("kind", "path", "pid"),
+)
 AUDIT_ROTATED = EventType(
     "audit.rotated", "The stream goes on in this file; `before` is the one that was full.", ("before",)
 )
@@ -148,7 +154,9 @@ CALLBACK_FAILED = EventType(
 )
 RESTRICTED = EventType("cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value"))
 SUPERVISOR_FAILED = EventType(
-    "cage.supervisor_failed", "Run-time decisions ended unexpectedly; the cages that need them were ended.", ("reason",)
+    "cage.supervisor_failed",
+    "Deciding calls failed: of one call, which is refused then, or altogether, which ends the cages that need it.",
+    ("reason",),
 )
 
 TYPES: Mapping[str, EventType] = {
@@ -156,7 +164,8 @@ TYPES: Mapping[str, EventType] = {
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
-        GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, ISOLATION_GAP, NOTE, LEFTOVER, AUDIT_ROTATED, AUDIT_RESUMED,
+        GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, MONITOR,
+        ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
         FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )
 }  # fmt: skip

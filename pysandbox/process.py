@@ -97,6 +97,7 @@ class Order:
     caged: bool
     output_cap: int
     notes: tuple[Note, ...]
+    grace: float = 5.0  # seconds from SIGTERM to SIGKILL, when the host has to end it
 
 
 class Process:
@@ -120,10 +121,10 @@ class Process:
         self.argv = order.argv
         self.caged = order.caged
         self.pid: int | None = None
+        self._report_fd = -1  # nothing is ours to close until this is set, last of all
         self._order = order
         self._live = live
         self._stdio = stdio
-        self._report_fd = report_fd
         self._sink = sink
         self._collect = collect
         self._collect_at_close = collect_at_close  # it wakes the worker: `run` does that last
@@ -131,13 +132,21 @@ class Process:
         self._ended: float | None = None
         self._final: native.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
-        self._with_session = False  # whether the end of its session was what ended it
         self._limit = ""  # the limit that ended it, where its reason does not say
         self._refused_forks = False
+        self._end_of_session = False  # it was asked to end because its cage was closed
+        self._users = 0  # threads that wait on our descriptors
+        self._closing = False  # the last of them closes
         self._truncated = False
         self._captured: dict[str, bytes] = {}
         self._lock = threading.RLock()
+        self._users_lock = threading.Lock()
         self._files: dict[str, IO[bytes]] = {}
+        self._report_fd = report_fd
+
+    def forget(self) -> None:
+        """In a forked copy of the host: another thread may have held the locks, or waited, at the fork."""
+        self._lock, self._users_lock, self._users = threading.RLock(), threading.Lock(), 0
 
     # ---- the reports of cage-init -------------------------------------------------------------------------------
 
@@ -192,11 +201,28 @@ class Process:
         if self._final is not None and (error := self._final.error) is not None:
             self._sink(Event(START_FAILED, failed_record(which, error.step, error.errno, error.filename)))
             return
+        result = self._result()
+        with_session = self._end_of_session and result.returncode < 0 and result.reason != "timeout"
         for name, data in end_records(
-            which, self.argv[0], _outcome(self._result()),
-            limit=self._limit, session_ended=self._with_session, refused_forks=self._refused_forks,
+            which, self.argv[0], _outcome(result),
+            limit=self._limit, session_ended=with_session, refused_forks=self._refused_forks,
         ):  # fmt: skip
             self._sink(Event(name, data))
+
+    @property
+    def cage_id(self) -> str:
+        """The ULID of the cage it runs in."""
+        return self._live.id
+
+    @property
+    def init_pid(self) -> int:
+        """The host's pid of its cage's init."""
+        return self._live.pid
+
+    @property
+    def output_cap(self) -> int:
+        """Bytes of each output that are kept (resources.output_mb)."""
+        return self._order.output_cap
 
     def fileno(self) -> int:
         """A descriptor that becomes readable when the command has ended; `poll()` then tells how."""
@@ -207,21 +233,23 @@ class Process:
     def poll(self) -> int | None:
         """The return code (-n for signal n), None while it runs. Never blocks."""
         self._demand_ours()
-        if self._ended is None and _readable(self._report_fd, 0):
-            self._read_report()
+        with self._descriptors():
+            if self._ended is None and _readable(self._report_fd, 0):
+                self._read_report()
         return None if self._ended is None else self._returncode()
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for the end and returns the return code. Raises TimeoutError after `timeout` seconds; it runs on."""
         self._demand_ours()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self._ended is None:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not _readable(self._report_fd, left):
-                if left is not None and left * 1000 > LONGEST_POLL:
-                    continue
-                raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
-            self._read_report()
+        with self._descriptors():
+            while self._ended is None:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not _readable(self._report_fd, left):
+                    if left is not None and left * 1000 > LONGEST_POLL:
+                        continue
+                    raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
+                self._read_report()
         return self._returncode()
 
     def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
@@ -231,7 +259,8 @@ class Process:
         processes that a session leaves running in the background is not waited for.
         """
         self._demand_ours()
-        exchange(self, input, timeout)
+        with self._descriptors():
+            exchange(self, input, timeout)
         self._raise_failure()
         return self._captured.get("stdout", b""), self._captured.get("stderr", b"")
 
@@ -306,13 +335,39 @@ class Process:
         self.kill()
         if self._order.oneshot:
             self._live.end()  # reaches also what a signal does not: cage-init kills until nothing is left
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, CageClosedError):  # another thread closes it meanwhile
             self.wait(LAST_REPORT_PATIENCE)
 
+    def end(self) -> None:
+        """SIGTERM to the command's tree, and SIGKILL to what is left after the policy's grace period. The descriptors
+        stay open: whoever talks to the command sees it end."""
+        with suppress(CageClosedError):  # closed meanwhile, or not ours
+            self.signal(signals.SIGTERM, tree=True)
+            self.signal(signals.SIGCONT, tree=True)
+            try:
+                self.wait(self._order.grace)
+            except TimeoutError:
+                self.stop()
+
     def close(self) -> None:
-        """Ends the command if it still runs and closes every descriptor. Idempotent."""
+        """Ends the command if it still runs and closes every descriptor. Idempotent.
+
+        A thread that is inside `communicate` or `wait` sees the end, and is the one that closes.
+        """
         if self._report_fd >= 0 and self._ended is None and not self._live.abandoned:
             self.stop()  # before the lock: another thread may hold it, waiting for the very end that this brings about
+        with self._users_lock:
+            self._closing = True
+            if self._users:
+                return
+        self._close_descriptors()
+
+    def _descriptors(self) -> _InUse:
+        """While entered, no other thread closes our descriptors. Raises CageClosedError when they are closed and the
+        end is not known."""
+        return _InUse(self)
+
+    def _close_descriptors(self) -> None:
         with self._lock:
             if self._report_fd < 0:
                 return
@@ -379,6 +434,30 @@ def _outcome(result: Result) -> dict[str, object]:
     if result.denials:
         told["denials"] = [asdict(each) for each in result.denials]
     return told
+
+
+class _InUse:
+    """One thread that waits on a Process's descriptors: their numbers must not become another file's meanwhile."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def __enter__(self) -> None:
+        process = self._process
+        with process._users_lock:
+            if process._closing and process._ended is None:
+                raise CageClosedError(f"{process.argv[0]!r} was closed")
+            process._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        process = self._process
+        with process._users_lock:
+            process._users -= 1
+            last = process._closing and not process._users
+        if last:
+            process._close_descriptors()
 
 
 def _readable(fd: int, seconds: float | None) -> bool:

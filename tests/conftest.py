@@ -116,6 +116,15 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 
 @pytest.fixture
+def registry_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A registry that no other host writes to; for this process and those it starts. The directory of its directory."""
+    home = tmp_path / "run"
+    home.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
+    return home
+
+
+@pytest.fixture
 def cage_python() -> Callable[..., Any]:
     return cage.cage_python
 

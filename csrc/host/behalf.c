@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "powers.h"
 
 #define FIRST_FREE_PORT 1024
 #define LARGEST_DATAGRAM 65536
@@ -91,7 +94,7 @@ int take_socket(struct deed *deed, struct pidfds *pidfds) {
     deed->socket = take_fd(pidfds, deed->tid, (int)deed->args[0]);
     if (deed->socket < 0) return deed->socket;
     if (getsockopt(deed->socket, SOL_SOCKET, SO_DOMAIN, &deed->domain, &size) < 0) return -errno;
-    getsockopt(deed->socket, SOL_SOCKET, SO_PROTOCOL, &deed->protocol, &size);
+    if (is_inet(deed)) getsockopt(deed->socket, SOL_SOCKET, SO_PROTOCOL, &deed->protocol, &size);
     return 0;
 }
 
@@ -167,15 +170,17 @@ static int wait_is_over(const struct deed *deed) {
     return deed->give_up_ms && now_ms() >= deed->give_up_ms;
 }
 
+/* A socket that is being connected becomes writable when it is, or when it never will be (connect(2)). */
 static enum deed_outcome go_on_connecting(struct deed *deed) {
+    struct pollfd ready = {deed->socket, POLLOUT, 0};
     struct sockaddr_storage peer;
-    socklen_t size = sizeof(int);
+    socklen_t size = sizeof peer;
     int number = 0;
-    getsockopt(deed->socket, SOL_SOCKET, SO_ERROR, &number, &size);
-    if (number) return done(deed, -number);
-    size = sizeof peer;
     if (!getpeername(deed->socket, (struct sockaddr *)&peer, &size)) return done(deed, 0);
-    return wait_is_over(deed) ? done(deed, -EINPROGRESS) : DEED_WAIT_READY;
+    size = sizeof number;
+    if (poll(&ready, 1, 0) < 1) return wait_is_over(deed) ? done(deed, -EINPROGRESS) : DEED_WAIT_READY;
+    getsockopt(deed->socket, SOL_SOCKET, SO_ERROR, &number, &size);
+    return done(deed, -number);
 }
 
 /* A blocking connect is begun without blocking; the flag is the caller's too, so it is put back at once. */
@@ -202,7 +207,7 @@ static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *r
     start_waiting(deed);
     if (result == -EAGAIN) return wait_is_over(deed) ? done(deed, -EAGAIN) : DEED_WAIT_A_WHILE;
     deed->connecting = 1;
-    return DEED_WAIT_READY;
+    return go_on_connecting(deed); /* over loopback it is connected by now */
 }
 
 /* The name of a bound unix socket is kept as it was written, so it cannot be spelled through /proc/self/fd. */
@@ -263,10 +268,19 @@ static int may_pass(const struct deed *deed, const struct psb_rules *rules) {
     return rules->sealed && !(message && rules->refuse_control);
 }
 
-enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
-    if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
+static enum deed_outcome do_it(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
     if (is_connect(deed)) return do_connect(deed, rules);
     return deed->number == SYS_bind ? do_bind(deed) : send_something(deed, rules, pidfds);
+}
+
+enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+    struct powers powers;
+    enum deed_outcome outcome;
+    if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
+    if (lower_powers(&powers)) return done(deed, -EPERM);
+    outcome = do_it(deed, rules, pidfds);
+    restore_powers(&powers);
+    return outcome;
 }
 
 void end_deed(struct deed *deed) {

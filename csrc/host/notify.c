@@ -77,6 +77,7 @@ struct psb_notifier {
     struct ticket *tickets;
     struct telling *first, **last;
     uint32_t n_tellings;
+    uint64_t next_look_ms; /* when the waiting calls are looked after next */
     struct pidfds pidfds;
 };
 
@@ -395,9 +396,12 @@ static void refuse_late(struct psb_notifier *notifier, struct ticket **place) {
     drop_ticket(place);
 }
 
+/* Deadlines, callers that died, and what has to be tried again: now and then, for each look asks the kernel. */
 static void look_after_tickets(struct psb_notifier *notifier) {
     struct ticket **place = &notifier->tickets;
     const uint64_t now = now_ms();
+    if (now < notifier->next_look_ms) return;
+    notifier->next_look_ms = now + TICK_MS;
     while (*place) {
         struct ticket *ticket = *place;
         const struct guest *guest = find_guest(notifier, ticket->guest);

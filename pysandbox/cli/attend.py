@@ -76,6 +76,7 @@ class Attendance:
         self._grace = grace
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._ended = False
+        self._later: tuple[float, Callable[[], None]] | None = None
         self._poll = select.poll()
         self._acts: dict[int, Callable[[int], None]] = {}
         self.watch(process.fileno(), select.POLLIN, self._on_end)
@@ -90,6 +91,10 @@ class Attendance:
         if self._acts.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` once, if the command still runs then."""
+        self._later = time.monotonic() + seconds, act
+
     def until_end(self) -> None:
         """Blocks until the command has ended, or was killed because its grace ran out."""
         while not self._ended:
@@ -99,6 +104,9 @@ class Attendance:
                     self._acts[fd](events)
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self.stop(OUT_OF_TIME)
+            if self._later is not None and not self._ended and time.monotonic() >= self._later[0]:
+                act, self._later = self._later[1], None
+                act()
 
     def stop(self, cause: int) -> None:
         """End the command: politely, and when it is being ended already, at once."""
@@ -111,9 +119,10 @@ class Attendance:
             self._ended = True
 
     def _patience(self) -> float | None:
-        if self._deadline is None:
-            return None
-        return max(0.0, self._deadline - time.monotonic()) * 1000
+        moments = [] if self._deadline is None else [self._deadline]
+        if self._later is not None:
+            moments.append(self._later[0])
+        return max(0.0, min(moments) - time.monotonic()) * 1000 if moments else None
 
     def _on_end(self, events: int) -> None:
         self._ended = True

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.audit import files
 from pysandbox.audit.told import told_of_plan
-from pysandbox.cli.warm import key_of, split, stamp
+from pysandbox.cli.warm import key_of, place, split, stamp
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
 from pysandbox.launch.image import image_of
+from pysandbox.launch.registry import private_directory
 from pysandbox.policy.summary import label, summary
 from pysandbox.probe.state import audit_directory
 
@@ -44,7 +45,13 @@ HELD = frozenset((
 ))  # fmt: skip
 
 PLACES = frozenset(("PATH", "HOME", "TMPDIR"))  # variables that a plan gives a value of its own
-OURS = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", files.VARIABLE)  # where our own files are, which no cage sees
+OURS = (
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    files.VARIABLE,
+)  # where our own files are, which no cage sees
 ACCOUNTS = "/etc/passwd"  # where ~ leads
 RACY = 50_000_000  # ns: a file that changed later than this before we began may be newer than what we read of it
 _NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -82,7 +89,7 @@ def keep_plan(
         "audit": _told(asked, prepared, argv[0]) if audited else None,
         "variables": [(name, os.environ.get(name)) for name in sorted(_variables(asked))],
         "programs": sorted(asked.looked.programs.items()),
-        "leads": [(path, os.path.realpath(path), os.path.isdir(path)) for path in _kept_directories()],
+        "places": [(path, place(path)) for path in _kept_directories()],
         "stamps": stamps,
         "seen": [(fact.path, fact.dev, fact.ino) for fact in prepared.paths.facts.values()],
     }
@@ -111,8 +118,11 @@ def _variables(asked: Asked) -> set[str]:
 
 
 def _kept_directories() -> Iterator[str]:
-    """Those that no cage reaches once they exist (`Runtime`): of the audit trail that is written, and of everyone's."""
+    """Those that no cage reaches once they exist (`Runtime`): of the audit trail that is written, of everyone's, and of
+    the records of live cages."""
     yield audit_directory()
+    yield private_directory()
+    yield os.path.dirname(private_directory())
     if (chosen := files.chosen_path()) is not None:
         yield os.path.dirname(os.path.abspath(chosen))
 

@@ -27,6 +27,14 @@ COMMANDS = {
     "recipe": "list, show, explain, suggest and trust recipes",
     "init": "fetch recipes from a repository or a directory",
     "update": "fetch them again",
+    "ps": "list the cages that run",
+    "top": "show what the cages use, live",
+    "kill": "send a signal to everything in a cage",
+    "pause": "stop everything in a cage",
+    "resume": "let a paused cage go on",
+    "attach": "go back to a command that was started with run --detach",
+    "logs": "show what a detached command has written",
+    "orphans": "list, or remove, what outlived its host",
     "explain": "say what a policy allows, or what a run did and why it was refused",
     "audit": "show and check the trail of what ran",
     "check": "say what this host can do for a cage, and how to get the rest",
@@ -123,7 +131,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name == "help":
         return _help(rest)
     if name not in COMMANDS:
-        hint = console.meant(name, COMMANDS) or "; to run a program: pysandbox run -- PROGRAM"
+        hint = f"{console.meant(name, COMMANDS)}; to run a program: pysandbox run -- PROGRAM"
         return console.usage_error(f"unknown command {name!r}{hint}", "pysandbox --help")
     if name == "run" and not verbose:
         from pysandbox.cli.warm import run_again

@@ -45,6 +45,7 @@ Examples:
   pysandbox run --env CI=1 --env-passthrough LANG -- pytest -q
   pysandbox run -r team.toml -r ci.toml --json -- pytest -q
   pysandbox run -- bash -i                              a shell, with job control
+  pysandbox run --detach -- ./server                    prints an id; pysandbox attach ID
 
 Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
 128+n ended by signal n.
@@ -98,6 +99,8 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
         raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
     if namespace.json and namespace.pty:
         raise UsageError("--json captures the output, which --pty shows: choose one")
+    if namespace.detach and (namespace.json or namespace.pty or namespace.timeout or namespace.no_sandbox):
+        raise UsageError("--detach leaves nobody to wait, and keeps a cage: no --json, --pty, --timeout, --no-sandbox")
     return namespace, argv
 
 
@@ -108,6 +111,8 @@ def parser() -> Parser:
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
     add_recipe_flag(declared)
     add_run_flags(declared)
+    add("--detach", action="store_true",
+        help="Print the id of the cage and return; the command runs on (pysandbox attach ID).")  # fmt: skip
     add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add_policy_flags(declared, DEFAULTS)
     return declared
@@ -138,7 +143,7 @@ def _seconds(text: str) -> float:
 
 def wants_pty(namespace: Namespace) -> bool:
     """Where all three streams are the user's terminal; a redirected one must stay what it is."""
-    if namespace.pty is not None or namespace.json:
+    if namespace.pty is not None or namespace.json or getattr(namespace, "detach", False):
         return bool(namespace.pty)
     return at_a_terminal()
 
@@ -150,6 +155,8 @@ def _run(
     namespace: Namespace, argv: list[str], asked: Asked, log: console.Log, make_cage: MakeCage, keep: _Keeper | None
 ) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
+    if getattr(namespace, "detach", False):
+        return _detach(argv, asked)
     policy, pty = asked.policy, wants_pty(namespace)
     no_sandbox = getattr(namespace, "no_sandbox", False)  # not a flag of `up`: a project does not get to ask for it
     cage = make_cage(policy, lambda event: log.say(event.type, **event.data), no_sandbox)
@@ -200,6 +207,13 @@ class _Keeper:
         except (CageError, OSError):  # something has changed since: then there is nothing to keep
             return
         keep_plan(self._arguments, namespace, asked, prepared, began=self._began, pty=pty, audited=wanted)
+
+
+def _detach(argv: list[str], asked: Asked) -> tuple[int, str]:
+    from pysandbox.cage import Cage
+
+    print(Cage(asked.policy, labels=asked.labels).detach(argv).id)
+    return 0, ""
 
 
 def _cage_maker(asked: Asked, *, audited: bool) -> MakeCage:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from pysandbox.cli.attend import OUT_OF_TIME, Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pysandbox.launch.stdio import Stdio
 
 SIGTERM, SIGKILL = 15, 9
+LASTS = 0.1  # seconds: a command that runs for longer gets a record, for `pysandbox ps`
 KILLED = 128 + SIGKILL
 
 
@@ -90,7 +92,7 @@ def still_holds(entry: dict[str, Any]) -> bool:
         return False
     if any(leads_to(path) != real for path, real in entry["programs"]):
         return False
-    if any((os.path.realpath(path), os.path.isdir(path)) != (real, there) for path, real, there in entry["leads"]):
+    if any(place(path) != was for path, was in entry["places"]):
         return False
     return still_there(entry["seen"])()
 
@@ -98,6 +100,15 @@ def still_holds(entry: dict[str, Any]) -> bool:
 def leads_to(path: str) -> str | None:
     """The program behind a path, as `policy.search` sees it."""
     return os.path.realpath(path) if os.path.isfile(path) and os.access(path, os.X_OK) else None
+
+
+def place(path: str) -> tuple[Any, ...]:
+    """Where a directory really is, and whose; not what is in it."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (os.path.realpath(path),)
+    return os.path.realpath(path), found.st_dev, found.st_ino, found.st_uid, found.st_mode
 
 
 def stamp(path: str) -> tuple[int, ...]:
@@ -119,6 +130,7 @@ class WarmCommand:
         """Returns when the command runs. Raises CageError and OSError; nothing is left behind then."""
         self.stdio: Stdio | None = None
         self._report_fd = -1
+        self._argv, self._digest, self._started = tuple(argv), entry["digest"], time.time()
         self._trail = Trail(entry["audit"], argv)  # first: whoever cannot be recorded is not started
         try:
             self._live = _open(entry)
@@ -150,6 +162,15 @@ class WarmCommand:
 
     def fileno(self) -> int:
         return self._report_fd
+
+    def register(self) -> None:
+        """The record of this cage, for other processes of this user. Without a place for it there is none."""
+        from pysandbox.launch.recorder import write_record
+
+        try:
+            write_record(self._live, self._argv, self._digest, self._started)
+        except OSError:
+            return
 
     def terminate(self) -> None:
         self._live.signal(self._id, SIGTERM, "one")
@@ -222,6 +243,7 @@ def _order(entry: dict[str, Any], argv: list[str], command_id: int, targets: lis
 
 def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> int:
     attendance = Attendance(command, signals, grace=entry["grace"], timeout=entry["timeout"])
+    attendance.after(LASTS, command.register)
     if command.stdio is None or command.stdio.terminal < 0:
         attendance.until_end()
         code = command.wait()

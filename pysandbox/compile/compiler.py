@@ -16,6 +16,7 @@ from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.landlock import abi_of, second_wall
 from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
+from pysandbox.compile.monitor import enforced, monitor_notes
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
 from pysandbox.compile.notify import guarded, notify_plan
@@ -44,13 +45,15 @@ def compile_plan(
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
-    lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy))
+    notify = notify_plan(policy, host, paths, watch)
+    watched = tuple(monitor_notes(policy, host))
+    policy = enforced(policy)
+    lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy), *watched)
     view = see(policy, paths)
     exec_list.settle(policy, view)
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
-    notify = notify_plan(policy, host, watch)
     return Plan(
         isolation=policy.isolation,
         namespaces=spaces,

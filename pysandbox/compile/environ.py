@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pysandbox.compile.monitor import inherited
 from pysandbox.compile.plan import SCRATCH
 from pysandbox.compile.view import View
 from pysandbox.policy.model import Policy
@@ -18,9 +19,10 @@ Environment = tuple[tuple[str, str], ...]
 
 
 def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> Environment:
-    variables = {"PATH": PATH, **_places(policy, paths, view)}
-    for name in policy.env_passthrough:
-        if name in host.env:
+    own = {"PATH": PATH, **_places(policy, paths, view)}
+    variables = dict(own)
+    for name in inherited(policy, host):
+        if name in host.env and (name in policy.env_passthrough or name not in own):
             variables[name] = host.env[name]
     variables.update(policy.env)
     return tuple(variables.items())

@@ -11,6 +11,7 @@ WIDE_GRANT = events.WIDE_GRANT.name
 DEGRADED = events.DEGRADED.name
 LIMITS_NOT_ENFORCED = events.LIMITS_NOT_ENFORCED.name
 ISOLATION_GAP = events.ISOLATION_GAP.name
+MONITOR = events.MONITOR.name
 
 
 def grant_skipped(key: str, path: str, reason: str) -> Note:

@@ -14,10 +14,11 @@ from dataclasses import replace
 from pysandbox.compile.init_calls import INIT_CALLS
 from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
+from pysandbox.compile.programs import programs
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, UDP, Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import ANYWHERE, UDP, Endpoint, parse_endpoint
 from pysandbox.policy.model import Policy
-from pysandbox.probe.facts import HostFacts
+from pysandbox.probe.facts import HostFacts, PathFacts
 
 # What a callback may ask to hear of, and the system calls behind it.
 CATEGORIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -51,7 +52,7 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
 ONLY_TELLING = frozenset({"process.allow_execve", "monitor"})
 
 
-def notify_plan(policy: Policy, host: HostFacts, watch: frozenset[str]) -> NotifyPlan | None:
+def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozenset[str]) -> NotifyPlan | None:
     """Raises UnsupportedError where a rule needs what the kernel lacks, SandboxCompileError for what contradicts."""
     _check_addresses(policy)
     asking = [(key, actions) for key, asks, actions in NEEDS if asks(policy)]
@@ -71,7 +72,14 @@ def notify_plan(policy: Policy, host: HostFacts, watch: frozenset[str]) -> Notif
         abstract=policy.isolation == "full" and policy.egress != "direct",
         refuse_control=_refuses_descriptors(policy),
         lenient=policy.monitor,
+        programs=_programs(policy, paths),
     )
+
+
+def _programs(policy: Policy, paths: PathFacts) -> tuple[str, ...] | None:
+    """What the list of executables allows, for telling what it refuses; the kernel does the refusing."""
+    found = programs(policy, paths)
+    return found.listed if found is not None else None
 
 
 def _without_supervisor(
@@ -147,6 +155,3 @@ def guarded(landlock: LandlockPlan | None, notify: NotifyPlan | None, abi: int) 
         rules = tuple(rule for rule in landlock.rules if rule.path != "/proc" or not ON_PROC.issuperset(rule.access))
         landlock = replace(landlock, rules=rules)
     return landlock
-
-
-__all__ = ["CATEGORIES", "LOOPBACK", "guarded", "notify_plan"]

@@ -147,6 +147,7 @@ class NotifyPlan:
     abstract: bool
     refuse_control: bool
     lenient: bool
+    programs: tuple[str, ...] | None  # the only files (real paths) and trees (`/dir/*`) that may be executed
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,6 +183,9 @@ def _collect_holes(view: View, policy: Policy, paths: PathFacts) -> None:
                 raise SandboxCompileError(f"{grant.path!r} is the cage's own and cannot be taken from it", key=key,
                                           suggestion="the host's is not visible anyway")  # fmt: skip
             view.holes.setdefault(fact.real, Hole(fact, kind, key))
+    for path in paths.private:
+        if paths[path].kind != "missing":
+            view.holes.setdefault(paths[path].real, Hole(paths[path], "deny", "filesystem.allow"))
 
 
 def _takes_what_a_cage_needs(real: str) -> bool:

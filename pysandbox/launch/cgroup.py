@@ -1,23 +1,23 @@
 """A cage's own cgroup v2 directory: made before the cage, which is born in it, and removed after it.
 
-Whoever holds a Cgroup holds a lock (flock) on its directory, which the kernel drops when the holder dies, however it
-dies: a directory that nobody has locked belongs to nobody, and the next user of the same parent removes it (`sweep`).
-Nothing here knows what a limit is; the files and values come with the CgroupPlan.
+The directory carries its owner in its name, as scratch directories do, so that what a killed host has left is told from
+what is in use: it is listed, and removed on request only (`orphans`). Nothing here knows what a limit is; the files and
+values come with the CgroupPlan.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import select
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pysandbox.compile.plan import CgroupPlan, Setting
 from pysandbox.errors import StartError
+from pysandbox.launch.owner import this_process
 
 PREFIX = "pysandbox-"
 LEAF = "pysandbox-host"  # where a process goes that has to leave its own group to the groups below it
@@ -46,10 +46,10 @@ class Cgroup:
     @classmethod
     def make(cls, plan: CgroupPlan, cage_id: str) -> Cgroup:
         """A new, empty group below the plan's parent, with its settings. Raises StartError; nothing is left then."""
-        path = f"{plan.parent}/{PREFIX}{cage_id}"
+        path = f"{plan.parent}/{PREFIX}{this_process()}-{cage_id}"
         try:
             _hand_down(plan)
-            group = cls._locked(path)
+            group = cls._new(path)
         except OSError as error:
             raise StartError("cgroup", error.errno or 0, error.filename or path, FIX) from None
         try:
@@ -60,23 +60,13 @@ class Cgroup:
         return group
 
     @classmethod
-    def _locked(cls, path: str, tries: int = 3) -> Cgroup:
-        """A directory that is made, and ours. Between the two somebody else's sweep may remove it. Raises OSError."""
-        os.mkdir(path, 0o700)  # nobody else may open it, and so lock it
-        with suppress(FileNotFoundError, BlockingIOError):
-            group = cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            try:
-                fcntl.flock(group.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.stat(path), os.fstat(group.fd)):
-                    return group
-            except OSError:
-                group.abandon()
-                raise
-        if tries == 1:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
-        with suppress(OSError):
+    def _new(cls, path: str) -> Cgroup:
+        os.mkdir(path, 0o700)
+        try:
+            return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except BaseException:
             os.rmdir(path)
-        return cls._locked(path, tries - 1)
+            raise
 
     @classmethod
     def of(cls, pid: int, point: str) -> Cgroup:
@@ -145,6 +135,14 @@ class Cgroup:
         """How many processes of this group the kernel has killed for want of memory."""
         return self._table("memory.events").get("oom_kill", 0)
 
+    def holds(self, controller: str) -> bool:
+        """Whether the kernel enforces limits of this controller here."""
+        return controller in self._read("cgroup.controllers").split()
+
+    def limit(self, file: str) -> int | None:
+        """The limit in force; None is no limit."""
+        return self._number(file)
+
     def forks_refused(self) -> int:
         """How often pids.max was met."""
         return self._table("pids.events").get("max", 0)
@@ -162,7 +160,7 @@ class Cgroup:
             if not self.is_empty():
                 self.kill()
                 self._await("populated", 0)
-        with suppress(OSError):  # whoever sweeps next removes what could not be removed now
+        with suppress(OSError):  # it is an orphan then
             os.rmdir(self.path)
         self.abandon()
 
@@ -263,22 +261,3 @@ def _leave(parent: str) -> None:
     for pid in members:
         with suppress(ProcessLookupError):
             _write(f"{parent}/{LEAF}", f"{parent}/{LEAF}/cgroup.procs", pid)
-
-
-def sweep(parent: str) -> None:
-    """Removes the groups below `parent` whose holders died, and kills what a host has left frozen there."""
-    for path in _left_behind(parent):
-        with suppress(OSError):  # gone meanwhile, or another user's
-            group = Cgroup(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            try:
-                fcntl.flock(group.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                group.close()
-            finally:  # somebody holds it
-                group.abandon()
-
-
-def _left_behind(parent: str) -> Iterator[str]:
-    with suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(PREFIX) and entry.name != LEAF and entry.is_dir(follow_symlinks=False):
-                yield entry.path

@@ -16,7 +16,7 @@ from pysandbox.launch import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, Literal
 
     from pysandbox.launch.cgroup import Cgroup
@@ -39,7 +39,7 @@ OUT_OF_SCRATCH = Condemned("cancelled", "scratch")
 
 
 class LiveInit:
-    """One cage-init and everything below it."""
+    """One cage-init and everything below it. Takes over what `opened` owns."""
 
     def __init__(
         self,
@@ -55,19 +55,20 @@ class LiveInit:
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
         self.condemned: Condemned | None = None  # why the watchdog has killed the cage
-        self.held = False  # somebody holds the cage still: the watchdog then neither stops nor continues it
+        self.held = False  # it is paused: the watchdog then neither stops it nor lets it go on
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.pid = opened.pid
-        self._pidfd = opened.pidfd
-        self._control = opened.control
         self.listener = opened.listener  # until a supervisor takes it over
         self.commands: set[int] = set()  # pids of its commands, as the host numbers them
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._last_id = 0
         self._lock = allocate_lock()
-        self._reaped = False
+        self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
+        self._pidfd, self._control = opened.pidfd, opened.control
+        self._reaped = False  # from here on it is ours to close
+        opened.given()
 
     @property
     def pidfd(self) -> int:
@@ -179,6 +180,7 @@ class LiveInit:
                 from pysandbox.launch.scratch import remove_scratch
 
                 remove_scratch(self.scratch)
+            self._drop_record()
             return True
 
     def _kill(self) -> None:
@@ -192,6 +194,26 @@ class LiveInit:
             self.listener = -1
         if self.supervision is not None:
             self.supervision.end()
+
+    def recorded(self, forget: Callable[[], None]) -> None:
+        """A record of this cage was written; `forget` removes it when the cage is gone, at once if it already is."""
+        with self._lock:
+            self._forget_record = forget
+            if self._reaped:
+                self._drop_record()
+
+    def _drop_record(self) -> None:
+        forget, self._forget_record = self._forget_record, None
+        if forget is not None:
+            try:
+                forget()
+            except OSError:
+                return  # the directory is no longer ours: nor is the record
+
+    def unrecord(self) -> None:
+        """The host ends, and the cage with it."""
+        with self._lock:
+            self._drop_record()
 
     def _gone(self, seconds: float) -> bool:
         poller = select.poll()
@@ -249,6 +271,14 @@ class LiveInit:
             os.kill(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
+
+    def pin(self) -> int:
+        """A pidfd of cage-init, the caller's to close. Raises CageClosedError."""
+        with self._lock:
+            self._demand_open()
+            if self._reaped:
+                raise CageClosedError(f"cage {self.id} is gone")
+            return os.dup(self._pidfd)  # close-on-exec
 
     def open_root(self) -> int:
         """A descriptor (O_PATH) of the cage's root directory, for openat2(RESOLVE_IN_ROOT)."""

@@ -197,37 +197,69 @@ class NativePlan:
         plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
         if scratch:
             held += self._place_scratch(plan, held[1])
-        opened = ffi.new("struct psb_opened *")
-        if lib.psb_open_cage(plan, init_fd, opened):
-            raise start_error(opened.error)
+        opened = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1})
         try:
-            send(opened.control, self._setup, ())
-        except OSError as error:  # killed meanwhile, by whoever is short of memory
-            _discard(opened)
-            raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
-        listener = -1
-        if self.listens:
-            listener = lib.psb_take_listener(opened.control, opened.pidfd)
-            if listener < 0:
-                _discard(opened)
-                raise StartError("listener", -listener, None, HINTS.get(("listener", -listener)))
-        return Opened(opened.pid, opened.pidfd, opened.control, listener)
+            if lib.psb_open_cage(plan, init_fd, opened):
+                raise start_error(opened.error)
+            _send_setup(opened.control, self._setup)
+            listener = self._take_listener(opened)
+            return Opened(opened, listener)
+        except BaseException:  # Ctrl-C and want of memory as well
+            _undo(opened)
+            raise
+
+    def _take_listener(self, opened: Any) -> int:
+        """The listener of the cage's filter, -1 where it has none. Raises StartError."""
+        if not self.listens:
+            return -1
+        listener = int(lib.psb_take_listener(opened.control, opened.pidfd))
+        if listener < 0:
+            raise StartError("listener", -listener, None, HINTS.get(("listener", -listener)))
+        return listener
 
 
 class Opened:
-    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage."""
+    """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage.
 
-    __slots__ = ("control", "listener", "pid", "pidfd")
+    Whoever takes them over says `given`; otherwise the cage ends with this object.
+    """
 
-    def __init__(self, pid: int, pidfd: int, control: int, listener: int = -1) -> None:
-        self.pid, self.pidfd, self.control = pid, pidfd, control
+    def __init__(self, opened: Any, listener: int = -1) -> None:
+        self._held = opened
+        self.pid: int = opened.pid
+        self.pidfd: int = opened.pidfd
+        self.control: int = opened.control
         self.listener = listener  # of its filter, -1 when nothing is decided at run time
 
+    def given(self) -> None:
+        self._held = None
 
-def _discard(opened: Any) -> None:
-    os.close(opened.control)
-    os.waitid(os.P_PIDFD, opened.pidfd, os.WEXITED | WALL)
-    os.close(opened.pidfd)
+    def __del__(self) -> None:
+        held, self._held = getattr(self, "_held", None), None
+        if held is not None:
+            _undo(held)
+            if self.listener >= 0:
+                os.close(self.listener)
+
+
+def _send_setup(control: int, setup: bytes) -> None:
+    try:
+        send(control, setup, ())
+    except OSError as error:  # killed meanwhile, by whoever is short of memory
+        raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
+
+
+def _undo(opened: Any) -> None:
+    """Ends what `psb_open_cage` has started, if it has; once."""
+    control, pidfd, opened.control = opened.control, opened.pidfd, -1
+    if control < 0:
+        return
+    os.close(control)
+    try:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | WALL)
+    except ChildProcessError:
+        pass  # the host waits for any child
+    os.close(pidfd)
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:
@@ -422,9 +454,10 @@ def cover_path(live: LiveInit, path: str) -> str:
     return real
 
 
-def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:
-    """openat2(2) below `root_fd`. Raises OSError with the path."""
-    fd = lib.psb_open_inside(root_fd, os.fsencode(path), flags, mode, resolve)
+def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, for_guest: bool = False) -> int:
+    """openat2(2) below `root_fd`, `for_guest` without root's powers. Raises OSError with the path."""
+    opener = lib.psb_open_for_guest if for_guest else lib.psb_open_inside
+    fd = opener(root_fd, os.fsencode(path), flags, mode, resolve)
     if fd < 0:
         raise OSError(-fd, os.strerror(-fd), path)
     return int(fd)

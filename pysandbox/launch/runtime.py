@@ -14,16 +14,18 @@ import weakref
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.kept import keep_out, refuse_kept
 from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
-from pysandbox.errors import PolicyError, UnsupportedError
+from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native, self_check
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
+from pysandbox.launch.recorder import Recorder
+from pysandbox.launch.registry import private_paths
 from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
 from pysandbox.launch.settle import settle
 from pysandbox.launch.worker import Worker
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
     from pysandbox.launch.watchdog import Watchdog
 
 PLANS_KEPT = 256  # the least recently made plan goes first
+
+T = TypeVar("T")
+
+
+class Held(Protocol):
+    """What this runtime's user holds: a Cage, or the Process of a one-shot cage."""
+
+    def end(self) -> None:
+        """SIGTERM, the grace period, SIGKILL."""
+
+    def forget(self) -> None:
+        """This is a forked copy of the host: its locks are held by nobody, its cage is the original's."""
 
 
 class Audit(Protocol):
@@ -71,11 +85,13 @@ class Runtime:
     `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
     uncaged run (COMP-25); each such run is an event. Forked copies start empty. Raises StartError when the programs
     that cages start as are not there; `self_check` looks at the rest.
+    `register` keeps a record of each cage that lasts, for `pysandbox ps` (registry.py).
     """
 
     def __init__(
-        self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False
-    ) -> None:
+        self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False,
+        register: bool = True,
+    ) -> None:  # fmt: skip
         self_check.demand_programs()
         self.sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
         self._audit = audit
@@ -87,10 +103,14 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
+        self._register = register
+        self._recorder = Recorder(self._worker, self._tell)
         self._lives: weakref.WeakSet[LiveInit] = weakref.WeakSet()
+        self._held: weakref.WeakSet[Held] = weakref.WeakSet()
+        self._ending = False
+        self._left = False
         self._sessions: dict[str, Session] = {}
         self._watchdog: Watchdog | None = None
-        self._swept: set[str] = set()  # parents of cgroups in which nobody's are left from before
         self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
@@ -142,7 +162,7 @@ class Runtime:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = keep_out(with_base(expand(policy, env=os.environ, cwd=cwd, home=home())), self._kept())
-            paths = look(resolved, cwd=cwd)
+            paths = look(resolved, cwd=cwd, private=private_paths())
             refuse_kept(resolved, paths, self._kept())
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
@@ -178,11 +198,19 @@ class Runtime:
 
     def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
         """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
-        shares one. Raises StartError."""
+        shares one. Raises StartError, CageClosedError when this process is ending."""
+        if self._ending:
+            raise CageClosedError("this process was told to end, and ends its cages")
         live = self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
         if prepared.plan.watch is not None:
             self._guard().add(live, prepared.plan.watch)
         return live
+
+    def restrict_memory(self, live: LiveInit, plan: Plan, megabytes: int) -> None:
+        """Holds a running cage to so many MiB from now on. Raises OSError."""
+        from pysandbox.launch.restrict import restrict_memory
+
+        restrict_memory(live, plan, self._guard, megabytes)
 
     def _guard(self) -> Watchdog:
         if self._watchdog is None:
@@ -209,8 +237,8 @@ class Runtime:
             name = ids.hostname(plan.hostname_prefix, cage_id)
             born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
             opened = prepared.native.open(self._init(plan), name, own or scratch, born_in)
+            live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
             undo.pop_all()
-        live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
         self._lives.add(live)
         settle(live, plan, born_inside=born_in >= 0)
         return live
@@ -219,12 +247,18 @@ class Runtime:
         """The group a cage is born in; None where it has none, or systemd makes it."""
         if wanted is None or wanted.way == "systemd":
             return None
-        from pysandbox.launch.cgroup import Cgroup, sweep
+        from pysandbox.launch.cgroup import Cgroup
 
-        if wanted.parent not in self._swept:
-            self._swept.add(wanted.parent)
-            sweep(wanted.parent)
         return Cgroup.make(wanted, cage_id)
+
+    def record(self, live: LiveInit, argv: tuple[str, ...], plan: Plan) -> None:
+        """Has a record of a cage written in the background, if it lasts. `argv` is empty for a session."""
+        if self._register:
+            self._recorder.add(live, argv, plan)
+
+    def hold(self, held: Held) -> None:
+        """Whatever a user of this runtime holds is ended by `end_all`, and forgotten by a forked copy."""
+        self._held.add(held)
 
     def _init(self, plan: Plan) -> int:
         path = native.UNCAGED_INIT_PATH if plan.isolation == "none" else native.INIT_PATH
@@ -236,6 +270,8 @@ class Runtime:
     def collect(self, live: LiveInit) -> None:
         """Reaps an ended cage in the background."""
         live.end()
+        if self._left:  # the interpreter ends: it starts no thread any more, and would wait for ever for one
+            return
         self._worker.submit(lambda: self._reap(live))
 
     def _reap(self, live: LiveInit) -> None:
@@ -265,6 +301,9 @@ class Runtime:
         prepared = self._prepared.get(_plan_key(policy, cwd, watched))
         return prepared is not None and self._pool.ready((prepared, ""))
 
+    def _tell(self, event: Event) -> None:
+        self.sink(event)
+
     def _complain(self, error: Exception) -> None:
         self.sink(Event(NOTE.name, {"key": "background", "reason": f"{type(error).__name__}: {error}"}))
 
@@ -283,22 +322,47 @@ class Runtime:
         self._pool.expire(older_than=-1.0)
         self._worker.drain()
 
-    def leave(self) -> None:
-        """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""
-        self.end_sessions()
-        if not any(prepared.uses_scratch or prepared.plan.cgroup for prepared in self._prepared.values()):
-            return
+    def drain_on_sigterm(self) -> None:
+        """From now on SIGTERM ends every cage cleanly (SIGTERM, its grace period, SIGKILL) before it does what it did
+        so far. To be called in the main thread, after other handlers were installed; raises ValueError elsewhere."""
+        from signal import SIGTERM
+
+        from pysandbox.launch.draining import DrainOnSignal
+
+        DrainOnSignal(self.end_all).install(SIGTERM)
+
+    def end_all(self) -> None:
+        """Ends every cage of this runtime, all at once; none can be opened any more."""
+        self._ending = True
+        ending = [threading.Thread(target=each.end, name="pysandbox-end", daemon=True) for each in _members(self._held)]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
         self.drain()
-        for live in list(self._lives):
-            if live.owns_scratch or live.cgroup is not None:
-                live.close()
+        self.end_sessions()
+
+    def leave(self) -> None:
+        """At the end of the interpreter: the kernel ends every cage, but files on the host are ours to remove."""
+        self._recorder.stop()
+        self.end_sessions()
+        for live in _members(self._lives):
+            live.unrecord()
+        if any(prepared.uses_scratch or prepared.plan.cgroup for prepared in self._prepared.values()):
+            self.drain()
+            for live in _members(self._lives):
+                if live.owns_scratch or live.cgroup is not None:
+                    live.close()
+        self._left = True
 
     def forget(self) -> None:
         """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
         self._pool.forget()
-        for live in list(self._lives):
+        for live in _members(self._lives):
             live.abandon()
         self._lives.clear()
+        for held in _members(self._held):
+            held.forget()
         self._sessions.clear()
         if self._watchdog is not None:
             self._watchdog.abandon()
@@ -307,6 +371,16 @@ class Runtime:
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
+        self._recorder = Recorder(self._worker, self._tell)
+
+
+def _members(held: weakref.WeakSet[T]) -> list[T]:
+    """A WeakSet that another thread adds to may not be iterated; it is soon through with that."""
+    while True:
+        try:
+            return list(held)
+        except RuntimeError:
+            continue
 
 
 def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:

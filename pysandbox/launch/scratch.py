@@ -12,15 +12,19 @@ import tempfile
 from typing import Self
 
 from pysandbox.compile.plan import SCRATCH, Plan
+from pysandbox.launch.owner import this_process
 
-PREFIX = "pysandbox-"
+PREFIX = "pysandbox-"  # then the owner, so that what a killed host left is told from what is in use (orphans.py)
 
 
 def make_scratch() -> str:
     """A new directory of mode 0700, by its real path: in $XDG_RUNTIME_DIR, else the temporary directory."""
+    return os.path.realpath(tempfile.mkdtemp(prefix=f"{PREFIX}{this_process()}-", dir=scratch_parent()))
+
+
+def scratch_parent() -> str:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    parent = runtime if runtime and os.access(runtime, os.W_OK | os.X_OK) else None
-    return os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    return runtime if runtime and os.access(runtime, os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
 def remove_scratch(path: str) -> None:

@@ -80,6 +80,7 @@ class PathFacts:
 
     `own`: of these, where the user's recipes and the record of trust lie, which no cage may see.
     `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
+    `private` are directories that this package keeps for itself: no grant shows them.
     """
 
     cwd: str
@@ -87,6 +88,7 @@ class PathFacts:
     facts: Mapping[str, PathFact]
     own: tuple[str, ...] = ()
     executables: Mapping[str, Executable] = field(default_factory=dict)
+    private: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

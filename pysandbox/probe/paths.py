@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
@@ -35,28 +35,30 @@ class _Entry(NamedTuple):
 _MISSING = _Entry("missing")
 
 
-def look(policy: Policy, *, cwd: str) -> PathFacts:
-    """What every path named by the policy is, with `cwd`, the home directory and the staging candidates."""
+def look(policy: Policy, *, cwd: str, private: Sequence[str] = ()) -> PathFacts:
+    """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `private`."""
     from pysandbox.policy.paths_wanted import wanted_paths
     from pysandbox.policy.places import own_places
 
     directory = home()
     own = own_places({"HOME": directory, **os.environ})
-    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=directory, own=own)
+    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=directory, own=own, private=private)
     if not policy.allow_execve:
         return seen
     from pysandbox.probe.executables import look_into, needed
 
     executables = look_into(policy, seen)
     more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
-    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, own, executables)
+    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, own, executables, tuple(private))
 
 
-def look_at(paths: Iterable[str], *, cwd: str, home: str, own: tuple[str, ...] = ()) -> PathFacts:
+def look_at(
+    paths: Iterable[str], *, cwd: str, home: str, own: tuple[str, ...] = (), private: Sequence[str] = ()
+) -> PathFacts:
     """The same for any absolute paths."""
     entries: dict[str, _Entry] = {}
-    wanted = dict.fromkeys((*paths, *own, cwd, home, *STAGING_CANDIDATES))
-    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, own)
+    wanted = dict.fromkeys((*paths, *own, cwd, home, *STAGING_CANDIDATES, *private))
+    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, own, private=tuple(private))
 
 
 def home() -> str:
@@ -76,6 +78,7 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
     return (
         paths.cwd,
         paths.home,
+        paths.private,
         tuple((path, fact.real, fact.kind, fact.links, fact.dev, fact.ino) for path, fact in facts),
         tuple(sorted((path, each.format, each.interpreter) for path, each in paths.executables.items())),
     )

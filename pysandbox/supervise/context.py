@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import RESTRICTED, Event
 from pysandbox.launch import native
+from pysandbox.launch.restrict import restrict_pids
 from pysandbox.policy.endpoint import Endpoint, parse_endpoint
 from pysandbox.policy.refusal import Refused
 from pysandbox.supervise.cut import cut_connections
@@ -76,9 +77,8 @@ class Context:
         if most < 1:
             raise PolicyError(f"must be at least 1, not {most}", key="max_processes")
         live = self._supervision.live
-        cgroup = getattr(live, "cgroup", None)
-        if cgroup is not None:
-            cgroup.restrict_pids(most)
+        if restrict_pids(live, most):
+            pass
         elif os.geteuid() == 0:
             raise UnsupportedError("the kernel does not count the processes of root", feature="rlimit_nproc",
                                    fix="run as an ordinary user")  # fmt: skip

@@ -122,7 +122,8 @@ def _open(live: LiveInit, call: Call, verdict: InjectFd) -> int:
         _look_first(root, call, verdict)
         mode = verdict.mode & ~int(status_of(call.pid).get("Umask", "022"), 8)
         flags = verdict.flags | os.O_NOCTTY
-        fd = native.open_inside(root, verdict.path, flags, mode if verdict.mode else 0, resolve=native.RESOLVE_IN_ROOT)
+        wanted = mode if verdict.mode else 0
+        fd = native.open_inside(root, verdict.path, flags, wanted, resolve=native.RESOLVE_IN_ROOT, for_guest=True)
     finally:
         os.close(root)
     try:

@@ -17,7 +17,7 @@ from errno import ENOENT, EPERM
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.compile.plan import Plan
-from pysandbox.errors import UnsupportedError
+from pysandbox.errors import CageClosedError
 from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
 from pysandbox.handlers.call import NETWORK, Call
@@ -57,12 +57,13 @@ class Supervision:
         policy_fn: PolicyFn | None = None,
         deadline: float = 5.0,
         recorder: Recorder | None = None,
+        restrict_memory: Callable[[int], None],
     ) -> None:
         assert plan.notify is not None
+        self.restrict_memory = restrict_memory  # MiB; raises OSError
         self.live, self.plan, self.sink = live, plan, supervisor.sink
         self.context = Context(self)
         self._supervisor = supervisor
-        self._policy = policy
         self._notify = plan.notify
         self._caller = Caller(policy_fn) if policy_fn is not None else None
         self._deadline = deadline
@@ -288,22 +289,15 @@ class Supervision:
 
     def _note_exec(self, call: Call) -> None:
         """The kernel enforces the list of executables; this says what it refuses, and why."""
-        if self.plan.executables is None:
+        listed = self._notify.programs
+        if listed is None:
             return
         try:
             real = native.real_path(self.live, call.path)
-        except OSError:
-            return  # it runs nothing
-        if not may_execute(self.plan.executables, real):
+        except (OSError, CageClosedError):
+            return  # it runs nothing, or has ended
+        if not may_execute(listed, real):
             self._remember(self._denial(replace(call, path=real), "process.allow_execve"), tell=True)
-
-    def restrict_memory(self, megabytes: int) -> None:
-        """Raises UnsupportedError where nothing watches the cage's memory."""
-        restrict = getattr(self.live, "restrict_memory", None)
-        if restrict is None:
-            raise UnsupportedError("nothing watches the memory of this cage", feature="memory_watch",
-                                   fix="make it with resources.memory_mb")  # fmt: skip
-        restrict(megabytes)
 
     def denials(self) -> tuple[Denial, ...]:
         """Everything that was refused so far, with counts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from typing import Any
 
 from pysandbox.events import SUPERVISOR_FAILED, Event, Sink
@@ -93,12 +94,20 @@ class Supervisor:
                 self._waiting -= 1
                 supervision = self._cages.get(told.cage)
             if supervision is not None:
-                supervision.handle(told, self.keep_following)
+                self._handle(supervision, told)
             with self._lock:
                 if self._waiting >= FOLLOWERS_KEPT:
                     self._followers -= 1
                     return
                 self._waiting += 1
+
+    def _handle(self, supervision: Supervision, told: Any) -> None:
+        """Whatever goes wrong with one call, the next ones are heard; a call without an answer is refused in time."""
+        try:
+            supervision.handle(told, self.keep_following)
+        except Exception as error:
+            with suppress(Exception):  # the sink is the user's
+                self.sink(Event(SUPERVISOR_FAILED.name, {"reason": f"{type(error).__name__}: {error}"}))
 
     def keep_following(self) -> None:
         """Called by a follower that may be away for long: somebody else must wait in its place."""

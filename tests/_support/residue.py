@@ -112,8 +112,25 @@ def _paths() -> Iterator[tuple[str, str]]:
     folders = {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", *_cgroups()}
     for folder in folders - {""}:
         for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
-            if os.lstat(path).st_uid == os.geteuid() and not path.endswith(LEAF):
+            if os.lstat(path).st_uid == os.geteuid() and not path.endswith(LEAF) and path != _registry():
                 yield path, path
+    stale = _stale_records()
+    for path in glob.glob(f"{glob.escape(_registry())}/[.0-9A-Z]*"):
+        if path not in stale:
+            yield path, path
+
+
+def _stale_records() -> set[str]:
+    """Those of hosts that a test has killed: they stand for nothing, and the next host removes them."""
+    orphans = sys.modules.get("pysandbox.launch.orphans")
+    found = () if orphans is None else orphans.find_orphans()
+    return {each.path for each in found if each.kind == "record" and not each.detail}
+
+
+def _registry() -> str:
+    """The directory of the records of live cages stays; what is in it does not."""
+    registry = sys.modules.get("pysandbox.launch.registry")
+    return "" if registry is None else str(registry.private_directory())
 
 
 def _cgroups() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`pysandbox run --monitor`: a preview before, a summary after, on standard error; what would be refused is let pass."""
+"""`pysandbox run --monitor`: a preview before, a summary after, and what would be refused is let pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pysandbox", "run", "--workdir", "none", *arguments, "--", "/usr/bin/python3", "-c", ASK],
+        [sys.executable, "-m", "pysandbox", "run", "--workdir", "none", *arguments, "--", "python3", "-c", ASK],
         capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL, env=environment,
     )  # fmt: skip
 

@@ -55,6 +55,8 @@ class Home:
         self.env = os.environ | {"HOME": str(root / "home"), "PSB_WORD": "before"}
         for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PYSANDBOX_AUDIT"):
             self.env.pop(name, None)
+        (root / "runtime").mkdir(mode=0o700)
+        self.env["XDG_RUNTIME_DIR"] = str(root / "runtime")
         self.recipes = root / "home" / ".config" / "pysandbox" / "recipes"
         self.audit = root / "home" / ".local" / "state" / "pysandbox" / "audit" / "events.jsonl"
 
@@ -205,6 +207,27 @@ def test_a_warm_cage_dies_with_us(home: Home) -> None:
         assert process.stdout.readline() == b"ready\n"
         process.kill()
         assert process.stdout.read() == b""  # the command held the other end
+
+
+def test_a_warm_run_that_lasts_can_be_found_and_killed(home: Home) -> None:
+    script = "echo ready; [ -e stay ] || exit 0; exec sleep 1000"
+    home.until_warm("--", "sh", "-c", script)
+    (home.project / "stay").touch()
+    home.env["PSB_TELL"] = "2"
+    command = [sys.executable, "-c", TOLD, "run", "--", "sh", "-c", script]
+    with subprocess.Popen(command, cwd=home.project, env=home.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        while not (listed := json.loads(home.python("ps", "--json").stdout)["cages"]):
+            assert process.poll() is None
+        (cage,) = listed
+        assert home.python("kill", cage["id"]).returncode == 0
+        _, modules = process.communicate(timeout=LIMIT)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert LONG_WAY.encode() not in modules.split()
+    assert json.loads(home.python("ps", "--json").stdout)["cages"] == []
+    assert home.records()[-1]["data"]["invocation_id"] == cage["id"]
 
 
 def test_what_cannot_start_is_told_as_ever(home: Home) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox import DEVNULL, PIPE, Cage, CageClosedError, Policy, Process
+from pysandbox import DEVNULL, PIPE, Cage, CageClosedError, Event, Policy, Process, Runtime
 
 SERVER = """
 import socket, sys
@@ -140,3 +140,20 @@ def test_scratch_is_shared_by_the_cages_of_one_session(tmp_path: Path) -> None:
     with Cage(kept, session="one") as later:
         assert not later.run(["/bin/cat", "/scratch/file"]).ok
         later.runtime.end_sessions()
+
+
+@pytest.mark.parametrize("obeys", [True, False], ids=["obeys", "stubborn"])
+def test_what_the_end_of_a_session_ends_is_told_so(obeys: bool) -> None:
+    events: list[Event] = []
+    runtime = Runtime(sink=events.append, warm=0)
+    script = "echo; exec sleep 600" if obeys else "trap '' TERM; echo; while :; do sleep 1; done"
+    with Cage(Policy(grace_sec=30 if obeys else 0.1), runtime=runtime) as cage:
+        ended = cage.run(["/bin/true"])
+        running = cage.spawn(["/bin/sh", "-c", script], stdout=PIPE)
+        assert running.stdout is not None and running.stdout.read(1)
+    running.close()
+
+    killed = [event.data for event in events if event.type == "subagent.killed"]
+    assert [each["reason"] for each in killed] == ["session_ended"]
+    assert ended.ok
+    runtime.drain()

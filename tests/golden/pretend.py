@@ -155,7 +155,7 @@ def look(policy: Policy, *, cwd: str = PROJECT, home: str = HOME, tree: str = TR
     seen = PathFacts(cwd, home, {path: _walk(path, entries, inodes) for path in wanted})
     more = needed(policy, seen, EXECUTABLES) if policy.allow_execve else ()
     facts = {**seen.facts, **{path: _walk(path, entries, inodes) for path in more}}
-    return PathFacts(cwd, home, facts, EXECUTABLES)
+    return PathFacts(cwd, home, facts, executables=EXECUTABLES)
 
 
 def _walk(path: str, entries: dict[str, tuple[str, str]], inodes: dict[str, int]) -> PathFact:

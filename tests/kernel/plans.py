@@ -261,7 +261,9 @@ def carry_out(wanted: Plan, *, uid: int | None = None, gid: int | None = None, h
         carried._setup = first
     init_fd = os.open(program, os.O_PATH | os.O_CLOEXEC)
     try:
-        return Init(carried.open(init_fd, hostname, ""))
+        opened = carried.open(init_fd, hostname, "")
+        opened.given()
+        return Init(opened)
     finally:
         os.close(init_fd)
 

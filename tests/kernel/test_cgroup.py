@@ -17,7 +17,7 @@ from pysandbox import Cage, Policy, Runtime
 from pysandbox.compile.plan import CgroupPlan, Plan, Setting
 from pysandbox.errors import StartError
 from pysandbox.launch import native
-from pysandbox.launch.cgroup import PREFIX, Cgroup, sweep
+from pysandbox.launch.cgroup import PREFIX, Cgroup
 from pysandbox.probe import cgroups, kernel
 
 from .plans import Init, flat, plan, refusal
@@ -130,22 +130,6 @@ def test_closing_a_group_kills_what_is_left_in_it() -> None:
     init = born_in(group)
     group.close()
     assert init.ended(0.1) and not os.path.exists(group.path)
-    init.close()
-
-
-def test_a_group_of_a_host_that_died_is_swept_with_what_it_left_frozen() -> None:
-    if have_none():
-        return
-    group = Cgroup.make(WHERE, "kernel-dead")
-    init = born_in(group)
-    group.freeze()
-    path = group.path
-    sweep(WHERE.parent)
-    assert os.path.exists(path), "somebody holds it"
-    group.abandon()  # as the kernel does for a holder that dies
-    sweep(WHERE.parent)
-    assert not os.path.exists(path)
-    assert init.ended()
     init.close()
 
 

@@ -5,12 +5,11 @@ second.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
-from pathlib import Path
 
 import pytest
+
+from pysandbox.launch.orphans import find_orphans, remove
 
 from .conftest import Ground
 from .harness import alive_with, first_line, host_script, token, wait_until
@@ -73,9 +72,11 @@ def test_nothing_outlives_the_host(ground: Ground, isolation: str, number: signa
 
 
 def remove_abandoned_scratch() -> None:
-    """A host that is killed cannot remove the scratch directory of a cage without namespaces; nobody else may."""
-    for path in Path(tempfile.gettempdir()).glob("pysandbox-*"):
-        shutil.rmtree(path)
+    """A host that is killed cannot remove the scratch directory of a cage without namespaces; nobody else does unless
+    asked to."""
+    for orphan in find_orphans():
+        if orphan.kind == "scratch":
+            remove(orphan)
 
 
 def test_a_command_that_stops_every_other_does_not_keep_its_cage_alive() -> None:

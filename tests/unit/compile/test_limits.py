@@ -116,7 +116,7 @@ def test_a_detached_segment_shows_in_no_process_so_system_v_memory_is_closed_whe
         from golden.pretend import look
         from pysandbox.compile.compiler import compile_plan
 
-        def keep(policy: Policy, machine: str) -> bytes:
+        def keep(policy: Policy, machine: str, notify: object) -> bytes:
             asked.append(policy)
             return b""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 
 from pysandbox.compile.plan import CgroupPlan, Setting
 from pysandbox.errors import StartError
-from pysandbox.launch.cgroup import LEAF, PREFIX, Cgroup, sweep
+from pysandbox.launch.cgroup import LEAF, PREFIX, Cgroup
+from pysandbox.launch.owner import this_process
 
 
 def plan(parent: Path, *settings: Setting, controllers: tuple[str, ...] = (), way: str = "below") -> CgroupPlan:
@@ -35,13 +35,9 @@ def group(parent: Path) -> Iterator[Cgroup]:
     group.abandon()  # and not closed: the directory holds files here
 
 
-def test_a_new_group_is_locked_by_its_holder_and_gone_when_closed(parent: Path) -> None:
+def test_a_new_group_is_the_owner_s_alone_and_gone_when_closed(parent: Path) -> None:
     made = Cgroup.make(plan(parent), "01J")
-    assert made.path == f"{parent}/{PREFIX}01J" and os.stat(made.path).st_mode & 0o777 == 0o700
-    other = os.open(made.path, os.O_RDONLY)
-    with pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(other)
+    assert os.stat(made.path).st_mode & 0o777 == 0o700
     made.close()
     made.close()
     assert not os.path.exists(made.path)
@@ -69,7 +65,9 @@ def test_a_setting_that_cannot_be_made_refuses_the_group_and_leaves_none(parent:
     with pytest.raises(StartError) as failure:
         Cgroup.make(plan(parent, Setting("memory.max", "1")), "1")
     assert (failure.value.step, failure.value.errno) == ("cgroup", errno.ENOENT)
-    assert failure.value.filename == f"{parent}/{PREFIX}1/memory.max" and "pysandbox check" in str(failure.value)
+    assert failure.value.filename == f"{parent}/{PREFIX}{this_process()}-1/memory.max" and "pysandbox check" in str(
+        failure.value
+    )
     assert [each.name for each in parent.iterdir() if each.is_dir()] == []
 
 
@@ -83,13 +81,10 @@ def test_a_parent_that_is_gone_is_told(tmp_path: Path) -> None:
     assert (failure.value.step, failure.value.errno) == ("cgroup", errno.ENOENT)
 
 
-def test_what_nobody_holds_is_swept_and_what_somebody_holds_stays(parent: Path) -> None:
-    held = Cgroup.make(plan(parent), "held")
-    for name in (f"{PREFIX}dead", LEAF, "other"):
-        (parent / name).mkdir()
-    sweep(str(parent))
-    assert {each.name for each in parent.iterdir() if each.is_dir()} == {f"{PREFIX}held", LEAF, "other"}
-    held.close()
+def test_the_directory_names_its_owner(parent: Path) -> None:
+    group = Cgroup.make(plan(parent), "1")
+    assert os.path.basename(group.path) == f"{PREFIX}{this_process()}-1"
+    group.close()
 
 
 def test_a_kill_is_one_write(group: Cgroup) -> None:

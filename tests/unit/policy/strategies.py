@@ -75,7 +75,8 @@ def _without_contradictions(layer: dict[str, Any]) -> dict[str, Any]:
     if layer.get("egress") == "direct":
         layer["unsafe_direct"] = True
     if layer.get("strict"):
-        layer |= {"limits_required": True, "caged": True, "monitor": False}
+        layer |= {"limits_required": True, "caged": True}
+    layer.pop("monitor", None)  # contradicts strict, which may come with any other layer
     return layer
 
 

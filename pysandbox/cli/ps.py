@@ -1,0 +1,69 @@
+"""`pysandbox ps`: the cages of this user that run, whoever started them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from typing import Any
+
+from pysandbox.cli import cages
+from pysandbox.cli.flags import Parser
+from pysandbox.launch import descent, freeze, registry
+from pysandbox.launch.registry import Record
+
+EPILOG = """\
+Examples:
+  pysandbox ps           id, pid of the cage's init, pid of its host, age, state, command
+  pysandbox ps --json    the same for a program
+
+A cage is listed once it has lasted a few milliseconds. Its host ending ends it, unless its state is `detached`.
+"""
+COLUMNS = "{id:<26}  {pid:>7}  {host:>7}  {age:>4}  {state:<8}  {command}"
+WIDTH_BEFORE_COMMAND = 63
+
+
+def main(arguments: list[str], verbose: bool) -> int:
+    return cages.guarded("ps", lambda: _list(as_json=parser().read(arguments).json))
+
+
+def parser() -> Parser:
+    declared = cages.parser("ps", "List the cages that run.", EPILOG, with_id=False)
+    declared.add_argument("--json", action="store_true", help="Print one JSON document.")
+    return declared
+
+
+def _list(*, as_json: bool) -> int:
+    live = registry.live()
+    if as_json:
+        print(json.dumps([document(record) for record in live], indent=2))
+        return 0
+    width = shutil.get_terminal_size((200, 24)).columns - WIDTH_BEFORE_COMMAND
+    print(COLUMNS.format(id="ID", pid="PID", host="HOST", age="AGE", state="STATE", command="COMMAND"))
+    for record in live:
+        commands = "; ".join(cages.command_lines(record)) or "(an open session)"
+        row = {"id": record.id, "pid": record.init.pid, "host": record.host.pid, "age": cages.age(record)}
+        print(COLUMNS.format(**row, state=state(record), command=cages.printable(commands, max(20, width))))
+    return 0
+
+
+def state(record: Record) -> str:
+    """`paused` when every process of it stands still."""
+    every = descent.tasks(descent.descendants(record.init.pid))
+    tasks = [task for task in every if task.state not in "ZX"]
+    if tasks and all(task.state in "Tt" for task in tasks):
+        return "paused"
+    if record.detached:
+        return "detached"
+    return "running" if freeze.moving(tasks) else "idle"
+
+
+def document(record: Record) -> dict[str, Any]:
+    values = asdict(record)
+    del values["key"]  # it opens the door to the keeper
+    return values | {
+        "init": record.init.pid,
+        "host": record.host.pid,
+        "state": state(record),
+        "commands": cages.command_lines(record),
+    }

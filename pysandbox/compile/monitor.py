@@ -1,0 +1,38 @@
+"""Monitor: what of a policy is watched instead of enforced, compiled away here (MODE-04).
+
+System calls, executables, limits and variables are let pass; the supervisor records what would have been refused. Files
+and the network stay as confined as ever: those walls are the cage's own view and its network namespace. It is for
+learning what a program needs, and no protection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pysandbox.compile.notes import MONITOR
+from pysandbox.compile.plan import Note
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
+
+
+def enforced(policy: Policy) -> Policy:
+    """The policy without what monitor only watches."""
+    return replace(policy, allow_execve=(), max_pids=None) if policy.monitor else policy
+
+
+def inherited(policy: Policy, host: HostFacts) -> tuple[str, ...]:
+    """Names of the host's variables that the command gets: those passed through, and under monitor all of them."""
+    return tuple(host.env) if policy.monitor else policy.env_passthrough
+
+
+def monitor_notes(policy: Policy, host: HostFacts) -> Iterator[Note]:
+    if not policy.monitor:
+        return
+    yield Note(MONITOR, "monitor", "nothing but files and network is confined; refusals are recorded, and let pass")
+    if policy.max_pids is not None:
+        yield Note(MONITOR, "process.max_pids", f"the limit of {policy.max_pids} processes is not set")
+    if policy.allow_execve:
+        yield Note(MONITOR, "process.allow_execve", "every program may be executed")
+    dropped = len(host.env.keys() - set(policy.env_passthrough))
+    yield Note(MONITOR, "process.env_passthrough", f"{dropped} variables are inherited that would be dropped")

@@ -1,0 +1,226 @@
+"""A command that outlives the program that started it: the handle on it, and the way to its keeper.
+
+The keeper (keeper.py) is a small process that holds the cage and writes its output to files. It listens at a socket in
+the spool, a directory beside the cage's record that only this user may enter. A message counts only with the key of
+the record: whoever can connect but not read the record, such as a command in Landlock mode, is turned away. When the
+command ends, the keeper leaves `outcome.json` in the spool and goes; the spool stays until `close`.
+
+A talk is one message: {"key": ..., "do": "signal" | "end" | "wait", ...}. The answer is DONE, or for "wait" the end of
+the connection when the keeper goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal as signals
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+
+from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
+from pysandbox.launch import descent, orphans, registry
+from pysandbox.launch.orphans import SPOOL
+from pysandbox.launch.registry import Record
+from pysandbox.process import Reason, Result, Usage
+
+SOCKET, OUTCOME = "socket", "outcome.json"
+STREAMS = ("stdout", "stderr")
+DONE = b"done"
+LARGEST = 4096  # bytes of a message
+END_PATIENCE = 5.0  # seconds beyond the policy's grace period, for a keeper to end its cage
+
+# The keeper is started in any directory, also one that holds a module named like ours or like Python's own: -P.
+STARTER = "import sys; sys.path.insert(0, sys.argv[1]); from pysandbox.keeper import main; main()"
+
+
+class Detached:
+    """One detached command, by the id of its cage. Any number of handles may be open; none keeps it alive."""
+
+    def __init__(self, cage_id: str, argv: tuple[str, ...], grace: float = 5.0) -> None:
+        self.id = cage_id
+        self.argv = argv
+        self._grace = grace
+
+    @classmethod
+    def attach(cls, cage_id: str) -> Self:
+        """The command of that id, running or ended. Raises CageClosedError when this user has none."""
+        record = registry.read(cage_id)
+        if record is not None and record.detached:
+            return cls(cage_id, record.argv)
+        outcome = _outcome(cage_id)
+        if outcome is not None:
+            return cls(cage_id, tuple(outcome["argv"]))
+        raise CageClosedError(f"no detached cage {cage_id}: see `pysandbox ps` and `pysandbox orphans`")
+
+    # ---- what became of it --------------------------------------------------------------------------------------
+
+    def poll(self) -> int | None:
+        """The return code (-n for signal n), None while it runs."""
+        return None if self._record() is not None else self._returncode()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for the end. Raises TimeoutError; it runs on."""
+        if self._ask(timeout, do="wait") is None:
+            raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
+        return self._returncode()
+
+    def result(self) -> Result:
+        """Waits for the end and tells everything about it; the output as bytes."""
+        self.wait()
+        outcome = _outcome(self.id) or {}
+        usage = Usage(*outcome["usage"]) if "usage" in outcome else Usage()
+        reason: Reason = outcome.get("reason", "cancelled")
+        return Result(
+            self.argv, self._returncode(), reason, self.output("stdout"), self.output("stderr"),
+            bool(outcome.get("truncated")), float(outcome.get("duration", 0.0)), usage,
+        )  # fmt: skip
+
+    def output(self, stream: str = "stdout", offset: int = 0) -> bytes:
+        """What it has written so far, from `offset` on. Raises FileNotFoundError after `close`."""
+        with _spool(self.id) as spool:
+            fd = os.open(_known(stream), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spool)
+            with open(fd, "rb", buffering=0) as file:
+                file.seek(offset)
+                return file.readall()
+
+    # ---- what to do with it -------------------------------------------------------------------------------------
+
+    def signal(self, number: int, *, tree: bool = False) -> None:
+        """To the command, with `tree` to everything in its cage. Nothing when it is over."""
+        if not 0 < number < signals.NSIG:
+            raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")
+        if self._ask(END_PATIENCE, do="signal", number=number, tree=tree) != DONE and self._record() is not None:
+            raise self._silence()
+
+    def terminate(self) -> None:
+        self.signal(signals.SIGTERM)
+
+    def kill(self) -> None:
+        self.signal(signals.SIGKILL, tree=True)
+
+    def close(self) -> None:
+        """Ends it (SIGTERM, the policy's grace period, SIGKILL), and removes its output and its outcome. Idempotent."""
+        self._ask(END_PATIENCE, do="end")
+        if self._ask(self._grace + END_PATIENCE, do="wait") is None:
+            self._kill_keeper()
+        registry.remove(self.id)
+        orphans.remove_spool(self.id)
+
+    def _kill_keeper(self) -> None:
+        """It does not answer: its cage is ended without it."""
+        for each in orphans.find_orphans():
+            if each.id == self.id and each.kind == "detached":
+                orphans.remove(each)
+
+    # ---- the keeper ---------------------------------------------------------------------------------------------
+
+    def _record(self) -> Record | None:
+        """None when the keeper is gone: it goes last, when the outcome is written."""
+        record = registry.read(self.id)
+        return record if record is not None and not record.host.gone else None
+
+    def _returncode(self) -> int:
+        """A keeper that was killed has left no outcome, and has taken the cage with it."""
+        outcome = _outcome(self.id)
+        if outcome is None and not self._keeper_ends():
+            raise self._silence()
+        return -signals.SIGKILL if outcome is None else int(outcome["returncode"])
+
+    def _keeper_ends(self) -> bool:
+        """Its socket closes a moment before it is gone."""
+        record = self._record()
+        pidfd = descent.pin(record.host) if record is not None else None
+        if pidfd is None:
+            return True
+        try:
+            return descent.is_over(pidfd, END_PATIENCE)
+        finally:
+            os.close(pidfd)
+
+    def _silence(self) -> CageClosedError:
+        return CageClosedError(f"the keeper of cage {self.id} does not answer; `pysandbox orphans --remove` ends it")
+
+    def _ask(self, timeout: float | None, **message: object) -> bytes | None:
+        """The keeper's answer, None when it takes too long. b"" from one that goes, or is gone: nothing needs doing."""
+        record = self._record()
+        if record is None:
+            return b""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as talk:
+            try:
+                with _spool(self.id) as spool:
+                    talk.connect(f"/proc/self/fd/{spool}/{SOCKET}")  # a path may be longer than an address
+                talk.send(json.dumps({"key": record.key, **message}).encode())
+            except (FileNotFoundError, ConnectionRefusedError, BrokenPipeError, ConnectionResetError):
+                return b""  # it ends at this moment
+            poller = select.poll()
+            poller.register(talk, select.POLLIN)
+            ready = poller.poll(None if timeout is None else timeout * 1000)
+            with suppress(ConnectionResetError):
+                return talk.recv(LARGEST) if ready else None
+            return b""
+
+
+def start(policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Detached:
+    """Starts the keeper, which is nobody's child, and with it the command. Raises what `Cage.spawn` does."""
+    if not sys.executable:
+        raise UnsupportedError("there is no interpreter for the keeper", feature="python", fix="set sys.executable")
+    order = {"policy": policy_json, "directory": directory, "argv": argv, "env": dict(env), "cwd": cwd}
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    started = subprocess.run(
+        [sys.executable, "-P", "-c", STARTER, here], input=json.dumps(order).encode(), stdout=subprocess.PIPE,
+        start_new_session=True, check=False,
+    )  # fmt: skip
+    try:
+        answer = json.loads(started.stdout)
+    except ValueError:
+        raise StartError(
+            "keeper", errno.ESRCH, None, f"the keeper ended with {started.returncode}; see its stderr"
+        ) from None
+    if "id" in answer:
+        return Detached(answer["id"], argv, answer["grace"])
+    raise _error(answer)
+
+
+def _error(answer: dict[str, Any]) -> Exception:
+    """What the keeper ran into, as the error it was there."""
+    kind, fields = answer.pop("kind"), answer
+    if kind == "start":
+        return StartError(fields["step"], fields["errno"], fields["path"], fields["hint"])
+    if kind == "policy":
+        return PolicyError(**fields)
+    if kind == "unsupported":
+        return UnsupportedError(**fields)
+    return OSError(fields["errno"], fields["message"])
+
+
+def _known(stream: str) -> str:
+    if stream not in STREAMS:
+        raise ValueError(f"{stream!r} is not an output: {' or '.join(STREAMS)}")
+    return stream
+
+
+@contextmanager
+def _spool(cage_id: str) -> Iterator[int]:
+    """A descriptor of the spool. Raises FileNotFoundError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with registry.opened() as folder:
+        fd = os.open(f"{cage_id}{SPOOL}", flags, dir_fd=folder)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _outcome(cage_id: str) -> dict[str, Any] | None:
+    with suppress(FileNotFoundError, ValueError), _spool(cage_id) as spool:
+        fd = os.open(OUTCOME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spool)
+        with open(fd, "rb") as file:
+            read: dict[str, Any] = json.load(file)
+            return read
+    return None

@@ -1,0 +1,80 @@
+"""Who something on the host belongs to: a process, named so that no later process can be mistaken for it.
+
+A pid comes round again; a pid with the time it started does not, as long as the machine runs. Both mean something in
+one PID namespace only, so that is part of the name: an owner in another one (a container that shares /tmp) can be
+neither found nor missed from here. Directories carry the name of their owner, records of cages hold it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+PARTS = 3
+
+
+class Owner(NamedTuple):
+    """`str` gives "namespace-pid-start", which `parse` reads."""
+
+    namespace: int  # inode of the PID namespace
+    pid: int
+    start: int  # clock ticks from the machine's start to the process's
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+    @classmethod
+    def parse(cls, text: str) -> Owner | None:
+        numbers = text.split("-")
+        if len(numbers) != PARTS or not all(each.isascii() and each.isdigit() and len(each) < 20 for each in numbers):
+            return None
+        return cls(*map(int, numbers))
+
+    @property
+    def known(self) -> bool:
+        """Whether this process can tell what became of that one."""
+        return self.namespace == _namespace()
+
+    @property
+    def gone(self) -> bool:
+        """Whether it is certain that the process has ended."""
+        return self.known and _start(self.pid) != self.start
+
+
+def owner_of(pid: int) -> Owner | None:
+    """The process that has this pid now; None when there is none, or it is dead and only waits to be reaped."""
+    start = _start(pid)
+    return None if start is None else Owner(_namespace(), pid, start)
+
+
+_self: Owner | None = None
+
+
+def this_process() -> Owner:
+    """Read once; a forked copy reads its own."""
+    global _self
+    if _self is None or _self.pid != os.getpid():
+        _self = owner_of(os.getpid())
+        if _self is None:
+            raise FileNotFoundError("/proc is not mounted: a process cannot be named")
+    return _self
+
+
+def _namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def _start(pid: int) -> int | None:
+    fields = stat_fields(pid)
+    return None if fields is None or fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def stat_fields(pid: int, task: int | None = None) -> list[bytes] | None:
+    """proc_pid_stat(5) from the state on (field 3 is [0]); None when there is no such process or thread."""
+    path = f"/proc/{pid}/stat" if task is None else f"/proc/{pid}/task/{task}/stat"
+    try:
+        with open(path, "rb", buffering=0) as file:
+            text = file.read(4096)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything

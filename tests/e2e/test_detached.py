@@ -1,0 +1,245 @@
+"""Detached cages: they outlive their host, answer to whoever may read their record, and leave nothing when closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from _support.hosts import comes_true, host, said
+from pysandbox import Cage, CageClosedError, Policy, PolicyError, StartError
+from pysandbox.detached import DONE, Detached
+from pysandbox.launch import registry
+from pysandbox.launch.orphans import find_orphans, remove
+
+LOOP = "echo on; while :; do sleep 0.01; done"
+
+
+def kinds() -> list[tuple[str, str]]:
+    return [(each.kind, each.id) for each in find_orphans()]
+
+
+def test_it_tells_its_output_and_its_end(registry_home: Path) -> None:
+    command = Cage().detach(
+        ["/bin/sh", "-c", "echo out; echo err >&2; echo $A; pwd; exit 3"], env={"A": "B"}, cwd="/tmp"
+    )
+    result = command.result()
+    assert (result.exit_code, result.reason, result.caged) == (3, "exited", True)
+    assert (result.stdout, result.stderr) == (b"out\nB\n/tmp\n", b"err\n")
+    assert command.poll() == 3
+    command.close()
+    assert (kinds(), os.listdir(registry_home / "pysandbox")) == ([], [])
+    command.close()
+
+
+def test_it_outlives_its_host_and_is_found_again(registry_home: Path) -> None:
+    body = f"from pysandbox import Cage; print(Cage().detach(['/bin/sh', '-c', {LOOP!r}]).id, flush=True); input()"
+    with host(body) as gone:
+        cage_id = said(gone)
+        gone.kill()
+        gone.wait()
+
+    assert kinds() == [("detached", cage_id)]
+    again = Cage.attach(cage_id)
+    assert again.argv == ("/bin/sh", "-c", LOOP)
+    assert again.poll() is None
+    assert comes_true(lambda: again.output() == b"on\n")
+    again.terminate()
+    assert again.wait(10) == -signal.SIGTERM
+    assert again.result().reason == "signaled"
+    assert kinds() == [("spool", cage_id)]
+    again.close()
+
+
+def test_its_keeper_is_nobody_s_child_and_holds_no_terminal(registry_home: Path) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    (record,) = registry.live()
+    fields = Path(f"/proc/{record.host.pid}/stat").read_text().rpartition(")")[2].split()
+    parent, session, terminal = int(fields[1]), int(fields[3]), int(fields[4])
+    assert parent != os.getpid()
+    assert (session != os.getsid(0), terminal) == (True, 0)
+    command.close()
+
+
+def test_waiting_ends_when_the_patience_does(registry_home: Path) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    with pytest.raises(TimeoutError, match="still runs"):
+        command.wait(0.05)
+    command.kill()
+    assert command.wait(10) == -signal.SIGKILL
+    command.close()
+
+
+def test_close_ends_what_does_not_want_to(registry_home: Path) -> None:
+    command = Cage(Policy(grace_sec=0.1)).detach(["/bin/sh", "-c", f"trap '' TERM; {LOOP}"])
+    assert comes_true(lambda: command.output() == b"on\n")
+    command.close()
+    assert (kinds(), os.listdir(registry_home / "pysandbox")) == ([], [])
+    with pytest.raises(CageClosedError, match="no detached cage"):
+        Cage.attach(command.id)
+
+
+def test_its_output_is_kept_up_to_the_cap(registry_home: Path) -> None:
+    command = Cage(Policy(output_mb=1)).detach(["/bin/sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"])
+    result = command.result()
+    assert (len(result.stdout), result.truncated, result.stderr) == (1 << 20, True, b"end\n")
+    command.close()
+
+
+def test_a_keeper_that_is_killed_takes_its_cage_along(registry_home: Path) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    (record,) = registry.live()
+    os.kill(record.host.pid, signal.SIGKILL)
+    assert command.wait(10) == -signal.SIGKILL
+    assert comes_true(lambda: not registry.live())
+    assert command.result().reason == "cancelled"
+    command.close()
+    assert kinds() == []
+
+
+def test_a_keeper_that_is_told_to_end_ends_its_command_first(registry_home: Path) -> None:
+    polite = f"trap 'echo told; exit 4' TERM; {LOOP}"
+    command = Cage(Policy(grace_sec=30)).detach(["/bin/sh", "-c", polite])
+    assert comes_true(lambda: command.output() == b"on\n")
+    (record,) = registry.live()
+    os.kill(record.host.pid, signal.SIGTERM)
+    assert command.wait(20) == 4
+    assert command.output() == b"on\ntold\n"
+    command.close()
+
+
+def test_removing_it_as_an_orphan_leaves_nothing(registry_home: Path) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    (orphan,) = find_orphans()
+    remove(orphan)
+    assert (kinds(), os.listdir(registry_home / "pysandbox")) == ([], [])
+    command.close()
+
+
+@pytest.mark.parametrize(
+    ("argv", "policy", "error"),
+    [
+        (["nope"], Policy(), StartError),
+        (["/bin/true"], Policy(allow=["/not/there"]), PolicyError),
+        (["/bin/true"], Policy(caged=False), PolicyError),
+        ([], Policy(), ValueError),
+        (["a\0b"], Policy(), ValueError),
+    ],
+    ids=["program", "path", "uncaged", "empty", "NUL"],
+)
+def test_what_cannot_start_says_so_and_leaves_nothing(
+    registry_home: Path, argv: list[str], policy: Policy, error: type[Exception]
+) -> None:
+    with pytest.raises(error) as raised:
+        Cage(policy).detach(argv)
+    if isinstance(raised.value, StartError):
+        assert (raised.value.step, raised.value.filename) == ("exec", "nope")
+    assert kinds() == []
+    assert not (registry_home / "pysandbox").exists() or os.listdir(registry_home / "pysandbox") == []
+
+
+def test_a_directory_with_modules_of_our_names_changes_nothing(
+    registry_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = tmp_path / "trap"
+    (trap / "pysandbox").mkdir(parents=True)
+    for name in ("json.py", "pysandbox/__init__.py", "pysandbox/keeper.py", "sitecustomize.py"):
+        (trap / name).write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")
+    monkeypatch.chdir(trap)
+    command = Cage().detach(["/bin/true"])
+    assert command.wait(20) == 0
+    assert not (tmp_path / "sprung").exists()
+    command.close()
+
+
+# ---- the keeper's door ---------------------------------------------------------------------------------------
+
+
+def talk(command: Detached, message: bytes) -> bytes:
+    """What the keeper answers: nothing, and the end of the connection."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(10)
+        directory = registry.private_directory()
+        sock.connect(f"{directory}/{command.id}.spool/socket")
+        sock.send(message)
+        return sock.recv(100)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"{}", b"[]", b"null", b"\xff", b"{" * 3000, b"x" * 5000, b'{"key": 1, "do": "end"}',
+        b'{"key": "wrong", "do": "signal", "number": 9}', b'{"do": "end"}', b'{"key": "\\ud800", "do": "end"}',
+    ],
+    ids=lambda message: repr(message[:12]),
+)  # fmt: skip
+def test_a_message_without_the_key_does_nothing(registry_home: Path, message: bytes) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    assert talk(command, message) == b""
+    assert command.poll() is None
+    key = registry.live()[0].key
+    assert talk(command, json.dumps({"key": key, "do": "signal", "number": 9}).encode()) == DONE, "the control"
+    assert command.wait(10) == -signal.SIGKILL
+    command.close()
+
+
+@pytest.mark.parametrize("extra", [{"number": 0}, {"number": 65}, {"number": "9"}, {"number": 1e99}, {}], ids=str)
+def test_a_number_that_is_no_signal_does_nothing(registry_home: Path, extra: dict[str, object]) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    key = registry.live()[0].key
+    assert talk(command, json.dumps({"key": key, "do": "signal", **extra}).encode()) == DONE
+    assert command.poll() is None
+    command.close()
+
+
+def test_peers_that_say_nothing_do_not_keep_others_out(registry_home: Path) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    path = f"{registry.private_directory()}/{command.id}.spool/socket"
+    with ExitStack() as silent:
+        for _ in range(100):
+            sock = silent.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            sock.connect(path)
+        command.kill()
+    assert command.wait(10) == -signal.SIGKILL
+    command.close()
+
+
+# ---- the command line ----------------------------------------------------------------------------------------
+
+
+def pysandbox(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pysandbox", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_the_command_line_detaches_shows_and_attaches(registry_home: Path) -> None:
+    script = f"trap 'exit 5' TERM; echo out; echo err >&2; {LOOP.replace('echo on', ':')}"
+    started = pysandbox("run", "--detach", "--", "sh", "-c", script)
+    assert (started.returncode, started.stderr) == (0, "")
+    cage_id = started.stdout.strip()
+    assert comes_true(lambda: pysandbox("logs", cage_id).stdout == "out\n")
+    assert [each["state"] for each in json.loads(pysandbox("ps", "--json").stdout)] == ["detached"]
+    assert pysandbox("kill", cage_id[:-2]).returncode == 0
+    ended = pysandbox("attach", cage_id[-8:])
+    assert (ended.returncode, ended.stdout, ended.stderr[:4]) == (5, "out\n", "err\n")
+    assert pysandbox("attach", cage_id, "--close").returncode == 5
+    assert kinds() == []
+
+
+def test_attach_leaves_it_running_on_ctrl_c(registry_home: Path) -> None:
+    cage_id = pysandbox("run", "--detach", "--", "sh", "-c", LOOP).stdout.strip()
+    line = [sys.executable, "-m", "pysandbox", "attach", cage_id]
+    attached = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert said(attached) == "on"
+    attached.send_signal(signal.SIGINT)
+    _, told = attached.communicate(timeout=20)
+    assert (attached.returncode, "runs on" in told) == (130, True)
+    command = Cage.attach(cage_id)
+    assert command.poll() is None
+    command.close()

@@ -1,0 +1,90 @@
+"""Claim: no cage sees the records of cages, or reaches the keeper of a detached one, whatever it is granted."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pysandbox import Cage, SandboxCompileError
+from pysandbox.launch import registry
+from pysandbox.testing import settle
+
+from .harness import caged, policy, program, uncaged
+
+LOOK = """
+    attempt("list", lambda: os.listdir(DIRECTORY))
+    attempt("read", lambda: [open(f"{DIRECTORY}/{name}").read() for name in os.listdir(DIRECTORY)])
+    attempt("write", lambda: open(f"{DIRECTORY}/01FORGED.json", "w").close())
+"""
+
+KNOCK = """
+    import json, socket
+    def knock(key):
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        door.connect(DOOR)
+        door.send(json.dumps({"key": key, "do": "signal", "number": 9}).encode())
+        return door.recv(10).decode()
+    attempt("key", lambda: knock(json.load(open(RECORD))["key"]))
+    attempt("guess", lambda: knock("0" * 32))
+"""
+
+
+@pytest.mark.parametrize("grant", ["allow", "allow_write"])
+@pytest.mark.parametrize("depth", ["above", "itself"])
+def test_its_directory_is_not_in_any_grant(registry_home: Path, grant: str, depth: str) -> None:
+    with Cage() as known:
+        known.runtime.settle()
+        directory = registry.private_directory()
+        look = program(LOOK, DIRECTORY=directory)
+        control = uncaged(look)
+        assert control.differs({"list": None, "read": None, "write": None}) == {}
+        os.unlink(f"{directory}/01FORGED.json")
+        granted = str(registry_home) if depth == "above" else directory
+
+        attack = caged(look, policy(**{grant: [granted]}))
+
+        settle()
+        assert {each.errno for each in attack.attempts.values()} <= {"ENOENT", "EACCES", "EROFS"}
+        assert os.listdir(directory) == [f"{known.id}.json"]
+
+
+def test_its_directory_is_hidden_where_it_was_made_after_the_policy_was_read(registry_home: Path) -> None:
+    rules = policy(allow_write=[str(registry_home)])
+    with Cage(rules) as cage:
+        directory = registry.private_directory()
+        cage.runtime.settle()
+        assert os.path.isdir(directory)
+        assert cage.run(["/bin/ls", "-A", directory]).stdout == ""
+
+
+def test_landlock_mode_refuses_a_grant_that_holds_it(registry_home: Path) -> None:
+    with pytest.raises(SandboxCompileError, match="cannot deny"):
+        Cage(policy("landlock", allow=[str(registry_home)])).run(["/bin/true"])
+
+
+def test_a_keeper_does_not_listen_to_a_cage(registry_home: Path, isolation: str) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    (record,) = registry.live()
+    directory = registry.private_directory()
+    knock = program(KNOCK, DOOR=f"{directory}/{record.id}.spool/socket", RECORD=f"{directory}/{record.id}.json")
+
+    attack = caged(knock, policy(isolation))
+
+    assert attack["key"].errno in ("ENOENT", "EACCES"), "the key cannot be read"
+    assert attack["guess"].errno is not None or attack["guess"].value == "", "and nothing else opens the door"
+    assert command.poll() is None
+    control = uncaged(knock)
+    assert control["key"].value == "done"
+    assert command.wait(10) == -9
+    command.close()
+
+
+def test_a_record_shows_nothing_to_others(registry_home: Path) -> None:
+    command = Cage().detach(["/bin/sleep", "600"])
+    directory = Path(registry.private_directory())
+    modes = {path.name: path.stat().st_mode & 0o077 for path in (directory, *directory.rglob("*"))}
+    assert set(modes.values()) == {0}, json.dumps(modes)
+    command.close()
