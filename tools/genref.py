@@ -14,12 +14,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
+INSTALLED = find_spec("pysandbox")
 sys.path.insert(0, str(ROOT))
+
+import pysandbox  # noqa: E402
+
+if INSTALLED is not None:  # the commands import the extension, which lies with the installed package alone
+    pysandbox.__path__.extend(INSTALLED.submodule_search_locations or ())
+
 
 from pysandbox import errors  # noqa: E402
 from pysandbox.cli.declared import Command, Flag, commands  # noqa: E402
