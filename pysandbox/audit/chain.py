@@ -30,6 +30,7 @@ class Link(tuple[int, str]):
     """What a record follows: the number and the hash of the one before. A NamedTuple, without its imports."""
 
     __slots__ = ()
+    _fields = ("seq", "hash")  # by which dataclasses.asdict knows one
 
     def __new__(cls, seq: int, hash: str) -> Self:
         return tuple.__new__(cls, (seq, hash))
