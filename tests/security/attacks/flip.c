@@ -1,5 +1,5 @@
-/* flip DIR INSIDE SECRET ROUNDS: one thread points DIR/link now at INSIDE, now at SECRET; the other opens it ROUNDS times.
- * Says how often each file was read. The first byte of SECRET is 'S', of INSIDE 'I'. C, because the race must be fast. */
+/* flip DIR INSIDE SECRET ROUNDS: one thread points DIR/link now at INSIDE, now at SECRET; the other opens it ROUNDS times,
+ * and goes on while the first has not had its turn on a busy machine. Says how often each file was read. The first byte of SECRET is 'S', of INSIDE 'I'. C, because the race must be fast. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define MOST 100
 
 static const char *inside, *secret;
 static char link_path[4096], next_path[4096];
@@ -37,7 +39,7 @@ int main(int argc, char **argv)
 	snprintf(next_path, sizeof next_path, "%s/next", argv[1]);
 	if (symlink(inside, link_path) != 0 || pthread_create(&thread, NULL, flipper, NULL) != 0)
 		return 3;
-	for (int i = 0; i < rounds; i++) {
+	for (int i = 0; i < rounds || (i < MOST * rounds && !(refused + secret_reads)); i++) {
 		char first = 0;
 		int fd = open(link_path, O_RDONLY);
 

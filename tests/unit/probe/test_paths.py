@@ -220,6 +220,7 @@ def test_home_is_what_the_user_database_says_unless_it_is_none(
 
     record = pwd.struct_passwd(("x", "*", os.geteuid(), os.getegid(), "", entry, "/bin/sh"))
     monkeypatch.setattr(pwd, "getpwuid", lambda uid: record)
+    monkeypatch.setattr(paths, "_home_of", paths._home_of.__wrapped__)
     monkeypatch.setenv("HOME", "/not/asked")
     assert home() == expected
 
@@ -231,4 +232,5 @@ def test_a_user_the_database_does_not_know_lives_in_tmp(monkeypatch: pytest.Monk
         raise KeyError(uid)
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.setattr(paths, "_home_of", paths._home_of.__wrapped__)
     assert home() == "/tmp"
