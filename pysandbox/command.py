@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pysandbox.compile.plan import SCRATCH, Plan
 from pysandbox.errors import PolicyError
 from pysandbox.launch import native
+from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.policy.match import may_execute
 
 if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Prepared
-
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,7 @@ class Command:
 
     def candidates(self, path: str) -> list[str]:
         """What execvp would try, in order."""
-        name = self.argv[0]
-        if "/" in name:
-            return [name]
-        return [os.path.join(directory or ".", name) for directory in path.split(":")]
+        return candidates(self.argv[0], path)
 
     def demand_allowed(self, plan: Plan) -> None:
         """The initial command against process.allow_execve (PROC-06), before anything is started; the kernel holds the

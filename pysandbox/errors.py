@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import errno as _errno
 import os
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as typing's own: the command line starts without it
 if TYPE_CHECKING:
     from pysandbox.process import Result
 

@@ -17,8 +17,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
+from pysandbox.audit.ending import START_FAILED, end_records, failed_record
 from pysandbox.errors import CageClosedError, ExitError
-from pysandbox.events import EXIT, KILLED, POLICY_VIOLATION, START_FAILED, Event, Sink, ignore
+from pysandbox.events import Event, Sink, ignore
 from pysandbox.exchange import exchange
 from pysandbox.handlers.denial import Denial
 from pysandbox.launch import native
@@ -185,7 +186,7 @@ class Process:
         if self._returncode() == -signals.SIGKILL and self._live.ran_out_of_memory():
             self._cause = "oom"
         elif self._returncode() == -signals.SIGKILL and self._live.condemned is not None:
-            self._cause, self._limit = self._live.condemned
+            self._cause, self._limit = self._live.condemned.reason, self._live.condemned.limit
         self._refused_forks = self._sink is not ignore and self._live.refused_forks()
 
     def _demand_ours(self) -> None:
@@ -198,22 +199,15 @@ class Process:
             return
         which: dict[str, object] = {"invocation_id": self._live.id, "command": self._order.id}
         if self._final is not None and (error := self._final.error) is not None:
-            failed = {"step": error.step, "errno": error.errno, "path": error.filename}
-            self._sink(Event(START_FAILED.name, which | failed))
+            self._sink(Event(START_FAILED, failed_record(which, error.step, error.errno, error.filename)))
             return
         result = self._result()
         with_session = self._end_of_session and result.returncode < 0 and result.reason != "timeout"
-        if with_session or result.reason in ("timeout", "seccomp", "cancelled", "oom"):
-            reason: str = "walltime_exceeded" if result.reason == "timeout" else result.reason
-            self._sink(Event(KILLED.name, which | {"reason": "session_ended" if with_session else reason}))
-            limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason, self._limit)
-            if limit:
-                violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
-                self._sink(Event(POLICY_VIOLATION.name, violation))
-        if self._refused_forks:
-            violation = {"invocation_id": self._live.id, "limit": "pids", "value": self.argv[0]}
-            self._sink(Event(POLICY_VIOLATION.name, violation))
-        self._sink(Event(EXIT.name, which | _outcome(result)))
+        for name, data in end_records(
+            which, self.argv[0], _outcome(result),
+            limit=self._limit, session_ended=with_session, refused_forks=self._refused_forks,
+        ):  # fmt: skip
+            self._sink(Event(name, data))
 
     @property
     def cage_id(self) -> str:

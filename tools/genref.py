@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/ from the declarations: the options of a Policy, the shipped recipes, the errors, the events.
+"""Writes docs/reference/ from the declarations: options, recipes, commands and their flags, errors, events.
 
     python tools/genref.py            writes the pages
     python tools/genref.py --check    writes nothing; exit code 1 and the names of the pages that are out of date
@@ -11,17 +11,26 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
+INSTALLED = find_spec("pysandbox")
 sys.path.insert(0, str(ROOT))
 
+import pysandbox  # noqa: E402
+
+if INSTALLED is not None:  # the commands import the extension, which lies with the installed package alone
+    pysandbox.__path__.extend(INSTALLED.submodule_search_locations or ())
+
+
 from pysandbox import errors  # noqa: E402
+from pysandbox.cli.declared import Command, Flag, commands  # noqa: E402
 from pysandbox.policy.host import COLUMNS  # noqa: E402
 from pysandbox.policy.model import Option, options  # noqa: E402
 from pysandbox.policy.recipe import SHIPPED, shipped  # noqa: E402
@@ -145,8 +154,34 @@ def events_page() -> str | None:
     return "\n".join([*lines, ""])
 
 
+def cli_page() -> str:
+    """From the table of commands and their parsers."""
+    lines = [NOTICE, "# Command line", ""]
+    for command in commands():
+        lines += _section(command, "##", () if command.actions else command.flags)
+        for action in command.actions:
+            lines += _section(action, "###", action.flags)
+    return "\n".join(lines)
+
+
+def _section(command: Command, level: str, flags: Sequence[Flag]) -> list[str]:
+    lines = [f"{level} `pysandbox {command.name}`", "", f"{command.help[0].upper()}{command.help[1:].rstrip('.')}.", ""]
+    if command.usage:
+        lines += ["```text", command.usage, "```", ""]
+    if flags:
+        lines += ["| flag | meaning |", "|---|---|", *map(_flag, flags), ""]
+    return lines
+
+
+def _flag(flag: Flag) -> str:
+    value = f" {'{' + ','.join(flag.choices) + '}' if flag.choices else flag.value}" if flag.value else ""
+    text = flag.help.replace("|", "\\|").replace("<", "&lt;")
+    return f"| `{', '.join(flag.names)}{value}` | {text} |"
+
+
 PAGES: dict[str, Callable[[], str | None]] = {
     "policy.md": policy_page,
+    "cli.md": cli_page,
     "recipes.md": recipes_page,
     "errors.md": errors_page,
     "events.md": events_page,

@@ -23,15 +23,26 @@ from pysandbox.audit.canonical import canonical
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import NamedTuple
+    from typing import Self
 
-    class Link(NamedTuple):
-        seq: int
-        hash: str
-else:
-    from collections import namedtuple
 
-    Link = namedtuple("Link", "seq hash")  # noqa: PYI024 - the same without the import of typing
+class Link(tuple[int, str]):
+    """What a record follows: the number and the hash of the one before. A NamedTuple, without its imports."""
+
+    __slots__ = ()
+    _fields = ("seq", "hash")  # by which dataclasses.asdict knows one
+
+    def __new__(cls, seq: int, hash: str) -> Self:
+        return tuple.__new__(cls, (seq, hash))
+
+    @property
+    def seq(self) -> int:
+        return self[0]
+
+    @property
+    def hash(self) -> str:
+        return self[1]
+
 
 START = Link(0, "0" * 64)  # what the first record of a stream follows
 SEAL = b',"hash":"'

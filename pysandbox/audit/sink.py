@@ -10,14 +10,15 @@ a command was started) is on the disk as well, with all before it. What is marke
 from __future__ import annotations
 
 import os
-import threading
 import time
+from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.audit import files
 from pysandbox.audit.stream import Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Mapping
     from typing import Self
 
@@ -49,7 +50,7 @@ class AuditLog:
         self._chosen = os.fspath(path) if path is not None else files.default_path()
         self._rate, self._credit = allow_rate, 0.0
         self._counts: dict[object, dict[str, int]] = {}
-        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._lock, self._pid = allocate_lock(), os.getpid()
         self._stream = Stream(os.path.abspath(self._chosen), int(rotate_mb * (1 << 20)), now)
 
     @property
@@ -101,9 +102,9 @@ class AuditLog:
             self._credit -= 1
             return True
 
-    def _turn(self) -> threading.Lock:
+    def _turn(self) -> LockType:
         if self._pid != os.getpid():  # a thread that this process does not have may have held the lock
-            self._lock, self._pid = threading.Lock(), os.getpid()
+            self._lock, self._pid = allocate_lock(), os.getpid()
         return self._lock
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
+from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.audit import files
 from pysandbox.audit.chain import START, Link, link_of, seal
@@ -34,7 +34,7 @@ class Stream:
         self._pid = os.getpid()
         self._file = self._head = -1
         self._appended = self._synced = 0  # records of ours
-        self._syncing = threading.Lock()
+        self._syncing = allocate_lock()
         files.make_directory(self.directory)
         self._open()
 
@@ -144,7 +144,7 @@ class Stream:
 
     def _after_fork(self) -> None:
         self._pid = os.getpid()
-        self._syncing = threading.Lock()
+        self._syncing = allocate_lock()
         self.close()
         self._open()
 

@@ -16,6 +16,7 @@ from pysandbox.policy.summary import summary
 
 if TYPE_CHECKING:
     from pysandbox.command import Start
+    from pysandbox.launch.runtime import Prepared
 
 # What only the caller knows of a cage.
 LABELS = (
@@ -38,21 +39,22 @@ def spawn_event(policy: Policy, start: Start, labels: Mapping[str, object], reas
     """`reason` is why there is no cage, where there is none."""
     invocation, argv = start.live.id, start.command.argv
     name = str(labels.get("subagent_name") or os.path.basename(argv[0]))
-    data: dict[str, object] = {"cage_summary": summary(policy, name, invocation), **_told(policy, start)}
+    told = told_of_plan(policy, start.prepared, caged=start.caged)
+    data: dict[str, object] = {"cage_summary": summary(policy, name, invocation), **told}
     data |= labels
     data |= {"invocation_id": invocation, "command": start.id, "argv": argv}
     data["cwd"] = os.path.normpath(os.path.join(start.prepared.plan.cwd or "/", start.command.cwd or ""))
     return Event(SPAWN.name, data) if start.caged else Event(SPAWN_UNCAGED.name, data | {"reason": reason})
 
 
-def _told(policy: Policy, start: Start) -> dict[str, object]:
+def told_of_plan(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str, object]:
     """What is the same for every command under one plan; made once, as the hash reads all of it."""
-    told = start.prepared.told
+    told = prepared.told
     if not told:
-        plan = start.prepared.plan
-        if start.caged:
+        plan = prepared.plan
+        if caged:
             told |= {"effective_cage_hash": plan.digest, "grants": _grants(policy, plan.cwd)}
-        told["limits"] = {name: getattr(policy, name) for name in _limits(policy, caged=start.caged)}
+        told["limits"] = {name: getattr(policy, name) for name in _limits(policy, caged=caged)}
         told["notes"] = [{"event": note.event, "key": note.key, "reason": note.message} for note in plan.notes]
     return told
 

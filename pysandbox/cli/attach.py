@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pysandbox.cli import cages, console
+from pysandbox.cli.flags import Parser
 from pysandbox.cli.logs import Output, detached
 from pysandbox.detached import Detached
 
@@ -17,14 +18,17 @@ INTERRUPTED = 128 + 2
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("attach", "Go back to a detached command.", EPILOG)
-    parser.add_argument("--close", action="store_true", help="Remove its output and its outcome when it has ended.")
-
     def act() -> int:
-        namespace = parser.read(arguments)
+        namespace = parser().read(arguments)
         return _attach(detached(namespace.id), closing=namespace.close)
 
     return cages.guarded("attach", act)
+
+
+def parser() -> Parser:
+    declared = cages.parser("attach", "Go back to a detached command.", EPILOG)
+    declared.add_argument("--close", action="store_true", help="Remove its output and its outcome when it has ended.")
+    return declared
 
 
 def _attach(command: Detached, *, closing: bool) -> int:

@@ -6,15 +6,23 @@ leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing o
 
 from __future__ import annotations
 
+import _signal as signal  # the numbers and calls alone: what signal adds to them costs a third of a start
 import os
 import select
-import signal
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pysandbox.process import Process
+    from collections.abc import Callable
+    from typing import Any, Protocol, Self
+
+    class Attended(Protocol):
+        """What is asked of the running command."""
+
+        def fileno(self) -> int: ...
+        def terminate(self) -> None: ...
+        def kill(self) -> None: ...
+
 
 OUT_OF_TIME = 124
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,7 +38,7 @@ class Signals:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, Any] = {}
         for number in (*ENDING, signal.SIGWINCH):
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _wake)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         return self
@@ -60,7 +68,7 @@ def _wake(number: int, frame: object) -> None:
 class Attendance:
     """One command under watch. `cause`: the exit code when we ended it, None while it is left alone."""
 
-    def __init__(self, process: Process, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
+    def __init__(self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
         self.cause: int | None = None
         self.resized: Callable[[], None] = lambda: None
         self._process = process
@@ -68,6 +76,7 @@ class Attendance:
         self._grace = grace
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._ended = False
+        self._later: tuple[float, Callable[[], None]] | None = None
         self._poll = select.poll()
         self._acts: dict[int, Callable[[int], None]] = {}
         self.watch(process.fileno(), select.POLLIN, self._on_end)
@@ -82,6 +91,10 @@ class Attendance:
         if self._acts.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` once, if the command still runs then."""
+        self._later = time.monotonic() + seconds, act
+
     def until_end(self) -> None:
         """Blocks until the command has ended, or was killed because its grace ran out."""
         while not self._ended:
@@ -91,6 +104,9 @@ class Attendance:
                     self._acts[fd](events)
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self.stop(OUT_OF_TIME)
+            if self._later is not None and not self._ended and time.monotonic() >= self._later[0]:
+                act, self._later = self._later[1], None
+                act()
 
     def stop(self, cause: int) -> None:
         """End the command: politely, and when it is being ended already, at once."""
@@ -103,9 +119,10 @@ class Attendance:
             self._ended = True
 
     def _patience(self) -> float | None:
-        if self._deadline is None:
-            return None
-        return max(0.0, self._deadline - time.monotonic()) * 1000
+        moments = [] if self._deadline is None else [self._deadline]
+        if self._later is not None:
+            moments.append(self._later[0])
+        return max(0.0, min(moments) - time.monotonic()) * 1000 if moments else None
 
     def _on_end(self, events: int) -> None:
         self._ended = True

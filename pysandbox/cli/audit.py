@@ -37,7 +37,7 @@ The stream is $XDG_STATE_HOME/pysandbox/audit/events.jsonl, or what PYSANDBOX_AU
 
 def main(arguments: list[str], verbose: bool) -> int:
     try:
-        namespace = _parser().read(arguments)
+        namespace = parser().read(arguments)
         return _command(namespace)(namespace)
     except UsageError as wrong:
         return console.usage_error(str(wrong), "pysandbox audit --help")
@@ -45,7 +45,7 @@ def main(arguments: list[str], verbose: bool) -> int:
         return int(stop.code or 0)
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     parser = Parser("pysandbox audit", "Show and check the trail of what ran.", EPILOG)
     parser.usage = "pysandbox audit [flags] (list | show [RUN] | verify)"
     add = parser.add_argument

@@ -30,11 +30,8 @@ Readings = list[tuple[Feature, Reading]]
 
 def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
     """Print the report; `host` stands in for this one in tests."""
-    parser = Parser("pysandbox check", "Say what this host can do for a cage, and how to get the rest.", EPILOG)
-    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
-    parser.add_argument("-v", "--verbose", action="store_true", help="Explain also what works.")
     try:
-        namespace = parser.read(arguments)
+        namespace = parser().read(arguments)
     except UsageError as wrong:
         return console.usage_error(str(wrong), "pysandbox check --help")
     except SystemExit as stop:  # argparse printed the help
@@ -46,6 +43,13 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
     else:
         print(_table(readings, host, console.Palette(sys.stdout), explain_all=verbose or namespace.verbose))
     return 0 if minimum_met(readings) else BELOW_MINIMUM
+
+
+def parser() -> Parser:
+    declared = Parser("pysandbox check", "Say what this host can do for a cage, and how to get the rest.", EPILOG)
+    declared.add_argument("--json", action="store_true", help="Print one JSON document.")
+    declared.add_argument("-v", "--verbose", action="store_true", help="Explain also what works.")
+    return declared
 
 
 def _document(readings: Readings, host: Host) -> str:

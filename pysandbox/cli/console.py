@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from typing import TextIO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TextIO
 
 RED, GREEN, YELLOW, BOLD = "31", "32", "33", "1"
 
@@ -19,6 +22,16 @@ def error(message: str) -> None:
 
 def warning(message: str) -> None:
     _line(f"pysandbox: warning: {message}")
+
+
+def say(message: str) -> None:
+    """What the user is to know although nothing is wrong."""
+    _line(f"pysandbox: {message}")
+
+
+def monitor(message: str) -> None:
+    """A line about what --monitor saw."""
+    _line(f"MONITOR: {message}")
 
 
 def usage_error(message: str, see: str) -> int:
@@ -46,12 +59,9 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def version() -> str:
-    from importlib import metadata
+    from pysandbox import __version__
 
-    try:
-        return metadata.version("pysandbox")
-    except metadata.PackageNotFoundError:
-        return "0+uninstalled"
+    return __version__
 
 
 class Palette:

@@ -14,8 +14,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
-from pysandbox.cli.flags import Parser, UsageError, add_policy_flags
-from pysandbox.cli.run import DEFAULTS, add_recipe_flag, command_policy
+from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
+from pysandbox.cli.policy_of import DEFAULTS, policy_of
+from pysandbox.cli.run import add_recipe_flag
 
 if TYPE_CHECKING:
     from pysandbox.audit.runs import Run
@@ -44,7 +45,7 @@ def main(arguments: list[str], verbose: bool) -> int:
 
 def _read(arguments: list[str]) -> Namespace:
     at = arguments.index("--") if "--" in arguments else len(arguments)
-    namespace = _parser().read(arguments[:at])
+    namespace = parser().read(arguments[:at])
     namespace.command = arguments[at + 1 :]
     if _about_a_run(namespace) and namespace.command:
         raise UsageError("either a run or a command: leave out what follows --")
@@ -53,7 +54,7 @@ def _read(arguments: list[str]) -> Namespace:
     return namespace
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     parser = Parser("pysandbox explain", "Say what a policy allows, or what a run did.", EPILOG)
     parser.usage = "pysandbox explain [flags] [-- COMMAND [ARGUMENTS]]\n       pysandbox explain [flags] (RUN | --last)"
     add = parser.add_argument
@@ -83,7 +84,7 @@ def _explain_policy(namespace: Namespace) -> int:
     from pysandbox.launch.runtime import Runtime
     from pysandbox.policy.summary import summary
 
-    policy = command_policy(namespace, pty=False)
+    policy = policy_of(namespace.recipe, command=namespace.command, extra=policy_values(namespace)).policy
     try:
         told = topics(policy, Runtime(warm=0).prepare(policy, os.getcwd()).plan.notes)
     except UnsupportedError as error:

@@ -48,15 +48,8 @@ class FetchError(PolicyError):
 
 def fetch(command: str, arguments: list[str]) -> int:
     """Both commands: what is there already is replaced, so the first time is like every other."""
-    parser = Parser(f"pysandbox {command}", "Fetch recipes into your own directory of recipes.", EPILOG)
-    parser.usage = f"pysandbox {command} [flags] SOURCE"
-    parser.add_argument("source", nargs="?", metavar="SOURCE", help="A directory, a URL, or OWNER/NAME on GitHub.")
-    parser.add_argument("--repo", metavar="SOURCE", help="The same as SOURCE.")
-    parser.add_argument("--branch", metavar="NAME", help="The branch or tag to fetch.")
-    parser.add_argument("--no-verify", action="store_true", help="Take files that SHA256SUMS does not vouch for.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
     try:
-        namespace = parser.read(arguments)
+        namespace = parser_of(command).read(arguments)
         source = namespace.source or namespace.repo
         if not source or (namespace.source and namespace.repo):
             raise UsageError("name one source: a directory, a URL, or OWNER/NAME on GitHub")
@@ -67,6 +60,18 @@ def fetch(command: str, arguments: list[str]) -> int:
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
     return _fetch(namespace, source)
+
+
+def parser_of(command: str) -> Parser:
+    declared = Parser(f"pysandbox {command}", "Fetch recipes into your own directory of recipes.", EPILOG)
+    declared.usage = f"pysandbox {command} [flags] SOURCE"
+    add = declared.add_argument
+    add("source", nargs="?", metavar="SOURCE", help="A directory, a URL, or OWNER/NAME on GitHub.")
+    add("--repo", metavar="SOURCE", help="The same as SOURCE.")
+    add("--branch", metavar="NAME", help="The branch or tag to fetch.")
+    add("--no-verify", action="store_true", help="Take files that SHA256SUMS does not vouch for.")
+    add("--json", action="store_true", help="Print one JSON document.")
+    return declared
 
 
 def _fetch(namespace: Namespace, source: str) -> int:

@@ -21,7 +21,10 @@ SECTIONS = {
     "network": "network",
     "": "isolation",
 }
-SHORT = {"--strict": ("-s",), "--port": ("-p",)}
+SHORT = {"--strict": ("-s",), "--port": ("-p",), "--monitor": ("-m",)}
+
+# Flags that users of other versions know, and what has taken their place.
+REPLACED = {"--profile": "use --seccomp PROFILE", "--config": "use -r FILE"}
 METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
 
@@ -48,6 +51,8 @@ class Parser(argparse.ArgumentParser):
         namespace, unknown = self.parse_known_args(arguments)
         if unknown:
             flag = unknown[0].partition("=")[0]
+            if flag in REPLACED:
+                raise UsageError(f"{flag} is no longer a flag; {REPLACED[flag]}")
             raise UsageError(f"unknown flag {flag!r}{meant(flag, self._option_string_actions)}")
         return namespace
 

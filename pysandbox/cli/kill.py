@@ -6,6 +6,7 @@ import signal
 from argparse import ArgumentTypeError
 
 from pysandbox.cli import cages
+from pysandbox.cli.flags import Parser
 from pysandbox.launch import descent
 
 EPILOG = """\
@@ -18,15 +19,18 @@ A paused cage sees other signals when it is resumed. A command line that waits f
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("kill", "Send a signal to everything in a cage.", EPILOG)
-    parser.add_argument("-s", "--signal", type=_number, default=signal.SIGTERM, metavar="S",
-                        help="A name or a number. Default: TERM.")  # fmt: skip
-
     def act() -> int:
-        namespace = parser.read(arguments)
+        namespace = parser().read(arguments)
         return _kill(namespace.id, namespace.signal)
 
     return cages.guarded("kill", act)
+
+
+def parser() -> Parser:
+    declared = cages.parser("kill", "Send a signal to everything in a cage.", EPILOG)
+    declared.add_argument("-s", "--signal", type=_number, default=signal.SIGTERM, metavar="S",
+                        help="A name or a number. Default: TERM.")  # fmt: skip
+    return declared
 
 
 def _number(text: str) -> signal.Signals:

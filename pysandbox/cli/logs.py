@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pysandbox.cli import cages
-from pysandbox.cli.flags import UsageError
+from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.detached import STREAMS, Detached
 from pysandbox.launch.orphans import find_orphans
 
@@ -18,11 +18,8 @@ LOOK = 0.1  # seconds between two looks at the files
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("logs", "Show what a detached command has written.", EPILOG)
-    parser.add_argument("-f", "--follow", action="store_true", help="Go on until it ends.")
-
     def act() -> int:
-        namespace = parser.read(arguments)
+        namespace = parser().read(arguments)
         output = Output(detached(namespace.id))
         output.show()
         if namespace.follow:
@@ -30,6 +27,12 @@ def main(arguments: list[str], verbose: bool) -> int:
         return 0
 
     return cages.guarded("logs", act)
+
+
+def parser() -> Parser:
+    declared = cages.parser("logs", "Show what a detached command has written.", EPILOG)
+    declared.add_argument("-f", "--follow", action="store_true", help="Go on until it ends.")
+    return declared
 
 
 def detached(text: str) -> Detached:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from pysandbox.cli import console
 from pysandbox.errors import CageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 OUR_FAILURE = 125
 INTERRUPTED = 128 + 2
@@ -21,6 +23,7 @@ BROKEN_PIPE = 128 + 13
 
 COMMANDS = {
     "run": "run one command in a cage",
+    "up": "run a sandbox of the project's manifest, pysandbox.toml",
     "recipe": "list, show, explain, suggest and trust recipes",
     "init": "fetch recipes from a repository or a directory",
     "update": "fetch them again",
@@ -32,12 +35,15 @@ COMMANDS = {
     "attach": "go back to a command that was started with run --detach",
     "logs": "show what a detached command has written",
     "orphans": "list, or remove, what outlived its host",
-    "check": "say what this host can do for a cage, and how to get the rest",
-    "audit": "show and check the trail of what ran",
     "explain": "say what a policy allows, or what a run did and why it was refused",
+    "audit": "show and check the trail of what ran",
+    "check": "say what this host can do for a cage, and how to get the rest",
     "setup": "install the policy that AppArmor or SELinux needs for cages",
+    "completion": "print the completions of bash, zsh or fish",
     "help": "explain a command: pysandbox help run",
 }
+
+MODULES: dict[str, str] = {}  # of commands whose module has another name
 
 HELP = """\
 Usage: pysandbox [-v] COMMAND ...
@@ -55,6 +61,7 @@ Options:
 Examples:
   pysandbox run -- python3 script.py
   pysandbox run --workdir read --memory-mb 512 -- make test
+  pysandbox up
   pysandbox check
 
 Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not executable; 127 not found;
@@ -75,6 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
         return BROKEN_PIPE
+
+
+def script() -> None:
+    """What the installed command calls: never returns."""
+    code = main()
+    if "threading" in sys.modules:  # the long way: there may be threads to wait for and files to remove
+        sys.exit(code)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    os._exit(code)  # nothing was begun that has to be ended: the interpreter is spared taking itself apart
 
 
 def _reported(arguments: list[str]) -> int:
@@ -116,8 +133,21 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         hint = f"{console.meant(name, COMMANDS)}; to run a program: pysandbox run -- PROGRAM"
         return console.usage_error(f"unknown command {name!r}{hint}", "pysandbox --help")
-    command: Callable[[list[str], bool], int] = import_module(f"pysandbox.cli.{name}").main
-    return command(rest, verbose)
+    if name == "run" and not verbose:
+        from pysandbox.cli.warm import run_again
+
+        code = run_again(rest)
+        if code is not None:
+            return code
+    return _command(name)(rest, verbose)
+
+
+def _command(name: str) -> Callable[[list[str], bool], int]:
+    from importlib import import_module
+
+    module = import_module(f"pysandbox.cli.{MODULES.get(name, name)}")
+    command: Callable[[list[str], bool], int] = module.main
+    return command
 
 
 def _help(topics: list[str]) -> int:

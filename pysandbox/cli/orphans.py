@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 
 from pysandbox.cli import cages, console
+from pysandbox.cli.flags import Parser
 from pysandbox.launch.orphans import Orphan, find_orphans, remove
 
 EPILOG = """\
@@ -21,15 +22,18 @@ could not be removed.
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("orphans", "List, or remove, what outlived its host.", EPILOG, with_id=False)
-    parser.add_argument("--remove", action="store_true", help="End and remove what is listed.")
-    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
-
     def act() -> int:
-        namespace = parser.read(arguments)
+        namespace = parser().read(arguments)
         return _orphans(removing=namespace.remove, as_json=namespace.json)
 
     return cages.guarded("orphans", act)
+
+
+def parser() -> Parser:
+    declared = cages.parser("orphans", "List, or remove, what outlived its host.", EPILOG, with_id=False)
+    declared.add_argument("--remove", action="store_true", help="End and remove what is listed.")
+    declared.add_argument("--json", action="store_true", help="Print one JSON document.")
+    return declared
 
 
 def _orphans(*, removing: bool, as_json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pysandbox.cli import cages
+from pysandbox.cli.flags import Parser
 from pysandbox.launch import freeze
 
 EPILOG = """\
@@ -12,8 +13,11 @@ Examples:
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("pause", "Stop everything in a cage.", EPILOG)
-    return cages.guarded("pause", lambda: _pause(parser.read(arguments).id))
+    return cages.guarded("pause", lambda: _pause(parser().read(arguments).id))
+
+
+def parser() -> Parser:
+    return cages.parser("pause", "Stop everything in a cage.", EPILOG)
 
 
 def _pause(text: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pysandbox.cli import cages
+from pysandbox.cli.flags import Parser
 from pysandbox.launch import descent, freeze, registry
 from pysandbox.launch.registry import Record
 
@@ -23,9 +24,13 @@ WIDTH_BEFORE_COMMAND = 63
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("ps", "List the cages that run.", EPILOG, with_id=False)
-    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
-    return cages.guarded("ps", lambda: _list(as_json=parser.read(arguments).json))
+    return cages.guarded("ps", lambda: _list(as_json=parser().read(arguments).json))
+
+
+def parser() -> Parser:
+    declared = cages.parser("ps", "List the cages that run.", EPILOG, with_id=False)
+    declared.add_argument("--json", action="store_true", help="Print one JSON document.")
+    return declared
 
 
 def _list(*, as_json: bool) -> int:

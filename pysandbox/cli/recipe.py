@@ -15,10 +15,12 @@ from typing import Any
 
 from pysandbox.cli import console, recipe_text
 from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.cli.policy_of import DEFAULTS
 from pysandbox.compile.seccomp import describe
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
 from pysandbox.policy.expand import expand, expand_prefixes, quoted
+from pysandbox.policy.manifest import MANIFEST
 from pysandbox.policy.model import Policy
 from pysandbox.policy.places import home
 from pysandbox.policy.recipe import with_base
@@ -34,7 +36,7 @@ Actions:
   show [-r NAME] [-- COMMAND]   the policy they come to, as TOML that is a recipe itself
   explain NAME...               what a recipe does, in words
   suggest COMMAND               recipes that a command may want
-  trust FILE                    let a recipe of a project grant what it grants
+  trust FILE                    let a recipe, or the manifest, of a project grant what it grants
 
 Each takes --json, and --help says more. Nothing is executed.
 
@@ -53,16 +55,24 @@ def main(arguments: list[str], verbose: bool) -> int:
     if name not in ACTIONS:
         hint = console.meant(name, ACTIONS)
         return console.usage_error(f"unknown action {name!r}{hint}", "pysandbox recipe --help")
-    act, declare, description = ACTIONS[name]
-    parser = Parser(f"pysandbox recipe {name}", description, "")
-    parser.add_argument("--json", action="store_true", help="Print one JSON document.")
-    declare(parser)
     try:
-        return act(parser.read(rest))
+        return ACTIONS[name][0](action_parser(name).read(rest))
     except UsageError as wrong:
         return console.usage_error(str(wrong), f"pysandbox recipe {name} --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
+
+
+def action_parser(name: str) -> Parser:
+    _, declare, description = ACTIONS[name]
+    declared = Parser(f"pysandbox recipe {name}", description, "")
+    declared.add_argument("--json", action="store_true", help="Print one JSON document.")
+    declare(declared)
+    return declared
+
+
+def actions() -> dict[str, Parser]:
+    return {name: action_parser(name) for name in ACTIONS}
 
 
 def _search() -> Search:
@@ -222,7 +232,7 @@ def _suggest(namespace: Namespace) -> int:
 
 def _declare_trust(parser: Parser) -> None:
     parser.usage = "pysandbox recipe trust [--yes | --revoke] FILE"
-    parser.add_argument("file", metavar="FILE", help="A recipe of a project.")
+    parser.add_argument("file", metavar="FILE", help="A recipe of a project, or its pysandbox.toml.")
     parser.add_argument("--yes", action="store_true", help="Do not ask.")
     parser.add_argument("--revoke", action="store_true", help="Trust it no longer.")
 
@@ -234,17 +244,42 @@ def _trust(namespace: Namespace) -> int:
     if namespace.revoke:
         pin(path, None)
         return _print(namespace, {"file": path, "trusted": False}, iter([f"no longer trusted: {path}"]))
-    stem = os.path.basename(path).removesuffix(".toml")
-    layer = _search().read(path, "base" if stem in ("base", "default") else "asked", stem)
-    without, policy = _with_and_without(layer)
-    if not namespace.json:
-        print("\n".join(recipe_text.difference(without, policy, path, loosened_by(without, policy))))
+    digest, changes = _manifest_changes(path) if os.path.basename(path) == MANIFEST else _recipe_changes(path)
+    loosens: list[str] = []
+    for name, without, policy in changes:
+        keys = loosened_by(without, policy)
+        loosens += [key for key in keys if key not in loosens]
+        if not namespace.json:
+            print("\n".join(recipe_text.difference(without, policy, name, keys)))
     if not (namespace.yes or _agreed(path)):
         raise PolicyError("is not trusted", file=path, suggestion="to trust it without being asked, add --yes")
-    digest = sha256(layer.text.encode())  # of what was shown, whatever the file holds by now
     pin(path, digest)
-    document = {"file": path, "trusted": True, "sha256": digest, "loosens": list(loosened_by(without, policy))}
+    document = {"file": path, "trusted": True, "sha256": digest, "loosens": loosens}
     return _print(namespace, document, iter([f"trusted as it is now (in {trust_file()}): {path}"]))
+
+
+# The SHA-256 of what is shown, whatever the file holds by the time it is answered; and (name, without, with) of each.
+Changes = tuple[str, list[tuple[str, Policy, Policy]]]
+
+
+def _recipe_changes(path: str) -> Changes:
+    stem = os.path.basename(path).removesuffix(".toml")
+    layer = _search().read(path, "base" if stem in ("base", "default") else "asked", stem)
+    return sha256(layer.text.encode()), [(path, *_with_and_without(layer))]
+
+
+def _manifest_changes(path: str) -> Changes:
+    """What each sandbox of a manifest grants beside its recipes."""
+    from pysandbox.policy.manifest_file import read_manifest
+
+    manifest, cwd, changes = read_manifest(path), os.path.dirname(path), []
+    for sandbox in manifest.sandboxes.values():
+        with_it, without = (
+            with_base(resolve(sandbox.recipes, command=sandbox.argv, cwd=cwd, extra=extra, defaults=DEFAULTS).policy)
+            for extra in (sandbox.overrides, {})
+        )
+        changes.append((f"{path} sandbox {sandbox.name}", without, with_it))
+    return manifest.digest, changes
 
 
 def _with_and_without(layer: Layer) -> tuple[Policy, Policy]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 
 from pysandbox.cli import cages
+from pysandbox.cli.flags import Parser
 from pysandbox.launch import descent
 
 EPILOG = """\
@@ -14,8 +15,11 @@ Examples:
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("resume", "Let a paused cage go on.", EPILOG)
-    return cages.guarded("resume", lambda: _resume(parser.read(arguments).id))
+    return cages.guarded("resume", lambda: _resume(parser().read(arguments).id))
+
+
+def parser() -> Parser:
+    return cages.parser("resume", "Let a paused cage go on.", EPILOG)
 
 
 def _resume(text: str) -> int:

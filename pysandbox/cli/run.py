@@ -1,6 +1,6 @@
 """`pysandbox run`: one command in a cage, its exit code ours.
 
-Reads top to bottom: the flags, the policy they make, the start, the watch over the running command, the ending. The
+Reads top to bottom: the flags, the start, the watch over the running command, the ending. The
 command's standard output is never written to by us; with --json it is captured and the one document is printed there.
 """
 
@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
+from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
+from pysandbox.cli.policy_of import DEFAULTS, Asked, policy_of
 from pysandbox.errors import CageError, StartError
-from pysandbox.policy.model import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pysandbox.audit import AuditLog
     from pysandbox.cage import Cage
     from pysandbox.events import Sink
+    from pysandbox.policy.model import Policy
     from pysandbox.process import Process
 
     MakeCage = Callable[[Policy, Sink, bool], Cage]
 
 OUR_FAILURE, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
-
-# What a command line is for: working on the files at hand, as oneself. Recipes and flags override it.
-DEFAULTS: dict[str, Any] = {"workdir": "write", "run_as": "self"}
 
 EPILOG = """\
 The command sees the system's programs and libraries, the current directory (read and write) and nothing else; it has
@@ -60,11 +60,29 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return console.usage_error(str(wrong), "pysandbox run --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
-    _fill_standard_descriptors()
+    fill_standard_descriptors()
+    keep = _Keeper(arguments) if make_cage is None and not (verbose or namespace.verbose) else None
+    pty = wants_pty(namespace)
+
+    def asked() -> Asked:
+        return policy_of(namespace.recipe, command=argv, extra=policy_values(namespace), pty=pty)
+
+    return perform(namespace, argv, asked, verbose or namespace.verbose, make_cage, keep)
+
+
+def perform(
+    namespace: Namespace,
+    argv: list[str],
+    asked: Callable[[], Asked],
+    verbose: bool,
+    make_cage: MakeCage | None = None,
+    keep: _Keeper | None = None,
+) -> int:
+    """One command under the policy that `asked` makes, to its end; with --json the document is printed. The code."""
     try:
-        code, document = _run(
-            namespace, argv, console.Log(verbose or namespace.verbose), make_cage or _cage_maker(namespace)
-        )
+        wanted = asked()
+        make = make_cage or _cage_maker(wanted, audited=not namespace.no_audit)
+        code, document = _run(namespace, argv, wanted, console.Log(verbose), make, keep)
     except (CageError, OSError) as error:
         code, document = _failed(error, argv, as_json=namespace.json)
     if namespace.json:
@@ -72,19 +90,10 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
     return code
 
 
-def _fill_standard_descriptors() -> None:
-    """Started with one of 0, 1, 2 closed, something of ours would be opened there, and handed to the command."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
-
-
 def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
     """The flags and the command. What follows the first `--` is the command's, whatever it looks like."""
     at = arguments.index("--") if "--" in arguments else len(arguments)
-    namespace = _parser().read(arguments[:at])
+    namespace = parser().read(arguments[:at])
     argv = [*namespace.command, *(arguments[at:] if namespace.command else arguments[at + 1 :])]
     if not argv or not argv[0]:
         raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
@@ -95,27 +104,33 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
     return namespace, argv
 
 
-def _parser() -> Parser:
-    parser = Parser("pysandbox run", "Run one command in a cage.", EPILOG)
-    parser.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
-    add = parser.add_argument
+def parser() -> Parser:
+    declared = Parser("pysandbox run", "Run one command in a cage.", EPILOG)
+    declared.usage = "pysandbox run [flags] [--] COMMAND [ARGUMENTS]"
+    add = declared.add_argument
     add("command", nargs="...", metavar="COMMAND", help="the program and its arguments")
-    add_recipe_flag(parser)
+    add_recipe_flag(declared)
+    add_run_flags(declared)
+    add("--detach", action="store_true",
+        help="Print the id of the cage and return; the command runs on (pysandbox attach ID).")  # fmt: skip
+    add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
+    add_policy_flags(declared, DEFAULTS)
+    return declared
+
+
+def add_run_flags(declared: Parser) -> None:
+    """What is asked of a run, whatever its policy."""
+    add = declared.add_argument
     add("--timeout", type=_seconds, metavar="S", help="End the command after S seconds (exit code 124).")
     add("--json", action="store_true", help="Capture the output and print one document about the run.")
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
     add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
-    add("--detach", action="store_true",
-        help="Print the id of the cage and return; the command runs on (pysandbox attach ID).")  # fmt: skip
-    add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
-    add_policy_flags(parser, DEFAULTS)
-    return parser
 
 
-def add_recipe_flag(parser: Parser) -> None:
-    parser.add_argument("-r", "--recipe", action="append", default=[], metavar="FILE",
+def add_recipe_flag(declared: Parser) -> None:
+    declared.add_argument("-r", "--recipe", action="append", default=[], metavar="FILE",
         help="A policy: a TOML file, or the name of a shipped one. Repeatable; later ones win.")  # fmt: skip
 
 
@@ -126,48 +141,45 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-# ---- the policy ----------------------------------------------------------------------------------------------
-
-
-def command_policy(namespace: Namespace, argv: Sequence[str] = (), *, pty: bool) -> Policy:
-    """Our defaults, then each recipe, then the flags."""
-    from pysandbox.policy.compose import resolve, shielded
-
-    defaults = {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
-    cwd = os.getcwd()
-    resolved = resolve(namespace.recipe, command=argv, cwd=cwd, extra=policy_values(namespace), defaults=defaults)
-    return shielded(resolved, cwd)
-
-
-def _wants_pty(namespace: Namespace) -> bool:
+def wants_pty(namespace: Namespace) -> bool:
     """Where all three streams are the user's terminal; a redirected one must stay what it is."""
-    if namespace.pty is not None or namespace.json:
+    if namespace.pty is not None or namespace.json or getattr(namespace, "detach", False):
         return bool(namespace.pty)
-    return all(os.isatty(fd) for fd in (0, 1, 2))
+    return at_a_terminal()
 
 
 # ---- the run -------------------------------------------------------------------------------------------------
 
 
-def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: MakeCage) -> tuple[int, str]:
+def _run(
+    namespace: Namespace, argv: list[str], asked: Asked, log: console.Log, make_cage: MakeCage, keep: _Keeper | None
+) -> tuple[int, str]:
     """The exit code and, with --json, the document."""
-    if namespace.detach:
-        return _detach(namespace, argv)
-    pty = _wants_pty(namespace)
-    policy = command_policy(namespace, argv, pty=pty)
-    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
+    if getattr(namespace, "detach", False):
+        return _detach(argv, asked)
+    policy, pty = asked.policy, wants_pty(namespace)
+    no_sandbox = getattr(namespace, "no_sandbox", False)  # not a flag of `up`: a project does not get to ask for it
+    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), no_sandbox)
     if not cage.caged:
         console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")
+    elif policy.monitor:
+        from pysandbox.cli import monitoring
+
+        monitoring.say(monitoring.preview(policy))
     with Signals() as signals, ExitStack() as stack:
         stack.callback(cage.runtime.drain)  # when we return, nothing of the cage is left
         process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty)))
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
+        if keep is not None:
+            keep(namespace, cage, asked, pty=pty)
         attendance.until_end()
         process.wait()
         for outlet in outlets:
             outlet.drain()
         result, cause = process.result(), attendance.cause
+    if cage.caged and policy.monitor:
+        monitoring.say(monitoring.summary(result))
     code = result.exit_code if cause is None else cause
     if not namespace.json:
         return code, ""
@@ -176,22 +188,43 @@ def _run(namespace: Namespace, argv: list[str], log: console.Log, make_cage: Mak
     return code, of_result(result, outlets[0], outlets[1], cause)
 
 
-def _detach(namespace: Namespace, argv: list[str]) -> tuple[int, str]:
+class _Keeper:
+    """Keeps the plan of a command that runs, so that the next one like it starts from there (`cli.warm`)."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self._arguments = arguments
+        self._began = time.time_ns()
+
+    def __call__(self, namespace: Namespace, cage: Cage, asked: Asked, *, pty: bool) -> None:
+        from pysandbox.audit import files
+        from pysandbox.cli.keep import keep_plan
+
+        wanted = not namespace.no_audit and files.chosen_path() is not None
+        if not cage.caged or wanted != cage.runtime.audited:  # a trail that cannot be written is warned of each time
+            return
+        try:
+            prepared = cage.runtime.prepare(cage.policy, os.getcwd())
+        except (CageError, OSError):  # something has changed since: then there is nothing to keep
+            return
+        keep_plan(self._arguments, namespace, asked, prepared, began=self._began, pty=pty, audited=wanted)
+
+
+def _detach(argv: list[str], asked: Asked) -> tuple[int, str]:
     from pysandbox.cage import Cage
 
-    print(Cage(command_policy(namespace, pty=False)).detach(argv).id)
+    print(Cage(asked.policy, labels=asked.labels).detach(argv).id)
     return 0, ""
 
 
-def _cage_maker(namespace: Namespace) -> MakeCage:
+def _cage_maker(asked: Asked, *, audited: bool) -> MakeCage:
     def make(policy: Policy, sink: Sink, no_sandbox: bool) -> Cage:
         from pysandbox.cage import Cage
         from pysandbox.launch.runtime import Runtime
 
-        audit = None if namespace.no_audit else open_audit()
+        audit = open_audit() if audited else None
         # No cages ahead: there will be no second command.
         runtime = Runtime(sink=sink, audit=audit, warm=0, no_sandbox=no_sandbox)
-        return Cage(policy, runtime=runtime, labels={"recipes": namespace.recipe} if namespace.recipe else None)
+        return Cage(policy, runtime=runtime, labels=asked.labels)
 
     return make
 

@@ -40,7 +40,7 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
     """Carry out the command; `host` stands in for this one in tests."""
     host = host or Host()
     try:
-        namespace = _parser().read(arguments)
+        namespace = parser().read(arguments)
         _demand_sense(namespace)
     except UsageError as wrong:
         return console.usage_error(str(wrong), "pysandbox setup --help")
@@ -59,7 +59,7 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
     return _change(namespace, arguments, mac, target, host.root)
 
 
-def _parser() -> Parser:
+def parser() -> Parser:
     parser = Parser("pysandbox setup", "Install, show or remove the security policy that cages need here.", EPILOG)
     add = parser.add_argument
     add("-f", "--force", action="store_true", help="Install again, even if it is installed.")

@@ -10,9 +10,12 @@ import os
 import select
 import termios
 import tty
-from typing import Any, Self
 
-from pysandbox.cli.attend import Attendance
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+    from pysandbox.cli.attend import Attendance
 
 CHUNK = 65536
 END_OF_INPUT = b"\x04"  # Ctrl-D: what a pty has for an end of file
@@ -37,6 +40,11 @@ class RawMode:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
 
 
+def copy_size(screen: int, pty: int) -> None:
+    if os.isatty(screen):
+        termios.tcsetwinsize(pty, termios.tcgetwinsize(screen))
+
+
 class Relay:
     """Copies keyboard to pty and pty to screen, and the size of the screen to the pty."""
 
@@ -56,8 +64,7 @@ class Relay:
             pass
 
     def _resize(self) -> None:
-        if os.isatty(self._screen):
-            termios.tcsetwinsize(self._pty, termios.tcgetwinsize(self._screen))
+        copy_size(self._screen, self._pty)
 
     def _listen(self) -> None:
         """Ask for keys only when the last ones are gone: what is typed ahead stays with the terminal."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pysandbox.cli import cages
+from pysandbox.cli.flags import Parser
 from pysandbox.cli.ps import state
 from pysandbox.launch import registry, stats
 from pysandbox.launch.registry import Record
@@ -36,9 +37,13 @@ Look = dict[str, tuple[float, Stats]]
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    parser = cages.parser("top", "Show what the cages use.", EPILOG, with_id=False)
-    parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="Seconds between two looks.")
-    return cages.guarded("top", lambda: _show(max(0.1, parser.read(arguments).interval)))
+    return cages.guarded("top", lambda: _show(max(0.1, parser().read(arguments).interval)))
+
+
+def parser() -> Parser:
+    declared = cages.parser("top", "Show what the cages use.", EPILOG, with_id=False)
+    declared.add_argument("--interval", type=float, default=1.0, metavar="S", help="Seconds between two looks.")
+    return declared
 
 
 def _show(interval: float) -> int:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from pysandbox.cli.fetch import fetch
+from pysandbox.cli.fetch import fetch, parser_of
+from pysandbox.cli.flags import Parser
 
 
 def main(arguments: list[str], verbose: bool) -> int:
     return fetch("update", arguments)
+
+
+def parser() -> Parser:
+    return parser_of("update")

@@ -7,30 +7,31 @@ holds any more closes itself.
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native
-from pysandbox.launch.scratch import remove_scratch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, Literal
+
     from pysandbox.launch.cgroup import Cgroup
     from pysandbox.launch.tree import Tree
 
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
 
 
-class Condemned(NamedTuple):
+class Condemned:
     """Why a cage was killed: the Result's reason, and the limit as in `policy.violation`."""
 
-    reason: Literal["oom", "cancelled"]
-    limit: str
+    __slots__ = ("limit", "reason")
+
+    def __init__(self, reason: Literal["oom", "cancelled"], limit: str) -> None:
+        self.reason, self.limit = reason, limit
 
 
 OUT_OF_MEMORY = Condemned("oom", "memory")
@@ -61,8 +62,8 @@ class LiveInit:
         self.listener = opened.listener  # until a supervisor takes it over
         self.commands: set[int] = set()  # pids of its commands, as the host numbers them
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
-        self._command_ids = itertools.count(1)
-        self._lock = threading.Lock()
+        self._last_id = 0
+        self._lock = allocate_lock()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
         self._pidfd, self._control = opened.pidfd, opened.control
@@ -94,13 +95,19 @@ class LiveInit:
                 raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
 
     def new_command_id(self) -> int:
-        return next(self._command_ids)
+        with self._lock:
+            self._last_id += 1
+            return self._last_id
 
     def signal(self, command_id: int, number: int, scope: str) -> None:
         """`scope` is "one" (the command's process), its "session", or "all" of the cage. A dead cage is no error."""
-        with self._lock, suppress(BrokenPipeError, ConnectionResetError):
-            if not self.closed:
+        with self._lock:
+            if self.closed:
+                return
+            try:
                 native.send_signal(self._control, command_id, number, scope)
+            except (BrokenPipeError, ConnectionResetError):
+                return
 
     def signal_at_once(self, number: int) -> bool:
         """A signal to all of the cage, without waiting for anybody; whether it was sent. For the watchdog."""
@@ -124,7 +131,7 @@ class LiveInit:
 
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
-        return self.condemned == OUT_OF_MEMORY or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
+        return self.condemned is OUT_OF_MEMORY or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
 
     def refused_forks(self) -> bool:
         """Whether the kernel has counted a fork beyond pids.max."""
@@ -158,8 +165,10 @@ class LiveInit:
                 self._kill()
                 if not self._gone(KILL_PATIENCE):
                     return False
-            with suppress(ChildProcessError):  # the host waited for any child, or ignores SIGCHLD
+            try:
                 os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
+            except ChildProcessError:
+                pass  # the host waited for any child, or ignores SIGCHLD
             os.close(self._pidfd)
             self._reaped = True
             if self.tree is not None:
@@ -168,6 +177,8 @@ class LiveInit:
                 self.cgroup.close()
             self._end_supervision()
             if self.owns_scratch:
+                from pysandbox.launch.scratch import remove_scratch
+
                 remove_scratch(self.scratch)
             self._drop_record()
             return True
@@ -175,8 +186,7 @@ class LiveInit:
     def _kill(self) -> None:
         if self.cgroup is not None:
             self.cgroup.kill()
-        with suppress(ProcessLookupError):
-            _send_kill(self._pidfd)
+        _send_kill(self._pidfd)
 
     def _end_supervision(self) -> None:
         if self.listener >= 0:
@@ -195,8 +205,10 @@ class LiveInit:
     def _drop_record(self) -> None:
         forget, self._forget_record = self._forget_record, None
         if forget is not None:
-            with suppress(OSError):  # the directory is no longer ours: nor is the record
+            try:
                 forget()
+            except OSError:
+                return  # the directory is no longer ours: nor is the record
 
     def unrecord(self) -> None:
         """The host ends, and the cage with it."""
@@ -215,8 +227,10 @@ class LiveInit:
 
     def __del__(self) -> None:
         if not getattr(self, "_reaped", True):
-            with suppress(Exception):
+            try:
                 self.close()
+            except Exception:
+                return
 
     def is_dead(self) -> bool:
         """Whether cage-init is gone although nobody has ended it."""
@@ -230,7 +244,7 @@ class LiveInit:
 
     def abandon(self) -> None:
         """In a forked copy of the host: forget the cage without touching it."""
-        self._lock = threading.Lock()  # the original may have been held by another thread at the fork
+        self._lock = allocate_lock()  # the original may have been held by another thread at the fork
         if not self._reaped:
             os.close(self._pidfd)
             self._reaped = True
@@ -253,8 +267,10 @@ class LiveInit:
         """SIGKILL to one process of the cage, as the host numbers it."""
         import signal
 
-        with suppress(ProcessLookupError, PermissionError):
+        try:
             os.kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
 
     def pin(self) -> int:
         """A pidfd of cage-init, the caller's to close. Raises CageClosedError."""
@@ -278,7 +294,10 @@ class LiveInit:
 def _send_kill(pidfd: int) -> None:
     import signal
 
-    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 def _takes_a_message(control: int) -> bool:

@@ -1,7 +1,8 @@
 """The only importer of the C extension beside `probe.kernel`: Plans and orders in, descriptors and reports out.
 
 What Python and C must agree on is declared once, in csrc/abi.h; this file names fields and never counts bytes. A
-failure comes back as {step, errno, path} and leaves here as StartError.
+failure comes back as {step, errno, path} and leaves here as StartError. Cheap to import: a start that needs no compiler
+(`launch.image`) comes through here.
 """
 
 from __future__ import annotations
@@ -10,13 +11,8 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from pysandbox._native import ffi, lib
-from pysandbox.compile.plan import SCRATCH, MountStep, Plan
 from pysandbox.errors import StartError
 from pysandbox.launch.numbers import (
     CLONE_NEW,
@@ -25,12 +21,16 @@ from pysandbox.launch.numbers import (
     LANDLOCK_SCOPE,
     MOUNT_ATTR,
     RLIM_INFINITY,
-    RLIMIT,
     mask,
+    rlimit,
 )
-from pysandbox.policy.endpoint import Endpoint
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pysandbox.compile.plan import MountStep, Plan
     from pysandbox.launch.live import LiveInit
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -108,9 +108,18 @@ class NativePlan:
         self._struct.mounts, self._struct.n_mounts = mounts, len(plan.mounts)
         self._fill_landlock(self._struct.landlock)
         self.without_namespaces = not plan.namespaces
+        self.listens = plan.notify is not None
         scoped = bool(plan.landlock and "SIGNAL" in plan.landlock.scoped)
         self._struct.scope_signals = self.without_namespaces and scoped
         self._setup = self._setup_message(scoped)
+
+    @classmethod
+    def restored(cls, struct: Any, setup: bytes, keep: list[Any]) -> NativePlan:
+        """One that `launch.image` had put away; it has no scratch directory, no listener and no Plan."""
+        carried = cls.__new__(cls)
+        carried.listens = False
+        carried._struct, carried._setup, carried._keep = struct, setup, keep
+        return carried
 
     def _text(self, text: str) -> Any:
         held = ffi.new("char[]", os.fsencode(text))
@@ -146,6 +155,8 @@ class NativePlan:
 
     def _place_scratch(self, plan: Any, path: Any) -> list[Any]:
         """Copies of the arrays in which the placeholder stands, with the path in its place."""
+        from pysandbox.compile.plan import SCRATCH
+
         mounts = ffi.new("struct psb_mount[]", max(1, plan.n_mounts))
         ffi.memmove(mounts, plan.mounts, plan.n_mounts * ffi.sizeof("struct psb_mount"))
         for index, step in enumerate(self.plan.mounts):
@@ -167,22 +178,13 @@ class NativePlan:
         setup.filter_count = len(self.plan.seccomp) // BPF_INSTRUCTION_SIZE
         if self.plan.filter_early:
             setup.flags |= lib.PSB_SETUP_FILTER_EARLY
-        if self.plan.notify is not None:
+        if self.listens:
             setup.flags |= lib.PSB_SETUP_LISTENER
         if self.plan.landlock is not None:
             setup.flags |= lib.PSB_SETUP_LANDLOCK
         if self.without_namespaces:
             setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
         return bytes(ffi.buffer(setup)) + self.plan.seccomp
-
-    def rules(self, init_pid: int, deadline: float) -> Any:
-        """The struct psb_rules of the plan's notify part."""
-        notify = self.plan.notify
-        assert notify is not None
-        return encode_rules(
-            dict(notify.actions), notify.endpoints, init_pid=init_pid, deadline=deadline, sealed=notify.sealed,
-            abstract=notify.abstract, refuse_control=notify.refuse_control, lenient=notify.lenient,
-        )  # fmt: skip
 
     def open(self, init_fd: int, hostname: str, scratch: str, cgroup_fd: int = -1) -> Opened:
         """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
@@ -208,7 +210,7 @@ class NativePlan:
 
     def _take_listener(self, opened: Any) -> int:
         """The listener of the cage's filter, -1 where it has none. Raises StartError."""
-        if self.plan.notify is None:
+        if not self.listens:
             return -1
         listener = int(lib.psb_take_listener(opened.control, opened.pidfd))
         if listener < 0:
@@ -253,8 +255,10 @@ def _undo(opened: Any) -> None:
     if control < 0:
         return
     os.close(control)
-    with suppress(ChildProcessError):  # the host waits for any child
+    try:
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | WALL)
+    except ChildProcessError:
+        pass  # the host waits for any child
     os.close(pidfd)
 
 
@@ -277,12 +281,13 @@ _BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PS
 MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
 
 
-class Order(NamedTuple):
+class Order:
     """One command, encoded. With `body_in_fd` the body is too long for a message and travels in a memfd."""
 
-    header: bytes
-    body: bytes
-    body_in_fd: bool
+    __slots__ = ("body", "body_in_fd", "header")
+
+    def __init__(self, header: bytes, body: bytes, body_in_fd: bool) -> None:
+        self.header, self.body, self.body_in_fd = header, body, body_in_fd
 
 
 def encode_order(
@@ -328,40 +333,10 @@ def encode_order(
     return Order(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
 
 
-def encode_rules(
-    actions: Mapping[str, str],
-    endpoints: Sequence[Endpoint],
-    *,
-    init_pid: int,
-    deadline: float,
-    sealed: bool,
-    abstract: bool,
-    refuse_control: bool,
-    lenient: bool,
-) -> Any:
-    """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
-    rules = ffi.new("struct psb_rules *")
-    table = ffi.new("struct psb_endpoint[]", max(1, len(endpoints)))
-    for name, action in actions.items():
-        rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
-    for place, endpoint in enumerate(endpoints):
-        table[place].address = endpoint.address
-        table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
-        table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
-    rules.sealed, rules.abstract, rules.refuse_control, rules.lenient = sealed, abstract, refuse_control, lenient
-    rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
-    rules.endpoints, rules.n_endpoints = table, len(endpoints)
-    _KEPT[rules] = table
-    return rules
-
-
-_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points to lives as long as the struct
-
-
 def encode_limits(plan: Plan) -> bytes:
     limits = ffi.new("struct psb_limit[]", len(plan.limits) or 1)
     for index, limit in enumerate(plan.limits):
-        limits[index].resource = RLIMIT[limit.resource]
+        limits[index].resource = rlimit(limit.resource)
         limits[index].value = RLIM_INFINITY if limit.value is None else limit.value
     return bytes(ffi.buffer(limits))[: len(plan.limits) * ffi.sizeof("struct psb_limit")]
 
@@ -395,18 +370,31 @@ def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
     send(control, bytes(ffi.buffer(message)), ())
 
 
-class Report(NamedTuple):
-    """One record of cage-init about one command; `kind` is "failed", "started" or "exited"."""
+class Report:
+    """One record of cage-init about one command; `kind` is "failed", "started" or "exited". Times in seconds."""
 
-    kind: str
-    pid: int
-    status: int
-    timed_out: bool
-    killed_others: int
-    user_time: float  # seconds
-    system_time: float
-    max_rss_kb: int
-    error: StartError | None
+    __slots__ = (
+        "error",
+        "killed_others",
+        "kind",
+        "max_rss_kb",
+        "pid",
+        "status",
+        "system_time",
+        "timed_out",
+        "user_time",
+    )  # fmt: skip
+
+    def __init__(self, record: Any) -> None:
+        self.kind: str = _KINDS[record.kind]
+        self.pid: int = record.pid
+        self.status: int = record.status
+        self.timed_out = bool(record.timed_out)
+        self.killed_others: int = record.killed_others
+        self.user_time: float = record.user_us / 1e6
+        self.system_time: float = record.system_us / 1e6
+        self.max_rss_kb: int = record.max_rss_kb
+        self.error = start_error(record.error) if record.error.step else None
 
 
 _KINDS = {lib.PSB_REPORT_FAILED: "failed", lib.PSB_REPORT_STARTED: "started", lib.PSB_REPORT_EXITED: "exited"}
@@ -422,17 +410,7 @@ def read_report(fd: int) -> Report | None:
         return None
     if result < 0:
         raise OSError(-result, os.strerror(-result))
-    return Report(
-        _KINDS[record.kind],
-        record.pid,
-        record.status,
-        bool(record.timed_out),
-        record.killed_others,
-        record.user_us / 1e6,
-        record.system_us / 1e6,
-        record.max_rss_kb,
-        start_error(record.error) if record.error.step else None,
-    )
+    return Report(record)
 
 
 def abi() -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-
 CLONE_NEW = {
     "TIME": 0x00000080,
     "NS": 0x00020000,
@@ -31,10 +29,13 @@ LANDLOCK_ACCESS_NET = {"BIND_TCP": 1, "CONNECT_TCP": 2}
 LANDLOCK_SCOPE = {"ABSTRACT_UNIX_SOCKET": 1, "SIGNAL": 2}
 
 RLIM_INFINITY = 2**64 - 1
-RLIMIT = {
-    name: getattr(resource, f"RLIMIT_{name}")
-    for name in ("AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK")
-}
+
+
+def rlimit(name: str) -> int:
+    """The number of RLIMIT_`name`; they differ between architectures."""
+    import resource
+
+    return int(getattr(resource, f"RLIMIT_{name}"))
 
 
 def mask(table: dict[str, int], names: tuple[str, ...]) -> int:

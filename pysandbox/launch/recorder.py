@@ -62,7 +62,7 @@ class Recorder:
             if not self._looked:
                 self._look_around()
             for each in lasting:
-                _write(each)
+                write_record(each.live, each.argv, each.plan.digest, each.started)
         except OSError as error:
             self._sink(Event(NOTE.name, {"key": "registry", "reason": f"no record is kept of this cage: {error}"}))
 
@@ -72,14 +72,15 @@ class Recorder:
             self._sink(Event(UNTRACKED.name, {"kind": orphan.kind, "path": orphan.path, "pid": orphan.pid}))
 
 
-def _write(each: Waiting) -> None:
-    live, init = each.live, owner_of(each.live.pid)
+def write_record(live: LiveInit, argv: tuple[str, ...], digest: str, started: float) -> None:
+    """The record of a cage that runs, which goes with it. Raises OSError."""
+    init = owner_of(live.pid)
     if init is None or live.closed:
         return
     registry.write(
         Record(
-            id=live.id, init=init, host=this_process(), argv=shortened(each.argv), digest=each.plan.digest,
-            started=each.started, cgroup=str(getattr(live.cgroup, "path", "")),
+            id=live.id, init=init, host=this_process(), argv=shortened(argv), digest=digest,
+            started=started, cgroup=str(getattr(live.cgroup, "path", "")),
             scratch=live.scratch if live.owns_scratch else "",
         )
     )  # fmt: skip

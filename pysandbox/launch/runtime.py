@@ -69,6 +69,7 @@ class Prepared:
 
     policy: Policy
     plan: Plan
+    paths: PathFacts
     fresh: Callable[[], bool]  # whether the paths it was compiled from are still what they were
     covered: Callable[[], bool]  # whether what it denies and masks is still what was covered
     native: native.NativePlan
@@ -117,6 +118,11 @@ class Runtime:
     def __del__(self) -> None:
         for fd in getattr(self, "_init_fds", {}).values():
             os.close(fd)
+
+    @property
+    def audited(self) -> bool:
+        """Whether what its cages do is kept."""
+        return self._audit is not None
 
     def self_check(self) -> None:
         """Raises StartError when a file of this installation is missing or of another build; starts nothing."""
@@ -174,6 +180,7 @@ class Runtime:
         return Prepared(
             resolved,
             plan,
+            paths,
             watch(paths),
             _watch_covered(plan, paths),
             carried,

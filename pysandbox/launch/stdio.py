@@ -6,13 +6,19 @@ and stderr inherits them, as Popen does. Everything opened here is close-on-exec
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
-from collections.abc import Sequence
-from typing import IO
 
 from pysandbox.launch import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import IO
+
+    File = int | IO[bytes] | IO[str] | None
+else:
+    File = object
 
 PIPE = -1  # as subprocess.PIPE, STDOUT, DEVNULL
 STDOUT = -2
@@ -20,7 +26,7 @@ DEVNULL = -3
 TIOCGPTPEER = 0x5441  # ioctl_tty(2)
 TIOCSPTLCK = 0x40045431
 
-File = int | IO[bytes] | IO[str] | None
+_null: list[int] = []
 
 
 class Stdio:
@@ -118,10 +124,11 @@ class Stdio:
                 os.close(fd)
 
 
-@functools.cache
 def null_device() -> int:
     """One descriptor for all that need it; it stays open as long as the process."""
-    return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    if not _null:
+        _null.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+    return _null[0]
 
 
 def open_stdio(

@@ -53,6 +53,19 @@ class Layer:
         return {name: value for name, value in given.items() if name in BY_DETECTION}
 
 
+@dataclass(slots=True)
+class Looked:
+    """What a policy came from, so that somebody who keeps what was made of it can tell when it may be another.
+
+    `paths`: files that were read, directories that were searched, names that were not there. `variables` of the
+    environment. `programs`: where the command's program was looked for, and where the one that was found really lies.
+    """
+
+    paths: set[str] = field(default_factory=set)
+    variables: set[str] = field(default_factory=set)
+    programs: dict[str, str | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """`baseline` is the default.toml in use, None for the shipped profile."""
@@ -60,6 +73,7 @@ class Resolved:
     policy: Policy
     layers: tuple[Layer, ...]
     baseline: Layer | None = None
+    looked: Looked = field(default_factory=Looked, repr=False, compare=False)
 
 
 def resolve(
@@ -98,6 +112,7 @@ def _resolved(
         compose(layers, base=base, baseline=baseline, defaults=defaults),
         (base or Layer("base", "", "base"), *layers),
         baseline,
+        search.looked,
     )
 
 
@@ -152,8 +167,10 @@ def _unpinned(resolved: Resolved) -> list[Layer]:
     ours = [layer for layer in layers if layer.project]
     if not ours:
         return []
-    from pysandbox.policy.trust import pins
+    from pysandbox.policy.trust import pins, trust_file
 
+    resolved.looked.paths.add(trust_file())
+    resolved.looked.variables.add("XDG_STATE_HOME")
     known = pins()
     return [layer for layer in ours if known.get(os.path.realpath(layer.path)) != layer.digest]
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
-from pysandbox.policy.compose import Layer, Why
+from pysandbox.policy.compose import Layer, Looked, Why
 from pysandbox.policy.match import covers
 from pysandbox.policy.places import OURS, config_home, home
 from pysandbox.policy.recipe import PACKAGED, SHIPPED
@@ -24,7 +24,9 @@ from pysandbox.policy.refusal import Refused, did_you_mean, shown
 
 PROJECT = ".pysandbox"
 SYSTEM = "/etc/pysandbox/recipes"
+VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 KINDS = {"service": "services", "tool": "tools"}  # service:github is services/github
+FOLDERS = ("", *KINDS.values())
 RESERVED = ("base", "default")  # never detected; the baseline cannot be asked for either
 _NAME = r"(?:(?P<kind>service|tool):)?(?P<stem>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})"
 
@@ -34,18 +36,23 @@ SYSTEM_PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One look for recipes. `unseen` holds files that are passed over, and names nobody has are then no error."""
+    """One look for recipes. `unseen` holds files that are passed over, and names nobody has are then no error.
+
+    `looked` is added to by every method: all that their answers depend on.
+    """
 
     cwd: str
     env: Mapping[str, str]
     directories: tuple[str, ...]
     unseen: frozenset[str] = frozenset()
+    looked: Looked = field(default_factory=Looked, compare=False)
 
     @classmethod
     def here(cls, cwd: str, env: Mapping[str, str]) -> Self:
         env = known(env)
         user = os.path.join(config_home(env), OURS, "recipes")
-        return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED))
+        looked = Looked(variables={"HOME", "XDG_CONFIG_HOME"})
+        return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED), looked=looked)
 
     def without(self, layers: Sequence[Layer]) -> Self:
         return replace(self, unseen=self.unseen | {layer.path for layer in layers})
@@ -62,14 +69,16 @@ class Search:
         """A base.toml or default.toml that takes the place of the package's own."""
         for directory in self.directories[:-1]:
             path = os.path.join(directory, f"{name}.toml")
-            if path not in self.unseen and _is_there(path):
+            if path not in self.unseen and self._is_there(path):
                 return self.read(path, "base", name)
         return None
 
     def read(self, path: str, why: Why, name: str) -> Layer:
         from pysandbox.policy.sources import contents, decoded, parse_baseline, parse_recipe
 
-        content = contents(path if os.path.isabs(path) else os.path.join(self.cwd, path))
+        file = path if os.path.isabs(path) else os.path.join(self.cwd, path)
+        self.looked.paths.add(file)
+        content = contents(file)
         text = decoded(content, path)
         project = PROJECT in os.path.abspath(os.path.join(self.cwd, path)).split("/")
         parse = parse_baseline if (name, why) == ("default", "base") else parse_recipe
@@ -88,7 +97,7 @@ class Search:
         file = f"{KINDS[match['kind']]}/{match['stem']}.toml" if match["kind"] else f"{name}.toml"
         for directory in self.directories:
             path = os.path.join(directory, file)
-            if path not in self.unseen and _is_there(path):
+            if path not in self.unseen and self._is_there(path):
                 return path
         if self.unseen:
             return None
@@ -97,12 +106,18 @@ class Search:
         hint = did_you_mean(name, known) or "pysandbox recipe list shows what there is"
         raise Refused(f"no such recipe in {searched}", hint).error(f"recipe {name!r}")
 
+    def _is_there(self, path: str) -> bool:
+        """Also a dangling link or a directory of that name: reading it then says what is wrong."""
+        self.looked.paths.add(path)
+        return os.path.lexists(path)
+
     # ---- all of them --------------------------------------------------------------------------------------------
 
     def available(self) -> Iterator[tuple[str, str]]:
         """(name, path) of each recipe that can be asked for or detected, each name where it is found first."""
         seen = set()
         for directory in self.directories:
+            self.looked.paths.update(os.path.join(directory, folder) if folder else directory for folder in FOLDERS)
             for name, path in _names_in(directory):
                 if name not in seen and path not in self.unseen:
                     seen.add(name)
@@ -127,8 +142,10 @@ class Search:
     def program(self, command: Sequence[str]) -> str | None:
         """The file that the command's first word names on this host, every link of it followed; None where none is."""
         for path in self._candidates(command[0]):
+            self.looked.programs[path] = None
             if os.path.isfile(path) and os.access(path, os.X_OK):
-                return os.path.realpath(path)
+                self.looked.programs[path] = real = os.path.realpath(path)
+                return real
         return None
 
     def _candidates(self, name: str) -> list[str]:
@@ -136,6 +153,7 @@ class Search:
             return [os.path.join(self.cwd, name)]
         if not name or "\0" in name:
             return []
+        self.looked.variables.add("PATH")
         path = self.env.get("PATH") or os.defpath
         return [os.path.join(self.cwd, directory, name) for directory in path.split(":")]
 
@@ -143,6 +161,8 @@ class Search:
         from pysandbox.policy.expand import expand_prefixes
 
         expanded = expand_prefixes(prefixes, env=self.env, cwd=self.cwd, home=home(self.env))
+        self.looked.variables.update(name for prefix in prefixes for name in VARIABLE.findall(prefix))
+        self.looked.paths.update(expanded)
         return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
 
 
@@ -159,11 +179,6 @@ def known(env: Mapping[str, str]) -> Mapping[str, str]:
 
 def is_file(name: str) -> bool:
     return "/" in name or name.endswith(".toml")
-
-
-def _is_there(path: str) -> bool:
-    """Also a dangling link or a directory of that name: reading it then says what is wrong."""
-    return os.path.lexists(path)
 
 
 def _names_in(directory: str) -> Iterator[tuple[str, str]]:

@@ -244,3 +244,32 @@ def _metadata(document: _Document, value: Any) -> RecipeMeta:
         except Refused as refused:
             document.refuse(path, refused)
     return RecipeMeta(**given)
+
+
+# ---- a layer inside a larger document ------------------------------------------------------------------------
+
+
+def read_tables(content: str, file: str | None = None) -> dict[str, Any]:
+    """A TOML text as plain tables; PolicyError with the line where it is not TOML."""
+    return _Document(content, file).tables()
+
+
+@dataclass(frozen=True, slots=True)
+class Within(_Document):
+    """One table of a larger document; `at` is where it stands, so that a refusal names the whole path."""
+
+    at: Path = ()
+
+    def refuse(self, path: Path, refused: Refused) -> NoReturn:
+        _Document.refuse(self, (*self.at, *path), refused)
+
+
+def read_layer(place: Within, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a table that has the schema of a recipe, without its [recipe]."""
+    given: dict[str, Any] = {}
+    for name, value in tables.items():
+        if name in SECTIONS:
+            _read_section(place, (name,), value, given)
+        else:
+            _read_option(place, (name,), value, given)
+    return given

@@ -7,7 +7,10 @@ The one file of `probe` that imports the extension, and only when asked. It deci
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 def probe(name: str) -> int:

@@ -91,7 +91,7 @@ class Supervision:
         notify, actions = self._notify, dict(self._notify.actions)
         if self._rules.by_pid or self._recorder is not None:
             actions = {name: "ASK" if action == "LIST" else action for name, action in actions.items()}
-        return native.encode_rules(
+        return wire.encode_rules(
             actions, self._rules.endpoints, init_pid=self.live.pid, deadline=self._deadline, sealed=notify.sealed,
             abstract=notify.abstract, refuse_control=notify.refuse_control, lenient=notify.lenient,
         )  # fmt: skip

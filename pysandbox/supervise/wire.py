@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from pysandbox._native import ffi, lib
 from pysandbox.compile.syscalls import names, table
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.shebang import Image
+from pysandbox.policy.endpoint import Endpoint
 
 KINDS = tuple(
     name.removeprefix("PSB_CALL_")
@@ -24,6 +27,7 @@ assert tuple(getattr(lib, f"PSB_CALL_{name}") for name in KINDS) == tuple(range(
 ASKED, PASSED, REFUSED, LATE = lib.PSB_TOLD_ASKED, lib.PSB_TOLD_PASSED, lib.PSB_TOLD_REFUSED, lib.PSB_TOLD_LATE
 MOST_DENIALS = 64  # kinds of them that the C half tells apart for each cage
 MACHINE = os.uname().machine
+_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points to lives as long as the struct
 
 
 def new_notifier() -> Any:
@@ -56,6 +60,33 @@ def replace_rules(notifier: Any, number: int, rules: Any) -> None:
     result = lib.psb_notifier_rule(notifier, number, rules)
     if result < 0 and result != -errno.ENOENT:
         raise OSError(-result, os.strerror(-result))
+
+
+def encode_rules(
+    actions: Mapping[str, str],
+    endpoints: Sequence[Endpoint],
+    *,
+    init_pid: int,
+    deadline: float,
+    sealed: bool,
+    abstract: bool,
+    refuse_control: bool,
+    lenient: bool,
+) -> Any:
+    """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
+    rules = ffi.new("struct psb_rules *")
+    table = ffi.new("struct psb_endpoint[]", max(1, len(endpoints)))
+    for name, action in actions.items():
+        rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
+    for place, endpoint in enumerate(endpoints):
+        table[place].address = endpoint.address
+        table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
+        table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
+    rules.sealed, rules.abstract, rules.refuse_control, rules.lenient = sealed, abstract, refuse_control, lenient
+    rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
+    rules.endpoints, rules.n_endpoints = table, len(endpoints)
+    _KEPT[rules] = table
+    return rules
 
 
 def remove(notifier: Any, number: int) -> None:

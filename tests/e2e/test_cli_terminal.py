@@ -31,8 +31,10 @@ class Terminal:
         self.screen = ""
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def run(self, directory: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "pysandbox", "run", *arguments]
+    def run(
+        self, directory: Path, *arguments: str, program: tuple[str, str] = ("-m", "pysandbox")
+    ) -> subprocess.Popen[bytes]:
+        command = [sys.executable, *program, "run", *arguments]
         environment = os.environ | {"TERM": "xterm"}
         started = subprocess.Popen(
             command, cwd=directory, env=environment, stdin=self.slave, stdout=self.slave, stderr=self.slave,
@@ -163,3 +165,37 @@ def test_all_that_a_command_wrote_is_shown_before_we_end(terminal: Terminal, tmp
     process = terminal.run(tmp_path, "--", "sh", "-c", "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done")
     assert "line 1000\n" in terminal.until("line 1999\n")
     assert process.wait(LIMIT) == 0
+
+
+# As the command line does it, and then which way it took.
+TOLD = """
+import sys
+from pysandbox.cli.main import main
+code = main(sys.argv[1:])
+print("way:", "long" if "argparse" in sys.modules else "short")
+sys.exit(code)
+"""
+
+
+def test_a_terminal_is_the_same_the_second_time_when_the_plan_is_there_already(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    script = "echo up; read go; stty size; echo $TERM; cat; trap 'echo caught' INT; echo ready; read line; exit 3"
+    before = terminal.attributes()
+    for way in ("long", "short"):
+        process = terminal.run(tmp_path, "--", "sh", "-c", script, program=("-c", TOLD))
+        terminal.until("up\n")
+        terminal.type("go\n")
+        assert terminal.until("xterm\n").split()[-3:] == ["33", "77", "xterm"]
+        terminal.type("typed\n")
+        terminal.until("typed\ntyped\n")
+        terminal.type("\x04")
+        terminal.until("ready\n")
+        terminal.type("\x03")
+        terminal.until("caught\n")
+        terminal.type("\n")
+        terminal.until(f"way: {way}\n")
+        assert process.wait(LIMIT) == 3
+        assert terminal.attributes() == before

@@ -35,6 +35,10 @@ def signal(**fields: int) -> bytes:
     return struct_bytes("psb_signal", **{"kind": lib.PSB_MESSAGE_SIGNAL, "id": 1, "signal": 15, **fields})
 
 
+def with_body(order: native.Order, body: bytes) -> native.Order:
+    return native.Order(order.header, body, order.body_in_fd)
+
+
 def changed(order: native.Order, **fields: int) -> bytes:
     """The order's message, with other values in some fields of its header."""
     header = ffi.new("struct psb_exec *")
@@ -182,7 +186,7 @@ def test_an_order_cut_short_is_refused(cut: int, init: Init) -> None:
 @pytest.mark.parametrize("end", [b"\0", b"extra\0", b"x"])
 def test_an_order_with_more_in_its_body_than_it_says_is_refused(end: bytes, init: Init) -> None:
     order, _ = init.order(("/bin/true",), {})
-    longer = order._replace(body=order.body + end)
+    longer = with_body(order, order.body + end)
     message = changed(longer, body_size=len(longer.body))
     command = init.deliver(lambda report: init.send(message, [report]))
     assert_refused(command)
@@ -190,7 +194,7 @@ def test_an_order_with_more_in_its_body_than_it_says_is_refused(end: bytes, init
 
 def test_a_body_that_does_not_end_is_refused(init: Init) -> None:
     order, _ = init.order(("/bin/true",), {})
-    message = changed(order._replace(body=order.body[:-1] + b"x"))
+    message = changed(with_body(order, order.body[:-1] + b"x"))
     assert_refused(init.deliver(lambda report: init.send(message, [report])))
 
 
@@ -198,7 +202,7 @@ def test_a_body_that_does_not_end_is_refused(init: Init) -> None:
 def test_a_descriptor_number_that_is_none_is_refused(target: int, init: Init) -> None:
     order, _ = init.order(("/bin/true",), {7: 2})
     body = struct.pack("=ii", target, 0) + order.body[8:]
-    command = init.deliver(lambda report: init.send(changed(order._replace(body=body)), [report, 2]))
+    command = init.deliver(lambda report: init.send(changed(with_body(order, body)), [report, 2]))
     assert_refused(command)
 
 
@@ -217,7 +221,7 @@ def test_a_body_that_holds_less_than_announced_is_refused_and_not_touched(size: 
     order, _ = init.order(("/bin/true", "x" * 50_000), {})
     body = os.memfd_create("body")
     os.ftruncate(body, size)
-    message = changed(order._replace(body=b""), body_size=200_000, flags=BODY_FD)
+    message = changed(with_body(order, b""), body_size=200_000, flags=BODY_FD)
     try:
         assert_refused(init.deliver(lambda report: init.send(message, [report, body])))
         assert init.run("/bin/true").code == 0
@@ -229,7 +233,7 @@ def test_a_body_that_cannot_be_mapped_is_refused(init: Init) -> None:
     order, _ = init.order(("/bin/true",), {})
     read, write = os.pipe()
     os.write(write, order.body)
-    message = changed(order._replace(body=b""), body_size=len(order.body), flags=BODY_FD)
+    message = changed(with_body(order, b""), body_size=len(order.body), flags=BODY_FD)
     try:
         assert_refused(init.deliver(lambda report: init.send(message, [report, read])))
     finally:
@@ -242,7 +246,7 @@ def test_a_body_of_zeros_is_refused(init: Init) -> None:
     body = os.memfd_create("body")
     os.ftruncate(body, lib.PSB_MAX_BODY)
     order, _ = init.order(("/bin/true",), {})
-    message = changed(order._replace(body=b""), body_size=lib.PSB_MAX_BODY, flags=BODY_FD, n_env=lib.PSB_MAX_BODY - 5)
+    message = changed(with_body(order, b""), body_size=lib.PSB_MAX_BODY, flags=BODY_FD, n_env=lib.PSB_MAX_BODY - 5)
     try:
         assert_refused(init.deliver(lambda report: init.send(message, [report, body])))
         assert init.run("/bin/true").code == 0

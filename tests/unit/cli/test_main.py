@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 
@@ -32,7 +33,7 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     name, version = capsys.readouterr().out.split()
     assert name == "pysandbox"
-    assert version[0].isdigit()
+    assert version == importlib.metadata.version("pysandbox")
 
 
 @pytest.mark.parametrize(

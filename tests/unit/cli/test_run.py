@@ -13,6 +13,7 @@ import pytest
 
 from pysandbox.cli import run
 from pysandbox.cli.main import main as pysandbox_main
+from pysandbox.cli.policy_of import policy_of
 from pysandbox.errors import CageError, StartError, UnsupportedError
 from pysandbox.events import Event
 from pysandbox.policy.model import Grant
@@ -347,18 +348,57 @@ def test_a_pty_is_given_only_where_all_three_streams_are_terminals(monkeypatch: 
     namespace, _ = run.read_arguments(["ls"])
     for terminals, wanted in (({0, 1, 2}, True), ({0, 1}, False), ({1, 2}, False), (set(), False)):
         monkeypatch.setattr(os, "isatty", lambda fd, there=terminals: fd in there)
-        assert run._wants_pty(namespace) is wanted
+        assert run.wants_pty(namespace) is wanted
 
 
 def test_flags_decide_on_the_pty_before_the_terminal_does(monkeypatch: pytest.MonkeyPatch) -> None:
     for terminal in (True, False):
         monkeypatch.setattr(os, "isatty", lambda fd, there=terminal: there)
-        assert run._wants_pty(run.read_arguments(["--pty", "ls"])[0]) is True
-        assert run._wants_pty(run.read_arguments(["--no-pty", "ls"])[0]) is False
-        assert run._wants_pty(run.read_arguments(["--json", "ls"])[0]) is False
+        assert run.wants_pty(run.read_arguments(["--pty", "ls"])[0]) is True
+        assert run.wants_pty(run.read_arguments(["--no-pty", "ls"])[0]) is False
+        assert run.wants_pty(run.read_arguments(["--json", "ls"])[0]) is False
 
 
 def test_a_command_with_a_pty_is_told_which_terminal_it_has() -> None:
-    namespace, _ = run.read_arguments(["--env-passthrough", "LANG", "ls"])
-    assert set(run.command_policy(namespace, pty=True).env_passthrough) == {"TERM", "LANG"}
-    assert run.command_policy(namespace, pty=False).env_passthrough == ("LANG",)
+    extra = {"env_passthrough": ("LANG",)}
+    assert set(policy_of([], command=["ls"], extra=extra, pty=True).policy.env_passthrough) == {"TERM", "LANG"}
+    assert policy_of([], command=["ls"], extra=extra).policy.env_passthrough == ("LANG",)
+
+
+# ---- modes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["--profile", "--config"])
+def test_a_flag_of_another_version_is_refused_by_its_name(
+    cage: Cage, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    assert run.main([flag, "x", "--", "ls"], False, cage) == 125
+    (line,) = lines(capsys)
+    assert line.startswith(f"pysandbox: error: {flag} is no longer a flag")
+    assert cage.argv == []
+
+
+def test_a_port_is_refused_when_the_cage_is_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSANDBOX_AUDIT", "off")
+    assert pysandbox_main(["run", "-p", "8080:80", "--", "ls"]) == 125
+    (line,) = lines(capsys)
+    assert "network.ports" in line
+
+
+@pytest.mark.parametrize("flags", [["-m", "-s"], ["-r", "s.toml", "-m"], ["-r", "m.toml", "-s"],
+                                   ["-r", "m.toml", "-r", "s.toml"]])  # fmt: skip
+def test_monitor_and_strict_exclude_each_other_wherever_they_were_said(
+    cage: Cage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("monitor", "strict"):
+        (tmp_path / f"{name[0]}.toml").write_text(f"{name} = true\n")
+        assert run.main(["-r", f"{name[0]}.toml", "--", "ls"], False, cage) == 0  # the control
+    capsys.readouterr()
+    cage.argv.clear()
+    assert run.main([*flags, "--", "ls"], False, cage) == 125
+    (line,) = lines(capsys)
+    assert "monitor" in line and "strict" in line
+    assert cage.argv == []

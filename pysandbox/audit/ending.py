@@ -1,0 +1,44 @@
+"""What the audit says of a command that is over: the records of its end, in their order.
+
+One list for both ways a command is run: `process.Process` emits them as events, a warm start (`cli.warm`) appends them
+itself. So the names of events stand here as text; `events.py` is too much to import. Pure.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SPAWN, LIMITS_SKIPPED, START_FAILED = "subagent.spawn", "subagent.spawn.limits_skipped", "cage.start_failed"
+KILLED, VIOLATION, EXIT = "subagent.killed", "policy.violation", "subagent.exit"
+
+# Reasons of a Result for which a command did not end by itself, the word for each, and the limit that it hit.
+FORCED = {"timeout": "walltime_exceeded", "seccomp": "seccomp", "cancelled": "cancelled", "oom": "oom"}
+LIMITS = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}
+
+
+def end_records(
+    which: Mapping[str, object],
+    program: str,
+    outcome: Mapping[str, object],
+    *,
+    limit: str = "",
+    session_ended: bool = False,
+    refused_forks: bool = False,
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """`which` names the command, `outcome` has the fields of EXIT; `limit` is what its reason does not say."""
+    reason = str(outcome["reason"])
+    hit = {"invocation_id": which["invocation_id"], "value": program}
+    if session_ended or reason in FORCED:
+        yield KILLED, {**which, "reason": "session_ended" if session_ended else FORCED[reason]}
+        if limit := LIMITS.get(reason, limit):
+            yield VIOLATION, {**hit, "limit": limit}
+    if refused_forks:
+        yield VIOLATION, {**hit, "limit": "pids"}
+    yield EXIT, {**which, **outcome}
+
+
+def failed_record(which: Mapping[str, object], step: str, number: int | None, path: object) -> dict[str, object]:
+    """The fields of START_FAILED."""
+    return {**which, "step": step, "errno": number, "path": path}

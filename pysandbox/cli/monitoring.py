@@ -1,0 +1,49 @@
+"""What a run with --monitor says: before, what would hold without it; after, what would have been refused.
+
+On standard error, where every line begins with `MONITOR:`, to be told from the command's own. Pure but for `say`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pysandbox.cli import console
+from pysandbox.compile.explain import topics
+
+if TYPE_CHECKING:
+    from pysandbox.handlers.denial import Denial
+    from pysandbox.policy.model import Policy
+    from pysandbox.process import Result
+
+NO_SECURITY = (
+    "This gives no security: what would be refused is recorded and let pass. Only files and network are confined."
+)
+NOTHING = "Nothing would have been refused."
+
+
+def say(lines: Iterable[str]) -> None:
+    for line in lines:
+        console.monitor(line)
+
+
+def preview(policy: Policy) -> Iterator[str]:
+    yield NO_SECURITY
+    yield "Without --monitor this policy would hold:"
+    for heading, sentences in topics(policy):
+        for sentence in sentences:
+            yield f"  {heading}: {sentence}"
+
+
+def summary(result: Result) -> Iterator[str]:
+    if not result.denials:
+        yield NOTHING
+        return
+    yield "Would have been refused:"
+    yield from map(_line, sorted(result.denials, key=lambda denial: -denial.count))
+
+
+def _line(denial: Denial) -> str:
+    often = "once" if denial.count == 1 else f"{denial.count} times"
+    line = f"  {denial.kind} {denial.target}, {often} ({denial.rule})"
+    return f"{line}; to allow it: {denial.fix}" if denial.fix else line

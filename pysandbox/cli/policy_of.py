@@ -1,0 +1,42 @@
+"""The one place where a command line (of `run`, `up`, `explain`) becomes a Policy: our defaults, the recipes, the last
+word."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pysandbox.policy.compose import Why, resolve, shielded
+
+if TYPE_CHECKING:
+    from pysandbox.policy.compose import Looked
+    from pysandbox.policy.model import Policy
+
+# What a command line is for: working on the files at hand, as oneself. Recipes and flags override it.
+DEFAULTS: dict[str, Any] = {"workdir": "write", "run_as": "self"}
+
+
+class Asked(NamedTuple):
+    """`looked`: what had a say in the policy; when any of it changes, the policy may be another. `labels` are the
+    cage's, for the audit."""
+
+    policy: Policy
+    looked: Looked
+    labels: Mapping[str, object]
+
+
+def policy_of(
+    recipes: Sequence[str],
+    *,
+    command: Sequence[str],
+    extra: Mapping[str, Any],
+    extra_why: Why = "flags",
+    pty: bool = False,
+) -> Asked:
+    """The defaults, then what the program calls for, each recipe, `extra`. PolicyError for what cannot be, before
+    anything has started."""
+    defaults = {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
+    cwd = os.getcwd()
+    resolved = resolve(recipes, command=command, cwd=cwd, extra=extra, extra_why=extra_why, defaults=defaults)
+    return Asked(shielded(resolved, cwd), resolved.looked, {"recipes": list(recipes)} if recipes else {})

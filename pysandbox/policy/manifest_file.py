@@ -1,0 +1,65 @@
+"""Where the manifest of a project lies, and whether it may be believed at all.
+
+It is looked for in the working directory and upwards, as git looks for .git: not past the home directory, and not into
+another file system. A manifest that belongs to somebody else is refused (CVE-2022-24765 is what git learnt from): a
+stranger's /tmp/pysandbox.toml must not decide what `pysandbox up` runs.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pysandbox.errors import PolicyError
+from pysandbox.policy.manifest import MANIFEST, Manifest, parse_manifest
+from pysandbox.policy.search import sha256
+from pysandbox.policy.sources import recipe_text
+
+
+def find_manifest(start: str, home: str = "") -> str | None:
+    """The path of the nearest one at or above `start`."""
+    for directory in _upwards(os.path.abspath(start), home):
+        path = os.path.join(directory, MANIFEST)
+        if os.path.lexists(path):
+            return path
+    return None
+
+
+def _upwards(directory: str, home: str) -> Iterator[str]:
+    device = os.stat(directory).st_dev
+    while os.stat(directory).st_dev == device:
+        yield directory
+        if directory in ("/", home):
+            return
+        directory = os.path.dirname(directory)
+
+
+def load_manifest(start: str, home: str = "") -> Manifest:
+    """The manifest that holds in `start`. PolicyError where there is none, it is a stranger's, or it is wrong."""
+    path = find_manifest(start, home)
+    if path is None:
+        raise PolicyError(
+            f"no {MANIFEST} in {start!r} or above it",
+            suggestion="write one, or run a command without it: pysandbox run -- COMMAND",
+        )
+    _demand_ours(path)
+    return read_manifest(path)
+
+
+def read_manifest(path: str) -> Manifest:
+    """The one in this file. Raises PolicyError."""
+    text = recipe_text(path)
+    return replace(parse_manifest(text, path), digest=sha256(text.encode()))
+
+
+def _demand_ours(path: str) -> None:
+    """Of the file, and of its directory, whose owner could put another file in its place."""
+    for each in (path, os.path.dirname(path)):
+        found = os.stat(each)
+        if found.st_uid not in (0, os.geteuid()):
+            raise PolicyError(f"{each!r} belongs to another user (uid {found.st_uid})", file=path,
+                              suggestion="read it, then chown it or run a copy of your own")  # fmt: skip
+    if os.stat(path).st_mode & stat.S_IWOTH:
+        raise PolicyError("can be written by everybody", file=path, suggestion="chmod o-w")

@@ -1,0 +1,64 @@
+"""`pysandbox run --monitor`: a preview before, a summary after, and what would be refused is let pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LIMIT = 60  # seconds after which a test is stuck
+ASK = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
+REFUSE = ["--deny-syscall", "getpriority"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return os.environ | {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pysandbox", "run", "--workdir", "none", *arguments, "--", "python3", "-c", ASK],
+        capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL, env=environment,
+    )  # fmt: skip
+
+
+def test_what_is_refused_is_told_and_let_pass(environment: dict[str, str]) -> None:
+    refused = run(environment, *REFUSE)
+    assert "PermissionError" in refused.stderr  # the control
+    assert "MONITOR:" not in refused.stderr
+    done = run(environment, *REFUSE, "--monitor")
+    assert (done.returncode, done.stdout) == (0, "0\n")
+    told = done.stderr.splitlines()
+    assert all(line.startswith("MONITOR: ") for line in told)
+    assert "gives no security" in told[0]
+    assert any("Without --monitor this policy would hold" in line for line in told)
+    assert told[-2] == "MONITOR: Would have been refused:"
+    line = 'syscall getpriority, once (syscalls.profile); to allow it: allow_extra = ["getpriority"]'
+    assert told[-1] == f"MONITOR:   {line}"
+
+
+def test_nothing_to_tell_is_told(environment: dict[str, str]) -> None:
+    done = run(environment, "-m")
+    assert done.stderr.splitlines()[-1] == "MONITOR: Nothing would have been refused."
+
+
+def test_the_document_is_alone_on_standard_output(environment: dict[str, str]) -> None:
+    done = run(environment, *REFUSE, "-m", "--json")
+    assert json.loads(done.stdout)["exit_code"] == 0
+    assert all(line.startswith("MONITOR: ") for line in done.stderr.splitlines())
+
+
+def test_it_never_starts_from_a_kept_plan(environment: dict[str, str]) -> None:
+    for _ in range(3):
+        assert run(environment, "-m").stderr.startswith("MONITOR: ")
+
+
+def test_monitor_is_refused_beside_strict(environment: dict[str, str]) -> None:
+    done = run(environment, "-m", "-s")
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith("pysandbox: error: monitor: ")
