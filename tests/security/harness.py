@@ -29,7 +29,6 @@ from pysandbox.policy.model import Policy
 PYTHON = "/usr/bin/python3"
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 LOADER = next(path for path in LOADERS if os.path.exists(path))  # the dynamic linker, which can be given a program
-ISOLATIONS = ("full", "landlock")
 OWN_PROC = {"full": (), "landlock": ("/proc",)}  # without namespaces a process must be granted the sight of itself
 PATIENCE = 60.0  # seconds until an attack counts as hanging
 PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
