@@ -12,7 +12,7 @@ import pytest
 from pysandbox.launch.orphans import find_orphans, remove
 
 from .conftest import Ground
-from .harness import alive_with, first_line, host_script, token, wait_until
+from .harness import SLOWNESS, alive_with, first_line, host_script, token, wait_until
 
 pytestmark = pytest.mark.guest
 
@@ -66,7 +66,7 @@ def test_nothing_outlives_the_host(ground: Ground, isolation: str, number: signa
 
         host.send_signal(number)
 
-        ended = wait_until(lambda: not alive_with(mark), within=1)
+        ended = wait_until(lambda: not alive_with(mark), within=1 * SLOWNESS)
         assert ended, f"still running: {alive_with(mark)}"
 
     if isolation == "landlock":
