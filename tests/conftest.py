@@ -3,8 +3,8 @@
 unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C core
 e2e       the public API and the CLI       security one claim a file: control, attack, evidence
 meta      the tree itself                  root     needs real root; everything else runs unprivileged
-slow      more than a second               matrix   the small set for other kernels
-guest     real cgroup v2 controllers where the process has them; runs in the kernel matrix as well
+slow      more than a second               guest    also run on the kernels of tools/matrix; tests/guest only there
+landlock  needs that Landlock ABI
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from _support.residue import Picture
 from _support.stillness import Stillness
 
 TESTS = Path(__file__).parent
-FOLDERS = ("unit", "kernel", "e2e", "security", "meta")
+FOLDERS = ("unit", "kernel", "e2e", "security", "meta", "guest")
+GUEST = os.environ.get("PSB_GUEST", "")  # the kernel that tools/matrix has booted, "" everywhere else
 SETTLE = 3.0  # seconds the kernel may take to tear down what a test has closed
 
 stillness = Stillness()
@@ -46,25 +47,46 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(partial(shutil.rmtree, state, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = state
     for line in (
-        *(f"{folder}: a test in tests/{folder}" for folder in FOLDERS),
+        *(f"{folder}: a test in tests/{folder}" for folder in FOLDERS if folder != "guest"),
+        "guest: also run on other kernels by tools/matrix; what is in tests/guest, only there",
         "root: needs real root; deselected when the suite runs unprivileged",
         "slow: takes more than a second",
-        "matrix: the small set that is also run on other kernels",
-        "guest: runs in the kernel matrix as well, where cgroup v2 controllers are delegated",
+        "landlock(abi): needs this Landlock ABI; on a kernel of the matrix that is known to have less it is left out",
     ):
         config.addinivalue_line("markers", line)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test's folder is its marker; root's tests are left to the part of the run that is root."""
+    """A test's folder is its marker; what this part of the run is not for is deselected."""
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        if folder in FOLDERS:
-            item.add_marker(folder)
-    if os.geteuid() != 0:
-        kept = [item for item in items if not item.get_closest_marker("root")]
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("root")])
-        items[:] = kept
+        if _folder(item) in FOLDERS:
+            item.add_marker(_folder(item))
+        if (abi := _lacking_abi(item)) and not GUEST:
+            item.add_marker(pytest.mark.skip(reason=f"this kernel has no Landlock ABI {abi}"))
+    left_out = [item for item in items if _belongs_elsewhere(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+
+
+def _belongs_elsewhere(item: pytest.Item) -> bool:
+    """Root's tests are left to the part of the run that is root, the guests' to tools/matrix; what a guest's kernel is
+    known to lack is asserted in tests/guest instead."""
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        return True
+    return bool(_lacking_abi(item)) if GUEST else _folder(item) == "guest"
+
+
+def _lacking_abi(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("landlock")
+    if marker is None:
+        return 0
+    from pysandbox.probe.kernel import landlock_abi
+
+    return marker.args[0] if landlock_abi() < marker.args[0] else 0
 
 
 @pytest.fixture(autouse=True)

@@ -64,7 +64,7 @@ def compile_plan(
         mounts=mount_steps(policy, paths, view),
         loopback="NET" in spaces,
         landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
-        seccomp=(compile_filter or _shipped_filter(host))(closed_for_the_watchdog(policy, host), host.machine, notify),
+        seccomp=(compile_filter or _shipped_filter(host))(_as_filtered(policy, host), host.machine, notify),
         notify=notify,
         filter_early=notify is not None or init_can_live_under(policy),
         limits=limits(policy, host),
@@ -73,7 +73,7 @@ def compile_plan(
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
-        notes=(*lacking, *open_guards, *view.notes),
+        notes=(*lacking, *degrade.truncate_notes(policy, host), *open_guards, *view.notes),
         cgroup=cgroup_plan(policy, host),
         watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
         executables=view.programs.listed if view.programs is not None else None,
@@ -122,6 +122,11 @@ def _landlock(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> 
     if policy.isolation == "full":
         return second_wall(policy, host, paths, view)
     return landlock_only.first_wall(policy, host, view)
+
+
+def _as_filtered(policy: Policy, host: HostFacts) -> Policy:
+    """The policy as the filter is made from it: with the calls closed that nothing else holds on this host."""
+    return closed_for_the_watchdog(degrade.closed_for_landlock(policy, host), host)
 
 
 def _shipped_filter(host: HostFacts) -> FilterCompiler:

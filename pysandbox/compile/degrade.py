@@ -11,7 +11,7 @@ can close by asking (LL-05). To let something degrade, change its row; there is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pysandbox.compile.limits import watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
@@ -23,6 +23,7 @@ from pysandbox.probe.facts import HostFacts
 REFUSE, NOTE, LIMIT = "refuse", "note", "limit"
 CHECK = "`pysandbox check` says what forbids it and how to allow it"
 DELEGATION = "have a cgroup delegated to this program (`pysandbox check` says how)"
+TRUNCATE_ABI = 3  # Landlock rules on truncation, Linux 6.2
 LANDLOCK = 'or set isolation = "landlock", which needs no namespace'
 
 
@@ -90,7 +91,8 @@ SHORTFALLS: tuple[Shortfall, ...] = (
     ),
     Shortfall(
         "landlock", "isolation", NOTE, lambda policy, host: _full(policy) and host.landlock_abi == 0,
-        "this kernel has no Landlock: files are kept apart by mounts alone",
+        "this kernel has no Landlock: files are kept apart by mounts alone, and a file that was handed in for reading "
+        "can be opened for writing",
         "boot with landlock in the lsm= list, or leave strict out",
     ),
     Shortfall(
@@ -174,6 +176,29 @@ def _refuses(verdict: str, policy: Policy) -> bool:
 
 def _gaps(policy: Policy, host: HostFacts) -> Iterator[Note]:
     return (Note(ISOLATION_GAP, key, message) for key, applies, message in GAPS if applies(policy, host))
+
+
+def closed_for_landlock(policy: Policy, host: HostFacts) -> Policy:
+    """The policy to filter by. A file that was handed in for reading can be named again, as
+    /proc/self/fd/N. Landlock keeps it from being opened for writing, but before ABI 3 it does not hear of truncate(2):
+    there the call is closed by its number, unless the policy asks for it."""
+    if not _closes_truncate(policy, host):
+        return policy
+    return replace(policy, deny_syscalls=(*policy.deny_syscalls, "truncate"))
+
+
+def truncate_notes(policy: Policy, host: HostFacts) -> tuple[Note, ...]:
+    if not _closes_truncate(policy, host):
+        return ()
+    message = (
+        "truncate(2) is refused, since this kernel's Landlock does not know it (Linux 6.2); ftruncate(2) is not. "
+        'syscalls.allow_extra = ["truncate"] opens it, and with it files that were handed in for reading'
+    )
+    return (Note(DEGRADED, "syscalls.allow_extra", message),)
+
+
+def _closes_truncate(policy: Policy, host: HostFacts) -> bool:
+    return _full(policy) and 0 < host.landlock_abi < TRUNCATE_ABI and "truncate" not in policy.allow_syscalls
 
 
 def unguarded_notes(policy: Policy, names: tuple[str, ...]) -> tuple[Note, ...]:

@@ -12,6 +12,8 @@ import pytest
 
 from pysandbox import Cage, Policy
 
+pytestmark = pytest.mark.guest
+
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
@@ -110,6 +112,7 @@ def test_errors_have_the_kernel_s_errno() -> None:
             cage.files.write("/tmp/gone/file", b"x")
 
 
+@pytest.mark.landlock(6)
 def test_the_scratch_of_landlock_mode_is_written_and_read() -> None:
     with Cage(Policy(isolation="landlock", run_as="self")) as cage:
         place = cage.run(["/bin/sh", "-c", "printf %s $TMPDIR"]).stdout

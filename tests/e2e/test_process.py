@@ -14,6 +14,8 @@ import pytest
 import pysandbox
 from pysandbox import DEVNULL, PIPE, Cage, CageTimeout
 
+pytestmark = pytest.mark.guest
+
 WAIT = "while :; do sleep 0.05; done"
 TREE = f"trap 'echo parent; exit 0' TERM; (trap 'echo child; exit 0' TERM; echo ready; {WAIT}) & {WAIT}"
 

@@ -12,6 +12,8 @@ import pytest
 import pysandbox
 from pysandbox import Cage, CageTimeout, ExitError, Policy
 
+pytestmark = pytest.mark.guest
+
 
 def test_input_goes_in_and_output_comes_out() -> None:
     result = pysandbox.run(["/bin/sh", "-c", "tr a-z A-Z; echo oops >&2"], input="grüße\n")

@@ -9,6 +9,8 @@ import pytest
 
 from pysandbox import DEVNULL, PIPE, Cage, CageClosedError, Event, Policy, Process, Runtime
 
+pytestmark = pytest.mark.guest
+
 SERVER = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", 0))

@@ -21,7 +21,10 @@ from typing import Any
 from pysandbox.compile.plan import LandlockPlan, MountKind, MountStep, Plan
 from pysandbox.errors import StartError
 from pysandbox.launch import native
+from pysandbox.probe.kernel import landlock_abi
 
+ABI = landlock_abi()
+SCOPES_SINCE = 6
 PYTHON = "/usr/bin/python3"
 PATIENCE = 20.0  # seconds until whatever a test waits for counts as hanging
 WALL = 0x40000000  # __WALL, wait(2)
@@ -59,8 +62,9 @@ def plan(*mounts: MountStep, **changes: Any) -> Plan:
     return bare(ROOT, *programs(), NULL, MountStep(MountKind.DIR, "/tmp", mode=0o1777), PROC, *mounts, **changes)
 
 
-def flat(*, scoped: bool = True, **changes: Any) -> Plan:
-    """Landlock mode. Where `scoped`, cage-init has a domain of its own, which no signal leaves."""
+def flat(*, scoped: bool = ABI >= SCOPES_SINCE, **changes: Any) -> Plan:
+    """Landlock mode. Where `scoped`, cage-init has a domain of its own, which no signal leaves: by default wherever the
+    kernel can do that. (Elsewhere nobody is offered this mode; what cage-init does in it holds all the same.)"""
     landlock = LandlockPlan(("MAKE_SYM",), (), ("SIGNAL",) if scoped else (), ())
     return replace(EMPTY, **{"isolation": "landlock", "namespaces": (), "landlock": landlock, **changes})
 

@@ -20,6 +20,8 @@ from pysandbox.compile.plan import Plan
 from .plans import FS, ROOT, bare, flat, opened, plan, why_not
 from .test_steps import ruled
 
+pytestmark = pytest.mark.guest
+
 FINDINGS = r"""
 #include <fcntl.h>
 #include <stdio.h>

@@ -10,6 +10,8 @@ from pysandbox.compile.plan import Plan
 
 from .plans import flat, opened, plan
 
+pytestmark = pytest.mark.guest
+
 SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 WANTED = "|".join((*SETS, "NoNewPrivs"))
 

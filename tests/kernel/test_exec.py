@@ -18,6 +18,8 @@ from pysandbox.launch import native
 
 from .plans import PYTHON, Init, opened, plan, step
 
+pytestmark = pytest.mark.guest
+
 TTY = step("BIND", "/dev/tty", source="/dev/tty")
 SCRIPT = step("FILE", "/tmp/script", data="echo hello\n", mode=0o755)
 

@@ -21,6 +21,8 @@ from pysandbox.compile.plan import Plan
 from .inject import NUMBERS, Held, holding
 from .plans import Command, Init, carry_out, flat, plan, readable, refusal
 
+pytestmark = pytest.mark.guest
+
 HELD = ("setsid", "execve")  # a command's first call and its last; the setup of the cage makes neither
 MODES = pytest.mark.parametrize("wanted", [plan(), flat()], ids=["full", "flat"])
 calls = pytest.mark.parametrize("call", HELD)

@@ -8,18 +8,13 @@ import socket
 import uuid
 
 import pytest
-from pysandbox._native import lib
 
 from pysandbox.compile.plan import LandlockPlan, LandlockRule
 
 from .plans import FS, PATIENCE, flat, opened, plan, readable, step
 
 READ = ("EXECUTE", "READ_FILE", "READ_DIR")
-needs_abi = {
-    wanted: pytest.mark.skipif(lib.psb_landlock_abi() < wanted, reason=f"this kernel has no Landlock ABI {wanted}")
-    for wanted in (1, 4, 6)
-}
-pytestmark = needs_abi[1]
+pytestmark = [pytest.mark.guest, pytest.mark.landlock(1)]
 
 
 def ruled(*rules: LandlockRule, net: tuple[str, ...] = (), scoped: tuple[str, ...] = ()) -> LandlockPlan:
@@ -66,7 +61,7 @@ def test_cage_init_looks_into_proc_although_its_commands_may_not() -> None:
         assert os.waitstatus_to_exitcode(command.expect("exited").status) == -signal.SIGTERM
 
 
-@needs_abi[4]
+@pytest.mark.landlock(4)
 def test_connections_are_refused_where_they_are_handled() -> None:
     tried = "socket.socket().connect(('127.0.0.1', 9))"
     with opened(plan(loopback=True, landlock=ruled(*SYSTEM, net=("CONNECT_TCP",)))) as init:
@@ -75,7 +70,7 @@ def test_connections_are_refused_where_they_are_handled() -> None:
         assert init.attempt(tried) == "ECONNREFUSED"
 
 
-@needs_abi[6]
+@pytest.mark.landlock(6)
 def test_a_scoped_cage_signals_neither_its_init_nor_its_host_but_itself() -> None:
     tried = "[os.kill(pid, 0) for pid in ({},)]"
     with opened(flat(scoped=True)) as init:
@@ -87,7 +82,7 @@ def test_a_scoped_cage_signals_neither_its_init_nor_its_host_but_itself() -> Non
         assert init.attempt(tried.format(os.getpid())) == "[None]"
 
 
-@needs_abi[6]
+@pytest.mark.landlock(6)
 def test_the_host_s_abstract_sockets_are_out_of_reach() -> None:
     name = f"psb-{uuid.uuid4().hex}"
     tried = f"socket.socket(socket.AF_UNIX).connect('\\0{name}')"
@@ -100,7 +95,7 @@ def test_the_host_s_abstract_sockets_are_out_of_reach() -> None:
             assert init.attempt(tried) == "EPERM"
 
 
-@pytest.mark.parametrize("scoped", [pytest.param(True, marks=needs_abi[6]), False])
+@pytest.mark.parametrize("scoped", [pytest.param(True, marks=pytest.mark.landlock(6)), False])
 def test_without_namespaces_the_end_of_the_cage_is_the_end_of_its_orphans(scoped: bool) -> None:
     """Everything in the cage holds the write end of a pipe: at its end-of-file nobody is left."""
     alive, held = os.pipe()

@@ -13,6 +13,8 @@ from pysandbox.launch.native import encode_limits
 
 from .plans import Init, opened, plan
 
+pytestmark = pytest.mark.guest
+
 UNLIMITED = "-1"  # resource.RLIM_INFINITY
 
 

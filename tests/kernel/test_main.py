@@ -15,6 +15,8 @@ from pysandbox.compile.plan import Plan
 
 from .plans import PATIENCE, Init, carry_out, flat, opened, plan, readable
 
+pytestmark = pytest.mark.guest
+
 MODES = pytest.mark.parametrize("wanted", [plan(), flat(), flat(scoped=False)], ids=["full", "flat", "unscoped"])
 CROWD = "(setsid sleep 1000 &); (sh -c 'trap \"\" TERM HUP; sleep 1000; sleep 1000' &); exec sleep 1000"
 

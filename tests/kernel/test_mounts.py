@@ -15,6 +15,8 @@ from pysandbox.compile.plan import Attr
 
 from .plans import ROOT, bare, opened, plan, seen, step
 
+pytestmark = pytest.mark.guest
+
 ALL = (Attr.RDONLY, Attr.NOSUID, Attr.NODEV, Attr.NOEXEC)
 RO = (Attr.RDONLY,)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .plans import opened, plan
+
+pytestmark = pytest.mark.guest
 
 GREET = (
     "(lambda listener: (socket.create_connection(listener.getsockname()), listener.accept())[1][1][0])"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from pysandbox._native import ffi
 
 from pysandbox.launch import native
 
 from .plans import Init, opened, plan
+
+pytestmark = pytest.mark.guest
 
 
 def deaf(init: Init, *argv: str) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from .plans import ROOT, bare, flat, opened, plan, step
+
+pytestmark = pytest.mark.guest
 
 
 def host_mounts() -> str:

@@ -12,6 +12,8 @@ import pytest
 from .inject import ALLOW_ALL, ERRNO, KILL, answering
 from .plans import opened, plan
 
+pytestmark = pytest.mark.guest
+
 STATE = "grep -E '^Seccomp(_filters)?:' /proc/self/status"
 EARLY = pytest.mark.parametrize("early", [False, True], ids=["late", "early"])
 

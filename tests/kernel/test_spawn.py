@@ -19,6 +19,8 @@ from pysandbox.launch import native
 
 from .plans import WALL, Init, carry_out, flat, opened, plan, readable, refusal, why_not
 
+pytestmark = pytest.mark.guest
+
 MODES = pytest.mark.parametrize("wanted", [plan(), flat()], ids=["full", "flat"])
 
 

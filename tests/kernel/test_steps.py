@@ -19,6 +19,8 @@ from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, Plan
 from .inject import ERRNO, KILL, answering, under
 from .plans import EVERY, FS, ROOT, Refusal, bare, carry_out, flat, opened, plan, seen, step, why_not
 
+pytestmark = pytest.mark.guest
+
 PlanFor = Callable[[Path], Plan]
 LONG = "/" + "x" * 300
 DEEP = "/x" * 2050  # longer than PATH_MAX
@@ -196,9 +198,16 @@ def test_a_program_that_is_none_cannot_be_init(tmp_path: Path) -> None:
 
 
 CALLS = ("call", "arguments", "wanted", "where", "path")
+SCOPED = pytest.mark.landlock(6)
 
 
-@pytest.mark.parametrize(CALLS, INJECTED, ids=[f"{row[0]} {row[3]}" for row in INJECTED])
+@pytest.mark.parametrize(
+    CALLS,
+    [
+        pytest.param(*row, marks=SCOPED if row[3] == "landlock_scope" else (), id=f"{row[0]} {row[3]}")
+        for row in INJECTED
+    ],
+)
 def test_a_call_that_fails_in_the_start_says_where(
     call: str, arguments: dict[int, int], wanted: Plan, where: str, path: str | None
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 from .inject import ERRNO, answering, under
 from .plans import EVERY, carry_out, flat, opened, plan
 
+pytestmark = pytest.mark.guest
+
 FILES = {"USER": "user", "PID": "pid", "NS": "mnt", "IPC": "ipc", "UTS": "uts", "CGROUP": "cgroup", "NET": "net"}
 SESSION_KEYRING = "ctypes.CDLL(None).syscall({keyctl}, 0, -3, 0)"  # KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING
 

@@ -29,9 +29,9 @@ from pysandbox.policy.model import Policy
 PYTHON = "/usr/bin/python3"
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 LOADER = next(path for path in LOADERS if os.path.exists(path))  # the dynamic linker, which can be given a program
-ISOLATIONS = ("full", "landlock")
 OWN_PROC = {"full": (), "landlock": ("/proc",)}  # without namespaces a process must be granted the sight of itself
 PATIENCE = 60.0  # seconds until an attack counts as hanging
+SLOWNESS = 30 if "PSB_GUEST" in os.environ else 1  # how much longer an emulated processor may take than a promise says
 PRELUDE = Path(__file__).with_name("attacks") / "prelude.py"
 YOUNG = {"fchmodat2": 452, "map_shadow_stack": 453, "open_tree_attr": 467}  # newer than Debian 12's headers
 SAID = '{"try"'  # how a line of evidence begins; a terminal may have echoed something before it

@@ -14,6 +14,8 @@ import pysandbox
 from .conftest import Ground
 from .harness import caged, names_it, policy, program, uncaged
 
+pytestmark = pytest.mark.guest
+
 ATTACK = """
     key, box, closed = TREE + "/box/key", TREE + "/box", TREE + "/closed"
     mine = TREE + "/mine"
@@ -98,6 +100,7 @@ def test_a_denial_holds_on_component_boundaries(tree: Path) -> None:
     assert report["beside"].value == "mine"
 
 
+@pytest.mark.landlock(6)
 def test_landlock_mode_refuses_a_denial_inside_a_grant(tree: Path) -> None:
     rules = policy("landlock", allow=[str(tree)], deny=[str(tree / "closed")])
 

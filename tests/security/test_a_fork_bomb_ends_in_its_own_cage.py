@@ -15,6 +15,8 @@ from pysandbox.probe import cgroups
 
 from .harness import caged, policy, uncaged
 
+pytestmark = pytest.mark.guest
+
 MOST = 20
 
 

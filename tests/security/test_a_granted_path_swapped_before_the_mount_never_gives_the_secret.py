@@ -22,6 +22,8 @@ from pysandbox.probe import paths
 from .conftest import Ground
 from .harness import policy
 
+pytestmark = pytest.mark.guest
+
 
 def becomes_a_symlink(grant: Path, outside: Path) -> None:
     os.rename(grant, grant.with_name("old"))

@@ -13,7 +13,9 @@ import pytest
 
 from pysandbox import PIPE, Cage, CageClosedError
 
-from .harness import alive_with, policy, token, wait_until
+from .harness import SLOWNESS, alive_with, policy, token, wait_until
+
+pytestmark = pytest.mark.guest
 
 LOOP = ["/bin/sh", "-c", "echo on; while :; do sleep 0.05; done", "sh"]
 
@@ -27,7 +29,7 @@ def test_the_commands_die_and_waiting_tells(isolation: str) -> None:
 
         os.kill(cage.init_pid, signal.SIGKILL)
 
-        assert wait_until(lambda: not alive_with(mark), within=1)
+        assert wait_until(lambda: not alive_with(mark), within=1 * SLOWNESS)
         try:
             assert running.wait(timeout=10) == -signal.SIGKILL
         except CageClosedError as error:

@@ -11,6 +11,8 @@ import pysandbox
 from .conftest import Ground
 from .harness import caged, policy, program
 
+pytestmark = pytest.mark.guest
+
 ATTACK = """
     attempt("read", content, TREE + "/file")
     attempt("list", os.listdir, TREE + "/directory")
@@ -45,6 +47,7 @@ def test_without_the_mask_it_is_seen(tree: Path, ground: Ground) -> None:
     assert (report["read"].value, report["list"].value) == (ground.word, ["inner"])
 
 
+@pytest.mark.landlock(6)
 def test_landlock_mode_refuses_a_mask(tree: Path) -> None:
     with pytest.raises((pysandbox.UnsupportedError, pysandbox.PolicyError), match="mask"):
         pysandbox.run(["/bin/true"], policy=policy("landlock", allow=[str(tree)], mask=[str(tree / "file")]))

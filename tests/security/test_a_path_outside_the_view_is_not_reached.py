@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from .conftest import Ground
 from .harness import Expected, caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 ATTACK = """
     os.symlink(SECRET, INSIDE + "/way")

@@ -9,6 +9,8 @@ import pytest
 
 from pysandbox import Cage, CageClosedError, Policy
 
+pytestmark = pytest.mark.guest
+
 
 def save(path: Path, text: str) -> None:
     """As an editor does: another file, renamed over the old one."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .conftest import Ground
 from .harness import caged, policy, uncaged
+
+pytestmark = pytest.mark.guest
 
 ROUNDS = "20000"
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.guest
+
 HOST = """if True:
     import os, sys
     from pysandbox import PIPE, Cage

@@ -11,6 +11,8 @@ import pysandbox
 
 from .harness import caged, policy, program, uncaged
 
+pytestmark = pytest.mark.guest
+
 EXECUTE = """
     attempt("bpf", call, "bpf", 0, (ctypes.c_uint64 * 8)(1, 4 | 4 << 32, 1), 64)
     attempt("perf_event_open", call, "perf_event_open", (ctypes.c_uint32 * 32)(1, 128), 0, -1, -1, 0)

@@ -14,6 +14,8 @@ import pytest
 from .conftest import Ground
 from .harness import caged, policy, program
 
+pytestmark = pytest.mark.guest
+
 READ = 'attempt("row", content, PATH)'
 WRITE = 'attempt("row", overwrite, PATH)'
 CONNECT = """

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .conftest import Ground
 from .harness import Expected, caged, policy, program, victim
+
+pytestmark = pytest.mark.guest
 
 ATTACK = """
     import socket

@@ -7,6 +7,8 @@ import pytest
 from .conftest import Ground
 from .harness import Expected, caged, policy, program, uncaged
 
+pytestmark = pytest.mark.guest
+
 HANDLE_OF = """
     handle = ctypes.create_string_buffer((128).to_bytes(4, "little") + bytes(4 + 128), 136)
     mount_id = ctypes.c_int()

@@ -14,6 +14,8 @@ from pysandbox import Cage
 
 from .harness import caged, has_own_processes, in_cage, policy, program, uncaged, victim
 
+pytestmark = pytest.mark.guest
+
 ONE = 'attempt("signal", os.kill, PID, signal.SIGURG)'
 
 SWEEP = """

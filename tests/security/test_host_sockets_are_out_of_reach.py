@@ -16,6 +16,8 @@ import pytest
 
 from .harness import caged, policy, program, token, uncaged
 
+pytestmark = pytest.mark.guest
+
 ATTACK = """
     import socket
     def connect(family, kind, address, protocol=0):
@@ -110,6 +112,7 @@ def test_nothing_of_the_host_answers_a_full_cage(listeners: Listeners) -> None:
     assert report.differs(refused) == {}
 
 
+@pytest.mark.landlock(6)
 def test_nothing_of_the_host_answers_a_landlocked_process(listeners: Listeners) -> None:
     report = caged(program(ATTACK, **listeners.names), policy("landlock"))
 

@@ -14,6 +14,8 @@ import pytest
 
 from .harness import caged, policy, program, token, uncaged
 
+pytestmark = pytest.mark.guest
+
 MAKE = """
     segment = call("shmget", KEY, 4096, 0o1600)
     semaphore = call("semget", KEY, 1, 0o1600)

@@ -20,6 +20,8 @@ import pysandbox
 from .conftest import Ground
 from .harness import caged, names_it, policy, program, victim
 
+pytestmark = [pytest.mark.guest, pytest.mark.landlock(6)]
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 GIB = 1 << 30
 

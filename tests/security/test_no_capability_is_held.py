@@ -11,6 +11,8 @@ import pytest
 
 from .harness import OWN_PROC, caged, policy, program, uncaged
 
+pytestmark = pytest.mark.guest
+
 STATUS = """
     wanted = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Uid")
     lines = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
@@ -37,7 +39,12 @@ SETS = {
 }
 SETUID_PROGRAMS = [each for each in ("/usr/bin/su", "/usr/bin/newgrp", "/usr/bin/mount", "/usr/bin/ping")
                    if os.path.exists(each)]  # fmt: skip
-IDENTITIES = [("full", "nobody"), ("full", "self"), ("full", "root"), ("landlock", "self")]
+IDENTITIES = [
+    ("full", "nobody"),
+    ("full", "self"),
+    ("full", "root"),
+    pytest.param("landlock", "self", marks=pytest.mark.landlock(6)),
+]
 
 
 @pytest.mark.parametrize(("isolation", "run_as"), IDENTITIES)

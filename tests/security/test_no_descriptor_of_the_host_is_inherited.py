@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 
+import pytest
+
 from .conftest import Ground
 from .harness import caged, policy, program, read_report
+
+pytestmark = pytest.mark.guest
 
 SEARCH = """
     found, read = [], []

@@ -12,6 +12,8 @@ from pysandbox import Cage
 
 from .harness import OWN_PROC, caged, has_own_processes, in_cage, policy, program, uncaged, victim
 
+pytestmark = pytest.mark.guest
+
 ATTACK = """
     class Span(ctypes.Structure):
         _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]

@@ -8,6 +8,8 @@ import pytest
 
 from .harness import OWN_PROC, caged, policy, program, uncaged
 
+pytestmark = pytest.mark.guest
+
 FLAGS = {
     "NEWNS": 0x00020000, "NEWCGROUP": 0x02000000, "NEWUTS": 0x04000000, "NEWIPC": 0x08000000,
     "NEWUSER": 0x10000000, "NEWPID": 0x20000000, "NEWNET": 0x40000000,
@@ -91,7 +93,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("isolation", "run_as"), [("full", "nobody"), ("full", "root"), ("landlock", "self")])
+@pytest.mark.parametrize(
+    ("isolation", "run_as"),
+    [("full", "nobody"), ("full", "root"), pytest.param("landlock", "self", marks=pytest.mark.landlock(6))],
+)
 def test_no_namespace_is_made(isolation: str, run_as: str) -> None:
     report = caged(program(ATTACK, FLAGS=FLAGS), policy(isolation, run_as=run_as))
 

@@ -8,8 +8,12 @@ import os
 import stat
 from pathlib import Path
 
+import pytest
+
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 ATTACK = """
     os.umask(0)

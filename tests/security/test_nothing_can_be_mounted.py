@@ -4,8 +4,12 @@ new ones.
 
 from __future__ import annotations
 
+import pytest
+
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 ATTACK = """
     A, B = TREE + "/a", TREE + "/b"

@@ -6,11 +6,15 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import pysandbox
 from pysandbox import Cage
 
 from .conftest import Ground
-from .harness import alive_with, policy, program, token, wait_until
+from .harness import SLOWNESS, alive_with, policy, program, token, wait_until
+
+pytestmark = pytest.mark.guest
 
 ORPHAN = """
     for _ in range(2):
@@ -52,7 +56,7 @@ def test_an_orphan_outlives_its_command_and_not_the_session(ground: Ground, isol
         assert cage.run(orphan(heart, mark), timeout=20).ok
         assert is_beating(heart), "the control: within the session it lives on"
 
-    assert wait_until(lambda: not alive_with(mark), within=1)
+    assert wait_until(lambda: not alive_with(mark), within=1 * SLOWNESS)
     last = beats(heart)
     assert not wait_until(lambda: beats(heart) != last, within=0.2)
 
@@ -63,7 +67,7 @@ def test_an_orphan_of_a_single_command_ends_with_it(ground: Ground, isolation: s
     result = pysandbox.run(orphan(heart, mark), policy=policy(isolation, allow_write=[str(ground.inside)]), timeout=20)
 
     assert result.ok
-    assert wait_until(lambda: not alive_with(mark), within=1)
+    assert wait_until(lambda: not alive_with(mark), within=1 * SLOWNESS)
 
 
 def test_an_orphan_ends_when_its_command_times_out(ground: Ground, isolation: str) -> None:
@@ -77,7 +81,7 @@ def test_an_orphan_ends_when_its_command_times_out(ground: Ground, isolation: st
     )
 
     assert result.reason == "timeout"
-    assert wait_until(lambda: not alive_with(mark), within=1)
+    assert wait_until(lambda: not alive_with(mark), within=1 * SLOWNESS)
 
 
 def test_uncaged_the_orphan_lives_on(tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ import pytest
 
 from .harness import caged, policy, uncaged
 
-pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="these tables exist on x86_64 only")
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="these tables exist on x86_64 only"),
+]
 
 
 @pytest.mark.parametrize("table", ["i386", "x32"])

@@ -4,7 +4,11 @@ minimal.
 
 from __future__ import annotations
 
+import pytest
+
 from .harness import caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 READ = """
     for name in ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "latency_stats", "kallsyms", "schedstat"):

@@ -11,9 +11,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from pysandbox import Cage, Process
 
 from .harness import Report, policy, program, read_report
+
+pytestmark = pytest.mark.guest
 
 ATTACK = """
     TIOCSTI, TIOCLINUX, TIOCGWINSZ = 0x5412, 0x541C, 0x5413

@@ -12,7 +12,9 @@ import pytest
 from pysandbox.launch.orphans import find_orphans, remove
 
 from .conftest import Ground
-from .harness import alive_with, first_line, host_script, token, wait_until
+from .harness import SLOWNESS, alive_with, first_line, host_script, token, wait_until
+
+pytestmark = pytest.mark.guest
 
 HOST = """
     import sys
@@ -64,7 +66,7 @@ def test_nothing_outlives_the_host(ground: Ground, isolation: str, number: signa
 
         host.send_signal(number)
 
-        ended = wait_until(lambda: not alive_with(mark), within=1)
+        ended = wait_until(lambda: not alive_with(mark), within=1 * SLOWNESS)
         assert ended, f"still running: {alive_with(mark)}"
 
     if isolation == "landlock":
@@ -87,7 +89,7 @@ def test_a_command_that_stops_every_other_does_not_keep_its_cage_alive() -> None
 
         host.kill()
 
-        assert wait_until(lambda: not [pid for pid in alive_with(mark) if pid != host.pid], within=1)
+        assert wait_until(lambda: not [pid for pid in alive_with(mark) if pid != host.pid], within=1 * SLOWNESS)
 
 
 def test_uncaged_the_child_lives_on() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from .harness import caged, policy, program, uncaged
 
+pytestmark = pytest.mark.guest
+
 PRELIMINARIES = """
     class Program(ctypes.Structure):
         _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]

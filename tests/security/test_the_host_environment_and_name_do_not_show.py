@@ -12,6 +12,8 @@ import pytest
 
 from .harness import caged, policy, program, token, uncaged, victim
 
+pytestmark = pytest.mark.guest
+
 ENVIRONMENT = 'say("environ", {os.fsdecode(k): os.fsdecode(v) for k, v in os.environb.items()})'
 
 ENVIRONMENTS = """

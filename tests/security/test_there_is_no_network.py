@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .harness import caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 OUTWARD = """
     import socket

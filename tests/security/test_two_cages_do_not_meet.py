@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 
+import pytest
+
 from pysandbox import PIPE, Cage
 
 from .harness import in_cage, policy, program, token
+
+pytestmark = pytest.mark.guest
 
 STAY = """
     import socket
