@@ -27,6 +27,8 @@ int psb_read_report(int fd, struct psb_report *report);
 
 /* openat2 below `root_fd` with the given RESOLVE_* flags: the descriptor, or -errno. O_CLOEXEC is added. */
 int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+/* The same with no capability in effect, so that the kernel asks what the user may, and not what root may. */
+int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
 /* The magic number of the file system that a descriptor is on (statfs(2)), or -errno. */
 int64_t psb_file_system(int fd);
