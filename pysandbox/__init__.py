@@ -39,8 +39,9 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "Cage", "CageClosedError", "CageError", "CageTimeout",
-    "CallEvent", "Context", "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime",
-    "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run", "spawn",
+    "CallEvent", "Context", "Denial", "Event", "ExitError", "Grant", "Policy", "PolicyError", "Process", "Result",
+    "Runtime", "SandboxCompileError", "SandboxPathMissing", "Session", "StartError", "UnsupportedError", "Usage", "run",
+    "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

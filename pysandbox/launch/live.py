@@ -33,7 +33,6 @@ class LiveInit:
         self._pidfd = opened.pidfd
         self._control = opened.control
         self.listener = opened.listener  # until a supervisor takes it over
-        self.commands: set[int] = set()  # pids of its commands, as the host numbers them
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._command_ids = itertools.count(1)
         self._lock = threading.Lock()
@@ -150,10 +149,6 @@ class LiveInit:
         if self.listener >= 0:
             os.close(self.listener)
             self.listener = -1
-
-    def is_command(self, pid: int) -> bool:
-        """Whether a child of cage-init was started by an order, as far as that is known."""
-        return pid in self.commands
 
     def kill_process(self, pid: int) -> None:
         """SIGKILL to one process of the cage, as the host numbers it."""

@@ -156,15 +156,6 @@ class NativePlan:
             setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
         return bytes(ffi.buffer(setup)) + self.plan.seccomp
 
-    def rules(self, init_pid: int, deadline: float) -> Any:
-        """The struct psb_rules of the plan's notify part."""
-        notify = self.plan.notify
-        assert notify is not None
-        return encode_rules(
-            dict(notify.actions), notify.endpoints, init_pid=init_pid, deadline=deadline, sealed=notify.sealed,
-            abstract=notify.abstract, refuse_control=notify.refuse_control, lenient=notify.lenient,
-        )  # fmt: skip
-
     def open(self, init_fd: int, hostname: str, scratch: str) -> Opened:
         """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
 
@@ -287,7 +278,6 @@ def encode_rules(
     sealed: bool,
     abstract: bool,
     refuse_control: bool,
-    lenient: bool,
 ) -> Any:
     """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
     rules = ffi.new("struct psb_rules *")
@@ -298,7 +288,7 @@ def encode_rules(
         table[place].address = endpoint.address
         table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
         table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
-    rules.sealed, rules.abstract, rules.refuse_control, rules.lenient = sealed, abstract, refuse_control, lenient
+    rules.sealed, rules.abstract, rules.refuse_control = sealed, abstract, refuse_control
     rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
     rules.endpoints, rules.n_endpoints = table, len(endpoints)
     _KEPT[rules] = table
@@ -421,9 +411,10 @@ def cover_path(live: LiveInit, path: str) -> str:
     return real
 
 
-def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int) -> int:
-    """openat2(2) below `root_fd`. Raises OSError with the path."""
-    fd = lib.psb_open_inside(root_fd, os.fsencode(path), flags, mode, resolve)
+def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False) -> int:
+    """openat2(2) below `root_fd`; `powerless`: with no capability in effect. Raises OSError with the path."""
+    how = lib.psb_open_powerless if powerless else lib.psb_open_inside
+    fd = how(root_fd, os.fsencode(path), flags, mode, resolve)
     if fd < 0:
         raise OSError(-fd, os.strerror(-fd), path)
     return int(fd)

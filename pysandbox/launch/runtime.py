@@ -70,6 +70,8 @@ class Runtime:
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
+        if getattr(self, "supervisor", None) is not None:
+            self.supervisor.retire()
         if getattr(self, "_init_fd", -1) >= 0:
             os.close(self._init_fd)
 
@@ -202,6 +204,8 @@ class Runtime:
         self._worker.drain()
         self._pool.expire(older_than=-1.0)
         self._worker.drain()
+        if self.supervisor is not None and self.supervisor.retire():
+            self.supervisor = None
 
     def leave(self) -> None:
         """At the end of the interpreter: the kernel ends every cage, but directories on the host are ours to remove."""

@@ -26,7 +26,7 @@ MACHINE = os.uname().machine
 
 
 def new_notifier() -> Any:
-    """Freed with the last reference to it. Raises OSError."""
+    """`free` it after the loop and every `next_told` have returned. Raises OSError."""
     made = lib.psb_notifier_new()
     if made == ffi.NULL:
         raise OSError(errno.ENOMEM, "no memory or descriptors for a supervisor")
@@ -41,6 +41,10 @@ def run(notifier: Any) -> str:
 
 def stop(notifier: Any) -> None:
     lib.psb_notifier_stop(notifier)
+
+
+def free(notifier: Any) -> None:
+    lib.psb_notifier_free(notifier)
 
 
 def add(notifier: Any, listener: int, rules: Any) -> int:
