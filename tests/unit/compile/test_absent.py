@@ -22,7 +22,6 @@ HOST = [{"domain": "a.example"}]
         ({"egress": "direct", "unsafe_direct": True, "dlp_enabled": True}, "network.dlp.enabled", "scanned"),
         ({"egress": "proxy-only", "allow_host_loopback": True}, "network.allow_host_loopback", "gatekeeper"),
         ({"ports": ["8080"]}, "network.ports", "gatekeeper"),
-        ({"notifier": True}, "syscalls.notifier", "leave notifier out"),
         ({"workdir": "cow"}, "filesystem.workdir", "copy-on-write"),
     ],
 )
