@@ -1,6 +1,6 @@
 """Claim: whoever changes an address, a message or a descriptor while the call is decided reaches only what is listed.
 
-Two servers of the host, one listed; ten thousand tries each way. The uncaged control reaches both with the same program.
+Two servers of the host, one listed; ten thousand tries each way. Uncaged, the same program reaches both.
 """
 
 from __future__ import annotations
