@@ -38,7 +38,7 @@ WAYS = {
     "an orphan": "\nif os.fork() == 0:\n  if os.fork() == 0: child()\n  os._exit(0)\nos.wait()",
     "a session of its own": "\nif os.fork() == 0:\n  os.setsid()\n  if os.fork() == 0: child()\n  os._exit(0)",
     "a child of the parent": "\nif libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0: child()",
-    "below a subreaper": "\nlibc.prctl(36, 1, 0, 0, 0)\nif os.fork() == 0:\n  if os.fork() == 0: child()\n  os._exit(0)",
+    "below a subreaper": "\nlibc.prctl(36, 1, 0, 0, 0)\nif os.fork() == 0:\n  os.fork() or child()\n  os._exit(0)",
     "with a lower limit": "\nimport resource\nresource.setrlimit(10, (5, 5))\nif os.fork() == 0: child()",
     "after an exec": """
 if os.fork() == 0:
