@@ -13,6 +13,7 @@ import select
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from signal import SIGKILL
 
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.live import LiveInit
@@ -39,18 +40,31 @@ def cut_stopped(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int:
         bit = PROTOCOL_BITS.get(protocol, 0)
         return any(each.holds(peer.packed, peer.port, bit) for each in endpoints)
 
-    return sum(_cut(held, may_stay, bool(endpoints)) for pid in pids for held in _sockets_of(pid))
+    cut = 0
+    for pid in pids:
+        try:
+            cut += sum(_cut(held, may_stay, bool(endpoints)) for held in _sockets_of(pid))
+        except PermissionError:
+            cut += _kill(pid)
+    return cut
+
+
+def _kill(pid: int) -> int:
+    """A process that has made itself unreadable (PR_SET_DUMPABLE) may hold anything."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, SIGKILL)
+    return 1
 
 
 def _sockets_of(pid: int) -> Iterator[socket.socket]:
+    """Raises PermissionError for a process that may not be looked into."""
     for tid in threads_of(pid):
-        with suppress(OSError):
+        with suppress(FileNotFoundError, ProcessLookupError):
             for name in os.listdir(f"/proc/{tid}/fd"):
-                with suppress(OSError):
-                    if os.readlink(f"/proc/{tid}/fd/{name}").startswith("socket:"):
-                        with socket.socket(fileno=get_fd(tid, int(name))) as held:
-                            yield held
-                            yield from _in_flight(held)
+                if os.readlink(f"/proc/{tid}/fd/{name}").startswith("socket:"):
+                    with socket.socket(fileno=get_fd(tid, int(name))) as held:
+                        yield held
+                        yield from _in_flight(held)
 
 
 def _in_flight(held: socket.socket) -> Iterator[socket.socket]:

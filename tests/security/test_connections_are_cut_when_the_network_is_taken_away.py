@@ -174,6 +174,19 @@ def test_without_the_restriction_each_of_them_lives(place: str) -> None:
         assert connection.recv(10) == b"after"
 
 
+def test_a_process_that_may_not_be_looked_into_is_killed() -> None:
+    body = "import ctypes; s = dial(); ctypes.CDLL(None).prctl(4, 0); ready(); dead = lambda: use(s)"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        caged(body, server.getsockname()[1]) as (cage, process),
+        server.accept()[0] as connection,
+    ):
+        cage.context.restrict_network([])
+        connection.settimeout(20)
+        assert connection.recv(10) == b""
+        assert goes_on(process) in ("", "cut 1")  # root may look
+
+
 def test_a_connect_that_is_under_way_does_not_arrive_later() -> None:
     """The server's queue is full when it begins, and empty again after the restriction."""
     with socket.socket() as server:

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 	n = atoi(argv[3]);
 	hertz = atoi(argv[4]);
 	if (hertz) {
-		struct sigaction action = {.sa_handler = tick};
+		struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
 		struct itimerval often = {{0, 1000000 / hertz}, {0, 1000000 / hertz}};
 
 		sigaction(SIGALRM, &action, NULL);
