@@ -36,7 +36,6 @@ ARGUMENTS: dict[str, tuple[int | None, int, int | None, int | None]] = {
 CREAT_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
 LONGEST_PATH = 4096  # PATH_MAX
 TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY  # the bit that makes the difference
-WITH_PATH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # open(2): O_PATH ignores all others
 LINKED_TO_SELF = {"/proc/mounts": "/proc/self/mounts", "/proc/net": "/proc/self/net", "/dev/fd": "/proc/self/fd"}
 PROC_SUPER_MAGIC = 0x9FA0
 TTY = os.makedev(5, 0)
@@ -58,8 +57,6 @@ def complete(call: Call, args: Sequence[int]) -> Call:
     if not path:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
     flags = CREAT_FLAGS if flags_at is None else _int(args[flags_at])
-    if flags & os.O_PATH:
-        flags &= WITH_PATH
     mode = args[mode_at] & 0o1777 if flags & (os.O_CREAT | TMPFILE) and mode_at is not None else 0
     where = AT_FDCWD if directory is None else _int(args[directory])
     return replace(call, path=_absolute(call.pid, where, path), flags=flags, mode=mode)
@@ -129,7 +126,7 @@ def _open(live: LiveInit, call: Call, verdict: InjectFd) -> int:
     try:
         _look_first(root, call, verdict)
         mode = verdict.mode & ~int(status_of(call.pid).get("Umask", "022"), 8)
-        flags = verdict.flags if verdict.flags & os.O_PATH else verdict.flags | os.O_NOCTTY | os.O_NONBLOCK
+        flags = verdict.flags | os.O_NOCTTY | os.O_NONBLOCK
         fd = native.open_inside(
             root, verdict.path, flags, mode if verdict.mode else 0, resolve=native.RESOLVE_IN_ROOT, powerless=True
         )
@@ -137,7 +134,7 @@ def _open(live: LiveInit, call: Call, verdict: InjectFd) -> int:
         os.close(root)
     try:
         _judge(fd, call, verdict.flags)  # what was opened, whatever the path meant before
-        if not verdict.flags & (os.O_NONBLOCK | os.O_PATH):
+        if not verdict.flags & os.O_NONBLOCK:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
     except BaseException:
         os.close(fd)
@@ -161,8 +158,6 @@ def _look_first(root: int, call: Call, verdict: InjectFd) -> None:
 def _judge(fd: int, call: Call, flags: int) -> None:
     """Raises OSError for what the caller may not have."""
     found = os.fstat(fd)
-    if flags & os.O_PATH and native.file_system(fd) != PROC_SUPER_MAGIC:
-        return  # a place, and not what is there
     if stat.S_ISFIFO(found.st_mode):
         raise PermissionError(EACCES, "a FIFO cannot be opened for a caller")
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == TTY:
