@@ -21,8 +21,8 @@ from pysandbox.launch import native
 
 PLAN = Plan(
     isolation="full", namespaces=("USER", "PID"), inside_uid=1, inside_gid=1, hostname_prefix="", staging="/mnt",
-    mounts=(), loopback=False, landlock=None, seccomp=b"", notify=None, filter_early=False, cwd="/", env=(), walltime=None,
-    limits=(Limit("NOFILE", 64), Limit("CPU", None)), grace=5.0, output_cap=0, notes=(),
+    mounts=(), loopback=False, landlock=None, seccomp=b"", notify=None, filter_early=False, cwd="/", env=(),
+    walltime=None, limits=(Limit("NOFILE", 64), Limit("CPU", None)), grace=5.0, output_cap=0, notes=(),
 )  # fmt: skip
 ALLOW = struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000)
 SCOPED = LandlockPlan(("EXECUTE",), (), ("SIGNAL",), ())

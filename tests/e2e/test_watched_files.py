@@ -39,8 +39,8 @@ report(result)
 WORK = ("create", "link", "path of link", "directory", "dirfd", "unnamed", "null", "self", "mounts", "fds", "stdin")
 EXPECTED = {
     **dict.fromkeys(WORK, "ok"),
-    "mode": "0o640", "again": "EEXIST", "nofollow": "ELOOP", "no directory": "ENOTDIR", "fifo": "EACCES", "tty": "ENXIO",
-    "absent": "ENOENT", "init memory": "EACCES", "own memory": "EACCES", "blocking": True,
+    "mode": "0o640", "again": "EEXIST", "nofollow": "ELOOP", "no directory": "ENOTDIR", "fifo": "EACCES",
+    "tty": "ENXIO", "absent": "ENOENT", "init memory": "EACCES", "own memory": "EACCES", "blocking": True,
 }  # fmt: skip
 
 

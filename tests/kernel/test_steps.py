@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pysandbox._native import ffi, lib
 
-from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, Plan
+from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, NotifyPlan, Plan
 
 from .inject import ERRNO, KILL, answering, under
 from .plans import EVERY, FS, ROOT, Refusal, bare, carry_out, flat, opened, plan, seen, step, why_not
@@ -220,6 +220,12 @@ def test_a_filter_that_is_none_is_refused_for_each_command() -> None:
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
 
 
+def test_a_listener_that_cannot_be_had_is_an_error_of_the_start() -> None:
+    notify = NotifyPlan((), (), (), sealed=True, abstract=True, refuse_control=False, lenient=False)
+    wanted = plan(seccomp=BROKEN_FILTER, filter_early=True, notify=notify)
+    assert why_not(wanted) == ("listener", "EINVAL", None)
+
+
 @pytest.mark.parametrize(CALLS, INJECTED_LATER, ids=[row[3] for row in INJECTED_LATER])
 def test_a_call_that_fails_for_a_command_says_where(
     call: str, arguments: dict[int, int], wanted: Plan, where: str, path: str | None
@@ -241,7 +247,7 @@ def test_no_step_is_without_a_failure() -> None:
     named: set[str] = set()
     while name := lib.psb_step_name(len(named)):
         named.add(ffi.string(name).decode())
-    shown = {"uid_map", "gid_map", "init_exec", "seccomp"}  # in tests of their own
+    shown = {"uid_map", "gid_map", "init_exec", "seccomp", "listener"}  # in tests of their own
     shown |= {row[1] for row in PLANS.values()} | {row[3] for row in INJECTED}
     shown |= {row[2] for row in ORDERS.values()} | {row[3] for row in INJECTED_LATER}
     assert named - shown == {"none"}
