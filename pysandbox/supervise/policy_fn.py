@@ -117,7 +117,8 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         waiting = asyncio.all_tasks(loop)
         for task in waiting:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+        if waiting:
+            loop.run_until_complete(asyncio.wait(waiting))
     finally:
         loop.close()
 
