@@ -109,12 +109,18 @@ class AsyncProcess:
 
 
 class AsyncCage:
-    """A Cage under asyncio; see `Cage` for every argument."""
+    """A Cage under asyncio; see `Cage` for every argument. An async `policy_fn` runs in the loop that uses the cage, a
+    plain one in a thread of its own."""
 
     def __init__(self, policy: Policy | None = None, **options: Any) -> None:
         self.cage = Cage(policy, **options)
 
+    def _use_loop(self) -> None:
+        """The cage may have been made before the loop ran."""
+        self.cage._decide = self.cage._decide._replace(loop=asyncio.get_running_loop())
+
     async def open(self) -> Self:
+        self._use_loop()
         await _in_executor(self.cage.open)
         return self
 
@@ -167,6 +173,7 @@ class AsyncCage:
         command = Command.of(argv, options.pop("env", None), options.pop("cwd", None))
         if options:
             raise TypeError(f"spawn() got an unexpected keyword argument {next(iter(options))!r}")
+        self._use_loop()
         start = partial(self.cage._start, command, (stdin, stdout, stderr), pty=pty, pass_fds=pass_fds)
         process = AsyncProcess(start() if self.cage._is_quick() else await _in_executor(start))
         try:

@@ -5,9 +5,10 @@ The supervisor itself is imported only for a plan that needs one, so that a cage
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from pysandbox.errors import PolicyError, StartError
 
@@ -28,6 +29,7 @@ class Decide(NamedTuple):
     watch: frozenset[str]
     deadline: float
     record: IO[str] | None
+    loop: Any  # the event loop in which the Cage was made, None when there was none
 
     @classmethod
     def of(
@@ -52,17 +54,19 @@ class Decide(NamedTuple):
         if asked and not caged:
             raise PolicyError("an uncaged command has nobody to ask", key="caged",
                               suggestion="leave policy_fn, watch and record out, or caged")  # fmt: skip
-        return cls(policy_fn, frozenset(asked), float(deadline), record)
+        return cls(policy_fn, frozenset(asked), float(deadline), record, _running_loop())
 
     def supervise(self, runtime: Runtime, live: LiveInit, prepared: Prepared) -> None:
         """Starts deciding the calls of a cage that has not run anything yet. Raises StartError; the cage ends then."""
+        from pysandbox.supervise.policy_fn import Caller
         from pysandbox.supervise.record import Recorder
         from pysandbox.supervise.supervision import Supervision
         from pysandbox.supervise.supervisor import supervisor_of
 
         try:
             live.supervision = Supervision(
-                supervisor_of(runtime), live, prepared.plan, prepared.policy, policy_fn=self.policy_fn,
+                supervisor_of(runtime), live, prepared.plan, prepared.policy,
+                caller=Caller(self.policy_fn, self.loop) if self.policy_fn is not None else None,
                 deadline=self.deadline, recorder=Recorder(self.record) if self.record is not None else None,
                 restrict_memory=partial(runtime.restrict_memory, live, prepared.plan),
             )  # fmt: skip
@@ -71,3 +75,12 @@ class Decide(NamedTuple):
             raise StartError(
                 "listener", error.errno or 0, None, "the supervisor could not take the cage over"
             ) from error
+
+
+def _running_loop() -> Any:
+    """The loop of the caller, without importing asyncio for those who have none."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio.get_running_loop() if asyncio is not None else None
+    except RuntimeError:
+        return None

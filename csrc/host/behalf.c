@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "powers.h"
 
 #define FIRST_FREE_PORT 1024
@@ -183,14 +184,20 @@ static enum deed_outcome go_on_connecting(struct deed *deed) {
     return done(deed, -number);
 }
 
-/* A blocking connect is begun without blocking; the flag is the caller's too, so it is put back at once. */
+/* A blocking connect is begun without blocking; the flag is the caller's too, so it is put back at once. Whoever shares
+ * the socket can clear it just before we connect, and would have us sleep: hence the interruptions. A connect over TCP
+ * that was interrupted goes on by itself (connect(2), EINTR); one to a unix socket has not begun. */
 static int connect_at_once(struct deed *deed, const struct sockaddr_storage *to, uint32_t size) {
     const int flags = fcntl(deed->socket, F_GETFL);
+    struct interrupt interrupt;
     int result;
     deed->blocking = flags >= 0 && !(flags & O_NONBLOCK);
     if (deed->blocking) set_blocking(deed->socket, flags, 0);
+    begin_interrupting(&interrupt);
     result = connect(deed->socket, (const struct sockaddr *)to, size) < 0 ? -errno : 0;
+    end_interrupting(&interrupt);
     if (deed->blocking) set_blocking(deed->socket, flags, 1);
+    if (result == -EINTR) result = is_inet(deed) ? -EINPROGRESS : -EAGAIN;
     return result;
 }
 

@@ -16,6 +16,15 @@
 #define VECTORS 1024 /* UIO_MAXIOV */
 #define CONTROL_ROOM 8192
 #define MOST_FDS 253 /* SCM_MAX_FD */
+#ifndef SOL_IPV6
+#define SOL_IPV6 41
+#endif
+#ifndef SOL_UDP
+#define SOL_UDP 17
+#endif
+#define SOL_TLS 282 /* <linux/socket.h>, <linux/tls.h>, <linux/udp.h> */
+#define TLS_SET_RECORD_TYPE 1
+#define UDP_SEGMENT 103
 #define PLAIN_FLAGS (MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
 
 struct parcel {
@@ -66,6 +75,22 @@ static int translate_rights(const struct deed *deed, struct cmsghdr *rights, str
     return 0;
 }
 
+/* The ancillary data that an IP socket may send: what says how a packet travels, and nothing that says where to, as a
+ * source route does (IP_RETOPTS, IPV6_RTHDR). */
+static int is_harmless(const struct cmsghdr *data) {
+    static const struct {
+        int level, type;
+    } KNOWN[] = {
+        {SOL_IP, IP_TTL},          {SOL_IP, IP_TOS},        {SOL_IP, IP_PKTINFO},
+        {SOL_IPV6, IPV6_PKTINFO},  {SOL_IPV6, IPV6_TCLASS}, {SOL_IPV6, IPV6_HOPLIMIT},
+        {SOL_IPV6, IPV6_DONTFRAG}, {SOL_UDP, UDP_SEGMENT},  {SOL_TLS, TLS_SET_RECORD_TYPE},
+    };
+    size_t i;
+    for (i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
+        if (data->cmsg_level == KNOWN[i].level && data->cmsg_type == KNOWN[i].type) return 1;
+    return 0;
+}
+
 /* SOL_SOCKET data other than descriptors (credentials, marks) would be the supervisor's, not the caller's. */
 static int read_control(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
                         struct pidfds *pidfds) {
@@ -86,8 +111,8 @@ static int read_control(struct deed *deed, const struct psb_rules *rules, struct
     for (each = CMSG_FIRSTHDR(&view); each && !result; each = CMSG_NXTHDR(&view, each)) {
         const size_t left = parcel->control_size - (size_t)((uint8_t *)each - parcel->ancillary.control);
         if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > left) return -EINVAL;
-        if (each->cmsg_level != SOL_SOCKET) continue;
-        if (each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
+        if (is_inet(deed) && is_harmless(each)) continue;
+        if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
         result = translate_rights(deed, each, parcel, pidfds);
     }
     return result;

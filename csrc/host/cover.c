@@ -13,7 +13,6 @@
 
 #include "../abi.h"
 #include "../sys.h"
-#include "powers.h"
 #include "spawn.h"
 
 #define STACK_SIZE (64 * 1024)
@@ -84,15 +83,6 @@ static int run(struct cover *cover) {
 int psb_cover(int init_pidfd, const char *path, int directory) {
     struct cover cover = {.pidfd = init_pidfd, .path = path, .directory = directory};
     return run(&cover);
-}
-
-int psb_open_for_guest(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
-    struct powers powers;
-    int result = lower_powers(&powers);
-    if (result) return result;
-    result = psb_open_inside(root_fd, path, flags, mode, resolve);
-    restore_powers(&powers);
-    return result;
 }
 
 int64_t psb_file_system(int fd) {

@@ -58,6 +58,7 @@ struct ticket {
     enum ticket_state state;
     uint64_t deadline_ms;
     uint32_t call;
+    int awaited; /* its socket is in the epoll set */
     struct deed deed;
     struct ticket *next;
 };
@@ -195,9 +196,11 @@ static struct ticket **find_ticket(struct psb_notifier *notifier, uint64_t numbe
     return place;
 }
 
-static void drop_ticket(struct ticket **place) {
+/* Closing our duplicate would not take the socket out of the epoll set: the caller has it still. */
+static void drop_ticket(const struct psb_notifier *notifier, struct ticket **place) {
     struct ticket *ticket = *place;
     *place = ticket->next;
+    if (ticket->awaited) epoll_ctl(notifier->epoll, EPOLL_CTL_DEL, ticket->deed.socket, NULL);
     end_deed(&ticket->deed);
     free(ticket);
 }
@@ -226,15 +229,26 @@ static struct ticket *new_ticket(struct psb_notifier *notifier, const struct gue
 
 static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
     struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u64 = TICKET_TAG | ticket->number};
-    const int operation = ticket->state == TICKET_SOCKET ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    ticket->state = TICKET_SOCKET;
-    if (epoll_ctl(notifier->epoll, operation, ticket->deed.socket, &event) < 0) ticket->state = TICKET_LATER;
+    const int operation = ticket->awaited ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    ticket->awaited = !epoll_ctl(notifier->epoll, operation, ticket->deed.socket, &event);
+    ticket->state = ticket->awaited ? TICKET_SOCKET : TICKET_LATER;
+}
+
+/* The list may have become shorter since the call was decided, or began to wait. */
+static int may_go_on(const struct guest *guest, const struct deed *deed, uint32_t call) {
+    return call == PSB_CALL_BIND || !is_inet(deed) || deed->connecting || listed(&guest->rules, deed);
 }
 
 /* Goes on with a deed; when it is done the caller has its answer. 0: it is over; 1: it waits, as a ticket. */
 static int act(struct psb_notifier *notifier, struct guest *guest, uint64_t id, struct deed *deed,
                struct ticket *ticket, uint32_t call) {
-    const enum deed_outcome outcome = carry_out(deed, &guest->rules, &notifier->pidfds);
+    enum deed_outcome outcome = DEED_DONE;
+    if (may_go_on(guest, deed, call)) {
+        outcome = carry_out(deed, &guest->rules, &notifier->pidfds);
+    } else {
+        note_denial(notifier, guest, call, deed);
+        deed->value = -EPERM;
+    }
     if (outcome == DEED_DONE) {
         if (deed->refused_control) note_denial(notifier, guest, call, deed);
         give(guest, id, deed->value);
@@ -261,7 +275,7 @@ static void take_up(struct psb_notifier *notifier, struct ticket **place) {
     struct guest *guest = find_guest(notifier, ticket->guest);
     if (!guest || !still_waits(guest, ticket->id) ||
         !act(notifier, guest, ticket->id, &ticket->deed, ticket, ticket->call))
-        drop_ticket(place);
+        drop_ticket(notifier, place);
 }
 
 /* ---- one call -----------------------------------------------------------------------------------------------------
@@ -334,16 +348,10 @@ static void pass_and_tell(struct psb_notifier *notifier, struct guest *guest, ui
     tell(notifier, &told);
 }
 
-/* The address decides what may be done with an IP socket; other families are the concern of `sealed`. */
+/* The address decides what may be done with an IP socket; other families are the concern of `sealed`. The list holds in
+ * monitor mode too: nothing there opens the network. */
 static void decide_by_list(struct psb_notifier *notifier, struct guest *guest, uint64_t id, uint32_t call,
                            struct deed *deed) {
-    if (is_inet(deed) && !listed(&guest->rules, deed)) {
-        note_denial(notifier, guest, call, deed);
-        if (!guest->rules.lenient) {
-            give(guest, id, -EPERM);
-            return;
-        }
-    }
     if (act(notifier, guest, id, deed, NULL, call)) deed->socket = -1; /* the ticket's now */
 }
 
@@ -394,7 +402,7 @@ static void refuse_late(struct psb_notifier *notifier, struct ticket **place) {
         told.ticket = ticket->number;
         tell(notifier, &told);
     }
-    drop_ticket(place);
+    drop_ticket(notifier, place);
 }
 
 /* Deadlines, callers that died, and what has to be tried again: now and then, for each look asks the kernel. */
@@ -407,7 +415,7 @@ static void look_after_tickets(struct psb_notifier *notifier) {
         struct ticket *ticket = *place;
         const struct guest *guest = find_guest(notifier, ticket->guest);
         if (!guest || !still_waits(guest, ticket->id))
-            drop_ticket(place);
+            drop_ticket(notifier, place);
         else if (ticket->state == TICKET_PYTHON && now >= ticket->deadline_ms)
             refuse_late(notifier, place);
         else if (ticket->state == TICKET_LATER || (ticket->deed.give_up_ms && now >= ticket->deed.give_up_ms))
@@ -483,7 +491,7 @@ static void free_guest(struct guest *guest) {
 }
 
 void psb_notifier_free(struct psb_notifier *notifier) {
-    while (notifier->tickets) drop_ticket(&notifier->tickets);
+    while (notifier->tickets) drop_ticket(notifier, &notifier->tickets);
     while (notifier->guests) {
         struct guest *guest = notifier->guests;
         notifier->guests = guest->next;
@@ -557,7 +565,7 @@ static void drop_tickets_of(struct psb_notifier *notifier, uint32_t cage) {
     struct ticket **place = &notifier->tickets;
     while (*place)
         if ((*place)->guest == cage)
-            drop_ticket(place);
+            drop_ticket(notifier, place);
         else
             place = &(*place)->next;
 }
@@ -614,7 +622,7 @@ static int answer(struct psb_notifier *notifier, struct ticket **place, int kind
     struct guest *guest = find_guest(notifier, ticket->guest);
     int result = -ENOENT;
     if (!guest || !still_waits(guest, ticket->id)) {
-        drop_ticket(place);
+        drop_ticket(notifier, place);
         return result;
     }
     switch (kind) {
@@ -631,7 +639,7 @@ static int answer(struct psb_notifier *notifier, struct ticket **place, int kind
         break;
     default: return -EINVAL;
     }
-    if (!result || result == -ENOENT) drop_ticket(place);
+    if (!result || result == -ENOENT) drop_ticket(notifier, place);
     return result;
 }
 
@@ -656,7 +664,7 @@ static int take_exec(struct psb_notifier *notifier, uint64_t number, struct tick
         *taken = **place;
         if (guest) alone->listener = fcntl(guest->listener, F_DUPFD_CLOEXEC, 0);
         if (guest) alone->rules.init_pid = guest->rules.init_pid;
-        drop_ticket(place);
+        drop_ticket(notifier, place);
     }
     pthread_mutex_unlock(&notifier->lock);
     return alone->listener < 0 ? -ENOENT : 0;

@@ -40,7 +40,6 @@ struct psb_rules {
                               * meanwhile reaches nothing outside the cage; 0, they are done on behalf as well */
     uint32_t abstract;       /* abstract unix names are those of the cage's own network namespace */
     uint32_t refuse_control; /* sendmsg with ancillary data is refused (SCM_RIGHTS) */
-    uint32_t lenient;        /* monitor: what would be refused is noted, and done */
     uint32_t deadline_ms;    /* for Python's answers; then the call is refused */
     int32_t init_pid;        /* cage-init, whose own calls are nobody's business */
     uint32_t n_endpoints;

@@ -27,9 +27,8 @@ int psb_read_report(int fd, struct psb_report *report);
 
 /* openat2 below `root_fd` with the given RESOLVE_* flags: the descriptor, or -errno. O_CLOEXEC is added. */
 int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
-
-/* The same for a caged process that asked for it: without the powers of root, which that process does not have. */
-int psb_open_for_guest(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+/* The same with no capability in effect, so that the kernel asks what the user may, and not what root may. */
+int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
 /* A digest of what the extension and cage-init must agree on; cage-init has the same in its file. */
 const char *psb_abi(void);

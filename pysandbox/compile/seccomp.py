@@ -191,9 +191,11 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
 
     def handed_over(name: str) -> Decision:
         decision = one(name)
+        if name == "setsockopt" and "connect" in choice.notify:
+            return hand_over(decision, arguments.NO_ROUTES)
         if name not in choice.notify:
             return decision
-        return hand_over(decision, arguments.ADDRESSED if name == "sendto" else Verdict.NOTIFY)
+        return hand_over(decision, arguments.HANDED_OVER.get(name, Verdict.NOTIFY))
 
     return {name: handed_over(name) for name in table(machine).numbers}
 

@@ -26,4 +26,4 @@ class Call:
     argv: tuple[str, ...] = ()
     flags: int = 0  # of an open
     mode: int = 0
-    lineage: frozenset[int] = frozenset()  # the pids of by_pid whose lists bind it; known only where there are any
+    marks: frozenset[int] = frozenset()  # of Rules.by_mark, whose lists bind it

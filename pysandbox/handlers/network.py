@@ -19,7 +19,7 @@ def decide(call: Call, rules: Rules) -> Verdict:
         return OnBehalf()
     if not _listed(call, rules.endpoints):
         return Errno(EPERM, rules.source)
-    if all(_listed(call, rules.by_pid[pid]) for pid in call.lineage):
+    if all(_listed(call, rules.by_mark[mark]) for mark in call.marks):
         return OnBehalf()
     return Errno(EPERM, "policy_fn")
 

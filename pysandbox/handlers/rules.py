@@ -10,11 +10,10 @@ from pysandbox.policy.endpoint import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`endpoints` may be reached; a process of `by_pid` (as the host numbers them) and its descendants reach only what
-    that list holds as well."""
+    """`endpoints` may be reached; a process that bears a mark of `by_mark`, only what that list holds as well."""
 
     endpoints: tuple[Endpoint, ...]
-    by_pid: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
+    by_mark: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
     source: str = "network.egress"  # the policy key, or the callback's restriction, that a refusal names
 
 

@@ -60,7 +60,6 @@ class LiveInit:
         self.owns_scratch = owns_scratch
         self.pid = opened.pid
         self.listener = opened.listener  # until a supervisor takes it over
-        self.commands: set[int] = set()  # pids of its commands, as the host numbers them
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._last_id = 0
         self._lock = allocate_lock()
@@ -258,10 +257,6 @@ class LiveInit:
         if self.listener >= 0:
             os.close(self.listener)
             self.listener = -1
-
-    def is_command(self, pid: int) -> bool:
-        """Whether a child of cage-init was started by an order, as far as that is known."""
-        return pid in self.commands
 
     def kill_process(self, pid: int) -> None:
         """SIGKILL to one process of the cage, as the host numbers it."""

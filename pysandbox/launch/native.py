@@ -454,10 +454,10 @@ def cover_path(live: LiveInit, path: str) -> str:
     return real
 
 
-def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, for_guest: bool = False) -> int:
-    """openat2(2) below `root_fd`, `for_guest` without root's powers. Raises OSError with the path."""
-    opener = lib.psb_open_for_guest if for_guest else lib.psb_open_inside
-    fd = opener(root_fd, os.fsencode(path), flags, mode, resolve)
+def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False) -> int:
+    """openat2(2) below `root_fd`; `powerless`: with no capability in effect. Raises OSError with the path."""
+    how = lib.psb_open_powerless if powerless else lib.psb_open_inside
+    fd = how(root_fd, os.fsencode(path), flags, mode, resolve)
     if fd < 0:
         raise OSError(-fd, os.strerror(-fd), path)
     return int(fd)

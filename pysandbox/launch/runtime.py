@@ -116,6 +116,8 @@ class Runtime:
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
+        if getattr(self, "supervisor", None) is not None:
+            self.supervisor.retire()
         for fd in getattr(self, "_init_fds", {}).values():
             os.close(fd)
 
@@ -321,6 +323,8 @@ class Runtime:
         self._worker.drain()
         self._pool.expire(older_than=-1.0)
         self._worker.drain()
+        if self.supervisor is not None and self.supervisor.retire():
+            self.supervisor = None
 
     def drain_on_sigterm(self) -> None:
         """From now on SIGTERM ends every cage cleanly (SIGTERM, its grace period, SIGKILL) before it does what it did

@@ -17,7 +17,7 @@ from pysandbox.launch import native
 from pysandbox.launch.restrict import restrict_pids
 from pysandbox.policy.endpoint import Endpoint, parse_endpoint
 from pysandbox.policy.refusal import Refused
-from pysandbox.supervise.cut import cut_connections
+from pysandbox.supervise.cut import cut_connections, cut_stopped
 from pysandbox.supervise.tasks import Stopped, below
 
 if TYPE_CHECKING:
@@ -45,14 +45,19 @@ class Context:
         return cut_connections(self._supervision.live, narrowed)
 
     def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
-        """The same for one process (as the host numbers it, `CallEvent.pid`) and all that it starts from now on."""
+        """The same for one process (as the host numbers it, `CallEvent.pid`), those below it, and all that any of them
+        ever starts. An orphan that has left it before is not of them."""
         endpoints = _parse(addresses)
         self._demand_network()
-        if pid not in below(self._supervision.live.pid):
-            raise PolicyError(f"process {pid} is not of this cage", key="pid", suggestion="use CallEvent.pid")
-        narrowed = self._supervision.narrow_pid(pid, endpoints)
+        live = self._supervision.live
+        with Stopped(live) as stopped:
+            if pid not in stopped.processes:
+                raise PolicyError(f"process {pid} is not of this cage", key="pid", suggestion="use CallEvent.pid")
+            bound = [pid, *below(pid)]
+            self._supervision.narrow_pids(bound, endpoints)
+            cut = cut_stopped(bound, endpoints)
         self._tell("pid_network", [pid, *addresses])
-        return cut_connections(self._supervision.live, narrowed, frozenset({pid, *below(pid)}))
+        return cut
 
     def deny_path(self, path: str | os.PathLike[str]) -> None:
         """Closes a file or a directory for the whole cage, by a mount over it in the cage's own mount namespace.
@@ -79,6 +84,9 @@ class Context:
         live = self._supervision.live
         if restrict_pids(live, most):
             pass
+        elif not self._supervision.plan.namespaces:
+            raise UnsupportedError('isolation = "landlock": the kernel counts all processes of the user, not those of '
+                                   "the cage", feature="rlimit_nproc", fix='use isolation = "full"')  # fmt: skip
         elif os.geteuid() == 0:
             raise UnsupportedError("the kernel does not count the processes of root", feature="rlimit_nproc",
                                    fix="run as an ordinary user")  # fmt: skip

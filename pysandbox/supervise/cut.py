@@ -1,16 +1,19 @@
 """Cutting what is connected already: every socket of the cage's processes that leads where it may no longer.
 
-A socket is shut down (shutdown(2)) through a duplicate, so both ends learn of it. Descriptors are looked for in every
-thread's table, and in unix sockets that carry some on their way (unix(7), SCM_RIGHTS): those are received in the
-receiver's stead, and dropped, since they cannot be looked at without.
+A socket is shut down (shutdown(2)) through a duplicate, so both ends learn of it. One whose connect is still under way
+shows no peer, and is shut down whatever its peer would be. Descriptors are looked for in every thread's table, and in
+unix sockets that carry some on their way (unix(7), SCM_RIGHTS), connections that nobody has accepted yet among them:
+those are received in the receiver's stead, and dropped, since they cannot be looked at without.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from signal import SIGKILL
 
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.live import LiveInit
@@ -18,50 +21,82 @@ from pysandbox.policy.endpoint import MAPPED, Endpoint
 from pysandbox.supervise.tasks import Stopped, threads_of
 from pysandbox.supervise.wire import get_fd
 
+MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
+TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_INFO
+
 Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
-def cut_connections(live: LiveInit, endpoints: tuple[Endpoint, ...], pids: frozenset[int] | None = None) -> int:
-    """Shuts down every IP socket of the cage (or of these processes) whose peer is not among the endpoints; how many.
+def cut_connections(live: LiveInit, endpoints: tuple[Endpoint, ...]) -> int:
+    """Shuts down every IP socket of the cage whose peer is not among the endpoints; how many. Stops it meanwhile."""
+    with Stopped(live) as stopped:
+        return cut_stopped(stopped.processes, endpoints)
 
-    The cage is stopped meanwhile.
-    """
+
+def cut_stopped(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int:
+    """The same, for these processes of a cage that is stopped."""
 
     def may_stay(peer: Address, protocol: int) -> bool:
         bit = PROTOCOL_BITS.get(protocol, 0)
         return any(each.holds(peer.packed, peer.port, bit) for each in endpoints)
 
-    with Stopped(live) as stopped:
-        wanted = [pid for pid in stopped.processes if pids is None or pid in pids]
-        return sum(_cut(held, may_stay) for pid in wanted for held in _sockets_of(pid))
+    cut = 0
+    for pid in pids:
+        try:
+            cut += sum(_cut(held, may_stay, bool(endpoints)) for held in _sockets_of(pid))
+        except PermissionError:
+            cut += _kill(pid)
+    return cut
+
+
+def _kill(pid: int) -> int:
+    """A process that has made itself unreadable (PR_SET_DUMPABLE) may hold anything."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, SIGKILL)
+    return 1
 
 
 def _sockets_of(pid: int) -> Iterator[socket.socket]:
+    """Raises PermissionError for a process that may not be looked into."""
     for tid in threads_of(pid):
-        with suppress(OSError):
+        with suppress(FileNotFoundError, ProcessLookupError):
             for name in os.listdir(f"/proc/{tid}/fd"):
-                with suppress(OSError):
-                    if os.readlink(f"/proc/{tid}/fd/{name}").startswith("socket:"):
-                        with socket.socket(fileno=get_fd(tid, int(name))) as held:
-                            yield held
-                            yield from _in_flight(held, tid, name)
+                if os.readlink(f"/proc/{tid}/fd/{name}").startswith("socket:"):
+                    with socket.socket(fileno=get_fd(tid, int(name))) as held:
+                        yield held
+                        yield from _in_flight(held)
 
 
-def _in_flight(held: socket.socket, tid: int, name: str) -> Iterator[socket.socket]:
-    """The sockets inside unhandled messages of a unix socket: /proc/PID/fdinfo counts the descriptors (scm_fds)."""
+def _in_flight(held: socket.socket) -> Iterator[socket.socket]:
+    """The sockets inside the messages of a unix socket, also in a unix socket that is inside one."""
     if held.family != socket.AF_UNIX:
         return
-    for _ in range(256):
-        if not _carries(tid, name):
+    listens = held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    for _ in range(MOST_MESSAGES):
+        if not _carries(held):
             return
-        try:
-            _, control, _, _ = held.recvmsg(1 << 16, socket.CMSG_SPACE(253 * 4), socket.MSG_DONTWAIT)
-        except OSError:
-            return
-        for level, kind, data in control:
+        if listens:
+            yield from _unaccepted(held)
+        else:
+            yield from _received(held)
+
+
+def _unaccepted(listener: socket.socket) -> Iterator[socket.socket]:
+    poller = select.poll()
+    poller.register(listener, select.POLLIN)
+    if poller.poll(0):
+        with suppress(OSError), listener.accept()[0] as connection:
+            yield from _in_flight(connection)
+
+
+def _received(held: socket.socket) -> Iterator[socket.socket]:
+    """Of one message. An error of the socket's (its peer has gone) comes before its messages, once."""
+    with suppress(OSError):
+        _, control, _, _ = held.recvmsg(1 << 16, socket.CMSG_SPACE(253 * 4), socket.MSG_DONTWAIT)
+        for level, kind, fds in control:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                for place in range(0, len(data) - 3, 4):
-                    yield from _adopted(int.from_bytes(data[place : place + 4], "little"))
+                for place in range(0, len(fds) - 3, 4):
+                    yield from _adopted(int.from_bytes(fds[place : place + 4], "little"))
 
 
 def _adopted(fd: int) -> Iterator[socket.socket]:
@@ -72,17 +107,22 @@ def _adopted(fd: int) -> Iterator[socket.socket]:
         return
     with held:
         yield held
+        yield from _in_flight(held)
 
 
-def _carries(tid: int, name: str) -> bool:
-    with suppress(OSError), open(f"/proc/{tid}/fdinfo/{name}", encoding="ascii") as file:
+def _carries(held: socket.socket) -> bool:
+    with suppress(OSError), open(f"/proc/self/fdinfo/{held.fileno()}", encoding="ascii") as file:
         return any(line.startswith("scm_fds:") and int(line.split()[1]) > 0 for line in file)
     return False
 
 
-def _cut(held: socket.socket, may_stay: Verdict) -> int:
+def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
+    """`anybody`: there is somebody left whom a listener may serve."""
     if held.family not in (socket.AF_INET, socket.AF_INET6):
         return 0
+    state = _tcp_state(held)
+    if state == TCP_SYN_SENT or (state == TCP_LISTEN and not anybody):
+        return _shut(held)
     try:
         host, port, *_ = held.getpeername()
     except OSError:
@@ -91,6 +131,15 @@ def _cut(held: socket.socket, may_stay: Verdict) -> int:
     peer = Address(packed if len(packed) == 16 else MAPPED + packed, port)
     if may_stay(peer, held.proto):
         return 0
+    return _shut(held)
+
+
+def _tcp_state(held: socket.socket) -> int:
+    """0 for what is not TCP."""
+    return held.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] if held.proto == socket.IPPROTO_TCP else 0
+
+
+def _shut(held: socket.socket) -> int:
     with suppress(OSError):
         held.shutdown(socket.SHUT_RDWR)
     return 1

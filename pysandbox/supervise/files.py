@@ -3,7 +3,8 @@
 The supervisor opens with the host's own powers, so what the kernel would decide by the caller is decided here: of
 procfs a caller gets what is its own or open to all, never another process's memory (the host could trace it), and the
 controlling terminal (/dev/tty) is nobody's. A FIFO is refused: waiting for its other end would keep the supervisor.
-Descriptors by name (/dev/fd/N, /proc/self/fd/N) are duplicated, never reopened with more rights.
+Nothing is opened with a capability of the host's, and nothing waits (O_NONBLOCK, put right after). Descriptors by name
+(/dev/fd/N, /proc/self/fd/N) are duplicated, never reopened with more rights.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ ARGUMENTS: dict[str, tuple[int | None, int, int | None, int | None]] = {
 }
 CREAT_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
 LONGEST_PATH = 4096  # PATH_MAX
+TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY  # the bit that makes the difference
+LINKED_TO_SELF = {"/proc/mounts": "/proc/self/mounts", "/proc/net": "/proc/self/net", "/dev/fd": "/proc/self/fd"}
 PROC_SUPER_MAGIC = 0x9FA0
 TTY = os.makedev(5, 0)
 OPEN_TO_ALL = frozenset({"stat", "status", "statm", "cmdline", "comm", "cgroup", "task", "mountinfo", "mounts", ""})
 OWN_TO_WRITE = frozenset({"comm", "oom_score_adj", "coredump_filter", "timerslack_ns"})
 NEVER_OWN = frozenset({"mem"})
-BY_NAME = re.compile(r"/(?:dev/fd|proc/(?:self|thread-self|\d+)/fd)/(\d+)")
+BY_NAME = re.compile(r"/proc/\d+/(?:task/\d+/)?fd/(\d+)")
 STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -54,8 +57,7 @@ def complete(call: Call, args: Sequence[int]) -> Call:
     if not path:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
     flags = CREAT_FLAGS if flags_at is None else register_int(args[flags_at])
-    creates = flags & (os.O_CREAT | os.O_TMPFILE) and mode_at is not None
-    mode = args[mode_at] & 0o777 if creates and mode_at is not None else 0
+    mode = args[mode_at] & 0o1777 if flags & (os.O_CREAT | TMPFILE) and mode_at is not None else 0
     where = AT_FDCWD if directory is None else register_int(args[directory])
     return replace(call, path=absolute(call.pid, where, path), flags=flags, mode=mode)
 
@@ -86,6 +88,9 @@ def absolute(tid: int, directory: int, path: str) -> str:
         path = f"{base}/{path}"
     plain = posixpath.normpath(path) if ".." not in path.split("/") else path
     plain = plain.replace("//", "/")
+    for link, target in LINKED_TO_SELF.items():  # they lead through /proc/self, which is not ours to follow
+        if plain == link or plain.startswith(link + "/"):
+            plain = target + plain[len(link) :]
     for name in ("self", "thread-self"):
         start = f"/proc/{name}"
         if plain == start or plain.startswith(start + "/"):
@@ -121,13 +126,16 @@ def _open(live: LiveInit, call: Call, verdict: InjectFd) -> int:
     try:
         _look_first(root, call, verdict)
         mode = verdict.mode & ~int(status_of(call.pid).get("Umask", "022"), 8)
-        flags = verdict.flags | os.O_NOCTTY
-        wanted = mode if verdict.mode else 0
-        fd = native.open_inside(root, verdict.path, flags, wanted, resolve=native.RESOLVE_IN_ROOT, for_guest=True)
+        flags = verdict.flags | os.O_NOCTTY | os.O_NONBLOCK
+        fd = native.open_inside(
+            root, verdict.path, flags, mode if verdict.mode else 0, resolve=native.RESOLVE_IN_ROOT, powerless=True
+        )
     finally:
         os.close(root)
     try:
         _judge(fd, call, verdict.flags)  # what was opened, whatever the path meant before
+        if not verdict.flags & os.O_NONBLOCK:
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
     except BaseException:
         os.close(fd)
         raise
@@ -177,7 +185,7 @@ def _descriptor_named(call: Call, path: str) -> int | None:
     if path in STANDARD:
         return STANDARD[path]
     found = BY_NAME.fullmatch(path)
-    if found is None or (path.startswith("/proc/") and path.split("/")[2] != _inner(call.pid, "self")):
+    if found is None or path.split("/")[2] != _inner(call.pid, "self"):
         return None
     return int(found[1])
 

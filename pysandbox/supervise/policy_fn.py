@@ -68,12 +68,12 @@ def read_answer(answer: object) -> tuple[int, bool]:
 
 
 class Caller:
-    """Calls one callback, plain or async. An async one runs in the loop that was running when the cage was made, else
+    """Calls one callback, plain or async. An async one runs in `loop`, the host's; without one, or when that is closed,
     in a loop of the callback's own thread."""
 
-    def __init__(self, function: PolicyFn) -> None:
+    def __init__(self, function: PolicyFn, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._function = function
-        self._loop = _running_loop()
+        self._loop = loop
         self._own: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
 
@@ -84,7 +84,11 @@ class Caller:
             return answer
         import asyncio
 
-        return asyncio.run_coroutine_threadsafe(_wait(answer), self._any_loop()).result(seconds)
+        running = asyncio.run_coroutine_threadsafe(_wait(answer), self._any_loop())
+        try:
+            return running.result(seconds)
+        finally:
+            running.cancel()
 
     def _any_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None and not self._loop.is_closed():
@@ -94,7 +98,7 @@ class Caller:
                 import asyncio
 
                 self._own = asyncio.new_event_loop()
-                threading.Thread(target=self._own.run_forever, name="pysandbox-policy", daemon=True).start()
+                threading.Thread(target=_run, args=(self._own,), name="pysandbox-policy", daemon=True).start()
             return self._own
 
     def close(self) -> None:
@@ -104,19 +108,23 @@ class Caller:
             own.call_soon_threadsafe(own.stop)
 
 
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Until it is stopped; what still waits in it then is cancelled."""
+    import asyncio
+
+    try:
+        loop.run_forever()
+        waiting = asyncio.all_tasks(loop)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            loop.run_until_complete(asyncio.wait(waiting))
+    finally:
+        loop.close()
+
+
 async def _wait(answer: Awaitable[Any]) -> Any:
     return await answer
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop of the caller, without importing asyncio for those who have none."""
-    import sys
-
-    asyncio = sys.modules.get("asyncio")
-    try:
-        return asyncio.get_running_loop() if asyncio is not None else None
-    except RuntimeError:
-        return None
 
 
 __all__ = ["Answer", "CallEvent", "Caller", "Nonsense", "PolicyFn", "read_answer"]

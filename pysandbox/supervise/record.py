@@ -38,13 +38,13 @@ class Recorder:
 
 
 def _call(call: Call) -> dict[str, Any]:
-    return asdict(call) | {"address": call.address.hex(), "lineage": sorted(call.lineage)}
+    return asdict(call) | {"address": call.address.hex(), "marks": sorted(call.marks)}
 
 
 def _rules(rules: Rules) -> dict[str, Any]:
     return {
         "endpoints": _endpoints(rules.endpoints),
-        "by_pid": {str(pid): _endpoints(each) for pid, each in rules.by_pid.items()},
+        "by_mark": {str(mark): _endpoints(each) for mark, each in rules.by_mark.items()},
         "source": rules.source,
     }
 
@@ -69,11 +69,11 @@ def read_records(lines: Iterable[str]) -> Iterator[tuple[Call, Rules, Verdict]]:
 def _read(record: dict[str, Any]) -> tuple[Call, Rules, Verdict]:
     call, rules, (kind, fields) = record["call"], record["rules"], record["verdict"]
     read = call | {"address": bytes.fromhex(call["address"]), "argv": tuple(call["argv"]),
-                   "lineage": frozenset(call["lineage"])}  # fmt: skip
-    by_pid = {int(pid): _read_endpoints(each) for pid, each in rules["by_pid"].items()}
+                   "marks": frozenset(call["marks"])}  # fmt: skip
+    by_mark = {int(mark): _read_endpoints(each) for mark, each in rules["by_mark"].items()}
     return (
         Call(**read),
-        Rules(_read_endpoints(rules["endpoints"]), by_pid, rules["source"]),
+        Rules(_read_endpoints(rules["endpoints"]), by_mark, rules["source"]),
         VERDICTS[kind](**fields),
     )
 

@@ -10,8 +10,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from errno import EACCES, ENOENT, EPERM
 from typing import TYPE_CHECKING, Any
@@ -33,9 +32,10 @@ from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, wire
 from pysandbox.supervise.context import Context
 from pysandbox.supervise.images import Judged, image_of
-from pysandbox.supervise.policy_fn import Caller, CallEvent, PolicyFn, read_answer
+from pysandbox.supervise.marks import FIRST_MARK, UNMARKED, mark_of, marks_that_bind, set_mark
+from pysandbox.supervise.policy_fn import Caller, CallEvent, read_answer
 from pysandbox.supervise.record import Recorder
-from pysandbox.supervise.tasks import command_line, family_of, group_of, parent_of
+from pysandbox.supervise.tasks import command_line, family_of, group_of
 
 if TYPE_CHECKING:
     from pysandbox.supervise.supervisor import Supervisor
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 CALLBACKS = 16  # of one cage at once; further calls wait for one of them to return, or for their deadline
 KINDS_KEPT = 256  # of refusals in the ledger
 REFUSED_EXEC = {EPERM: "changed while it was decided", EACCES: "cannot be traced"}
+PASSED_IN_MONITOR = frozenset({"exec", "syscall"})
 CATEGORY = {**dict.fromkeys(NETWORK, "network"), "EXEC": "exec", "OPEN": "file"}
 
 
@@ -56,7 +57,7 @@ class Supervision:
         plan: Plan,
         policy: Policy,
         *,
-        policy_fn: PolicyFn | None = None,
+        caller: Caller | None = None,
         deadline: float = 5.0,
         recorder: Recorder | None = None,
         restrict_memory: Callable[[int], None],
@@ -67,7 +68,7 @@ class Supervision:
         self.context = Context(self)
         self._supervisor = supervisor
         self._notify = plan.notify
-        self._caller = Caller(policy_fn) if policy_fn is not None else None
+        self._caller = caller
         self._deadline = deadline
         self._recorder = recorder
         source = "network.allow_ips" if policy.allow_ips else "network.egress"
@@ -75,6 +76,7 @@ class Supervision:
         self._lock = threading.Lock()
         self._denials: dict[tuple[str, str, str], Denial] = {}
         self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
+        self._marks = FIRST_MARK
         self._final: wire.Refusals | None = None
         self._busy = 0
         self._backlog: deque[Callable[[], None]] = deque()
@@ -89,11 +91,11 @@ class Supervision:
     def _encoded(self) -> Any:
         """The rules for the C half. Lists of single processes and recordings are Python's to hold a call against."""
         notify, actions = self._notify, dict(self._notify.actions)
-        if self._rules.by_pid or self._recorder is not None:
+        if self._rules.by_mark or self._recorder is not None:
             actions = {name: "ASK" if action == "LIST" else action for name, action in actions.items()}
         return wire.encode_rules(
             actions, self._rules.endpoints, init_pid=self.live.pid, deadline=self._deadline, sealed=notify.sealed,
-            abstract=notify.abstract, refuse_control=notify.refuse_control, lenient=notify.lenient,
+            abstract=notify.abstract, refuse_control=notify.refuse_control,
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
@@ -103,12 +105,22 @@ class Supervision:
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
             return self._rules.endpoints
 
-    def narrow_pid(self, pid: int, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
+    def narrow_pids(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
+        """Binds processes of a cage that is stopped, and all they will ever start, to the list; one that is bound
+        already to what is in both."""
         with self._lock:
-            own = both(self._rules.by_pid.get(pid, self._rules.endpoints), endpoints)
-            self._rules = replace(self._rules, by_pid={**self._rules.by_pid, pid: own})
+            before: dict[int, list[int]] = {}
+            for pid in pids:
+                before.setdefault(mark_of(pid) or UNMARKED, []).append(pid)
+            for mark, marked in before.items():
+                self._bind(marked, both(self._rules.by_mark.get(mark, self._rules.endpoints), endpoints))
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
-            return own
+
+    def _bind(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
+        self._marks -= 1
+        self._rules = replace(self._rules, by_mark={**self._rules.by_mark, self._marks: endpoints})
+        for pid in pids:
+            set_mark(pid, self._marks)
 
     # ---- one call -----------------------------------------------------------------------------------------------
 
@@ -120,7 +132,7 @@ class Supervision:
             self._note_exec(replace(wire.call_of(told), path=wire.text_of(told)))
         elif told.kind == wire.REFUSED:
             call = wire.call_of(told)
-            denial = self._first[call] = self._denial(call, self._rule_of(call))
+            denial = self._first[replace(call, domain=0)] = self._denial(call, self._rule_of(call))
             self._tell_denial(denial)
         elif told.kind == wire.LATE:
             self._fail(wire.call_of(told), f"the callback took longer than {self._deadline:g} s")
@@ -172,7 +184,6 @@ class Supervision:
     def _complete(self, call: Call, args: list[int]) -> tuple[Call, Judged | None]:
         """The call with what C has not read for it. Raises OSError."""
         if call.kind == "EXEC":
-            self._learn_command(call.pid)
             raw = wire.read_exec(call.pid, wire.number_of(call.syscall), args)
             path, *argv = (os.fsdecode(each) for each in raw.split(b"\0")[:-1])
             call = replace(call, path=path, argv=tuple(argv))
@@ -182,27 +193,7 @@ class Supervision:
             return call, Judged(raw)
         if call.kind == "OPEN":
             return files.complete(call, args), None
-        return replace(call, lineage=self._lineage(call.pid)), None
-
-    def _learn_command(self, pid: int) -> None:
-        """A process that is still cage-init's copy was started by an order, and is nobody's child."""
-        with suppress(OSError):
-            if os.stat(f"/proc/{pid}/exe").st_ino == os.stat(native.INIT_PATH).st_ino:
-                self.live.commands.add(pid)
-
-    def _lineage(self, tid: int) -> frozenset[int]:
-        """Which single processes' lists bind this thread. One that has lost its parents is bound by all of them: it may
-        be a child of any."""
-        bound = self._rules.by_pid
-        pid = group_of(tid) if bound else 0
-        while bound and pid not in (0, self.live.pid):
-            if pid in bound:
-                return frozenset({pid})
-            above = parent_of(pid)
-            if above == self.live.pid and not self.live.is_command(pid):
-                return frozenset(bound)
-            pid = above
-        return frozenset()
+        return replace(call, marks=marks_that_bind(call.pid, self._rules.by_mark)), None
 
     # ---- the callback -------------------------------------------------------------------------------------------
 
@@ -248,7 +239,7 @@ class Supervision:
                 self._remember(self._denial(call, verdict.rule), tell=True)
             wire.answer(notifier, ticket, "ERRNO", verdict.number)
         elif isinstance(verdict, OnBehalf):
-            wire.answer(notifier, ticket, "BEHALF")
+            self._do_on_behalf(ticket, call)
         elif isinstance(verdict, Execute):
             assert judged is not None
             self._execute(ticket, call, judged)
@@ -272,6 +263,16 @@ class Supervision:
         rule = REFUSED_EXEC.get(wire.execute(notifier, ticket, judged.raw, image))
         if rule:
             self._remember(self._denial(call, rule), tell=True)
+    def _do_on_behalf(self, ticket: int, call: Call) -> None:
+        """By the rules as they are now: a callback may have tightened them, or another thread while it ran. Under the
+        lock, so that who tightens them finds the connection made, or refused."""
+        with self._lock:
+            verdict = decide(replace(call, marks=marks_that_bind(call.pid, self._rules.by_mark)), self._rules)
+            if not isinstance(verdict, Errno):
+                wire.answer(self._supervisor.notifier, ticket, "BEHALF")
+                return
+        self._remember(self._denial(call, verdict.rule), tell=True)
+        wire.answer(self._supervisor.notifier, ticket, "ERRNO", verdict.number)
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
@@ -302,7 +303,8 @@ class Supervision:
     def _tell_denial(self, denial: Denial) -> None:
         data: dict[str, object] = {name: getattr(denial, name) for name in ("kind", "target", "rule", "fix", "pid")}
         data |= {"invocation_id": self.live.id, "argv": denial.argv}
-        self.sink(Event(DENIED.name, data | {"monitor": True} if self._notify.lenient else data))
+        passed = self._notify.lenient and denial.kind in PASSED_IN_MONITOR
+        self.sink(Event(DENIED.name, data | {"monitor": True} if passed else data))
 
     def _note_exec(self, call: Call) -> None:
         """The kernel enforces the list of executables; this says what it refuses, and why."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
+from errno import ESHUTDOWN
 from typing import Any
 
 from pysandbox.events import SUPERVISOR_FAILED, Event, Sink
@@ -20,12 +21,13 @@ from pysandbox.supervise import wire
 from pysandbox.supervise.supervision import Supervision
 
 FOLLOWERS_KEPT = 4  # waiting threads; more end when they have nothing to do
+RETIRE_PATIENCE = 5.0  # seconds for threads to come back from what they do
 
 
 def supervisor_of(runtime: Runtime) -> Supervisor:
     """The Runtime's supervisor, made at its first use."""
     with _MAKING:
-        if runtime.supervisor is None:
+        if runtime.supervisor is None or runtime.supervisor.retired:
             runtime.supervisor = Supervisor(runtime.sink)
         made: Supervisor = runtime.supervisor
         return made
@@ -35,27 +37,47 @@ _MAKING = threading.Lock()
 
 
 class Supervisor:
-    """Owns the notifier and its threads. They are daemons: the end of the host ends every cage anyway."""
+    """Owns the notifier and its threads. They are daemons: the end of the host ends every cage anyway. `retire` ends
+    one that has no cage; the Runtime makes another when it needs one."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.notifier = wire.new_notifier()
         self._cages: dict[int, Supervision] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._nobody = threading.Condition(self._lock)  # no follower is left
         self._waiting = 0
         self._followers = 0
-        self._owner = os.getpid()
-        threading.Thread(target=self._lead, name="pysandbox-notifier", daemon=True).start()
+        self._retired = False
+        self._leader = threading.Thread(target=self._lead, name="pysandbox-notifier", daemon=True)
+        self._leader.start()
         self._follow()
 
-    def __del__(self) -> None:
-        if getattr(self, "_owner", 0) == os.getpid():
-            wire.stop(self.notifier)
+    @property
+    def retired(self) -> bool:
+        return self._retired
+
+    def retire(self) -> bool:
+        """Ends the threads and frees the notifier, unless a cage needs it still."""
+        with self._lock:
+            if self._cages or self._retired:
+                return self._retired
+            self._retired = True
+        wire.stop(self.notifier)
+        self._leader.join()
+        with self._nobody:
+            if not self._nobody.wait_for(lambda: not self._followers, RETIRE_PATIENCE):
+                return True  # a callback never returned: its thread keeps the notifier
+        wire.free(self.notifier)
+        return True
 
     def add(self, live: LiveInit, supervision: Supervision, rules: Any) -> int:
         """Takes the cage's listener over. Returns the cage's number. Raises OSError."""
         listener, live.listener = live.listener, -1
         with self._lock:  # before its first call can be told
+            if self._retired:
+                os.close(listener)
+                raise OSError(ESHUTDOWN, "the supervisor has retired")
             number = wire.add(self.notifier, listener, rules)
             self._cages[number] = supervision
         return number
@@ -97,9 +119,17 @@ class Supervisor:
                 self._handle(supervision, told)
             with self._lock:
                 if self._waiting >= FOLLOWERS_KEPT:
-                    self._followers -= 1
+                    self._gone()
                     return
                 self._waiting += 1
+        with self._lock:
+            self._waiting -= 1
+            self._gone()
+
+    def _gone(self) -> None:
+        self._followers -= 1
+        if not self._followers:
+            self._nobody.notify_all()
 
     def _handle(self, supervision: Supervision, told: Any) -> None:
         """Whatever goes wrong with one call, the next ones are heard; a call without an answer is refused in time."""

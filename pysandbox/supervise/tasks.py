@@ -1,7 +1,9 @@
 """The processes of a cage, found from outside: /proc as the host sees it, below cage-init (proc(5)).
 
-Reading a tree that changes is only ever a snapshot. Who must miss nothing stops the cage first (`Stopped`): a signal to
-every process of a PID namespace reaches those being forked as well, so nothing can start anew while it is stopped.
+Reading a tree that changes is only ever a snapshot. Who must miss nothing stops the cage first (`Stopped`), process by
+process until no new one is found: one with SIGSTOP pending finishes no fork (fork(2) restarts behind the signal). The
+host does it itself: cage-init may be waiting for a command whose first execve waits for us, and a SIGSTOP that it sent
+after our SIGCONT would stop the cage for good.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from signal import SIGCONT, SIGSTOP
+from signal import SIGCONT, SIGSTOP, pidfd_send_signal
 from types import TracebackType
 from typing import Self
 
@@ -88,21 +90,39 @@ class Stopped:
         self.processes: list[int] = []
 
     def __enter__(self) -> Self:
-        self._before = {pid for pid in below(self._live.pid) if _is_stopped(pid)}
-        self._live.signal(0, SIGSTOP, "all")
+        signalled: set[int] = set()
         deadline = time.monotonic() + STOP_PATIENCE
         while time.monotonic() < deadline:
             self.processes = list(below(self._live.pid))
-            if all(_is_still(pid) for pid in self.processes):
+            new = [pid for pid in self.processes if pid not in signalled]
+            self._before |= {pid for pid in new if _is_stopped(pid)}
+            cage = {self._live.pid, *self.processes}
+            signalled.update(pid for pid in new if _stop(pid, cage))
+            if not new and all(_is_still(pid) for pid in self.processes):
                 break
-            time.sleep(0.0005)
+            if not new:
+                time.sleep(0.0005)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for pid in self.processes:
+        for pid in {*self.processes, *below(self._live.pid)}:
             if pid not in self._before:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, SIGCONT)
+
+
+def _stop(pid: int, cage: set[int]) -> bool:
+    """By a pidfd that is the process's whose parent was looked at: its number may belong to another one by now. False
+    when it has a parent that is not of the cage, as far as that is known."""
+    with suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            if parent_of(pid) not in cage:
+                return False
+            pidfd_send_signal(pidfd, SIGSTOP)
+        finally:
+            os.close(pidfd)
+    return True
 
 
 def _is_stopped(pid: int) -> bool:
@@ -110,5 +130,10 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _is_still(pid: int) -> bool:
-    """Stopped, dead, or held in a call that the supervisor has not answered."""
-    return all(status_of(tid).get("State", "Z")[0] in "TtZXD" for tid in threads_of(pid))
+    """Stopped, dead, or to be stopped as soon as it leaves the call in which it is held."""
+    return all(_is_still_thread(status_of(tid)) for tid in threads_of(pid))
+
+
+def _is_still_thread(status: dict[str, str]) -> bool:
+    state = status.get("State", "Z")[0]
+    return state in "TtZX" or (state == "D" and bool(int(status.get("ShdPnd", "0"), 16) >> (SIGSTOP - 1) & 1))

@@ -31,7 +31,7 @@ _KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points
 
 
 def new_notifier() -> Any:
-    """Freed with the last reference to it. Raises OSError."""
+    """`free` it after the loop and every `next_told` have returned. Raises OSError."""
     made = lib.psb_notifier_new()
     if made == ffi.NULL:
         raise OSError(errno.ENOMEM, "no memory or descriptors for a supervisor")
@@ -46,6 +46,10 @@ def run(notifier: Any) -> str:
 
 def stop(notifier: Any) -> None:
     lib.psb_notifier_stop(notifier)
+
+
+def free(notifier: Any) -> None:
+    lib.psb_notifier_free(notifier)
 
 
 def add(notifier: Any, listener: int, rules: Any) -> int:
@@ -71,7 +75,6 @@ def encode_rules(
     sealed: bool,
     abstract: bool,
     refuse_control: bool,
-    lenient: bool,
 ) -> Any:
     """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
     rules = ffi.new("struct psb_rules *")
@@ -82,7 +85,7 @@ def encode_rules(
         table[place].address = endpoint.address
         table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
         table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
-    rules.sealed, rules.abstract, rules.refuse_control, rules.lenient = sealed, abstract, refuse_control, lenient
+    rules.sealed, rules.abstract, rules.refuse_control = sealed, abstract, refuse_control
     rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
     rules.endpoints, rules.n_endpoints = table, len(endpoints)
     _KEPT[rules] = table

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pysandbox._native import ffi, lib
 
-from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, Plan
+from pysandbox.compile.plan import Attr, LandlockPlan, LandlockRule, NotifyPlan, Plan
 
 from .inject import ERRNO, KILL, answering, under
 from .plans import EVERY, FS, ROOT, Refusal, bare, carry_out, flat, opened, plan, seen, step, why_not
@@ -227,6 +227,12 @@ def test_a_filter_that_is_none_is_refused_for_each_command() -> None:
     with opened(plan(seccomp=BROKEN_FILTER)) as init:
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
+
+
+def test_a_listener_that_cannot_be_had_is_an_error_of_the_start() -> None:
+    notify = NotifyPlan((), (), (), sealed=True, abstract=True, refuse_control=False, lenient=False)
+    wanted = plan(seccomp=BROKEN_FILTER, filter_early=True, notify=notify)
+    assert why_not(wanted) == ("listener", "EINVAL", None)
 
 
 @pytest.mark.parametrize(CALLS, INJECTED_LATER, ids=[row[3] for row in INJECTED_LATER])

@@ -110,6 +110,21 @@ RULES: Mapping[str, Decision] = {
 }
 
 
+# A place in the tree (O_PATH) gives no content, cannot be put into another process, and its flag is in a register.
+O_PATH = 0o10000000
+HANDED_OVER: Mapping[str, Decision] = {
+    "sendto": ADDRESSED,
+    "open": any_bit(1, O_PATH, ALLOW, Verdict.NOTIFY),
+    "openat": any_bit(2, O_PATH, ALLOW, Verdict.NOTIFY),
+}
+
+# Options by which a packet first goes elsewhere than to its address: a source route (IP_OPTIONS), a routing header
+# (IPV6_RTHDR, IPV6_2292PKTOPTIONS). Refused where addresses are judged.
+SOL_IP, SOL_IPV6 = 0, 41
+NO_ROUTES = When(1, INT, (SOL_IP,), When(2, INT, (4,), NEVER, ALLOW),
+                 When(1, INT, (SOL_IPV6,), When(2, INT, (57, 6), NEVER, ALLOW), ALLOW))  # fmt: skip
+
+
 def rules(sockets: str) -> dict[str, Decision]:
     """All of them, with socket's for one row of SOCKETS."""
     return {**RULES, "socket": SOCKETS[sockets]}

@@ -55,7 +55,7 @@ def test_each_option_with_a_flag_can_be_given_and_gives_only_itself(parser: Pars
 
 @pytest.mark.parametrize(("field", "described"), FLAGGED, ids=lambda each: getattr(each, "name", ""))
 def test_what_cannot_be_taken_back_has_no_flag_to_do_so(parser: Parser, field: Any, described: Any) -> None:
-    if field.type != "bool":
+    if field.type not in ("bool", "bool | None"):
         return
     negative = f"--no-{described.flag.removeprefix('--')}"
     if described.merge == "or":

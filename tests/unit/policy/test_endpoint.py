@@ -1,0 +1,78 @@
+"""One line of a list of addresses, held against ipaddress."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, MAPPED, TCP, UDP, parse_endpoint
+from pysandbox.policy.refusal import Refused
+
+NETWORKS = st.one_of(
+    st.tuples(st.ip_addresses(v=4), st.integers(0, 32)), st.tuples(st.ip_addresses(v=6), st.integers(0, 128))
+).map(lambda pair: ipaddress.ip_network(pair, strict=False))
+ADDRESSES = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
+PORTS = st.integers(1, 65535)
+
+
+def packed(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bytes:
+    return address.packed if address.version == 6 else MAPPED + address.packed
+
+
+def written(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> str:
+    return str(network) if network.version == 4 else f"[{network.network_address}]/{network.prefixlen}"
+
+
+@given(NETWORKS, ADDRESSES, PORTS)
+def test_a_network_holds_the_addresses_that_ipaddress_says(network, address, port) -> None:  # type: ignore[no-untyped-def]
+    endpoint = parse_endpoint(written(network))
+    mapped = network.version == 6 and address.version == 4
+    inside = address.version == network.version and address in network
+    if mapped:
+        inside = ipaddress.IPv6Address(packed(address)) in network
+    assert endpoint.holds(packed(address), port, TCP) == endpoint.holds(packed(address), port, UDP) == inside
+
+
+@given(NETWORKS, st.data())
+def test_a_network_holds_every_address_of_its_own(network, data) -> None:  # type: ignore[no-untyped-def]
+    offset = data.draw(st.integers(0, network.num_addresses - 1))
+    assert parse_endpoint(written(network)).holds(packed(network[offset]), 80, TCP)
+
+
+@given(ADDRESSES, PORTS, PORTS, PORTS)
+def test_ports_are_inclusive(address, one, other, port) -> None:  # type: ignore[no-untyped-def]
+    low, high = sorted((one, other))
+    host = str(address) if address.version == 4 else f"[{address}]"
+    endpoint = parse_endpoint(f"{host}:{low}-{high}/udp")
+    assert endpoint.holds(packed(address), port, UDP) == (low <= port <= high)
+    assert not endpoint.holds(packed(address), port, TCP)
+
+
+@given(st.text(alphabet="0123456789abcdef:./[]-tcpud", max_size=40))
+def test_no_text_fails_otherwise(text: str) -> None:
+    try:
+        endpoint = parse_endpoint(text)
+    except Refused:
+        return
+    assert len(endpoint.address) == 16 and 0 <= endpoint.prefix <= 128
+    assert 0 <= endpoint.first_port <= endpoint.last_port <= 65535
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "example.com", "10.0.0.1/33", "10.0.0.1/8", "[::1]/129", "1.2.3", "01.2.3.4", "1.2.3.4:0", "1.2.3.4:70000",
+     "1.2.3.4:9-8", "1.2.3.4/tcpudp", "1.2.3.4 ", "1.2.3.4\n", "[1.2.3.4", "::1:", "fe80::1%eth0", "١.2.3.4"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        parse_endpoint(text)
+
+
+def test_anywhere_holds_everything_and_loopback_itself() -> None:
+    assert ANYWHERE.holds(bytes(16), 1, TCP) and ANYWHERE.holds(b"\xff" * 16, 65535, UDP)
+    here = ipaddress.ip_address("127.9.9.9")
+    assert any(each.holds(packed(here), 1, TCP) for each in LOOPBACK)
+    assert not any(each.holds(packed(ipaddress.ip_address("128.0.0.1")), 1, TCP) for each in LOOPBACK)
