@@ -189,13 +189,12 @@ static enum deed_outcome go_on_connecting(struct deed *deed) {
  * that was interrupted goes on by itself (connect(2), EINTR); one to a unix socket has not begun. */
 static int connect_at_once(struct deed *deed, const struct sockaddr_storage *to, uint32_t size) {
     const int flags = fcntl(deed->socket, F_GETFL);
-    struct interrupt interrupt;
     int result;
     deed->blocking = flags >= 0 && !(flags & O_NONBLOCK);
     if (deed->blocking) set_blocking(deed->socket, flags, 0);
-    begin_interrupting(&interrupt);
+    begin_interrupting();
     result = connect(deed->socket, (const struct sockaddr *)to, size) < 0 ? -errno : 0;
-    end_interrupting(&interrupt);
+    end_interrupting();
     if (deed->blocking) set_blocking(deed->socket, flags, 1);
     if (result == -EINTR) result = is_inet(deed) ? -EINPROGRESS : -EAGAIN;
     return result;
