@@ -73,8 +73,7 @@ WAYS = pytest.mark.parametrize("way", [one_shot, spawned, session], ids=lambda w
 def known_host(policy: Policy) -> Cage:
     """What is looked at once is looked at before the failure: only the start is to fail."""
     cage = Cage(policy, runtime=Runtime(warm=0))
-    cage._prepare()
-    cage.runtime._init()
+    cage.runtime._init(cage._prepare().plan)
     return cage
 
 
