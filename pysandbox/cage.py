@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from pysandbox.asking import Decide
-from pysandbox.audit.told import labels_of, spawn_event
+from pysandbox.audit.told import labels_of, limit_values, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CagePausedError, CageTimeout, PolicyError, UnsupportedError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
@@ -279,7 +279,7 @@ class Cage:
     ) -> Result:
         """Runs a command to its end, like subprocess.run; output is captured, as UTF-8 text unless `text` is False.
 
-        After `timeout` seconds everything the command started is killed and CageTimeout raised, with the partial
+        After `timeout` seconds the command's tree (`Process.signal`) is killed and CageTimeout raised, with the partial
         output; the policy's wall time gives a Result with reason "timeout" instead. `check` raises ExitError.
         """
         data = input_bytes(input)
@@ -378,7 +378,10 @@ class Cage:
 
     def _process(self, start: Start, stdio: Stdio, report_fd: int) -> Process:
         plan = start.prepared.plan
-        order = Order(start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes, plan.grace)
+        order = Order(
+            start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes, plan.grace,
+            limit_values(start.prepared.policy),
+        )  # fmt: skip
         try:
             return Process(
                 order, start.live, stdio, report_fd,

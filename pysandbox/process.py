@@ -12,7 +12,7 @@ import select
 import signal as signals
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
@@ -97,6 +97,7 @@ class Order:
     output_cap: int
     notes: tuple[Note, ...]
     grace: float = 5.0  # seconds from SIGTERM to SIGKILL, when the host has to end it
+    limits: Mapping[str, object] = field(default_factory=dict)  # what `policy.violation` tells of each
 
 
 class Process:
@@ -208,12 +209,15 @@ class Process:
             self._sink(Event(KILLED.name, which | {"reason": "session_ended" if with_session else reason}))
             limit = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}.get(result.reason, self._limit)
             if limit:
-                violation = {"invocation_id": self._live.id, "limit": limit, "value": self.argv[0]}
-                self._sink(Event(POLICY_VIOLATION.name, violation))
+                self._tell_violation(limit)
         if self._refused_forks:
-            violation = {"invocation_id": self._live.id, "limit": "pids", "value": self.argv[0]}
-            self._sink(Event(POLICY_VIOLATION.name, violation))
+            self._tell_violation("pids")
         self._sink(Event(EXIT.name, which | _outcome(result)))
+
+    def _tell_violation(self, limit: str) -> None:
+        violation: dict[str, object] = {"invocation_id": self._live.id, "limit": limit}
+        value = self._live.tightened.get(limit, self._order.limits.get(limit))
+        self._sink(Event(POLICY_VIOLATION.name, violation if value is None else violation | {"value": value}))
 
     @property
     def cage_id(self) -> str:
@@ -318,7 +322,8 @@ class Process:
     def signal(self, number: int, *, tree: bool = False) -> None:
         """Sends a signal to the command, with `tree` to every process it started. Nothing when it is over.
 
-        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)).
+        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)) and whatever descends
+        from it: a process that left both its session and its parents is ended with the cage.
         """
         if not 0 < number < signals.NSIG:
             raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")
