@@ -62,6 +62,14 @@ def _limits(policy: Policy, *, caged: bool) -> list[str]:
     return [name for name in names if getattr(policy, name) is not None]
 
 
+def limit_values(policy: Policy) -> Mapping[str, object]:
+    """What `policy.violation` tells of each limit that can be hit."""
+    return {
+        "memory": policy.memory_mb, "pids": policy.max_pids, "walltime": policy.walltime_sec, "scratch": policy.tmp_mb,
+        "seccomp": policy.seccomp,
+    }  # fmt: skip
+
+
 def _grants(policy: Policy, cwd: str) -> dict[str, list[str]]:
     """As the policy wrote them; the directory of the run under its own name."""
     read, write = ([grant.path for grant in grants] for grants in (policy.allow, policy.allow_write))

@@ -54,6 +54,7 @@ class LiveInit:
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
         self.condemned: Condemned | None = None  # why the watchdog has killed the cage
+        self.tightened: dict[str, int] = {}  # limits that were lowered while it runs, named as in `Condemned`
         self.held = False  # it is paused: the watchdog then neither stops it nor lets it go on
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
