@@ -26,7 +26,7 @@ class EventType:
 
 
 # What a spawn tells beside document 000's fields: all that a reader needs to judge the run without asking the host.
-_RUN = ("command", "argv", "cwd", "recipes", "grants", "limits", "notes")
+_RUN = ("command", "argv", "cwd", "recipes", "grants", "limits", "enforcement", "notes")
 
 SPAWN = EventType(
     "subagent.spawn",

@@ -322,8 +322,8 @@ class Process:
     def signal(self, number: int, *, tree: bool = False) -> None:
         """Sends a signal to the command, with `tree` to every process it started. Nothing when it is over.
 
-        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)) and whatever descends
-        from it: a process that left both its session and its parents is ended with the cage.
+        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)) and whatever
+        descends from it: a process that left both its session and its parents is ended with the cage.
         """
         if not 0 < number < signals.NSIG:
             raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pysandbox.compile.limits import held_by
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
 from pysandbox.policy.model import Policy
 from pysandbox.policy.summary import summary
@@ -52,6 +53,7 @@ def _told(policy: Policy, start: Start) -> dict[str, object]:
         plan = start.prepared.plan
         if start.caged:
             told |= {"effective_cage_hash": plan.digest, "grants": _grants(policy, plan.cwd)}
+            told["enforcement"] = held_by(policy, plan)
         told["limits"] = {name: getattr(policy, name) for name in _limits(policy, caged=start.caged)}
         told["notes"] = [{"event": note.event, "key": note.key, "reason": note.message} for note in plan.notes]
     return told
