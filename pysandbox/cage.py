@@ -246,7 +246,7 @@ class Cage:
         stdin: File = None,
         stdout: File = None,
         stderr: File = None,
-        pty: bool = False,
+        pty: bool | tuple[int, int] = False,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         pass_fds: Sequence[int] = (),
@@ -254,7 +254,8 @@ class Cage:
         """Starts a command and returns when it runs. Bytes; PIPE, DEVNULL, STDOUT, an open file or a descriptor.
 
         stdin None is the null device; stdout and stderr None are the host's own. With `pty` all three are a new
-        terminal of the cage (`Process.pty_fd`) and the command leads its session. `env` adds to the policy's
+        terminal of the cage (`Process.pty_fd`), of the size (rows, columns) if `pty` is one, and the command leads its
+        session. `env` adds to the policy's
         variables, and is everything the command sees beside them. Raises PolicyError, UnsupportedError, StartError
         (step, errno, path), ValueError.
         """
@@ -323,7 +324,7 @@ class Cage:
         command: Command,
         files: tuple[File, File, File],
         *,
-        pty: bool = False,
+        pty: bool | tuple[int, int] = False,
         pass_fds: Sequence[int] = (),
         quiet: bool = False,
     ) -> Process:
@@ -333,9 +334,9 @@ class Cage:
             command.demand_allowed(prepared.plan)
         live = session if session is not None else self._take(prepared)
         try:
-            start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
+            start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, bool(pty), quiet)
             live.nudge()
-            process = self._process(start, *_send(start, files, pass_fds))
+            process = self._process(start, *_send(start, files, pass_fds, pty))
         except BaseException:
             if session is None:
                 self.runtime.collect(live)
@@ -409,10 +410,16 @@ def _resume(live: LiveInit) -> None:
         resume(live)
 
 
-def _send(start: Start, files: tuple[File, File, File], pass_fds: Sequence[int]) -> tuple[Stdio, int]:
+def _send(
+    start: Start, files: tuple[File, File, File], pass_fds: Sequence[int], pty: bool | tuple[int, int]
+) -> tuple[Stdio, int]:
     """Opens the command's descriptors and sends its order; the read end of its report pipe. Or nothing stays open."""
     stdio = _open_stdio(start, files, pass_fds)
     try:
+        if isinstance(pty, tuple):  # before the command runs: it may ask at once
+            import termios
+
+            termios.tcsetwinsize(stdio.terminal, pty)
         report_fd = _order(start, stdio)
     except BaseException:
         stdio.close()
