@@ -165,7 +165,7 @@ struct psb_exec {
 
 enum psb_signal_scope {
     PSB_SIGNAL_ONE = 0,     /* the command's own process */
-    PSB_SIGNAL_SESSION = 1, /* every process of the command's session (setsid), children included */
+    PSB_SIGNAL_SESSION = 1, /* every process of the command's session (setsid), and what descends from them */
     PSB_SIGNAL_ALL = 2      /* every process of the cage but cage-init */
 };
 

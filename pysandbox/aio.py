@@ -165,7 +165,7 @@ class AsyncCage:
         stdin: File = None,
         stdout: File = None,
         stderr: File = None,
-        pty: bool = False,
+        pty: bool | tuple[int, int] = False,
         pass_fds: Sequence[int] = (),
         **options: Any,
     ) -> AsyncProcess:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from pysandbox.asking import Decide
-from pysandbox.audit.told import labels_of, spawn_event
+from pysandbox.audit.told import labels_of, limit_values, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CagePausedError, CageTimeout, PolicyError, UnsupportedError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
@@ -246,7 +246,7 @@ class Cage:
         stdin: File = None,
         stdout: File = None,
         stderr: File = None,
-        pty: bool = False,
+        pty: bool | tuple[int, int] = False,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         pass_fds: Sequence[int] = (),
@@ -254,7 +254,8 @@ class Cage:
         """Starts a command and returns when it runs. Bytes; PIPE, DEVNULL, STDOUT, an open file or a descriptor.
 
         stdin None is the null device; stdout and stderr None are the host's own. With `pty` all three are a new
-        terminal of the cage (`Process.pty_fd`) and the command leads its session. `env` adds to the policy's
+        terminal of the cage (`Process.pty_fd`), of the size (rows, columns) if `pty` is one, and the command leads its
+        session. `env` adds to the policy's
         variables, and is everything the command sees beside them. Raises PolicyError, UnsupportedError, StartError
         (step, errno, path), ValueError.
         """
@@ -279,7 +280,7 @@ class Cage:
     ) -> Result:
         """Runs a command to its end, like subprocess.run; output is captured, as UTF-8 text unless `text` is False.
 
-        After `timeout` seconds everything the command started is killed and CageTimeout raised, with the partial
+        After `timeout` seconds the command's tree (`Process.signal`) is killed and CageTimeout raised, with the partial
         output; the policy's wall time gives a Result with reason "timeout" instead. `check` raises ExitError.
         """
         data = input_bytes(input)
@@ -323,7 +324,7 @@ class Cage:
         command: Command,
         files: tuple[File, File, File],
         *,
-        pty: bool = False,
+        pty: bool | tuple[int, int] = False,
         pass_fds: Sequence[int] = (),
         quiet: bool = False,
     ) -> Process:
@@ -333,9 +334,9 @@ class Cage:
             command.demand_allowed(prepared.plan)
         live = session if session is not None else self._take(prepared)
         try:
-            start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, pty, quiet)
+            start = Start(command, prepared, live, live.new_command_id(), session is None, self.caged, bool(pty), quiet)
             live.nudge()
-            process = self._process(start, *_send(start, files, pass_fds))
+            process = self._process(start, *_send(start, files, pass_fds, pty))
         except BaseException:
             if session is None:
                 self.runtime.collect(live)
@@ -378,7 +379,10 @@ class Cage:
 
     def _process(self, start: Start, stdio: Stdio, report_fd: int) -> Process:
         plan = start.prepared.plan
-        order = Order(start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes, plan.grace)
+        order = Order(
+            start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes, plan.grace,
+            limit_values(start.prepared.policy),
+        )  # fmt: skip
         try:
             return Process(
                 order, start.live, stdio, report_fd,
@@ -406,10 +410,16 @@ def _resume(live: LiveInit) -> None:
         resume(live)
 
 
-def _send(start: Start, files: tuple[File, File, File], pass_fds: Sequence[int]) -> tuple[Stdio, int]:
+def _send(
+    start: Start, files: tuple[File, File, File], pass_fds: Sequence[int], pty: bool | tuple[int, int]
+) -> tuple[Stdio, int]:
     """Opens the command's descriptors and sends its order; the read end of its report pipe. Or nothing stays open."""
     stdio = _open_stdio(start, files, pass_fds)
     try:
+        if isinstance(pty, tuple):  # before the command runs: it may ask at once
+            import termios
+
+            termios.tcsetwinsize(stdio.terminal, pty)
         report_fd = _order(start, stdio)
     except BaseException:
         stdio.close()

@@ -26,7 +26,7 @@ class EventType:
 
 
 # What a spawn tells beside document 000's fields: all that a reader needs to judge the run without asking the host.
-_RUN = ("command", "argv", "cwd", "recipes", "grants", "limits", "notes")
+_RUN = ("command", "argv", "cwd", "recipes", "grants", "limits", "enforcement", "notes")
 
 SPAWN = EventType(
     "subagent.spawn",
@@ -77,7 +77,12 @@ LIMITS_SKIPPED = EventType(
     "A command was started without a limit it should have.",
     ("invocation_id", "reason"),
 )
-POLICY_VIOLATION = EventType("policy.violation", "A limit of the cage was hit.", ("invocation_id", "limit", "value"))
+POLICY_VIOLATION = EventType(
+    "policy.violation",
+    "A limit of the cage was hit: `value` is that limit as the policy has it (memory: MiB, pids, walltime: seconds, "
+    "scratch: MiB), the profile for seccomp.",
+    ("invocation_id", "limit", "value"),
+)
 DENIED = EventType(
     "cage.denied",
     "The cage refused something; `fix` is the one policy line that would allow it. `monitor`: it was let through.",

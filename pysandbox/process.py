@@ -12,7 +12,7 @@ import select
 import signal as signals
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
@@ -98,6 +98,7 @@ class Order:
     output_cap: int
     notes: tuple[Note, ...]
     grace: float = 5.0  # seconds from SIGTERM to SIGKILL, when the host has to end it
+    limits: Mapping[str, object] = field(default_factory=dict)  # what `policy.violation` tells of each
 
 
 class Process:
@@ -203,8 +204,9 @@ class Process:
             return
         result = self._result()
         with_session = self._end_of_session and result.returncode < 0 and result.reason != "timeout"
+        limits = {**self._order.limits, **self._live.tightened}
         for name, data in end_records(
-            which, self.argv[0], _outcome(result),
+            which, limits, _outcome(result),
             limit=self._limit, session_ended=with_session, refused_forks=self._refused_forks,
         ):  # fmt: skip
             self._sink(Event(name, data))
@@ -312,7 +314,8 @@ class Process:
     def signal(self, number: int, *, tree: bool = False) -> None:
         """Sends a signal to the command, with `tree` to every process it started. Nothing when it is over.
 
-        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)).
+        The tree of a one-shot cage is the cage; in a session it is the command's session (setsid(2)) and whatever
+        descends from it: a process that left both its session and its parents is ended with the cage.
         """
         if not 0 < number < signals.NSIG:
             raise ValueError(f"{number} is not a signal; use signal.SIGTERM and the like")

@@ -119,11 +119,14 @@ void release_listener(struct cage *cage);
 /* reap.c */
 void reap(struct cage *cage);
 void signal_command(struct cage *cage, const struct psb_signal *request);
-/* Signals every process of a command's session. */
-void signal_session(int32_t session, int32_t signal);
 void signal_all(const struct cage *cage, int32_t signal);
 /* Kills every process of the cage but this one; returns how many were still running. */
 uint32_t kill_everything(struct cage *cage);
+
+/* tree.c: signals every process of a command's session, and all that descends from these */
+void signal_tree(int32_t leader, int32_t signal);
+/* Signals every child of cage-init. */
+void signal_children(int32_t signal);
 
 /* walltime.c */
 void start_clock(struct command *command, uint32_t walltime_ms, uint32_t grace_ms);

@@ -75,80 +75,11 @@ void reap(struct cage *cage) {
     }
 }
 
-/* ---- processes found through /proc ------------------------------------------------------------------------------- */
-
-enum stat_field { /* counted from the state, the first after the name */
-    STAT_PARENT = 2,
-    STAT_SESSION = 4
-};
-
-/* A field of /proc/<pid>/stat. The name in field 2 may hold anything, so count from its last ')'. */
-static long read_stat(const char *name, enum stat_field wanted) {
-    char path[64], text[512];
-    size_t n = text_copy(path, sizeof path, "/proc/");
-    long fd, got, value = 0, field = 0;
-    char *at, *end;
-    n += text_copy(path + n, sizeof path - n, name);
-    text_copy(path + n, sizeof path - n, "/stat");
-    fd = sys_open(path, SYS_O_RDONLY | SYS_O_CLOEXEC, 0);
-    if (fd < 0) return -1;
-    got = sys_call(SYS_read, fd, text, sizeof text, 0, 0, 0);
-    sys_close((int)fd);
-    if (got <= 0) return -1;
-    end = text + got;
-    for (at = end - 1; at > text && *at != ')'; at--) {}
-    for (; at < end && field < (long)wanted; at++)
-        if (*at == ' ') field++;
-    for (; at < end && *at >= '0' && *at <= '9'; at++) value = value * 10 + (*at - '0');
-    return value;
-}
-
-static long number_of(const char *name) {
-    long value = 0;
-    for (; *name; name++) {
-        if (*name < '0' || *name > '9') return 0;
-        value = value * 10 + (*name - '0');
-    }
-    return value;
-}
-
-/* Whether a process is meant. A command that is still being started leads its session already, as far as we are
- * concerned: it may be held up before its setsid. */
-static int is_meant(const char *name, long pid, enum stat_field field, long value) {
-    if (pid <= 1) return 0;
-    return read_stat(name, field) == value || (field == STAT_SESSION && pid == value);
-}
-
-/* Signals every process whose `field` is `value`; -1 when there is no /proc to look in. */
-static int signal_matching(enum stat_field field, long value, int32_t signal) {
-    static uint8_t entries[8192] __attribute__((aligned(8)));
-    long fd = sys_open("/proc", SYS_O_RDONLY | SYS_O_DIRECTORY | SYS_O_CLOEXEC, 0), got, at;
-    if (fd < 0) return -1;
-    while ((got = sys_call(SYS_getdents64, fd, entries, sizeof entries, 0, 0, 0)) > 0)
-        for (at = 0; at < got;) {
-            const uint8_t *entry = entries + at; /* struct linux_dirent64: ino 8, off 8, reclen 2, type 1, name */
-            const char *name = (const char *)entry + 19;
-            long pid = number_of(name);
-            uint16_t size;
-            memcpy(&size, entry + 16, sizeof size);
-            if (is_meant(name, pid, field, value)) sys_call(SYS_kill, pid, signal, 0, 0, 0, 0);
-            at += size;
-        }
-    sys_close((int)fd);
-    return 0;
-}
-
-void signal_session(int32_t session, int32_t signal) {
-    if (!signal_matching(STAT_SESSION, session, signal)) return;
-    /* The group is the next best thing, and where there is none yet, the process. */
-    if (sys_call(SYS_kill, -session, signal, 0, 0, 0, 0) < 0) sys_call(SYS_kill, session, signal, 0, 0, 0, 0);
-}
-
 void signal_all(const struct cage *cage, int32_t signal) {
     if (kill_all_is_ours(cage))
         sys_call(SYS_kill, -1, signal, 0, 0, 0, 0);
     else
-        signal_matching(STAT_PARENT, sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0), signal);
+        signal_children(signal);
 }
 
 /* Orphans become our children (PID 1, or subreaper), so the cage is empty when there is no child left. Without a way
@@ -174,7 +105,7 @@ void signal_command(struct cage *cage, const struct psb_signal *request) {
     command = find_by_id(cage, request->id);
     if (!command) return; /* ended meanwhile: its pid may be another's by now */
     if (request->scope == PSB_SIGNAL_SESSION)
-        signal_session(command->pid, request->signal);
+        signal_tree(command->pid, request->signal);
     else
         sys_call(SYS_kill, command->pid, request->signal, 0, 0, 0, 0);
 }

@@ -23,7 +23,7 @@ static void signal_command_tree(const struct cage *cage, const struct command *c
     if (command->oneshot)
         signal_all(cage, signal);
     else
-        signal_session(command->pid, signal);
+        signal_tree(command->pid, signal);
 }
 
 /* A stopped process sees SIGTERM only when it is continued. */

@@ -20,23 +20,28 @@ LIMITS = {"timeout": "walltime", "seccomp": "seccomp", "oom": "memory"}
 
 def end_records(
     which: Mapping[str, object],
-    program: str,
+    limits: Mapping[str, object],
     outcome: Mapping[str, object],
     *,
     limit: str = "",
     session_ended: bool = False,
     refused_forks: bool = False,
 ) -> Iterator[tuple[str, dict[str, object]]]:
-    """`which` names the command, `outcome` has the fields of EXIT; `limit` is what its reason does not say."""
+    """`which` names the command, `limits` has the value of each limit, `outcome` the fields of EXIT; `limit` is what
+    its reason does not say."""
     reason = str(outcome["reason"])
-    hit = {"invocation_id": which["invocation_id"], "value": program}
     if session_ended or reason in FORCED:
         yield KILLED, {**which, "reason": "session_ended" if session_ended else FORCED[reason]}
         if limit := LIMITS.get(reason, limit):
-            yield VIOLATION, {**hit, "limit": limit}
+            yield VIOLATION, _violation(which, limit, limits)
     if refused_forks:
-        yield VIOLATION, {**hit, "limit": "pids"}
+        yield VIOLATION, _violation(which, "pids", limits)
     yield EXIT, {**which, **outcome}
+
+
+def _violation(which: Mapping[str, object], limit: str, limits: Mapping[str, object]) -> dict[str, object]:
+    value = {"value": limits[limit]} if limits.get(limit) is not None else {}
+    return {"invocation_id": which["invocation_id"], "limit": limit, **value}
 
 
 def failed_record(which: Mapping[str, object], step: str, number: int | None, path: object) -> dict[str, object]:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pysandbox.compile.limits import held_by
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
 from pysandbox.policy.model import Policy
 from pysandbox.policy.summary import summary
@@ -54,6 +55,7 @@ def told_of_plan(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str
         plan = prepared.plan
         if caged:
             told |= {"effective_cage_hash": plan.digest, "grants": _grants(policy, plan.cwd)}
+            told["enforcement"] = held_by(policy, plan)
         told["limits"] = {name: getattr(policy, name) for name in _limits(policy, caged=caged)}
         told["notes"] = [{"event": note.event, "key": note.key, "reason": note.message} for note in plan.notes]
     return told
@@ -62,6 +64,14 @@ def told_of_plan(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str
 def _limits(policy: Policy, *, caged: bool) -> list[str]:
     names = LIMITS if caged else ("walltime_sec",)
     return [name for name in names if getattr(policy, name) is not None]
+
+
+def limit_values(policy: Policy) -> Mapping[str, object]:
+    """What `policy.violation` tells of each limit that can be hit."""
+    return {
+        "memory": policy.memory_mb, "pids": policy.max_pids, "walltime": policy.walltime_sec, "scratch": policy.tmp_mb,
+        "seccomp": policy.seccomp,
+    }  # fmt: skip
 
 
 def _grants(policy: Policy, cwd: str) -> dict[str, list[str]]:

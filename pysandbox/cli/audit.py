@@ -30,6 +30,7 @@ Examples:
   pysandbox audit verify               whether the stream is what was written
   pysandbox audit verify --expect HASH and whether the record of that hash is still in it
   pysandbox audit --list               the types of event there are
+  pysandbox audit --orphans            what killed hosts have left, and detached cages; --remove ends and removes it
 
 The stream is $XDG_STATE_HOME/pysandbox/audit/events.jsonl, or what PYSANDBOX_AUDIT names.
 """
@@ -47,7 +48,7 @@ def main(arguments: list[str], verbose: bool) -> int:
 
 def parser() -> Parser:
     parser = Parser("pysandbox audit", "Show and check the trail of what ran.", EPILOG)
-    parser.usage = "pysandbox audit [flags] (list | show [RUN] | verify)"
+    parser.usage = "pysandbox audit [flags] (list | show [RUN] | verify | --list | --orphans [--remove])"
     add = parser.add_argument
     add("command", nargs="?", choices=tuple(COMMANDS), metavar="COMMAND", help="list, show or verify")
     add("run", nargs="?", metavar="RUN", help="The id of a run, or enough letters of its beginning or end.")
@@ -57,11 +58,19 @@ def parser() -> Parser:
     add("--path", metavar="FILE", help="Another stream.")
     add("--json", action="store_true", help="Print JSON, one document a line.")
     add("--list", action="store_true", help="Print the types of event and their fields.")
+    add("--orphans", action="store_true", help="List what outlived its host, as `pysandbox orphans` does.")
+    add("--remove", action="store_true", help="--orphans: end and remove what is listed.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     return parser
 
 
 def _command(namespace: Namespace) -> Callable[[Namespace], int]:
+    if namespace.remove and not namespace.orphans:
+        raise UsageError("--remove belongs to --orphans: records of the trail are not removed")
+    if namespace.orphans and namespace.command is not None:
+        raise UsageError(f"--orphans stands alone, without {namespace.command!r}")
+    if namespace.orphans:
+        return _orphans
     if namespace.list:
         return _types
     if namespace.command is None:
@@ -80,6 +89,12 @@ def _types(namespace: Namespace) -> int:
         else:
             print(f"{each.name}\n    {each.doc}\n    {', '.join(each.fields)}")
     return 0
+
+
+def _orphans(namespace: Namespace) -> int:
+    from pysandbox.cli.orphans import tell
+
+    return tell(removing=namespace.remove, as_json=namespace.json)
 
 
 # ---- list ------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ could not be removed.
 def main(arguments: list[str], verbose: bool) -> int:
     def act() -> int:
         namespace = parser().read(arguments)
-        return _orphans(removing=namespace.remove, as_json=namespace.json)
+        return tell(removing=namespace.remove, as_json=namespace.json)
 
     return cages.guarded("orphans", act)
 
@@ -36,7 +36,8 @@ def parser() -> Parser:
     return declared
 
 
-def _orphans(*, removing: bool, as_json: bool) -> int:
+def tell(*, removing: bool, as_json: bool) -> int:
+    """Lists them, and removes each where that was asked for; the exit code."""
     found = find_orphans()
     kept = [each for each in found if not _removed(each)] if removing else []
     if as_json:

@@ -250,7 +250,9 @@ def open_audit() -> AuditLog | None:
 def _streams(*, capture: bool, pty: bool) -> dict[str, Any]:
     """What spawn is told about the descriptors; stdin has to be granted, as it may be anything of the user's."""
     if pty:
-        return {"pty": True}
+        from termios import tcgetwinsize
+
+        return {"pty": tcgetwinsize(1) if os.isatty(1) else True}  # from its first look on, the command sees that size
     if not capture:
         return {"stdin": 0}
     from pysandbox import PIPE

@@ -14,6 +14,7 @@ from pysandbox.compile import degrade, exec_list, landlock_only, seccomp
 from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
+from pysandbox.compile.kept import refuse_kept
 from pysandbox.compile.landlock import abi_of, second_wall
 from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
 from pysandbox.compile.monitor import enforced, monitor_notes
@@ -45,6 +46,7 @@ def compile_plan(
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
+    refuse_kept(policy, paths)
     notify = notify_plan(policy, host, paths, watch)
     watched = tuple(monitor_notes(policy, host))
     policy = enforced(policy)

@@ -13,16 +13,18 @@ hard are equal, so that none can be raised again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from pysandbox.compile.plan import CgroupPlan, Limit, Setting, WatchPlan
+from pysandbox.compile.notes import LIMITS_NOT_ENFORCED
+from pysandbox.compile.plan import CgroupPlan, Limit, Plan, Setting, WatchPlan
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 
 DEFAULT_PIDS = 4096
 MIB = 1 << 20
 GIB = 1 << 30
+TMPFS_ROOM_MB = 256  # what is written between two looks of the watchdog, and some
 CPU_PERIOD_US = 100_000
 SYSV_MEMORY = "shmget"
 OWN_TMPFS = ("/", "/tmp", "/dev/shm")
@@ -113,6 +115,23 @@ def watch_plan(policy: Policy, host: HostFacts, *, memfds: bool) -> WatchPlan | 
     return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None)
 
 
+# What holds a limit where no controller does.
+STAND_INS: Mapping[str, str] = {"memory_mb": "watchdog", "max_pids": "rlimit", "cpu_percent": "watchdog"}
+
+
+def held_by(policy: Policy, plan: Plan) -> dict[str, str]:
+    """What holds each limit of the whole cage that was asked for: "cgroup", "watchdog", "rlimit" or "nothing"."""
+    controllers = plan.cgroup.controllers if plan.cgroup is not None else ()
+    lost = {note.key for note in plan.notes if note.event == LIMITS_NOT_ENFORCED}
+    found = {}
+    for held in HELD:
+        name = held.key.rpartition(".")[2]
+        if held.asked(policy):
+            stand_in = "nothing" if held.key in lost else STAND_INS.get(name, "nothing")
+            found[name] = "cgroup" if held.controller in controllers else stand_in
+    return found
+
+
 def watches_scratch(policy: Policy) -> bool:
     """Whether the cage's scratch is a directory of the host and its size was asked for; a tmpfs has it by itself."""
     return (policy.isolation != "full" or policy.state == "scratch") and "tmp_mb" in policy.given
@@ -137,5 +156,6 @@ def closed_for_the_watchdog(policy: Policy, host: HostFacts) -> Policy:
 
 
 def tmpfs_mb(policy: Policy) -> int:
-    """The size of each tmpfs of the cage: what lies in it is memory of the cage."""
-    return policy.tmp_mb if policy.memory_mb is None else min(policy.tmp_mb, policy.memory_mb)
+    """The size of each tmpfs of the cage. What lies in it is memory of the cage, and whoever fills it beyond memory_mb
+    is out of memory, which the watchdog has to have the time to see: a tmpfs of just that size would be full first."""
+    return policy.tmp_mb if policy.memory_mb is None else min(policy.tmp_mb, policy.memory_mb + TMPFS_ROOM_MB)

@@ -98,13 +98,13 @@ def see(policy: Policy, paths: PathFacts) -> View:
     _collect_trees(view, policy, paths)
     _collect_holes(view, policy, paths)
     _guard(view, policy, paths)
-    _guard_own_places(view, paths)
+    _keep_out(view, paths)
     _guard_programs(view)
     _let_denials_win(view)
     if policy.isolation != "full":
         _leave_out_what_is_pierced(view)
     _note_what_is_absent(view, policy, paths)
-    _prune(view)
+    _prune(view, covers=policy.isolation == "full")
     return view
 
 
@@ -183,9 +183,6 @@ def _collect_holes(view: View, policy: Policy, paths: PathFacts) -> None:
                 raise SandboxCompileError(f"{grant.path!r} is the cage's own and cannot be taken from it", key=key,
                                           suggestion="the host's is not visible anyway")  # fmt: skip
             view.holes.setdefault(fact.real, Hole(fact, kind, key))
-    for path in paths.private:
-        if paths[path].kind != "missing":
-            view.holes.setdefault(paths[path].real, Hole(paths[path], "deny", "filesystem.allow"))
 
 
 def _takes_what_a_cage_needs(real: str) -> bool:
@@ -217,17 +214,22 @@ def _guard(view: View, policy: Policy, paths: PathFacts) -> None:
                 ))  # fmt: skip
 
 
-def _guard_own_places(view: View, paths: PathFacts) -> None:
-    """What the user trusts, and the user's recipes: a cage that could write them would choose its next policy."""
-    for path in paths.own:
-        fact = paths[path]
+def _keep_out(view: View, paths: PathFacts) -> None:
+    """The directories of this package (`compile.kept`): a cage that wrote them would choose its next policy, or forge
+    what is told of it."""
+    for kept in paths.kept:
+        fact = paths[kept.path]
         tree = nearest(fact.real, view.trees)
-        if tree is None:
+        if kept.closed:
+            if fact.kind != "missing":
+                view.holes[fact.real] = Hole(fact, "deny", "filesystem.deny")
+        elif tree is None:
             continue
-        if fact.kind != "missing":
+        elif fact.kind != "missing":
             view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
         elif tree.writable:
-            view.notes.append(not_coverable(tree.key, f"{path!r} does not exist: what the cage creates there counts"))
+            message = f"{kept.path!r} does not exist: what the cage creates there counts"
+            view.notes.append(not_coverable(tree.key, message))
 
 
 def _guard_git(view: View, tree: Tree, path: str, paths: PathFacts) -> list[str]:
@@ -312,8 +314,9 @@ def _note_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
                     ))  # fmt: skip
 
 
-def _prune(view: View) -> None:
-    """Drop what shows nothing new, and order by path: parents before children."""
+def _prune(view: View, *, covers: bool) -> None:
+    """Drop what shows nothing new, and order by path: parents before children. Unless a guard `covers` what it stands
+    for (landlock isolation only tells of it), a denial in it stands by itself."""
     view.hosts = view.hosts and nearest(HOSTS, view.trees) is None and nearest(HOSTS, view.holes) is None
     kept = {}
     for real in sorted(view.trees):
@@ -322,7 +325,9 @@ def _prune(view: View) -> None:
             kept[real] = tree
     holes = {}
     for real in sorted(view.holes):
-        if nearest(parent(real), view.holes) is None and (view.over(real) is not None or real.startswith("/proc/")):
+        wider = nearest(parent(real), view.holes)
+        stands = wider is None or (wider.implied and not covers and not view.holes[real].implied)
+        if stands and (view.over(real) is not None or real.startswith("/proc/")):
             holes[real] = view.holes[real]
     links = {link: view.links[link] for link in sorted(view.links) if nearest(link, view.trees) is None}
     view.trees, view.holes, view.links = kept, holes, links

@@ -24,7 +24,7 @@ class Duty:
     def account(self, used: float, elapsed: float) -> bool:
         """Books what was used in the time that passed; whether the cage is to be stopped from now on."""
         self._balance = min(self._balance + self.rate * elapsed - used, self.rate * BURST)
-        self._idle = used <= 0
+        self._idle = used <= 0 and not self.stopped  # what was stopped is about to use all that it can
         return self._balance < (0.0 if self.stopped else -SLACK * self.rate)
 
     @property

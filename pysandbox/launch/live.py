@@ -55,6 +55,9 @@ class LiveInit:
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
         self.condemned: Condemned | None = None  # why the watchdog has killed the cage
+        self.tightened: dict[str, int] = {}  # limits that were lowered while it runs, named as in `Condemned`
+        self.orders = 0  # commands that were asked of it
+        self.woken: list[Callable[[], object]] = []  # to be called when there is something to be watched again
         self.held = False  # it is paused: the watchdog then neither stops it nor lets it go on
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
@@ -88,10 +91,13 @@ class LiveInit:
         """Sends a command. Raises CageClosedError when the cage is closed or its init is dead."""
         with self._lock:
             self._demand_open()
+            self.orders += 1
             try:
                 native.send_order(self._control, order, report_fd, fds)
             except (BrokenPipeError, ConnectionResetError):
                 raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
+        for wake in self.woken:
+            wake()
 
     def new_command_id(self) -> int:
         with self._lock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import NamedTuple
 
 from pysandbox.compile.plan import Plan
@@ -84,4 +85,4 @@ def write_record(live: LiveInit, argv: tuple[str, ...], digest: str, started: fl
             scratch=live.scratch if live.owns_scratch else "",
         )
     )  # fmt: skip
-    live.recorded(lambda: registry.remove(live.id))
+    live.recorded(partial(registry.remove, live.id))  # a closure would keep a forgotten cage alive

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def restrict_memory(live: LiveInit, plan: Plan, guard: Callable[[], Watchdog], megabytes: int) -> None:
     """Holds the cage to so many MiB, what it has already included. Raises OSError."""
+    live.tightened["memory"] = megabytes
     if live.cgroup is not None and live.cgroup.holds("memory"):
         _lower(live.cgroup, "memory.max", megabytes * MIB)
         return
@@ -34,6 +35,7 @@ def restrict_pids(live: LiveInit, most: int) -> bool:
     if live.cgroup is None or not live.cgroup.holds("pids"):
         return False
     _lower(live.cgroup, "pids.max", most + 1)  # cage-init is one of them
+    live.tightened["pids"] = most
     return True
 
 

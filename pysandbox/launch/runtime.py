@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pysandbox.compile.compiler import compile_plan
-from pysandbox.compile.kept import keep_out, refuse_kept
 from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
@@ -32,9 +31,9 @@ from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
-from pysandbox.probe.facts import HostFacts, PathFacts, host_facts
+from pysandbox.probe.facts import HostFacts, Kept, PathFacts, host_facts
 from pysandbox.probe.paths import home, look, watch, watch_these
-from pysandbox.probe.state import audit_directory
+from pysandbox.probe.state import kept_directories
 
 if TYPE_CHECKING:
     from pysandbox.launch.cgroup import Cgroup
@@ -163,9 +162,8 @@ class Runtime:
     def _compile(self, policy: Policy, cwd: str, watched: frozenset[str], invocation_id: object) -> Prepared:
         host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
-            resolved = keep_out(with_base(expand(policy, env=os.environ, cwd=cwd, home=home())), self._kept())
-            paths = look(resolved, cwd=cwd, private=private_paths())
-            refuse_kept(resolved, paths, self._kept())
+            resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
+            paths = look(resolved, cwd=cwd, kept=self._kept())
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
@@ -190,11 +188,10 @@ class Runtime:
             uses_scratch(plan),
         )
 
-    def _kept(self) -> tuple[str, ...]:
-        """The directories of the audit trail, ours and every other program's, that exist: no cage reaches them."""
+    def _kept(self) -> tuple[Kept, ...]:
+        """The directories of this package, ours and every other program's: no cage reaches them."""
         ours = (self._audit.directory,) if self._audit is not None else ()
-        known = dict.fromkeys(os.path.realpath(each) for each in (*ours, audit_directory()))
-        return tuple(each for each in known if os.path.isdir(each))
+        return kept_directories(audit=ours, registry=private_paths())
 
     # ---- cages --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from itertools import islice
 
 from pysandbox.compile.plan import WatchPlan
 from pysandbox.launch import native
@@ -76,6 +77,11 @@ class Tree:
         """CPU seconds used by everything that runs or was waited for; None once closed."""
         with self._lock:
             return None if self._proc < 0 else sum(map(self._cpu_of, self._pids()))
+
+    def is_idle(self) -> bool:
+        """Whether there is nothing but cage-init; also once closed."""
+        with self._lock:
+            return self._proc < 0 or len(list(islice(self._pids(), 2))) < 2
 
     # ---- memory -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pysandbox.launch.duty import TICK, Duty
@@ -25,6 +26,8 @@ IDLE = 5.0  # seconds without a cage after which the thread ends
 SOONEST, LATEST = 0.02, 0.2  # seconds between two looks at a cage's memory
 FILL_RATE = 2 << 30  # bytes a second that a process can touch: what is left of the limit is looked at before it is gone
 COST_SHARE = 10  # looks take a tenth of the time at most
+DOZE = 2.0  # seconds between two looks at a cage that has no process but its init; an order wakes its watch
+CALM = 1.0  # seconds without an order before that: what was asked has begun by then
 LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
 
 
@@ -41,10 +44,17 @@ class Watch:
         self._scratch_due = now + LATEST if self._scratch is not None else float("inf")
         self._memory_due = now + SOONEST if plan.memory is not None else float("inf")
         self._cpu_due = now + TICK if plan.cpu is not None else float("inf")
+        self._orders, self._ordered = -1, now  # of the cage, at the last look, and when that changed
+        self._asleep_until = 0.0
 
     @property
     def due(self) -> float:
-        return min(self._memory_due, self._cpu_due, self._scratch_due)
+        return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due))
+
+    def wake(self) -> bool:
+        """An order was sent to the cage; whether that changes when to look next."""
+        slept, self._asleep_until = self._asleep_until > 0, 0.0
+        return slept
 
     def look(self, now: float) -> bool:
         """Whether it is to be looked at again."""
@@ -60,7 +70,19 @@ class Watch:
             self._look_at_memory(live, now)
         if now >= self._cpu_due and not live.condemned:
             self._look_at_cpu(live, now)
+        self._doze(live, now)
         return True
+
+    def _doze(self, live: LiveInit, now: float) -> None:
+        """A cage in which nothing runs is let be: a thousand idle ones cost next to nothing."""
+        orders = live.orders
+        if orders != self._orders:
+            self._orders, self._ordered = orders, now
+        calm = now - self._ordered >= CALM and self._scratch is None and not live.condemned
+        idle = calm and live.tree is not None and live.tree.is_idle()
+        self._asleep_until = now + DOZE if idle else 0.0
+        if live.orders != orders:  # its `wake` may have come before we lay down
+            self._asleep_until = 0.0
 
     def _look_at_memory(self, live: LiveInit, now: float) -> None:
         limit = self._limit or 0
@@ -116,10 +138,16 @@ class Watchdog:
         watch = Watch(live, plan, time.monotonic())
         with self._changed:
             self._watches.append(watch)
+            live.woken.append(partial(self._wake, watch))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="pysandbox-watchdog", daemon=True)
                 self._thread.start()
             else:
+                self._changed.notify()
+
+    def _wake(self, watch: Watch) -> None:
+        if watch.wake():
+            with self._changed:
                 self._changed.notify()
 
     def abandon(self) -> None:

@@ -75,20 +75,31 @@ class Executable:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A directory of this package's own, which no cage is shown whatever it is granted.
+
+    `closed`: it is a denial like any other, and a grant of it or into it is refused by name. Otherwise it is a guard,
+    as for a project's policy files: shown empty, and where that cannot be done (landlock isolation) there is a note.
+    """
+
+    path: str
+    what: str
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PathFacts:
     """Every path a policy names, plus the working directory and the candidates for the staging directory.
 
-    `own`: of these, where the user's recipes and the record of trust lie, which no cage may see.
     `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
-    `private` are directories that this package keeps for itself: no grant shows them.
+    `kept`: the directories that this package keeps from every cage; they are among the `facts`.
     """
 
     cwd: str
     home: str
     facts: Mapping[str, PathFact]
-    own: tuple[str, ...] = ()
     executables: Mapping[str, Executable] = field(default_factory=dict)
-    private: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
+from pysandbox.probe.facts import STAGING_CANDIDATES, Kept, PathFact, PathFacts
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
@@ -36,30 +36,25 @@ class _Entry(NamedTuple):
 _MISSING = _Entry("missing")
 
 
-def look(policy: Policy, *, cwd: str, private: Sequence[str] = ()) -> PathFacts:
-    """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `private`."""
+def look(policy: Policy, *, cwd: str, kept: Sequence[Kept] = ()) -> PathFacts:
+    """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `kept`."""
     from pysandbox.policy.paths_wanted import wanted_paths
-    from pysandbox.policy.places import own_places
 
-    directory = home()
-    own = own_places({"HOME": directory, **os.environ})
-    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=directory, own=own, private=private)
+    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept)
     if not policy.allow_execve:
         return seen
     from pysandbox.probe.executables import look_into, needed
 
     executables = look_into(policy, seen)
     more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
-    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, own, executables, tuple(private))
+    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, executables, tuple(kept))
 
 
-def look_at(
-    paths: Iterable[str], *, cwd: str, home: str, own: tuple[str, ...] = (), private: Sequence[str] = ()
-) -> PathFacts:
+def look_at(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Kept] = ()) -> PathFacts:
     """The same for any absolute paths."""
     entries: dict[str, _Entry] = {}
-    wanted = dict.fromkeys((*paths, *own, cwd, home, *STAGING_CANDIDATES, *private))
-    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, own, private=tuple(private))
+    wanted = dict.fromkeys((*paths, *(each.path for each in kept), cwd, home, *STAGING_CANDIDATES))
+    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, kept=tuple(kept))
 
 
 def home() -> str:
@@ -84,7 +79,7 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
     return (
         paths.cwd,
         paths.home,
-        paths.private,
+        paths.kept,
         tuple((path, fact.real, fact.kind, fact.links, fact.dev, fact.ino) for path, fact in facts),
         tuple(sorted((path, each.format, each.interpreter) for path, each in paths.executables.items())),
     )

@@ -263,6 +263,7 @@ class Supervision:
         rule = REFUSED_EXEC.get(wire.execute(notifier, ticket, judged.raw, image))
         if rule:
             self._remember(self._denial(call, rule), tell=True)
+
     def _do_on_behalf(self, ticket: int, call: Call) -> None:
         """By the rules as they are now: a callback may have tightened them, or another thread while it ran. Under the
         lock, so that who tightens them finds the connection made, or refused."""

@@ -48,6 +48,14 @@ def trail(tmp_path: Path) -> Iterator[Trail]:
     trail.log.close()
 
 
+def test_a_limit_that_was_hit_is_told_with_its_value(trail: Trail) -> None:
+    policy = Policy(walltime_sec=1, grace_sec=0, memory_mb=256)
+    trail.cage(policy).run(["sleep", "60"])
+    (spawn,), (violation,) = trail.records("subagent.spawn"), trail.records("policy.violation")
+    assert (violation.data["limit"], violation.data["value"]) == ("walltime", 1)
+    assert spawn.data["enforcement"]["memory_mb"] in ("cgroup", "watchdog")
+
+
 def test_a_run_is_recorded_from_its_start_to_its_end(trail: Trail) -> None:
     policy = Policy(walltime_sec=30, allow=["/etc/hostname"], env=[("TOKEN", "secret")])
     trail.cage(policy, labels={"project_id": "p", "recipes": ["mine"]}).run(["sh", "-c", "exit 3"])

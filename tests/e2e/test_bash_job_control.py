@@ -100,6 +100,12 @@ def test_the_window_size_of_the_host_arrives(terminal: Terminal, bash: Process) 
     terminal.expect("33 111")
 
 
+def test_the_first_command_sees_the_size_that_was_asked_for() -> None:
+    with Cage(Policy()).spawn(["/usr/bin/stty", "size"], pty=(33, 111)) as process:
+        assert process.pty_fd is not None
+        Terminal(process.pty_fd).expect("33 111")
+
+
 def test_the_terminal_is_its_own_session_and_controls_it(terminal: Terminal) -> None:
     terminal.send("ps -o tty= -p $$ 2>/dev/null || tty; tty < /dev/tty > /dev/null && echo controls\n")
 

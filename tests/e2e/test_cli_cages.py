@@ -144,8 +144,10 @@ def test_orphans_lists_and_removes_only_when_asked(registry_home: Path) -> None:
     scratches = list(registry_home.glob("pysandbox-*"))
     assert scratches
     listed = pysandbox("orphans").stdout
+    assert pysandbox("audit", "--orphans").stdout == listed
     assert cage_id in listed and all(str(path) in listed for path in scratches)
-    assert pysandbox("orphans", "--remove").returncode == 0
+    assert pysandbox("audit", "--orphans", "--remove").returncode == 0
+    assert pysandbox("audit", "--remove").returncode == pysandbox("audit", "--orphans", "verify").returncode == 125
     assert (pysandbox("orphans").stdout, list(registry_home.glob("pysandbox-*"))) == ("", [])
 
 

@@ -162,12 +162,18 @@ def test_a_directory_with_modules_of_our_names_changes_nothing(
 # ---- the keeper's door ---------------------------------------------------------------------------------------
 
 
+def connected(command: Detached) -> socket.socket:
+    """By a descriptor of the directory: a path may be longer than an address can be (unix(7))."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with registry.opened() as directory:
+        sock.connect(f"/proc/self/fd/{directory}/{command.id}.spool/socket")
+    return sock
+
+
 def talk(command: Detached, message: bytes) -> bytes:
     """What the keeper answers: nothing, and the end of the connection."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+    with connected(command) as sock:
         sock.settimeout(10)
-        directory = registry.private_directory()
-        sock.connect(f"{directory}/{command.id}.spool/socket")
         sock.send(message)
         return sock.recv(100)
 
@@ -201,11 +207,9 @@ def test_a_number_that_is_no_signal_does_nothing(registry_home: Path, extra: dic
 
 def test_peers_that_say_nothing_do_not_keep_others_out(registry_home: Path) -> None:
     command = Cage().detach(["/bin/sleep", "600"])
-    path = f"{registry.private_directory()}/{command.id}.spool/socket"
     with ExitStack() as silent:
         for _ in range(100):
-            sock = silent.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-            sock.connect(path)
+            silent.enter_context(connected(command))
         command.kill()
     assert command.wait(10) == -signal.SIGKILL
     command.close()

@@ -192,7 +192,7 @@ def listen(init: Init, listener: Listener, *, leave: str = "") -> Command:
     return command
 
 
-# A command whose child listens: in its session, or in one of its own.
+# A command whose child listens: in its session, or in one of its own, which is still below it.
 CHILD = "import os\nif os.fork():\n    os.wait()\n    os._exit(0)\n"
 AWAY = CHILD + "os.setsid()\n"
 NAMED = CHILD + "open('/proc/self/comm', 'w').write(') R 1 1 1 (')\n"
@@ -207,7 +207,7 @@ NAMED = CHILD + "open('/proc/self/comm', 'w').write(') R 1 1 1 (')\n"
         (CHILD, "one", False),
         (CHILD, "session", True),
         (NAMED, "session", True),
-        (AWAY, "session", False),
+        (AWAY, "session", True),
         (AWAY, "all", True),
         (CHILD, "all", True),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from pysandbox.compile.plan import Plan
 
-from .plans import flat, opened, plan, readable
+from .plans import PYTHON, flat, opened, plan, readable
 
 SOON = 0.05  # seconds; for what ends in the same way however far the command has come
 READY = 0.2  # for what the command must have done before
@@ -56,23 +56,51 @@ def test_the_time_is_kept() -> None:
 
 
 @MODES
-def test_the_whole_session_is_ended_and_no_other(wanted: Plan) -> None:
-    ours, held = os.pipe()
-    away, kept = os.pipe()
+def test_the_whole_tree_is_ended_and_no_other(wanted: Plan) -> None:
+    session, in_session = os.pipe()
+    child, in_child = os.pipe()
+    orphan, in_orphan = os.pipe()
     with opened(wanted) as init:
-        script = "(sleep 1000 5>&- &); setsid sleep 1000 4>&- & wait; sleep 1000"
-        command = init.start("/bin/sh", "-c", script, fds={4: held, 5: kept}, walltime=READY, grace=LONG)
+        script = "(sleep 1000 5>&- 6>&- &); setsid sleep 1000 4>&- 6>&- & (setsid sleep 1000 4>&- 5>&- &); wait"
+        fds = {4: in_session, 5: in_child, 6: in_orphan}
+        command = init.start("/bin/sh", "-c", script, fds=fds, walltime=READY, grace=LONG)
         bystander = init.start("/bin/sleep", "1000")
-        os.close(held)
-        os.close(kept)
+        for fd in fds.values():
+            os.close(fd)
         bystander.expect("started")
         command.expect("started")
         assert command.expect("exited").timed_out
-        assert readable(ours) and os.read(ours, 1) == b"", "a child in the session is still there"
-        assert not readable(away, 0.02), "a session of its own is not the command's"
+        assert readable(session) and os.read(session, 1) == b"", "a child in the session is still there"
+        assert readable(child) and os.read(child, 1) == b"", "a child in a session of its own is still there"
+        assert not readable(orphan, 0.02), "who left both session and parents is the cage's alone"
         assert not readable(bystander.reports, 0)
-    os.close(ours)
-    os.close(away)
+    for fd in (session, child, orphan):
+        os.close(fd)
+
+
+# A chain of children, each deaf to SIGTERM, each the leader of a session of its own.
+FORKS_AWAY = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(20):
+    if os.fork():
+        break
+    os.setsid()
+while True:
+    time.sleep(1000)
+"""
+
+
+@MODES
+def test_a_tree_that_forks_away_in_sessions_of_its_own_is_ended(wanted: Plan) -> None:
+    alive, held = os.pipe()
+    with opened(wanted) as init:
+        command = init.start(PYTHON, "-Ic", FORKS_AWAY, fds={4: held}, walltime=1.0, grace=SOON)
+        os.close(held)
+        command.expect("started")
+        assert command.expect("exited").timed_out
+        assert readable(alive) and os.read(alive, 1) == b""
+    os.close(alive)
 
 
 @MODES

@@ -9,7 +9,7 @@ import pytest
 
 from pysandbox import AuditLog, Cage, Policy, Runtime
 from pysandbox.audit.read import records, verify
-from pysandbox.errors import CageError, PolicyError
+from pysandbox.errors import CageError, PolicyError, SandboxCompileError
 
 from .harness import Report, in_cage, program, uncaged
 
@@ -103,3 +103,9 @@ def test_without_mounts_a_wider_grant_is_refused(place: Path, runtime: Runtime) 
     policy = Policy(isolation="landlock", run_as="self", allow_write=[str(place)])
     with pytest.raises(CageError, match="audit"):
         Cage(policy, runtime=runtime).run(["true"])
+
+
+def test_landlock_isolation_refuses_a_grant_that_holds_it(place: Path, runtime: Runtime) -> None:
+    """Also where a guard lies around it, of which landlock isolation only tells: the directory of what is trusted."""
+    with pytest.raises(SandboxCompileError, match="cannot deny"):
+        Cage(Policy(isolation="landlock", run_as="self", allow=[str(place)]), runtime=runtime).run(["true"])

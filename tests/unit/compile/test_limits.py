@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from golden.pretend import MODERN, plan_of
-from pysandbox.compile.limits import GIB, MIB, limits
+from pysandbox.compile.limits import GIB, MIB, held_by, limits
 from pysandbox.compile.plan import Plan
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import CgroupFacts
@@ -93,8 +93,8 @@ def test_one_process_alone_is_bounded_between_two_samples(megabytes: int, data: 
     assert by_name(policy, having(*EVERY)) == DEFAULTS
 
 
-@pytest.mark.parametrize(("tmp", "memory", "size"), [(1024, None, 1024), (1024, 64, 64), (32, 64, 32)])
-def test_no_memory_file_system_is_larger_than_the_memory(tmp: int, memory: int | None, size: int) -> None:
+@pytest.mark.parametrize(("tmp", "memory", "size"), [(1024, None, 1024), (1024, 64, 320), (32, 64, 32)])
+def test_no_memory_file_system_is_much_larger_than_the_memory(tmp: int, memory: int | None, size: int) -> None:
     plan = plan_of(Policy(tmp_mb=tmp, memory_mb=memory))
     sizes = {step.data.partition(",")[0] for step in plan.mounts if step.kind.value == "TMPFS"}
     assert sizes == {f"size={size}m"}
@@ -133,3 +133,25 @@ def test_a_cage_that_could_not_be_born_in_its_group_is_marked_so() -> None:
     host = replace(MODERN, cgroup=CgroupFacts("/x", EVERY, "below", born_inside=False))
     plan = plan_of(Policy(memory_mb=64), host)
     assert plan.cgroup is not None and not plan.cgroup.born_inside
+
+
+BY_THE_HOST = {"memory_mb": "watchdog", "cpu_percent": "watchdog", "cpu_shares": "nothing", "max_pids": "rlimit"}
+
+
+@pytest.mark.parametrize(
+    ("host", "held"),
+    [
+        (having(*EVERY), dict.fromkeys(ALL, "cgroup")),
+        (having("pids"), BY_THE_HOST | {"max_pids": "cgroup"}),
+        (MODERN, BY_THE_HOST),
+        (replace(MODERN, uid=0), BY_THE_HOST | {"max_pids": "nothing"}),
+    ],
+    ids=["all controllers", "pids alone", "none", "none, as root"],
+)
+def test_what_holds_each_limit_is_said(host: Any, held: dict[str, str]) -> None:
+    policy = Policy(**ALL, limits_required=False)
+    assert held_by(policy, plan_of(policy, host)) == held
+
+
+def test_what_was_not_asked_for_is_held_by_nobody() -> None:
+    assert held_by(Policy(), plan_of(Policy())) == {}

@@ -14,8 +14,8 @@ from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import decide
 from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, OnBehalf
-from pysandbox.launch import native
 from pysandbox.policy.endpoint import ANYWHERE, MAPPED, Endpoint
+from pysandbox.supervise import wire
 
 # Few bytes, so that addresses and networks meet.
 BYTES = st.sampled_from([0, 1, 10, 127, 128, 192, 254, 255])
@@ -66,9 +66,7 @@ def settled(raw: bytes) -> bytes:
 @settings(max_examples=500, deadline=None)
 @given(LISTS, addresses(), st.sampled_from([0, 6, 17]))
 def test_c_and_python_say_the_same(listed: tuple[Endpoint, ...], raw: bytes, protocol: int) -> None:
-    encoded = native.encode_rules(
-        {}, listed, init_pid=1, deadline=1, sealed=False, abstract=False, refuse_control=False
-    )
+    encoded = wire.encode_rules({}, listed, init_pid=1, deadline=1, sealed=False, abstract=False, refuse_control=False)
     in_c = lib.psb_listed(encoded, ffi.from_buffer(raw) if raw else ffi.NULL, len(raw), protocol) if raw else 0
     call = Call("CONNECT", "connect", 1, protocol=protocol, address=settled(raw))
     assert (decide(call, Rules(listed)) == OnBehalf()) == bool(in_c)

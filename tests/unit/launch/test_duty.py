@@ -49,6 +49,13 @@ def test_a_stopped_cage_waits_until_it_is_even_and_no_longer() -> None:
     assert not duty.account(0.0, 0.11)
 
 
+def test_what_was_stopped_is_measured_soon_after_it_goes_on() -> None:
+    duty = Duty(0.5)
+    duty.stopped = duty.account(0.5, 0.0)
+    duty.stopped = duty.account(0.0, 1.0)
+    assert (duty.stopped, duty.pause) == (False, TICK)
+
+
 def test_an_idle_cage_is_looked_at_less_often() -> None:
     duty = Duty(0.5)
     duty.account(0.0, 1)
