@@ -1,5 +1,5 @@
-/* The processes of one command, found through /proc: its session (setsid(2)), and whatever descends from it, in whatever
- * session. What has made a session of its own and lost its parent is nobody's any more: it ends with the cage.
+/* The processes of one command, found through /proc: its session (setsid(2)), and whatever descends from it, in
+ * whatever session. What has made a session of its own and lost its parent is nobody's any more: it ends with the cage.
  *
  * Parents are read before anybody is signalled, since who dies gives its children away; and before a SIGKILL everybody
  * is stopped, until a look finds nobody who moves and could fork. */
