@@ -77,7 +77,7 @@ struct psb_notifier {
     uint64_t last_ticket;
     struct guest *guests;
     struct ticket *tickets;
-    struct telling *first, **last;
+    struct telling *first, *last;
     uint32_t n_tellings;
     uint64_t next_look_ms; /* when the waiting calls are looked after next */
     struct pidfds pidfds;
@@ -99,8 +99,11 @@ static void tell(struct psb_notifier *notifier, const struct psb_told *told) {
     if (!telling) return; /* what waits is refused at its deadline */
     memcpy(&telling->told, told, offsetof(struct psb_told, text) + told->text_size + 1);
     telling->next = NULL;
-    *notifier->last = telling;
-    notifier->last = &telling->next;
+    if (notifier->last)
+        notifier->last->next = telling;
+    else
+        notifier->first = telling;
+    notifier->last = telling;
     notifier->n_tellings++;
     pthread_cond_signal(&notifier->something);
 }
@@ -464,7 +467,6 @@ struct psb_notifier *psb_notifier_new(void) {
     struct psb_notifier *notifier = calloc(1, sizeof *notifier);
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = WAKE_TAG};
     if (!notifier) return NULL;
-    notifier->last = &notifier->first;
     notifier->epoll = epoll_create1(EPOLL_CLOEXEC);
     notifier->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&notifier->lock, NULL);
@@ -607,7 +609,7 @@ int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told) {
     telling = notifier->first;
     if (telling) {
         notifier->first = telling->next;
-        if (!notifier->first) notifier->last = &notifier->first;
+        if (!notifier->first) notifier->last = NULL;
         notifier->n_tellings--;
     }
     pthread_mutex_unlock(&notifier->lock);
