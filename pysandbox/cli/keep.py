@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.audit import files
-from pysandbox.audit.told import told_of_plan
+from pysandbox.audit.told import limit_values, told_of_plan
 from pysandbox.cli.warm import key_of, place, split, stamp
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
@@ -133,6 +133,7 @@ def _told(asked: Asked, prepared: Prepared, program: str) -> dict[str, Any]:
     name = os.path.basename(program)
     shown = label(name, "")
     return {
+        "limits": dict(limit_values(policy)),
         "spawn": {**told_of_plan(policy, prepared, caged=True), **asked.labels, "cwd": prepared.plan.cwd or "/"},
         "summary": (shown.removesuffix("]"), f"]{summary(policy, name, '').removeprefix(shown)}"),
         "notes": [(note.event or NOTE.name, {"key": note.key, "reason": note.message}) for note in notes],

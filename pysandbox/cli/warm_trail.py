@@ -55,12 +55,8 @@ class Trail:
         if final is not None and (error := final.error) is not None:
             self._log.append(START_FAILED, failed_record(which, error.step, error.errno, error.filename))
             return
-        for name, data in end_records(which, self._limits(), self._outcome(final)):
+        for name, data in end_records(which, self._told["limits"], self._outcome(final)):
             self._log.append(name, data)
-
-    def _limits(self) -> dict[str, object]:
-        """The wall time is the only limit of a whole cage that a kept plan may have."""
-        return {"walltime": self._told["spawn"].get("limits", {}).get("walltime_sec")}
 
     def _outcome(self, final: Report | None) -> dict[str, object]:
         code = os.waitstatus_to_exitcode(final.status) if final is not None else -SIGKILL

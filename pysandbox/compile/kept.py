@@ -1,5 +1,5 @@
 """Directories that no cage may reach, whatever its policy grants: the audit trail, the records of cages, what the user
-trusts. `probe.state.kept_directories` names them, `view` takes them out of every grant; here is what is refused.
+trusts. `probe.kept.kept_directories` names them, `view` takes them out of every grant; here is what is refused.
 
 A closed one inside a wider grant is one more denial, under the laws of every denial (its parents cannot be renamed
 away; without mounts it refuses the wider grant). A grant of the directory, or of something in it, is an error. Pure.

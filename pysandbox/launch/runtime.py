@@ -32,8 +32,8 @@ from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, Kept, PathFacts, host_facts
+from pysandbox.probe.kept import kept_directories
 from pysandbox.probe.paths import home, look, watch, watch_these
-from pysandbox.probe.state import kept_directories
 
 if TYPE_CHECKING:
     from pysandbox.launch.cgroup import Cgroup
