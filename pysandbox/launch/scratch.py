@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import partial
 from typing import Self
 
 from pysandbox.compile.plan import SCRATCH, Plan
@@ -30,13 +31,16 @@ def scratch_parent() -> str:
 def remove_scratch(path: str) -> None:
     """Removes it with all that a hostile command may have left in it: symlinks are not followed (shutil.rmtree works by
     descriptor), directories it made unreadable are opened up first."""
-    shutil.rmtree(path, onerror=_open_up_and_retry)
+    if os.path.lexists(path):
+        shutil.rmtree(path, onerror=partial(_open_up_and_retry, path))
 
 
-def _open_up_and_retry(function: object, path: str, _: object) -> None:
+def _open_up_and_retry(root: str, function: object, path: str, _: object) -> None:
+    """Opens up what is inside; the directory that holds the scratch directory is not ours to change."""
     parent = os.path.dirname(path)
     try:
-        os.chmod(parent, 0o700, follow_symlinks=True)
+        if path != root:
+            os.chmod(parent, 0o700, follow_symlinks=True)
         if os.path.isdir(path) and not os.path.islink(path):
             os.chmod(path, 0o700)
             shutil.rmtree(path, ignore_errors=True)
