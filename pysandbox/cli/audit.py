@@ -17,6 +17,7 @@ from pysandbox.audit.read import Record, last_written, records, verify
 from pysandbox.audit.runs import Command, Run, all_runs, find_id
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.cli.progress import Progress
 from pysandbox.events import TYPES
 
 BROKEN = 1
@@ -178,8 +179,9 @@ def _print(record: Record, *, as_json: bool) -> None:
 
 def _verify(namespace: Namespace) -> int:
     path = stream_path(namespace)
-    verdict = verify(path)
-    expected = namespace.expect is None or any(each.hash == namespace.expect for each in records(path))
+    with Progress("verifying the trail"):
+        verdict = verify(path)
+        expected = namespace.expect is None or any(each.hash == namespace.expect for each in records(path))
     good = verdict.ok and expected
     if namespace.json:
         print(json.dumps({**asdict(verdict), "ok": good, "expected_found": expected}))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.cli.progress import Progress
 from pysandbox.errors import PolicyError
 from pysandbox.policy.places import OURS, config_home
 from pysandbox.policy.search import KINDS, RESERVED, known, sha256
@@ -80,7 +81,8 @@ def _fetch(namespace: Namespace, source: str) -> int:
         return _install(namespace, source, target)
     with tempfile.TemporaryDirectory(prefix="pysandbox-fetch-") as folder:
         try:
-            failure = _clone(_url(source), namespace.branch, folder)
+            with Progress(f"fetching {source}"):
+                failure = _clone(_url(source), namespace.branch, folder)
         except FileNotFoundError:
             console.error(f"cannot fetch {source}: git is not installed")
             print(BY_HAND.format(source=_url(source), target=target))
