@@ -82,6 +82,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep
         *DEV,
         *(_own_tmpfs(path, size, path in own) for path in OWN_TMPFS),
         *_scratch(policy, size, view),
+        *_home_on_tmp(policy, paths, view),
         *(step for step in links if _on_tmp(step.target)),
         *(step for tree in late for step in _bind_late(tree, view)),
         *PROC,
@@ -96,11 +97,23 @@ def own_directories(policy: Policy, paths: PathFacts, view: View) -> dict[str, i
     if policy.state == "ephemeral":
         wanted["/scratch"] = 0o755
     if policy.run_as != "nobody":
-        home = paths[paths.home]
-        wanted[paths.home if home.kind == "missing" else home.real] = 0o700
+        wanted[_home(paths)] = 0o700
     taken = (view.trees, view.links, dict.fromkeys((*OWN_TMPFS, "/proc", "/dev"), True))
     return {path: mode for path, mode in wanted.items()
             if path != "/" and all(nearest(path, table) is None for table in taken)}  # fmt: skip
+
+
+def _home(paths: PathFacts) -> str:
+    home = paths[paths.home]
+    return paths.home if home.kind == "missing" else home.real
+
+
+def _home_on_tmp(policy: Policy, paths: PathFacts, view: View) -> Iterator[MountStep]:
+    """A home directory below /tmp is made on the cage's own /tmp; $HOME says that it is there."""
+    home = _home(paths)
+    shown = nearest(home, view.trees) is not None or nearest(home, view.links) is not None
+    if policy.run_as != "nobody" and _on_tmp(home) and not shown:
+        yield MountStep(MountKind.DIR, home, mode=0o700)
 
 
 def staging(policy: Policy, paths: PathFacts, view: View) -> str:

@@ -179,6 +179,14 @@ def test_home_is_an_empty_directory_for_self_and_absent_for_nobody() -> None:
     assert not any(step.target == "/home/ann" for step in plan_of(Policy()).mounts)
 
 
+def test_a_home_below_tmp_is_made_on_the_cage_s_own_tmp() -> None:
+    plan = plan_of(Policy(run_as="self"), home="/tmp/work/home")
+    order = [step.target for step in plan.mounts]
+    assert order.index("/tmp") < order.index("/tmp/work/home")
+    assert ("HOME", "/tmp/work/home") in plan.env
+    assert "/tmp/work/home" not in [step.target for step in plan_of(Policy(), home="/tmp/work/home").mounts]
+
+
 def test_a_granted_home_is_not_replaced_by_an_empty_one() -> None:
     plan = plan_of(Policy(run_as="self", allow=grants("/home/ann")))
     assert "/home/ann" not in paths_of(plan, "DIR")
