@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
-from pysandbox.cli.policy_of import DEFAULTS, policy_of
+from pysandbox.cli.policy_of import DEFAULTS, policy_of, working_directory
 from pysandbox.cli.run import add_recipe_flag
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _explain_policy(namespace: Namespace) -> int:
 
     policy = policy_of(namespace.recipe, command=namespace.command, extra=policy_values(namespace)).policy
     try:
-        told = topics(policy, Runtime(warm=0).prepare(policy, os.getcwd()).plan.notes)
+        told = topics(policy, Runtime(warm=0).prepare(policy, working_directory()).plan.notes)
     except UnsupportedError as error:
         told = (*topics(policy), ("On this host", (f"It cannot run: {error}.",)))
     name = os.path.basename(namespace.command[0]) if namespace.command else "policy"

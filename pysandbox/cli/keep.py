@@ -93,7 +93,8 @@ def keep_plan(
         "stamps": stamps,
         "seen": [(fact.path, fact.dev, fact.ino) for fact in prepared.paths.facts.values()],
     }
-    return plans.keep(key_of(flags, argv[0]), entry)
+    key = key_of(flags, argv[0])
+    return key is not None and plans.keep(key, entry)
 
 
 def _is_plain(namespace: Namespace, policy: Policy, prepared: Prepared, flags: list[str]) -> bool:

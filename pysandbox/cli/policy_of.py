@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Why, resolve, shielded
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ class Asked(NamedTuple):
     labels: Mapping[str, object]
 
 
+def working_directory() -> str:
+    """Raises PolicyError when it is gone: a policy is read, and a command runs, somewhere."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise PolicyError("the working directory was deleted", key="cwd", suggestion="change to another one") from None
+
+
 def policy_of(
     recipes: Sequence[str],
     *,
@@ -37,6 +46,6 @@ def policy_of(
     """The defaults, then what the program calls for, each recipe, `extra`. PolicyError for what cannot be, before
     anything has started."""
     defaults = {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
-    cwd = os.getcwd()
+    cwd = working_directory()
     resolved = resolve(recipes, command=command, cwd=cwd, extra=extra, extra_why=extra_why, defaults=defaults)
     return Asked(shielded(resolved, cwd), resolved.looked, {"recipes": list(recipes)} if recipes else {})

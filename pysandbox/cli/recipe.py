@@ -15,7 +15,7 @@ from typing import Any
 
 from pysandbox.cli import console, recipe_text
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.cli.policy_of import DEFAULTS
+from pysandbox.cli.policy_of import DEFAULTS, working_directory
 from pysandbox.compile.seccomp import describe
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
@@ -76,7 +76,7 @@ def actions() -> dict[str, Parser]:
 
 
 def _search() -> Search:
-    return Search.here(os.getcwd(), os.environ)
+    return Search.here(working_directory(), os.environ)
 
 
 def _print(namespace: Namespace, document: Any, text: Iterator[str]) -> int:
@@ -146,7 +146,7 @@ def _show(namespace: Namespace) -> int:
 def standalone(resolved: Resolved) -> Policy:
     """The policy with everything in it that it was made of: expanded, the base spelled out. Resolving its TOML gives
     it again (RCP-25)."""
-    cwd = os.getcwd()
+    cwd = working_directory()
     policy = with_base(expand(resolved.policy, env=os.environ, cwd=cwd, home=paths.home()))
     return quoted(replace(policy, base=False))
 
@@ -183,7 +183,9 @@ def _explain(namespace: Namespace) -> int:
     document = {
         "recipes": [_row(layer) for layer in layers],
         "policy": _plain(policy),
-        "match_prefix": list(expand_prefixes(prefixes, env=os.environ, cwd=os.getcwd(), home=home(known(os.environ)))),
+        "match_prefix": list(
+            expand_prefixes(prefixes, env=os.environ, cwd=working_directory(), home=home(known(os.environ)))
+        ),
         "env_set": [name for name in policy.env_passthrough if name in os.environ],
         "env_unset": [name for name in policy.env_passthrough if name not in os.environ],
     }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import fill_standard_descriptors
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.cli.policy_of import Asked, policy_of
+from pysandbox.cli.policy_of import Asked, policy_of, working_directory
 from pysandbox.cli.run import add_run_flags, perform, wants_pty
 from pysandbox.errors import CageError, PolicyError
 from pysandbox.policy.compose import loosened_by
@@ -91,7 +91,7 @@ def _manifest() -> Manifest:
     from pysandbox.policy.manifest_file import load_manifest
     from pysandbox.probe.paths import home
 
-    return load_manifest(os.getcwd(), home())
+    return load_manifest(working_directory(), home())
 
 
 def _policy(namespace: Namespace, manifest: Manifest, sandbox: Sandbox) -> Asked:

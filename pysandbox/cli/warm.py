@@ -40,7 +40,8 @@ def run_again(arguments: list[str]) -> int | None:
     if not argv or not argv[0]:
         return None
     fill_standard_descriptors()
-    entry = plans.recall(key_of(flags, argv[0]))
+    key = key_of(flags, argv[0])
+    entry = plans.recall(key) if key is not None else None
     if entry is None or not still_holds(entry):
         return None
     with Signals() as signals:
@@ -67,17 +68,22 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 # ---- what a plan depends on ----------------------------------------------------------------------------------
 
 
-def key_of(flags: list[str], program: str) -> tuple[Any, ...]:
-    """What is the same whenever an entry is to be found. The secret it is signed with ends with this boot."""
+def key_of(flags: list[str], program: str) -> tuple[Any, ...] | None:
+    """What is the same whenever an entry is to be found. The secret it is signed with ends with this boot. None where
+    it cannot be told: the directory is gone, or a security module hides the namespaces."""
+    try:
+        spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("user", "mnt")]
+        directory = os.getcwd()
+    except OSError:
+        return None
     return (
         sys.version,
         os.uname().release,
         os.geteuid(),
         os.getegid(),
-        os.stat("/proc/self/ns/user").st_ino,  # a container shares the cache, and can do less
-        os.stat("/proc/self/ns/mnt").st_ino,
+        *spaces,  # a container shares the cache, and can do less
         landlock_abi(),
-        os.getcwd(),
+        directory,
         tuple(flags),
         program,
         at_a_terminal(),
