@@ -61,7 +61,11 @@ int64_t read_text(int tid, uint64_t address, char *to, size_t room) {
 int thread_group(int tid) {
     char path[64], text[1024], *line;
     ssize_t got;
-    int fd;
+    int fd = (int)syscall(SYS_pidfd_open, tid, 0); /* of a leader only, and far quicker than its status */
+    if (fd >= 0) {
+        close(fd);
+        return tid;
+    }
     snprintf(path, sizeof path, "/proc/%d/status", tid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -errno;

@@ -129,7 +129,7 @@ def waits(notifier: Any, ticket: int) -> bool:
 
 def read_exec(pid: int, number: int, args: Any) -> bytes:
     """Path and arguments of an execve as the caller's memory has them now, each ended by NUL. Raises OSError."""
-    room = 1 << 16
+    room = 1 << 12  # most are shorter; a larger buffer has to be cleared first
     while True:
         text = ffi.new("char[]", room)
         size = lib.psb_read_exec(pid, number, args, text, room)
