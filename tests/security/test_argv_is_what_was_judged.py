@@ -7,6 +7,7 @@ first instruction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from .harness import in_cage, policy, program, read_report, uncaged
 
 TRIES = 10_000
 CONTROL_TRIES = 3_000
+ROUNDS = 12  # at most: a race is won by chance
 WRITERS = ("thread", "parent", "peer", "orphan", "shared", "file", "tid")
 CHANGED = "changed while it was decided"
 
@@ -35,22 +37,41 @@ def supervisor() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_forbidden_argument_never_runs(writer: str, attack_bin: Path, tmp_path: Path) -> None:
-    race = str(attack_bin / "argv_race")
-    control = uncaged([race, writer, str(CONTROL_TRIES), str(tmp_path)])[writer].value
+    race = [str(attack_bin / "argv_race"), writer]
+    control = first_round(
+        lambda: uncaged([*race, str(CONTROL_TRIES), str(tmp_path)])[writer].value,
+        shows=lambda said: bool(said["evil"]),
+    )
+    assert control["evil"] > 0
 
     with Cage(policy(allow=[str(attack_bin)]), policy_fn=forbid_evil, watch=("exec",)) as cage:
-        result = cage.run([race, writer, str(TRIES), "/tmp"], timeout=300)
-    report = read_report(result.exit_code, str(result.stdout), str(result.stderr), result)
+        said = first_round(
+            lambda: one_round(cage, [*race, str(TRIES), "/tmp"]),
+            shows=lambda said: bool(said["good"] and said["killed"]),
+        )
+    assert said["good"] > 0 and said["killed"] > 0
 
-    assert control["evil"] > 0
-    said = report[writer].value
+
+def one_round(cage: Cage, argv: list[str]) -> dict[str, int]:
+    """What TRIES tries came to: never `evil`, and all that was killed is on the record."""
+    result = cage.run(argv, timeout=300)
+    said: dict[str, int] = read_report(result.exit_code, str(result.stdout), str(result.stderr), result)[argv[1]].value
     assert said["evil"] == said["other"] == 0
-    assert said["good"] > 0 and said["refused"] + said["killed"] > 0
     assert said["good"] + said["refused"] + said["killed"] == TRIES
-    assert sum(each.count for each in result.denials if each.rule == CHANGED) >= said["killed"] > 0
+    assert sum(each.count for each in result.denials if each.rule == CHANGED) >= said["killed"]
+    return said
+
+
+def first_round(play: Callable[[], dict[str, int]], shows: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    """The first round in which the race was won by somebody: on a slow machine it takes more than one."""
+    for _ in range(ROUNDS - 1):
+        said = play()
+        if shows(said):
+            return said
+    return play()
 
 
 @pytest.mark.parametrize("writer", ("parent", "shared"))
