@@ -151,6 +151,50 @@ class NotifyPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Door:
+    """A socket in the cage's network namespace that the gatekeeper serves. `kind`: what is spoken there: dns, socks,
+    http, or tcp, where redirected connections arrive."""
+
+    kind: str
+    protocol: str  # "tcp", which listens, or "udp"
+    address: str  # IPv4
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostGrant:
+    """A name or pattern (T03: example.com, *.example.com, **.example.com) that may be reached."""
+
+    pattern: str
+    ports: tuple[int, ...]  # () is any
+    direct: bool  # by a socket of the host's own, without a relay that looks at the names in it
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A port of the cage on the host."""
+
+    address: str
+    port: int
+    inside: int
+    protocol: str  # "tcp" | "udp"
+
+
+@dataclass(frozen=True, slots=True)
+class NetPlan:
+    """The doors of a cage, and what the gatekeeper lets through them. A cage without a way out or in has none."""
+
+    doors: tuple[Door, ...]
+    routes: bytes  # rtnetlink(7) messages, each with NLM_F_ACK, sent inside the cage's network namespace
+    redirect: bytes  # one batch of nf_tables messages; empty where the kernel has no nf_tables
+    hosts: tuple[HostGrant, ...]
+    endpoints: tuple[Endpoint, ...]  # network.allow_ips
+    published: tuple[Published, ...]
+    loopback_ports: tuple[int, ...] | None  # of the host, as host.pysandbox.internal; () is any, None is none
+    ipv6: str  # what an AAAA question about an allowed name gets (T04): "nodata" | "nxdomain" | "resolve"
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch."""
 
@@ -185,6 +229,7 @@ class Plan:
     cgroup: CgroupPlan | None = None
     watch: WatchPlan | None = None
     executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
+    net: NetPlan | None = None
 
     @property
     def digest(self) -> str:
