@@ -1,0 +1,202 @@
+"""The routed back end's rules: what a cage with an interface of its own may send, said three times.
+
+    inside()   in the cage's network namespace: listed packets leave it, names and every other TCP connection arrive at
+               the doors, and the rest is dropped at once, so the sender sees EPERM and not a silence
+    ingress()  where a cage's packets enter the host: the wall. It holds whatever becomes of the first
+    around()   in the host's network, once for the bridge: nothing comes to a cage unasked, cages do not meet, and what
+               leaves wears the host's address
+
+`passages` decides the order. An address wholly written down is let out whatever it is. A range lets out the addresses of
+the host itself never, and loopback, link-local, metadata and private addresses only when it lies within them: 0.0.0.0/0
+is the world, not the network behind it. IPv6 is off on these interfaces. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pysandbox.compile import nftables as nft
+from pysandbox.policy.endpoint import MAPPED, TCP, UDP, Endpoint
+
+NETWORK, NETWORK_PREFIX = b"\x0a\x8f\0\0", 16  # 10.143.0.0/16, document 000
+SYNTHETIC, SYNTHETIC_PREFIX = b"\xc6\x12\0\0", 15  # 198.18.0.0/15: the doors, and the addresses that names get
+LOOPBACK = b"\x7f\0\0\0"
+ANY_PORT = (0, 0xFFFF)
+DNS = 53
+
+# What a range must lie within to reach it. RFC 6890, without the documentation blocks.
+GUARDED: tuple[tuple[bytes, int], ...] = (
+    (b"\0\0\0\0", 8), (b"\x0a\0\0\0", 8), (b"\x64\x40\0\0", 10), (b"\x7f\0\0\0", 8), (b"\xa9\xfe\0\0", 16),
+    (b"\xac\x10\0\0", 12), (b"\xc0\0\0\0", 24), (b"\xc0\xa8\0\0", 16), (SYNTHETIC, SYNTHETIC_PREFIX),
+    (b"\xe0\0\0\0", 4), (b"\xf0\0\0\0", 4),
+)  # fmt: skip
+
+_PROTOCOLS = ((TCP, nft.TCP), (UDP, nft.UDP))
+
+
+class Passage(NamedTuple):
+    """The match of one rule, and what becomes of what matches. `host`: only the host can tell."""
+
+    match: bytes
+    open: bool
+    host: bool = False
+
+
+def passages(endpoints: tuple[Endpoint, ...]) -> Iterator[Passage]:
+    """In order; what none of them matches is refused."""
+    four = [each for each in endpoints if each.prefix >= 96 and each.address.startswith(MAPPED)]
+    single = [each for each in four if each.prefix == 128]
+    within = [each for each in four if each.prefix < 128 and _is_guarded(each)]
+    wide = [each for each in four if each.prefix < 128 and not _is_guarded(each)]
+    yield Passage(nft.destination(NETWORK, NETWORK_PREFIX), False)  # another cage, or the bridge
+    yield from _opened(single)
+    yield Passage(nft.not_unicast(), False, host=True)
+    yield from _opened(within)
+    for address, prefix in GUARDED:
+        yield Passage(nft.destination(address, prefix), False)
+    yield from _opened(wide)
+
+
+def _is_guarded(endpoint: Endpoint) -> bool:
+    ours = int.from_bytes(endpoint.address[12:], "big")
+    return any(
+        endpoint.prefix - 96 >= prefix and ours >> (32 - prefix) == int.from_bytes(address, "big") >> (32 - prefix)
+        for address, prefix in GUARDED
+    )
+
+
+def _opened(endpoints: list[Endpoint]) -> Iterator[Passage]:
+    for each in endpoints:
+        to = nft.destination(each.address[12:], each.prefix - 96)
+        for bit, number in _PROTOCOLS:
+            if each.protocols & bit:
+                yield from (Passage(to + nft.protocol(number) + nft.ports(*pair), True) for pair in _port_ranges(each))
+                yield Passage(to + nft.protocol(number) + nft.later_fragment(), True)
+        if (each.first_port, each.last_port) == ANY_PORT and each.protocols == TCP | UDP:
+            yield Passage(to + nft.echo_request(), True)
+
+
+def _port_ranges(endpoint: Endpoint) -> tuple[tuple[int, int], ...]:
+    """Names are the resolver's, unless an entry names its port: "any port" is any but 53."""
+    if (endpoint.first_port, endpoint.last_port) != ANY_PORT:
+        return ((endpoint.first_port, endpoint.last_port),)
+    return (0, DNS - 1), (DNS + 1, 0xFFFF)
+
+
+# ---- the cage's side ----------------------------------------------------------------------------------------------
+
+TABLE = "pysandbox"
+_OUTPUT, _INGRESS = 3, 0  # NF_INET_LOCAL_OUT, NF_NETDEV_INGRESS
+_DSTNAT, _FILTER, _SRCNAT = -100, 0, 100
+
+
+def inside(endpoints: tuple[Endpoint, ...], doors: bytes, dns: int, tcp: int) -> bytes:
+    """`doors` is the address of the doors; `dns` and `tcp` are the ports where names are asked and where redirected
+    connections arrive."""
+    listed = [each for each in passages(endpoints) if not each.host]
+    to_door = nft.dnat(doors, tcp)
+    led = (
+        nft.destination(LOOPBACK, 8) + nft.RETURN,
+        nft.destination(doors) + nft.RETURN,
+        nft.interface("oifname", "lo") + nft.destination(NETWORK, NETWORK_PREFIX) + nft.RETURN,  # the cage's own address
+        *(each.match + (nft.RETURN if each.open else nft.protocol(nft.TCP) + to_door) for each in listed),
+        nft.protocol(nft.UDP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
+        nft.protocol(nft.TCP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
+        nft.protocol(nft.TCP) + to_door,
+    )
+    let = (
+        nft.interface("oifname", "lo") + nft.ACCEPT,
+        nft.destination(LOOPBACK, 8) + nft.ACCEPT,
+        nft.destination(SYNTHETIC, SYNTHETIC_PREFIX) + nft.ACCEPT,  # led to a door just now: still bound for the way out
+        *(each.match + (nft.ACCEPT if each.open else nft.DROP) for each in listed),
+    )
+    return nft.batch(nft.IPV4, (
+        nft.new_table(TABLE),
+        nft.base_chain(TABLE, "output", "nat", _OUTPUT, _DSTNAT, accept=True),
+        nft.base_chain(TABLE, "way-out", "filter", _OUTPUT, _FILTER, accept=False),
+        *nft.rules(TABLE, "output", led),
+        *nft.rules(TABLE, "way-out", let),
+    ))  # fmt: skip
+
+
+# ---- the host's side ----------------------------------------------------------------------------------------------
+
+
+def ingress(table: str, device: str, cage: bytes, endpoints: tuple[Endpoint, ...]) -> bytes:
+    """The chain of one cage, at the host's end of its pair; `cage` is its address. A counter tells what was refused."""
+    chosen = (
+        nft.arp_from(cage) + nft.ACCEPT,
+        nft.is_ip(other=True) + nft.COUNT + nft.DROP,  # IPv6 with it
+        nft.source(cage, other=True) + nft.COUNT + nft.DROP,  # spoofed
+        *(each.match + (nft.ACCEPT if each.open else nft.COUNT + nft.DROP) for each in passages(endpoints)),
+        nft.COUNT + nft.DROP,
+    )
+    return nft.batch(nft.NETDEV, (
+        nft.base_chain(table, "ingress", "filter", _INGRESS, _FILTER, accept=False, device=device),
+        *nft.rules(table, "ingress", chosen),
+    ))  # fmt: skip
+
+
+def around(bridge: str) -> bytes:
+    """The table of the bridge, named like it. What is there of an earlier one is replaced in the same step."""
+    here, there = nft.interface("iifname", bridge), nft.interface("oifname", bridge)
+    into = (there + nft.answer() + nft.ACCEPT, there + nft.DROP)
+    chains = (
+        ("forward", "filter", 2, _FILTER, (here + there + nft.DROP, *into)),
+        ("input", "filter", 1, _FILTER, (here + nft.destination(NETWORK, NETWORK_PREFIX) + nft.DROP,)),
+        ("output", "filter", _OUTPUT, _FILTER, into),  # nor do other users of the host come in
+        ("postrouting", "nat", 4, _SRCNAT, (
+            nft.source(NETWORK, NETWORK_PREFIX) + nft.interface("oifname", bridge, other=True) + nft.MASQUERADE,
+        )),
+    )  # fmt: skip
+    return nft.batch(nft.IPV4, (
+        nft.new_table(bridge), nft.delete_table(bridge), nft.new_table(bridge, "cages of pysandbox"),
+        *(body for name, kind, hook, priority, each in chains for body in (
+            nft.base_chain(bridge, name, kind, hook, priority, accept=True), *nft.rules(bridge, name, each),
+        )),
+    ))  # fmt: skip
+
+
+# ---- the interface inside the cage (rtnetlink) --------------------------------------------------------------------
+
+_NEWLINK, _NEWADDR, _NEWROUTE = 16, 20, 24
+_AF_INET, _AF_INET6 = 2, 10
+_IFLA_AF_SPEC, _ADDRESS_MODE, _NO_ADDRESS = 26, 8, b"\x01"  # IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE
+_IFF_UP, _LOOPBACK_INDEX = 1, 1
+_MAIN, _LOCAL = 254, 255  # routing tables
+_GLOBAL, _HOST = 0, 254  # scopes
+_UNICAST, _TYPE_LOCAL, _BOOT = 1, 2, 3
+
+
+def local_routes() -> bytes:
+    """Only the doors and the addresses of names are local to the cage; all else has a way out, or none."""
+    return _route(1, _LOCAL, _HOST, _TYPE_LOCAL, SYNTHETIC_PREFIX, nft.attribute(1, SYNTHETIC) + _of(_LOOPBACK_INDEX))
+
+
+def interface(index: int, cage: bytes, gateway: bytes, prefix: int) -> bytes:
+    """Gives the cage's end of the pair its address, raises it, and makes it the way out."""
+    no_ipv6 = nft.attribute(_IFLA_AF_SPEC, nft.attribute(_AF_INET6, nft.attribute(_ADDRESS_MODE, _NO_ADDRESS)))
+    address = struct.pack("=BBBBI", _AF_INET, prefix, 0, _GLOBAL, index)
+    return b"".join((
+        _link(1, index, 0, no_ipv6),
+        nft.message(_NEWADDR, nft.REQUEST | nft.ACK | nft.CREATE | nft.EXCL, 2,
+                    address + nft.attribute(2, cage) + nft.attribute(1, cage)),
+        _link(3, index, _IFF_UP, b""),
+        _route(4, _MAIN, _GLOBAL, _UNICAST, 0, nft.attribute(5, gateway) + _of(index)),
+    ))  # fmt: skip
+
+
+def _of(index: int) -> bytes:
+    return nft.attribute(4, struct.pack("=I", index))  # RTA_OIF
+
+
+def _link(sequence: int, index: int, flags: int, attributes: bytes) -> bytes:
+    header = struct.pack("=BBHiII", 0, 0, 0, index, flags, flags)
+    return nft.message(_NEWLINK, nft.REQUEST | nft.ACK, sequence, header + attributes)
+
+
+def _route(sequence: int, table: int, scope: int, kind: int, prefix: int, attributes: bytes) -> bytes:
+    header = struct.pack("=BBBBBBBBI", _AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)
+    return nft.message(_NEWROUTE, nft.REQUEST | nft.ACK | nft.CREATE | nft.EXCL, sequence, header + attributes)
