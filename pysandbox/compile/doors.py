@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pysandbox.compile import routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.host import HostRule
@@ -61,14 +62,17 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
     if not out and not published:
         return None
     redirected = out and bool(host.nf_tables)
+    bridge = routed.bridge(policy, host) if out else ""
+    endpoints = tuple(map(parse_endpoint, policy.allow_ips))
     return NetPlan(
         doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else [])) if out else (),
-        routes=ROUTES if out else b"",
-        redirect=REDIRECT if redirected else b"",
+        routes=(routed.local_routes() if bridge else ROUTES) if out else b"",
+        redirect=routed.inside(endpoints, DOORS, DNS_PORT, TCP_PORT) if bridge else REDIRECT if redirected else b"",
         hosts=tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if reaches_hosts(policy) else (),
-        endpoints=tuple(map(parse_endpoint, policy.allow_ips)),
+        endpoints=endpoints,
         published=published,
         loopback_ports=loopback_ports(policy) if reaches_hosts(policy) else None,
+        bridge=bridge,
         ipv6=policy.dns_ipv6,
     )
 

@@ -1,7 +1,7 @@
 """The words in which nf_tables is told of rules, as bytes: what `compile.routed` writes its rules with.
 
 An expression is bytes, a rule the sum of its expressions, a batch one transaction: the kernel takes all of it or nothing,
-and acknowledges each message. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's
+and acknowledges the last message. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's
 own header is in native byte order, what an attribute of nf_tables holds is big-endian. Knows nothing of cages. Pure.
 """
 
@@ -115,12 +115,14 @@ def protocol(number: int) -> bytes:
 
 def ports(first: int, last: int) -> bytes:
     """The destination port of TCP or UDP. A fragment behind the first has none, and never matches."""
-    if first == 0 and last == 0xFFFF:
-        return b""
     low, high = struct.pack(">H", first), struct.pack(">H", last)
     if first == last:
         return _load(_TRANSPORT, 2, 2) + _compare(_EQ, low)
     return _load(_TRANSPORT, 2, 2) + _compare(_GTE, low) + _compare(_LTE, high)
+
+
+def any_port_but(port: int) -> bytes:
+    return _load(_TRANSPORT, 2, 2) + _compare(_NEQ, struct.pack(">H", port))
 
 
 def echo_request() -> bytes:
@@ -192,11 +194,15 @@ def rules(table: str, chain: str, each: Iterable[bytes]) -> tuple[Body, ...]:
 
 
 def batch(family: int, bodies: Sequence[Body]) -> bytes:
-    """One transaction."""
+    """One transaction. A refusal is told for each message, the acknowledgement for the last alone: the kernel has room for
+    a few hundred answers, and a list may be longer."""
     messages = [
-        message(NFTABLES << 8 | kind, REQUEST | ACK | flags, sequence, struct.pack(">BBH", family, 0, 0) + body)
+        message(
+            NFTABLES << 8 | kind, REQUEST | flags | (ACK if sequence == len(bodies) else 0), sequence,
+            struct.pack(">BBH", family, 0, 0) + body,
+        )
         for sequence, (kind, flags, body) in enumerate(bodies, start=1)
-    ]
+    ]  # fmt: skip
     edge = struct.pack(">BBH", UNSPEC, 0, NFTABLES)
     return b"".join((
         message(BATCH_BEGIN, REQUEST, 0, edge), *messages, message(BATCH_END, REQUEST, len(messages) + 1, edge)

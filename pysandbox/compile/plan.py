@@ -191,6 +191,7 @@ class NetPlan:
     endpoints: tuple[Endpoint, ...]  # network.allow_ips
     published: tuple[Published, ...]
     loopback_ports: tuple[int, ...] | None  # of the host, as host.pysandbox.internal; () is any, None is none
+    bridge: str  # of the routed back end, which gives the cage an interface; "" is doors alone
     ipv6: str  # what an AAAA question about an allowed name gets (T04): "nodata" | "nxdomain" | "resolve"
 
 

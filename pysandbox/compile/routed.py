@@ -18,7 +18,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pysandbox.compile import nftables as nft
+from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.endpoint import MAPPED, TCP, UDP, Endpoint
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
 
 NETWORK, NETWORK_PREFIX = b"\x0a\x8f\0\0", 16  # 10.143.0.0/16, document 000
 SYNTHETIC, SYNTHETIC_PREFIX = b"\xc6\x12\0\0", 15  # 198.18.0.0/15: the doors, and the addresses that names get
@@ -33,15 +36,39 @@ GUARDED: tuple[tuple[bytes, int], ...] = (
     (b"\xe0\0\0\0", 4), (b"\xf0\0\0\0", 4),
 )  # fmt: skip
 
+LONGEST = 200_000  # bytes of a batch; net.core.wmem_default is 212,992 where nobody changed it
+
 _PROTOCOLS = ((TCP, nft.TCP), (UDP, nft.UDP))
 
 
+def bridge(policy: Policy, host: HostFacts) -> str:
+    """The bridge that a cage of this policy is attached to; "" for doors alone. Raises SandboxCompileError,
+    UnsupportedError."""
+    if policy.network_backend != "routed":
+        return ""
+    if not host.nf_tables:
+        message = 'backend = "routed" holds cages to their list by nf_tables, which this kernel lacks'
+        raise UnsupportedError(message, feature="nf_tables", fix='modprobe nf_tables nft_fib_netdev, or use "doors"')
+    return policy.bridge
+
+
+def check_backend(policy: Policy) -> None:
+    """SandboxCompileError for a back end that the rest of the policy leaves nothing to do."""
+    if policy.network_backend == "routed" and (policy.egress != "proxy-only" or policy.isolation != "full"):
+        raise SandboxCompileError(
+            f'"routed" is a way out of a full cage, beside the doors; this one has egress = "{policy.egress}" and '
+            f'isolation = "{policy.isolation}"', key="network.backend",
+            suggestion='set egress = "proxy-only" and isolation = "full", or leave backend out',
+        )  # fmt: skip
+
+
 class Passage(NamedTuple):
-    """The match of one rule, and what becomes of what matches. `host`: only the host can tell."""
+    """The match of one rule, and what becomes of what matches."""
 
     match: bytes
     open: bool
-    host: bool = False
+    protocol: int = 0  # 0 is any
+    host: bool = False  # of use to the host only
 
 
 def passages(endpoints: tuple[Endpoint, ...]) -> Iterator[Passage]:
@@ -54,7 +81,7 @@ def passages(endpoints: tuple[Endpoint, ...]) -> Iterator[Passage]:
     yield from _opened(single)
     yield Passage(nft.not_unicast(), False, host=True)
     yield from _opened(within)
-    for address, prefix in GUARDED:
+    for address, prefix in GUARDED if wide else ():
         yield Passage(nft.destination(address, prefix), False)
     yield from _opened(wide)
 
@@ -69,20 +96,15 @@ def _is_guarded(endpoint: Endpoint) -> bool:
 
 def _opened(endpoints: list[Endpoint]) -> Iterator[Passage]:
     for each in endpoints:
-        to = nft.destination(each.address[12:], each.prefix - 96)
+        to, whole = nft.destination(each.address[12:], each.prefix - 96), (each.first_port, each.last_port) == ANY_PORT
         for bit, number in _PROTOCOLS:
             if each.protocols & bit:
-                yield from (Passage(to + nft.protocol(number) + nft.ports(*pair), True) for pair in _port_ranges(each))
-                yield Passage(to + nft.protocol(number) + nft.later_fragment(), True)
-        if (each.first_port, each.last_port) == ANY_PORT and each.protocols == TCP | UDP:
-            yield Passage(to + nft.echo_request(), True)
-
-
-def _port_ranges(endpoint: Endpoint) -> tuple[tuple[int, int], ...]:
-    """Names are the resolver's, unless an entry names its port: "any port" is any but 53."""
-    if (endpoint.first_port, endpoint.last_port) != ANY_PORT:
-        return ((endpoint.first_port, endpoint.last_port),)
-    return (0, DNS - 1), (DNS + 1, 0xFFFF)
+                # Names are the resolver's, unless an entry names its port: any port is any but 53.
+                at = nft.any_port_but(DNS) if whole else nft.ports(each.first_port, each.last_port)
+                yield Passage(to + nft.protocol(number) + at, True, number)
+                yield Passage(to + nft.protocol(number) + nft.later_fragment(), True, number, host=True)
+        if whole and each.protocols == TCP | UDP:
+            yield Passage(to + nft.echo_request(), True, nft.ICMP)
 
 
 # ---- the cage's side ----------------------------------------------------------------------------------------------
@@ -92,16 +114,18 @@ _OUTPUT, _INGRESS = 3, 0  # NF_INET_LOCAL_OUT, NF_NETDEV_INGRESS
 _DSTNAT, _FILTER, _SRCNAT = -100, 0, 100
 
 
-def inside(endpoints: tuple[Endpoint, ...], doors: bytes, dns: int, tcp: int) -> bytes:
-    """`doors` is the address of the doors; `dns` and `tcp` are the ports where names are asked and where redirected
-    connections arrive."""
+def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> bytes:
+    """`at` is the address of the doors; `dns` and `tcp` are the ports where names are asked and where redirected
+    connections arrive. Raises SandboxCompileError."""
+    doors = bytes(map(int, at.split(".")))
     listed = [each for each in passages(endpoints) if not each.host]
     to_door = nft.dnat(doors, tcp)
     led = (
         nft.destination(LOOPBACK, 8) + nft.RETURN,
         nft.destination(doors) + nft.RETURN,
         nft.interface("oifname", "lo") + nft.destination(NETWORK, NETWORK_PREFIX) + nft.RETURN,  # the cage's own address
-        *(each.match + (nft.RETURN if each.open else nft.protocol(nft.TCP) + to_door) for each in listed),
+        *(each.match + (nft.RETURN if each.open else nft.protocol(nft.TCP) + to_door) for each in listed
+          if each.protocol != nft.ICMP),
         nft.protocol(nft.UDP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
         nft.protocol(nft.TCP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
         nft.protocol(nft.TCP) + to_door,
@@ -112,13 +136,19 @@ def inside(endpoints: tuple[Endpoint, ...], doors: bytes, dns: int, tcp: int) ->
         nft.destination(SYNTHETIC, SYNTHETIC_PREFIX) + nft.ACCEPT,  # led to a door just now: still bound for the way out
         *(each.match + (nft.ACCEPT if each.open else nft.DROP) for each in listed),
     )
-    return nft.batch(nft.IPV4, (
+    made = nft.batch(nft.IPV4, (
         nft.new_table(TABLE),
         nft.base_chain(TABLE, "output", "nat", _OUTPUT, _DSTNAT, accept=True),
         nft.base_chain(TABLE, "way-out", "filter", _OUTPUT, _FILTER, accept=False),
         *nft.rules(TABLE, "output", led),
         *nft.rules(TABLE, "way-out", let),
     ))  # fmt: skip
+    if len(made) > LONGEST:
+        raise SandboxCompileError(
+            f"{len(endpoints)} addresses are more rules than the kernel takes at once", key="network.allow_ips",
+            suggestion='write ranges (10.0.0.0/8) instead of single addresses, or leave backend = "routed" out',
+        )  # fmt: skip
+    return made
 
 
 # ---- the host's side ----------------------------------------------------------------------------------------------

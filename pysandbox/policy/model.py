@@ -190,6 +190,15 @@ class Policy:
         "$SSH_AUTH_SOCK.",
         default=(), merge="union", flag="--unix-socket",
     )  # fmt: skip
+    network_backend: str = option(
+        "network", "backend", "doors: a way out through the gatekeeper alone, for anybody. routed: also an interface, for "
+        "UDP, QUIC and ping to allow_ips; the host process must be root.",
+        default="doors", merge="last", flag="--network-backend", choices=("doors", "routed"),
+    )  # fmt: skip
+    bridge: str = option(
+        "network", "bridge", "The bridge of the routed back end, made when it is not there.",
+        default="kaged-br0", merge="last", item="interface",
+    )  # fmt: skip
     # [network.dns]
     dns_ipv6: str = option(
         "network.dns", "ipv6", "What a question for the IPv6 address of an allowed name gets: an empty answer, no such "

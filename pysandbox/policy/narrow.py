@@ -179,6 +179,8 @@ TIGHTER: Mapping[str, Tighter] = {
     "allow_host_loopback": _towards(False, True),
     "host_loopback_ports": _serves_less,
     "unix_sockets": _writes_less,
+    "network_backend": _towards("doors", "routed"),
+    "bridge": _same,
     "dns_ipv6": _towards("nxdomain", "nodata", "resolve"),
     "dlp_enabled": _towards(True, False),
     "dlp_canary_tokens": _unless_asked(True),

@@ -19,6 +19,7 @@ Item = Literal[
     "endpoint",
     "port",
     "port number",
+    "interface",
     "domain",
     "method",
     "content type",

@@ -208,6 +208,13 @@ def _detector(value: object) -> str:
     return name
 
 
+def _interface(value: object) -> str:
+    name = text(value)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", name):
+        raise Refused(f"{shown(name)} is not the name of a network interface", "at most 15 of a-z, 0-9, _ . -")
+    return name
+
+
 _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "port": ("ports", netallow.published),
     "domain": ("domains", netallow.domain),
@@ -219,6 +226,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "variable": ("names of variables", _variable),
     "syscall": ("names of system calls", _syscall),
     "endpoint": ("addresses", _endpoint),
+    "interface": ("names of interfaces", _interface),
     "": ("strings", text),
 }
 
