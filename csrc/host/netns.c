@@ -153,6 +153,27 @@ int psb_inside(int init_pidfd, struct psb_inside *wanted) {
     return -1;
 }
 
+struct setting {
+    int pidfd;
+    const char *path, *value;
+    long result;
+};
+
+/* /proc/sys/net is that of whoever opens it, and its owner is root of the namespace. */
+static void write_setting(void *argument) {
+    struct setting *setting = argument;
+    long fd = sys_call(SYS_setns, setting->pidfd, CLONE_NEWUSER | CLONE_NEWNET, 0, 0, 0, 0);
+    if (fd >= 0) fd = sys_open(setting->path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0);
+    setting->result = fd < 0 ? fd : sys_write((int)fd, setting->value, text_length(setting->value));
+}
+
+int psb_setting_inside(int init_pidfd, const char *path, const char *value) {
+    struct setting setting = {.pidfd = init_pidfd, .path = path, .value = value, .result = -ESRCH};
+    int result = run_errand(0, write_setting, &setting); /* a table of descriptors of its own ends with it */
+    if (result < 0) return result;
+    return setting.result < 0 ? (int)setting.result : 0;
+}
+
 struct trial {
     const void *batch;
     size_t size;

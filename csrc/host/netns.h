@@ -34,6 +34,9 @@ struct psb_inside {
  * open then. */
 int psb_inside(int init_pidfd, struct psb_inside *wanted);
 
+/* Writes one setting of that network namespace, below /proc/sys/net of the caller's own /proc. 0, or -errno. */
+int psb_setting_inside(int init_pidfd, const char *path, const char *value);
+
 /* Whether nf_tables takes this batch, tried in namespaces of their own: 0, or the errno of what refused it. */
 int psb_probe_redirect(const void *batch, size_t size);
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pysandbox.compile.doors import NSSWITCH_TEXT, RESOLV_TEXT, has_way_out
 from pysandbox.compile.plan import Note
+from pysandbox.compile.routed import check_backend
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.model import Policy
 
@@ -21,6 +22,7 @@ DIRECT = "network.direct"
 
 
 def network_notes(policy: Policy) -> tuple[Note, ...]:
+    check_backend(policy)
     if policy.egress == "direct":
         if not policy.unsafe_direct:
             raise SandboxCompileError('"direct" gives the cage the host\'s own network', key="network.egress",

@@ -15,7 +15,7 @@ NESTED = 0x8000  # NLA_F_NESTED
 BATCH_BEGIN, BATCH_END, NFTABLES = 16, 17, 10  # NFNL_MSG_BATCH_*, NFNL_SUBSYS_NFTABLES
 NEWTABLE, GETTABLE, DELTABLE, NEWCHAIN, NEWRULE = 0, 1, 2, 3, 6  # NFT_MSG_*
 UNSPEC, IPV4, NETDEV = 0, 2, 5  # NFPROTO_*
-TABLE_NAME, TABLE_USERDATA = 1, 6  # NFTA_TABLE_*
+TABLE_NAME, TABLE_HANDLE, TABLE_USERDATA = 1, 4, 6  # NFTA_TABLE_*
 
 ICMP, TCP, UDP = 1, 6, 17  # IPPROTO_*
 ETHERTYPE_IP, ETHERTYPE_ARP = b"\x08\x00", b"\x08\x06"
@@ -178,8 +178,10 @@ def new_table(name: str, comment: str = "", *, only: bool = False) -> Body:
     return NEWTABLE, CREATE | (EXCL if only else 0), _text(TABLE_NAME, name) + told
 
 
-def delete_table(name: str) -> Body:
-    return DELTABLE, 0, _text(TABLE_NAME, name)
+def delete_table(name: str, handle: int | None = None) -> Body:
+    """With a handle: this table, and not a later one of the same name."""
+    by = _text(TABLE_NAME, name) if handle is None else attribute(TABLE_HANDLE, struct.pack(">Q", handle))
+    return DELTABLE, 0, by
 
 
 def base_chain(

@@ -36,7 +36,7 @@ def _refuses_descriptors(policy: Policy) -> bool:
 
 
 def _lists_addresses(policy: Policy) -> bool:
-    return bool(policy.allow_ips)
+    return bool(policy.allow_ips) and policy.network_backend != "routed"  # else the kernel routes
 
 
 # (what asks for a supervisor, when, the classes and their action). A later row wins over an earlier one, and what a
@@ -97,7 +97,7 @@ def _without_supervisor(
 def _check_addresses(policy: Policy) -> None:
     if not policy.allow_ips:
         return
-    if policy.isolation == "full" and policy.egress != "direct":
+    if policy.isolation == "full" and policy.egress != "direct" and policy.network_backend != "routed":
         raise SandboxCompileError(
             "addresses out of a cage with a network of its own need the network gatekeeper, which this version does "
             "not have", key="network.allow_ips", suggestion='use isolation = "landlock", or leave it out',

@@ -6,8 +6,8 @@
     around()   in the host's network, once for the bridge: nothing comes to a cage unasked, cages do not meet, and what
                leaves wears the host's address
 
-`passages` decides the order. An address wholly written down is let out whatever it is. A range lets out the addresses of
-the host itself never, and loopback, link-local, metadata and private addresses only when it lies within them: 0.0.0.0/0
+`passages` decides the order. An address wholly written down is let out whatever it is. A range never lets out to the host
+itself, and to loopback, link-local, metadata and private addresses only when it lies within them: 0.0.0.0/0
 is the world, not the network behind it. IPv6 is off on these interfaces. Pure.
 """
 
@@ -123,9 +123,14 @@ def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> byte
     led = (
         nft.destination(LOOPBACK, 8) + nft.RETURN,
         nft.destination(doors) + nft.RETURN,
-        nft.interface("oifname", "lo") + nft.destination(NETWORK, NETWORK_PREFIX) + nft.RETURN,  # the cage's own address
-        *(each.match + (nft.RETURN if each.open else nft.protocol(nft.TCP) + to_door) for each in listed
-          if each.protocol != nft.ICMP),
+        nft.interface("oifname", "lo")
+        + nft.destination(NETWORK, NETWORK_PREFIX)
+        + nft.RETURN,  # the cage's own address
+        *(
+            each.match + (nft.RETURN if each.open else nft.protocol(nft.TCP) + to_door)
+            for each in listed
+            if each.protocol != nft.ICMP
+        ),
         nft.protocol(nft.UDP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
         nft.protocol(nft.TCP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
         nft.protocol(nft.TCP) + to_door,
@@ -133,7 +138,8 @@ def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> byte
     let = (
         nft.interface("oifname", "lo") + nft.ACCEPT,
         nft.destination(LOOPBACK, 8) + nft.ACCEPT,
-        nft.destination(SYNTHETIC, SYNTHETIC_PREFIX) + nft.ACCEPT,  # led to a door just now: still bound for the way out
+        nft.destination(SYNTHETIC, SYNTHETIC_PREFIX)
+        + nft.ACCEPT,  # led to a door just now: still bound for the way out
         *(each.match + (nft.ACCEPT if each.open else nft.DROP) for each in listed),
     )
     made = nft.batch(nft.IPV4, (
@@ -143,7 +149,7 @@ def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> byte
         *nft.rules(TABLE, "output", led),
         *nft.rules(TABLE, "way-out", let),
     ))  # fmt: skip
-    if len(made) > LONGEST:
+    if max(len(made), len(ingress(TABLE, TABLE, doors, endpoints))) > LONGEST:
         raise SandboxCompileError(
             f"{len(endpoints)} addresses are more rules than the kernel takes at once", key="network.allow_ips",
             suggestion='write ranges (10.0.0.0/8) instead of single addresses, or leave backend = "routed" out',
@@ -152,6 +158,11 @@ def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> byte
 
 
 # ---- the host's side ----------------------------------------------------------------------------------------------
+
+
+def closed(table: str, device: str) -> nft.Body:
+    """The chain of a cage with nothing in it: nothing passes."""
+    return nft.base_chain(table, "ingress", "filter", _INGRESS, _FILTER, accept=False, device=device)
 
 
 def ingress(table: str, device: str, cage: bytes, endpoints: tuple[Endpoint, ...]) -> bytes:
@@ -164,7 +175,7 @@ def ingress(table: str, device: str, cage: bytes, endpoints: tuple[Endpoint, ...
         nft.COUNT + nft.DROP,
     )
     return nft.batch(nft.NETDEV, (
-        nft.base_chain(table, "ingress", "filter", _INGRESS, _FILTER, accept=False, device=device),
+        closed(table, device),
         *nft.rules(table, "ingress", chosen),
     ))  # fmt: skip
 

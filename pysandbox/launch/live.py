@@ -66,6 +66,7 @@ class LiveInit:
         self.listener = opened.listener  # until a supervisor takes it over
         self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
         self.admission: Any = None  # what serves them; set by the layer that makes it
+        self.attachment: Any = None  # its interface in the host's network; set by the layer that makes it
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._last_id = 0
         self._lock = allocate_lock()
@@ -215,6 +216,8 @@ class LiveInit:
         self._close_doors()
         if self.admission is not None:
             self.admission.end()
+        if self.attachment is not None:
+            self.attachment.close()
 
     def _close_doors(self) -> None:
         doors, self.doors = self.doors, {}
@@ -285,6 +288,8 @@ class LiveInit:
             os.close(self.listener)
             self.listener = -1
         self._close_doors()
+        if self.attachment is not None:
+            self.attachment.forget()
 
     def kill_process(self, pid: int) -> None:
         """SIGKILL to one process of the cage, as the host numbers it."""

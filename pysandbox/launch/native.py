@@ -308,6 +308,13 @@ def sockets_inside(
     return [socket.fd for socket in sockets[0 : len(wanted)]]
 
 
+def setting_inside(pidfd: int, path: str, value: str) -> None:
+    """Writes a setting below /proc/sys/net in the network namespace of that cage. Raises OSError."""
+    result = lib.psb_setting_inside(pidfd, path.encode(), value.encode())
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+
+
 def open_doors(pidfd: int, net: NetPlan) -> dict[tuple[str, str], int]:
     """The doors of a cage by kind and protocol, once its namespace leads to them. Raises StartError."""
     if not net.doors:

@@ -77,6 +77,11 @@ class Prepared:
     uses_scratch: bool
     told: dict[str, object] = field(default_factory=dict)  # what every spawn tells of it (audit.told), once made
 
+    @property
+    def routed(self) -> bool:
+        """Whether its cages have an interface in the host's network."""
+        return self.plan.net is not None and bool(self.plan.net.bridge)
+
 
 class Runtime:
     """Shared state of the cages of one process.
@@ -358,10 +363,10 @@ class Runtime:
         self.end_sessions()
         for live in _members(self._lives):
             live.unrecord()
-        if any(prepared.uses_scratch or prepared.plan.cgroup for prepared in self._prepared.values()):
+        if any(each.uses_scratch or each.plan.cgroup or each.routed for each in self._prepared.values()):
             self.drain()
             for live in _members(self._lives):
-                if live.owns_scratch or live.cgroup is not None:
+                if live.owns_scratch or live.cgroup is not None or live.attachment is not None:
                     live.close()
         self._left = True
 

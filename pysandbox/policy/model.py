@@ -191,8 +191,8 @@ class Policy:
         default=(), merge="union", flag="--unix-socket",
     )  # fmt: skip
     network_backend: str = option(
-        "network", "backend", "doors: a way out through the gatekeeper alone, for anybody. routed: also an interface, for "
-        "UDP, QUIC and ping to allow_ips; the host process must be root.",
+        "network", "backend", "doors: a way out through the gatekeeper alone. routed: also an interface, for UDP, "
+        "QUIC and ping to allow_ips; the host process must be root.",
         default="doors", merge="last", flag="--network-backend", choices=("doors", "routed"),
     )  # fmt: skip
     bridge: str = option(
