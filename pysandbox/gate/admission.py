@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pysandbox.gate.dial import Denied, Target, Unreachable
+from pysandbox.gate.dial import Denied, Target, Unreachable, reached
 from pysandbox.gate.names import Names
-from pysandbox.gate.rules import Decision, Rules
+from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
 from pysandbox.policy.names import IPAddress, canonical, plain
 
 if TYPE_CHECKING:
@@ -57,9 +57,10 @@ class Admission:
         self.rules = Rules.of(net)
         self.names = Names()
         self.connections: dict[int, Connection] = {}
+        self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.ended = False
         self._supervision = supervision  # what decides the cage's calls, for direct grants
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._number = 0
 
     # ---- names --------------------------------------------------------------------------------------------------
@@ -76,6 +77,27 @@ class Admission:
         except OSError as error:
             self.ledger.unreachable(str(error))
             raise Unreachable(errno.EHOSTUNREACH, str(error)) from None
+
+    async def demand_address(self, name: str) -> IPv4Address:
+        """The synthetic address of an allowed name, once it leads somewhere: without a redirect in the cage, somebody
+        has to listen there. Raises OSError."""
+        address = self.names.address_of(name)
+        if self.listen is not None:
+            await self.listen(name, address)
+        return address
+
+    def grant_direct(self, name: str, answer: Answer) -> None:
+        """Tells the supervisor where the grants of a name lead, that need no relay."""
+        supervision = self._supervision()
+        grant = getattr(supervision, "grant_address", None)
+        if grant is None:
+            return
+        synthetic = sixteen(self.names.address_of(name))
+        for first, last in self.rules.direct_ports(name):
+            for address in answer.addresses:
+                alone = first == last or not is_special(address)  # a special address is listed port by port
+                if alone and reached(self, name, address, first).allowed:
+                    grant(synthetic, sixteen(address), first, last, float(answer.ttl))
 
     # ---- connections --------------------------------------------------------------------------------------------
 
@@ -129,15 +151,20 @@ class Admission:
 
     # ---- the cage's doors and its end ---------------------------------------------------------------------------
 
-    def start(self, serving: Any) -> asyncio.Task[None]:
-        """Runs a coroutine for as long as the cage lives."""
-        task: asyncio.Task[None] = self.loop.create_task(serving)
+    def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs a coroutine, at most for as long as the cage lives."""
+        task = self.loop.create_task(serving)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def end(self) -> None:
+        """The cage is gone. Any thread; does not wait. A loop that has ended has closed everything itself."""
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.close)
+
     def close(self) -> None:
-        """Closes the doors and cuts everything. In the loop."""
+        """Closes the doors and cuts everything. In the loop; idempotent."""
         self.ended = True
         for task in list(self._tasks):
             task.cancel()

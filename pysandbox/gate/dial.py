@@ -86,22 +86,22 @@ async def _addresses(admission: Admission, target: Target, host: str | IPAddress
     found = HOST_LOOPBACK if host == HOST_ALIAS else await admission.resolve(host)
     if not found:
         raise Unreachable(errno.EHOSTUNREACH, f"{host} has no address")
-    decided = [(each, _reached(admission, host, each, target.port)) for each in found]
+    decided = [(each, reached(admission, host, each, target.port)) for each in found]
     allowed = [each for each, decision in decided if decision.allowed]
     if not allowed:
         raise _denied(admission, target, decided[0][1])
     return allowed[:ADDRESSES_TRIED]
 
 
-def _reached(admission: Admission, host: str, address: IPAddress, port: int) -> Decision:
+def reached(admission: Admission, host: str, address: IPAddress, port: int) -> Decision:
     """A public address may still be this host's own, whose services are no more the cage's than those at 127.0.0.1."""
     decision = admission.rules.reached(host, address, port)
-    if decision.allowed and host != HOST_ALIAS and _is_own(address):
+    if decision.allowed and host != HOST_ALIAS and is_own(address):
         return admission.rules.address(address, port, "tcp")
     return decision
 
 
-def _is_own(address: IPAddress) -> bool:
+def is_own(address: IPAddress) -> bool:
     """Whether the kernel would leave from the very address that it goes to; sends nothing."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:

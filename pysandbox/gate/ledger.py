@@ -52,11 +52,11 @@ class Ledger:
     def denied(self, kind: str, target: str, port: int | None, decision: Decision) -> None:
         """`kind` is dns, tcp or udp. Never raises: it is refused whatever becomes of the record."""
         target = target[:LONGEST_TARGET]
-        full = target if port is None else f"{_bracketed(target)}:{port}/{kind}"
-        denial = Denial("dns" if kind == "dns" else "network", full, decision.rule, decision.fix)
+        shown = target if port is None else f"{_bracketed(target)}:{port}"
+        denial = Denial(kind, shown, decision.rule, decision.fix)
         if self._is_new(REFUSED[kind], denial):
             with suppress(Exception):  # the sink is the user's
-                self._sink(self._denied_event(kind, target, port, decision, full))
+                self._sink(self._denied_event(denial, target, port))
 
     def allowed(self, kind: str, target: str, port: int | None = None, resolved: str = "") -> None:
         """Raises what the sink does (AuditError): what cannot be recorded is not let through."""
@@ -93,13 +93,13 @@ class Ledger:
             self._denials[key] = denial if before is None else replace(before, count=before.count + 1)
             return before is None
 
-    def _denied_event(self, kind: str, target: str, port: int | None, decision: Decision, full: str) -> Event:
-        data: dict[str, object] = {"invocation_id": self._id, "rule": decision.rule, "fix": decision.fix}
-        if kind == "dns":
+    def _denied_event(self, denial: Denial, target: str, port: int | None) -> Event:
+        data: dict[str, object] = {"invocation_id": self._id, "rule": denial.rule, "fix": denial.fix}
+        if denial.kind == "dns":
             return Event(DNS_DENIED.name, data | {"hostname": target})
-        if kind == "tcp":
+        if denial.kind == "tcp":
             return Event(TCP_DENIED.name, data | {"target": target, "port": port})
-        return Event(DENIED.name, data | {"kind": "network", "target": full})
+        return Event(DENIED.name, data | {"kind": denial.kind, "target": denial.target})
 
 
 def _bracketed(target: str) -> str:

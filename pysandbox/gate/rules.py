@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.handlers.rules import both
-from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, Endpoint, parse_endpoint
 from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
 
 # Where a name must not lead by itself (T05): the host and its neighbours, what only this link or this cloud knows, and
@@ -79,10 +80,20 @@ class Rules:
     def reached(self, name: str, address: IPAddress, port: int, protocol: str = "tcp") -> Decision:
         """Of an address that an allowed name has led to."""
         packed, bit = sixteen(address), PROTOCOLS[protocol]
-        special = any(each.holds(packed, port, bit) for each in SPECIAL)
-        if name != HOST_ALIAS and special and not _holds(self.endpoints, packed, port, bit):
+        if name != HOST_ALIAS and is_special(address) and not _holds(self.endpoints, packed, port, bit):
             return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
         return self._left(packed, port, bit)
+
+    def direct_ports(self, name: str) -> tuple[tuple[int, int], ...]:
+        """Ranges of ports at which every grant of a name does without a relay."""
+        named = [each for each in self.hosts if matches(each.pattern, name)]
+        relayed = {port for each in named if not each.direct for port in each.ports}
+        if self.within == () or any(not each.direct and not each.ports for each in named):
+            return ()
+        if all(each.ports for each in named):
+            return tuple((port, port) for port in sorted({port for each in named for port in each.ports} - relayed))
+        edges = [0, *sorted(relayed), 65536]
+        return tuple((low + 1, high - 1) for low, high in pairwise(edges) if low + 1 < high)
 
     def tightened(self, endpoints: tuple[Endpoint, ...]) -> Rules:
         """Only these addresses, out of what was allowed before. The list itself stays: cut down to 127.0.0.1 a range
@@ -107,6 +118,11 @@ class Rules:
 def sixteen(address: IPAddress) -> bytes:
     """An address as endpoints keep it."""
     return address.packed if address.version == 6 else MAPPED + address.packed
+
+
+def is_special(address: IPAddress) -> bool:
+    packed = sixteen(address)
+    return any(each.holds(packed, 0, TCP) for each in SPECIAL)
 
 
 def _holds(endpoints: Iterable[Endpoint], packed: bytes, port: int, bit: int) -> bool:
