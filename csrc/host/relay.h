@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Nothing is taken from `a` until psb_relay_release: somebody else reads what it says first. */
-#define PSB_RELAY_HOLD 1
+enum psb_splice_flags {
+    PSB_RELAY_HOLD = 1 /* nothing is taken from `a` until psb_relay_release: somebody else reads what it says first */
+};
 
 enum psb_spliced_end {
     PSB_SPLICED_CLOSED = 1, /* both have said all they had to say */
