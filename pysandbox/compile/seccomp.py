@@ -106,7 +106,8 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
     mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
     namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
-    sockets = "inet" if namespace else "tcp" if landlock_net else "local"
+    inet = "echo" if policy.network_backend == "routed" else "inet"
+    sockets = inet if namespace else "tcp" if landlock_net else "local"
     if notify is None:
         return Choice(policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists)
     # One listener serves the whole cage, so cage-init itself lives under this filter, whatever the profile.

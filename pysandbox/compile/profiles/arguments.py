@@ -42,7 +42,7 @@ AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCK_TYPE_MASK = 0xF  # the rest are SOCK_NONBLOCK and SOCK_CLOEXEC
 SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET = 1, 2, 5
 NETLINK_ROUTE = 0
-IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_MPTCP = 0, 6, 17, 262
+IPPROTO_IP, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_MPTCP = 0, 1, 6, 17, 262
 
 
 # sendto on a connected socket names no address, and never leaves the cage's own path.
@@ -78,10 +78,13 @@ def transports(protocols: tuple[int, ...], datagram: Decision) -> When:
 
 # What the inet families may be used for. inet: TCP and UDP, in a network namespace that is the wall. tcp: without one,
 # where Landlock is the wall and sees TCP only. local: without either, so that no IP socket is made. A resolver opens
-# UDP sockets unasked, so those two refuse mildly.
+# UDP sockets unasked, so those two refuse mildly. echo: as inet, and ping's sockets, which the kernel lets send nothing but
+# echo requests (ICMP), for a cage with an interface of its own.
 UDP = When(2, INT, (IPPROTO_IP, IPPROTO_UDP), ALLOW, NEVER)
+UDP_AND_ECHO = When(2, INT, (IPPROTO_IP, IPPROTO_UDP, IPPROTO_ICMP), ALLOW, NEVER)
 SOCKETS: Mapping[str, Decision] = {
     "inet": families(transports((IPPROTO_IP, IPPROTO_TCP), UDP)),
+    "echo": families(transports((IPPROTO_IP, IPPROTO_TCP), UDP_AND_ECHO)),
     "tcp": families(transports((IPPROTO_IP, IPPROTO_TCP), MILD)),
     "local": families(MILD),
 }
