@@ -26,9 +26,9 @@ LISTED, OTHER, METADATA, PRIVATE = "203.0.113.10", "203.0.113.20", "169.254.169.
 PLACES = (GATEWAY, LISTED, OTHER, METADATA, PRIVATE)
 PORTS = (7, 9, 53)
 PRELUDE = """
-import json, os, sys
+import contextlib, json, os, sys
 from _support.internet import *
-from _support.cage import cage_python
+from _support.cage import cage_python, uncaged_python
 from pysandbox import Cage, Policy
 from pysandbox.launch.runtime import Runtime
 
@@ -38,10 +38,16 @@ def report(value):
 def routed(*allow_ips, **more):
     return Policy(egress="proxy-only", network_backend="routed", allow_ips=allow_ips, **more)
 
+stack = contextlib.ExitStack()
+internet = stack.enter_context(Internet())
 """
 # For scripts that run in a cage: each gives what came back, or the errno, or "silence".
 SENDERS = """
 import socket, struct, select
+from concurrent.futures import ThreadPoolExecutor
+def together(*calls):
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(lambda call: call[0](*call[1:]), calls))
 def answer(s):
     ready, _, _ = select.select([s], [], [], 2)
     if not ready:
@@ -80,16 +86,17 @@ def ping(to):
             return answer(s)
     return tried(send)
 """
+EVERY_WAY = f"""{SENDERS}
+place = sys.argv[1]
+answers = together((udp, place, 7), (udp, place, 7, 5000), (tcp, place, 7), (ping, place))
+report(answers)
+"""
 
 
 def on_a_host(source: str, *, timeout: float = 60) -> Any:
     """What the script reported."""
-    done = _run(f"{PRELUDE}with Internet() as internet:\n" + _indented(source), timeout)
+    done = _run(f"{PRELUDE}{source}\nstack.close()\n", timeout)
     return reported(done.stdout, f"exit code {done.returncode}, stderr:\n{done.stderr}")
-
-
-def _indented(source: str) -> str:
-    return "".join(f"    {line}" for line in source.strip("\n").splitlines(keepends=True)) + "\n"
 
 
 def _run(source: str, timeout: float) -> subprocess.CompletedProcess[str]:
