@@ -1,7 +1,7 @@
 """The words in which nf_tables is told of rules, as bytes: what `compile.routed` writes its rules with.
 
-An expression is bytes, a rule the sum of its expressions, a batch one transaction: the kernel takes all of it or nothing,
-and acknowledges the last message. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's
+An expression is bytes, a rule the sum of its expressions, a batch one transaction: the kernel takes all of it or
+nothing, and acknowledges the last message. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's
 own header is in native byte order, what an attribute of nf_tables holds is big-endian. Knows nothing of cages. Pure.
 """
 
@@ -141,7 +141,7 @@ def answer() -> bytes:
 
 
 def not_unicast() -> bytes:
-    """The destination is an address of the machine itself, a broadcast or multicast one, or none that it has a way to."""
+    """The destination is an address of the machine itself, a broadcast or multicast one, or one it has no way to."""
     asked = _expression("fib", _number(1, _REGISTER), _number(2, _FIB_TYPE), _number(3, _FIB_DESTINATION))
     return asked + _compare(_NEQ, _UNICAST)
 
@@ -196,8 +196,8 @@ def rules(table: str, chain: str, each: Iterable[bytes]) -> tuple[Body, ...]:
 
 
 def batch(family: int, bodies: Sequence[Body]) -> bytes:
-    """One transaction. A refusal is told for each message, the acknowledgement for the last alone: the kernel has room for
-    a few hundred answers, and a list may be longer."""
+    """One transaction. A refusal is told for each message, the acknowledgement for the last alone: the kernel has room
+    for a few hundred answers, and a list may be longer."""
     messages = [
         message(
             NFTABLES << 8 | kind, REQUEST | flags | (ACK if sequence == len(bodies) else 0), sequence,

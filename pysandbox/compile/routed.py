@@ -6,9 +6,9 @@
     around()   in the host's network, once for the bridge: nothing comes to a cage unasked, cages do not meet, and what
                leaves wears the host's address
 
-`passages` decides the order. An address wholly written down is let out whatever it is. A range never lets out to the host
-itself, and to loopback, link-local, metadata and private addresses only when it lies within them: 0.0.0.0/0
-is the world, not the network behind it. IPv6 is off on these interfaces. Pure.
+`passages` decides the order. An address wholly written down is let out whatever it is. A range never leads to the host
+itself, and to loopback, link-local, metadata and private addresses only when it lies within them: 0.0.0.0/0 is the
+world, not the network behind it. IPv6 is off on these interfaces. Pure.
 """
 
 from __future__ import annotations

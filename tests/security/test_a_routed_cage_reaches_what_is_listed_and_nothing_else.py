@@ -1,8 +1,8 @@
 """The routed back end, tried from the inside, with a witness on the other side of the wire.
 
-Each test runs as root of a network of its own (`_support.internet`). CONTROL: the host itself, or a cage with the grant,
-reaches the place. ATTACK: a cage without it tries. EVIDENCE: the witness saw no packet, or the service got no byte. Where
-it says `BARE` the rules inside the cage are taken away first, so that what is tried is the wall in the host alone.
+Each test runs as root of a network of its own (`_support.internet`). CONTROL: the host itself, or a cage with the
+grant, reaches the place. ATTACK: a cage without it tries. EVIDENCE: the witness saw no packet, or the service got no
+byte. `bared` takes the rules inside the cage away first, so that what is tried is the wall in the host alone.
 """
 
 from __future__ import annotations

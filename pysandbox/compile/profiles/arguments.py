@@ -78,8 +78,8 @@ def transports(protocols: tuple[int, ...], datagram: Decision) -> When:
 
 # What the inet families may be used for. inet: TCP and UDP, in a network namespace that is the wall. tcp: without one,
 # where Landlock is the wall and sees TCP only. local: without either, so that no IP socket is made. A resolver opens
-# UDP sockets unasked, so those two refuse mildly. echo: as inet, and ping's sockets, which the kernel lets send nothing but
-# echo requests (ICMP), for a cage with an interface of its own.
+# UDP sockets unasked, so those two refuse mildly. echo: as inet, and ping's sockets, which the kernel lets send nothing
+# but echo requests (ICMP), for a cage with an interface of its own.
 UDP = When(2, INT, (IPPROTO_IP, IPPROTO_UDP), ALLOW, NEVER)
 UDP_AND_ECHO = When(2, INT, (IPPROTO_IP, IPPROTO_UDP, IPPROTO_ICMP), ALLOW, NEVER)
 SOCKETS: Mapping[str, Decision] = {

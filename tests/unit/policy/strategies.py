@@ -29,6 +29,7 @@ ITEMS = {
     "content type": st.sampled_from(["text/plain", "application/json"]),
     "URL path": st.sampled_from(["/", "/v1/"]),
     "detector": st.sampled_from(["github_pat", "npm_token"]),
+    "interface": st.sampled_from(["kaged-br0", "br.7"]),
 }
 PORT_NUMBERS = st.integers(1, 65535)
 HOSTS = st.builds(
@@ -57,7 +58,7 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
         "int | None": st.none() | st.integers(least, most),
         "float": st.floats(least, min(most, 1e6)),
         "float | None": st.none() | st.floats(least, min(most, 1e6)),
-        "str": st.sampled_from(option.choices or [""]),
+        "str": ITEMS[option.item] if option.item else st.sampled_from(option.choices or [""]),
         "str | None": st.none() | st.sampled_from(option.choices or [""]),
         "tuple[Grant, ...]": st.lists(GRANTS, max_size=4).map(tuple),
         "tuple[str, ...]": st.lists(ITEMS.get(option.item, TEXT), max_size=4).map(tuple),
