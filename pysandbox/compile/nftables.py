@@ -1,8 +1,8 @@
 """The words in which nf_tables is told of rules, as bytes: what `compile.routed` writes its rules with.
 
 An expression is bytes, a rule the sum of its expressions, a batch one transaction: the kernel takes all of it or
-nothing, and acknowledges the last message. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's
-own header is in native byte order, what an attribute of nf_tables holds is big-endian. Knows nothing of cages. Pure.
+nothing. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's own header is in
+native byte order, what an attribute of nf_tables holds is big-endian. Knows nothing of cages. Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A host that is root in a network of its own, with an internet behind it: what tests of the routed back end run in.
 
 `on_a_host(source)` runs Python below `unshare -Urn`: any user is root there, over that network alone. The script has
-`on_a_host(source)` runs Python below `unshare -Urn`: any user is root there, over that network alone. It has
-are echoed. A packet socket there is the witness: `internet.seen()` is every IPv4 packet that
+`internet`, a second namespace behind a pair of interfaces, where UDP and TCP to an address of PLACES and a port of
+PORTS are echoed. A packet socket there is the witness: `internet.seen()` is every IPv4 packet that
 arrived since it was last asked, as (protocol, source, destination, port).
 """
 

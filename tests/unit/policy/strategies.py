@@ -58,7 +58,7 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
         "int | None": st.none() | st.integers(least, most),
         "float": st.floats(least, min(most, 1e6)),
         "float | None": st.none() | st.floats(least, min(most, 1e6)),
-        "str": ITEMS[option.item] if option.item else st.sampled_from(option.choices or [""]),
+        "str": ITEMS.get(option.item, st.sampled_from(option.choices or [""])),
         "str | None": st.none() | st.sampled_from(option.choices or [""]),
         "tuple[Grant, ...]": st.lists(GRANTS, max_size=4).map(tuple),
         "tuple[str, ...]": st.lists(ITEMS.get(option.item, TEXT), max_size=4).map(tuple),
