@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from errno import ESHUTDOWN
+from errno import EADDRINUSE, ESHUTDOWN
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError, StartError
@@ -23,12 +23,12 @@ from pysandbox.gate import dns
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
-from pysandbox.gate.published import Stock, listen, serve_published
+from pysandbox.gate.published import Ports, Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import NetPlan, Published
+    from pysandbox.compile.plan import NetPlan
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Runtime
 
@@ -48,7 +48,8 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
     """Has the doors of a cage served that has not run anything yet. Raises StartError, CageClosedError; the cage ends
     then."""
     try:
-        live.admission = gatekeeper_of(runtime).admit(live, net)
+        gatekeeper = gatekeeper_of(runtime)
+        live.admission = gatekeeper.admit(live, net, _ports(runtime, gatekeeper, net))
     except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
@@ -56,6 +57,18 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
         runtime.collect(live)
         number = error.errno if isinstance(error, OSError) and error.errno else ESHUTDOWN
         raise StartError("network", number, None, f"the gatekeeper did not take the cage over: {error}") from error
+
+
+def _ports(runtime: Runtime, gatekeeper: Gatekeeper, net: NetPlan) -> Ports:
+    """The published ports, taken. A cage that has ended may still be on its way out of one. Raises StartError."""
+    try:
+        return listen(net.published)
+    except StartError as error:
+        if error.errno != EADDRINUSE:
+            raise
+    runtime.settle()
+    gatekeeper.settle()
+    return listen(net.published)
 
 
 _MAKING = threading.Lock()
@@ -74,6 +87,7 @@ class Gatekeeper:
             self.loop.close()
             raise
         self._admissions: set[Admission] = set()
+        self._publishing: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
         self._retired = False
         self._thread = threading.Thread(target=self._run, name="pysandbox-gatekeeper", daemon=True)
@@ -84,9 +98,9 @@ class Gatekeeper:
         """Whether it serves nobody any more."""
         return self._retired
 
-    def admit(self, live: LiveInit, net: NetPlan) -> Admission:
-        """Takes the cage's doors over. Raises OSError, RuntimeError, CageClosedError."""
-        ports = listen(net.published)
+    def admit(self, live: LiveInit, net: NetPlan, ports: Ports) -> Admission:
+        """Takes the cage's doors and its ports over. Raises OSError, RuntimeError, CageClosedError; all of them are
+        closed then."""
         doors: dict[tuple[str, str], socket.socket] = {}
         admission = None
         try:
@@ -118,18 +132,20 @@ class Gatekeeper:
 
     def _serve(
         self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
-        ports: list[tuple[Published, socket.socket]], stock: Stock,
+        ports: Ports, stock: Stock,
     ) -> None:  # fmt: skip
         """In the loop. Raises OSError when it has come to its end meanwhile."""
         if admission.ended:
             raise OSError(ESHUTDOWN, "the gatekeeper has ended")
         admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
         if ports:
-            admission.start(self._publish(admission, ports, stock))
+            task = admission.start(self._publish(admission, ports, stock))
+            self._publishing.add(task)
+            task.add_done_callback(self._publishing.discard)
         if doors:
             self._serve_doors(admission, doors)
 
-    async def _publish(self, admission: Admission, ports: list[tuple[Published, socket.socket]], stock: Stock) -> None:
+    async def _publish(self, admission: Admission, ports: Ports, stock: Stock) -> None:
         """Every published port of a cage, until it ends."""
         try:
             await asyncio.gather(*(
@@ -162,6 +178,16 @@ class Gatekeeper:
     def _left(self, admission: Admission) -> None:
         with self._lock:
             self._admissions.discard(admission)
+
+    def settle(self) -> None:
+        """Returns when the ports of every cage that has left are free. Any thread but the loop's."""
+
+        async def free() -> None:
+            if leaving := [task for task in self._publishing if task.cancelling()]:
+                await asyncio.wait(leaving)
+
+        with suppress(RuntimeError, TimeoutError):
+            asyncio.run_coroutine_threadsafe(free(), self.loop).result(RETIRE_PATIENCE)
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
