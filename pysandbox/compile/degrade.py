@@ -109,8 +109,8 @@ SHORTFALLS: tuple[Shortfall, ...] = (
     ),
     Shortfall(
         "nf_tables", "network.egress", NOTE, lambda policy, host: has_way_out(policy) and not host.nf_tables,
-        "this kernel redirects no connections (nf_tables): a program that knows no proxy reaches a host on ports 80, 443 "
-        "and those that the policy names, and can ask no other name server",
+        "this kernel redirects no connections (nf_tables): a program that knows no proxy reaches a host on ports 80, "
+        "443 and those that the policy names, and can ask no other name server",
         "have nf_tables loaded (`pysandbox check` says how), or leave strict out",
     ),
     Shortfall(

@@ -26,8 +26,8 @@ from pysandbox.policy.cage_shape import (
 from pysandbox.policy.effective_cage import Audit, Cgroup, EffectiveCage, FsMount, Netns, hash_of
 from pysandbox.policy.expand import quote
 from pysandbox.policy.match import covers
-from pysandbox.policy.netallow import granted
 from pysandbox.policy.model import Policy
+from pysandbox.policy.netallow import granted
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import shown
 from pysandbox.policy.summary import NO_CAGE, label, line

@@ -58,7 +58,7 @@ def test_what_needs_an_absent_part_is_refused_by_name(said: dict[str, Any], key:
     "said",
     [
         {"egress": "none", "hosts": HOST, "dlp_enabled": True, "allow_host_loopback": True},
-        {"egress": "none", **{"hosts": with_host(methods=["GET"])["hosts"]}, "host_loopback_ports": [5432]},
+        {**with_host(methods=["GET"]), "egress": "none", "host_loopback_ports": [5432]},
         {"egress": "proxy-only", "dlp_enabled": True},  # no host is allowed, so there is no network at all (T06)
         {"egress": "none", "proxy_timeout_ms": 5, "contract_mode": "relaxed"},
     ],
