@@ -116,14 +116,14 @@ class Gatekeeper:
         if admission.ended:
             raise OSError(ESHUTDOWN, "the gatekeeper has ended")
         admission.doors.extend(doors.values())
-        from pysandbox.gate.streams import serve
-
         answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
             serving: Coroutine[Any, Any, None]
             if kind == "dns":
                 serving = (dns.serve_udp if protocol == "udp" else dns.serve_tcp)(admission, door, answers)
             else:
+                from pysandbox.gate.streams import serve
+
                 serving = serve(admission, kind, door)
             admission.start(self._keep(door, kind, serving))
 
