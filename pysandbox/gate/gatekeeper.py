@@ -23,11 +23,12 @@ from pysandbox.gate import dns
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
+from pysandbox.gate.published import Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import NetPlan
+    from pysandbox.compile.plan import NetPlan, Published
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Runtime
 
@@ -48,7 +49,7 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
     then."""
     try:
         live.admission = gatekeeper_of(runtime).admit(live, net)
-    except CageClosedError:
+    except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
     except (OSError, RuntimeError, TimeoutError) as error:
@@ -85,18 +86,22 @@ class Gatekeeper:
 
     def admit(self, live: LiveInit, net: NetPlan) -> Admission:
         """Takes the cage's doors over. Raises OSError, RuntimeError, CageClosedError."""
-        with self._lock:
-            if self._retired:
-                raise OSError(ESHUTDOWN, "the gatekeeper has retired")
-            doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
-            admission = self._admission(live, net)
-            self._admissions.add(admission)
+        ports = listen(net.published)
+        doors: dict[tuple[str, str], socket.socket] = {}
+        admission = None
         try:
-            in_loop(self.loop, lambda: self._serve(admission, doors))
+            with self._lock:
+                if self._retired:
+                    raise OSError(ESHUTDOWN, "the gatekeeper has retired")
+                doors |= {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
+                admission = self._admission(live, net)
+                self._admissions.add(admission)
+            in_loop(self.loop, lambda: self._serve(admission, doors, ports, Stock(live)))
         except BaseException:
-            for door in doors.values():
-                door.close()
-            self._left(admission)
+            for each in (*doors.values(), *(listener for _, listener in ports)):
+                each.close()
+            if admission is not None:
+                self._left(admission)
             raise
         return admission
 
@@ -105,17 +110,36 @@ class Gatekeeper:
             live.id, net, Ledger(live.id, self.sink), self.loop, self.upstream, self.relay, lambda: live.supervision,
             left=self._left,
         )  # fmt: skip
-        if not net.redirect:
+        if net.doors and not net.redirect:
             from pysandbox.gate.streams import serve
 
             admission.listen = Listeners(admission, live, serve)
         return admission
 
-    def _serve(self, admission: Admission, doors: dict[tuple[str, str], socket.socket]) -> None:
+    def _serve(
+        self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
+        ports: list[tuple[Published, socket.socket]], stock: Stock,
+    ) -> None:  # fmt: skip
         """In the loop. Raises OSError when it has come to its end meanwhile."""
         if admission.ended:
             raise OSError(ESHUTDOWN, "the gatekeeper has ended")
-        admission.doors.extend(doors.values())
+        admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
+        if ports:
+            admission.start(self._publish(admission, ports, stock))
+        if doors:
+            self._serve_doors(admission, doors)
+
+    async def _publish(self, admission: Admission, ports: list[tuple[Published, socket.socket]], stock: Stock) -> None:
+        """Every published port of a cage, until it ends."""
+        try:
+            await asyncio.gather(*(
+                self._keep(listener, published.protocol, serve_published(admission, published, listener, stock))
+                for published, listener in ports
+            ))  # fmt: skip
+        finally:
+            stock.close()
+
+    def _serve_doors(self, admission: Admission, doors: dict[tuple[str, str], socket.socket]) -> None:
         answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
             serving: Coroutine[Any, Any, None]
