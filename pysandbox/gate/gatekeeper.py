@@ -12,9 +12,10 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from errno import ESHUTDOWN
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError, StartError
@@ -75,6 +76,7 @@ class Gatekeeper:
             raise
         self._admissions: set[Admission] = set()
         self._lock = threading.Lock()
+        self._leaving = threading.Condition(self._lock)  # a cage has left
         self._retired = False
         self._thread = threading.Thread(target=self._run, name="pysandbox-gatekeeper", daemon=True)
         self._thread.start()
@@ -85,20 +87,21 @@ class Gatekeeper:
         return self._retired
 
     def admit(self, live: LiveInit, net: NetPlan) -> Admission:
-        """Takes the cage's doors over. Raises OSError, RuntimeError, CageClosedError."""
+        """Takes the cage's doors over. Does not wait for the loop: whoever knocks meanwhile is in the kernel's queue. Raises
+        OSError, RuntimeError, CageClosedError."""
         ports = listen(net.published)
-        doors: dict[tuple[str, str], socket.socket] = {}
         admission = None
         try:
             with self._lock:
                 if self._retired:
                     raise OSError(ESHUTDOWN, "the gatekeeper has retired")
-                doors |= {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
                 admission = self._admission(live, net)
+                doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
+                admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._admissions.add(admission)
-            in_loop(self.loop, lambda: self._serve(admission, doors, ports, Stock(live)))
+            self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live))
         except BaseException:
-            for each in (*doors.values(), *(listener for _, listener in ports)):
+            for each in (*(admission.doors if admission is not None else ()), *(listener for _, listener in ports)):
                 each.close()
             if admission is not None:
                 self._left(admission)
@@ -120,54 +123,55 @@ class Gatekeeper:
         self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
         ports: list[tuple[Published, socket.socket]], stock: Stock,
     ) -> None:  # fmt: skip
-        """In the loop. Raises OSError when it has come to its end meanwhile."""
+        """In the loop."""
         if admission.ended:
-            raise OSError(ESHUTDOWN, "the gatekeeper has ended")
-        admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
+            admission.close_doors()
+            return
         if ports:
             admission.start(self._publish(admission, ports, stock))
-        if doors:
-            self._serve_doors(admission, doors)
+        answers = dns.Answers(admission)
+        for (kind, protocol), door in doors.items():
+            admission.start(self._keep(door, kind, partial(self._service(kind, protocol, answers), admission, door)))
+
+    def _service(self, kind: str, protocol: str, answers: dns.Answers) -> Callable[..., Coroutine[Any, Any, None]]:
+        if kind == "dns":
+            return partial(dns.serve_udp if protocol == "udp" else dns.serve_tcp, answers=answers)
+        from pysandbox.gate.streams import serve
+
+        return lambda admission, door: serve(admission, kind, door)
 
     async def _publish(self, admission: Admission, ports: list[tuple[Published, socket.socket]], stock: Stock) -> None:
         """Every published port of a cage, until it ends."""
         try:
             await asyncio.gather(*(
-                self._keep(listener, published.protocol, serve_published(admission, published, listener, stock))
+                self._keep(listener, published.protocol, partial(serve_published, admission, published, listener, stock))
                 for published, listener in ports
             ))  # fmt: skip
         finally:
             stock.close()
 
-    def _serve_doors(self, admission: Admission, doors: dict[tuple[str, str], socket.socket]) -> None:
-        answers = dns.Answers(admission)
-        for (kind, protocol), door in doors.items():
-            serving: Coroutine[Any, Any, None]
-            if kind == "dns":
-                serving = (dns.serve_udp if protocol == "udp" else dns.serve_tcp)(admission, door, answers)
-            else:
-                from pysandbox.gate.streams import serve
-
-                serving = serve(admission, kind, door)
-            admission.start(self._keep(door, kind, serving))
-
-    async def _keep(self, door: socket.socket, kind: str, serving: Coroutine[Any, Any, None]) -> None:
+    async def _keep(self, door: socket.socket, kind: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A door that cannot be served is closed: whoever knocks is refused by the kernel."""
         with door:
             try:
-                await serving
+                await serve()
             except Exception as error:
                 self._tell(f"the {kind} door of a cage is closed: {type(error).__name__}: {error}")
 
     def _left(self, admission: Admission) -> None:
         with self._lock:
             self._admissions.discard(admission)
+            self._leaving.notify_all()
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def retire(self) -> bool:
         """Ends the thread, unless a cage needs it still."""
+        if self._thread is not threading.current_thread():
+            with suppress(RuntimeError, TimeoutError):
+                in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
         with self._lock:
+            self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
             if self._admissions or self._retired:
                 return self._retired
             self._retired = True
@@ -211,6 +215,8 @@ class Gatekeeper:
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        for admission in admissions:
+            admission.close_doors()
         with suppress(Exception):
             self.loop.close()
 
