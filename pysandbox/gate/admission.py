@@ -44,7 +44,7 @@ class Connection(NamedTuple):
 class Admission:
     def __init__(
         self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Upstream,
-        relay: Any = None, supervision: Callable[[], Any] = lambda: None,
+        relay: Any = None, supervision: Callable[[], Any] = lambda: None, left: Callable[[Admission], None] | None = None,
     ) -> None:  # fmt: skip
         self.id, self.net, self.ledger, self.loop, self.upstream, self.relay = (
             cage_id,
@@ -58,7 +58,9 @@ class Admission:
         self.names = Names()
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
+        self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.ended = False
+        self._left = left
         self._supervision = supervision  # what decides the cage's calls, for direct grants
         self._tasks: set[asyncio.Task[Any]] = set()
         self._number = 0
@@ -136,7 +138,10 @@ class Admission:
     def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Only these addresses from now on, out of what was allowed; how many connections were cut. Any thread but the
         loop's; returns when it is done."""
-        return in_loop(self.loop, lambda: self._tighten(endpoints))
+        try:
+            return in_loop(self.loop, lambda: self._tighten(endpoints))
+        except RuntimeError:
+            return 0  # the gatekeeper has ended, and cut everything
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         self.rules = self.rules.tightened(endpoints)
@@ -169,6 +174,8 @@ class Admission:
         for task in list(self._tasks):
             task.cancel()
         self.cut(lambda each: False)
+        if self._left is not None:
+            self._left(self)
 
 
 def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
