@@ -184,10 +184,12 @@ def around(bridge: str) -> bytes:
     """The table of the bridge, named like it. What is there of an earlier one is replaced in the same step."""
     here, there = nft.interface("iifname", bridge), nft.interface("oifname", bridge)
     into = (there + nft.answer() + nft.ACCEPT, there + nft.DROP)
+    ours = nft.destination(NETWORK, NETWORK_PREFIX)
     chains = (
         ("forward", "filter", 2, _FILTER, (here + there + nft.DROP, *into)),
-        ("input", "filter", 1, _FILTER, (here + nft.destination(NETWORK, NETWORK_PREFIX) + nft.DROP,)),
-        ("output", "filter", _OUTPUT, _FILTER, into),  # nor do other users of the host come in
+        ("input", "filter", 1, _FILTER, (here + ours + nft.DROP,)),
+        # Neither do other users of the host come in, nor does a cage reach the bridge by having the gatekeeper dial it.
+        ("output", "filter", _OUTPUT, _FILTER, (ours + nft.answer() + nft.ACCEPT, ours + nft.DROP)),
         ("postrouting", "nat", 4, _SRCNAT, (
             nft.source(NETWORK, NETWORK_PREFIX) + nft.interface("oifname", bridge, other=True) + nft.MASQUERADE,
         )),

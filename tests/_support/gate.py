@@ -20,7 +20,7 @@ def net_plan(
     ipv6: str = "nodata", direct: bool = False,
 ) -> NetPlan:  # fmt: skip
     hosts = tuple(HostGrant(each, ports, direct) for each in patterns)
-    return NetPlan((), b"", b"nft", hosts, tuple(map(parse_endpoint, ips)), (), loopback, ipv6)
+    return NetPlan((), b"", b"nft", hosts, tuple(map(parse_endpoint, ips)), (), loopback, "", ipv6)
 
 
 def upstream(*servers: str, hosts: Path | str = "/nonexistent") -> Upstream:
