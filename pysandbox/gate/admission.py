@@ -142,9 +142,11 @@ class Admission:
     def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Only these addresses from now on, out of what was allowed; how many connections were cut. Any thread but the
         loop's; returns when it is done."""
+        tightening = self._tighten_and_wait(endpoints)
         try:
-            return asyncio.run_coroutine_threadsafe(self._tighten_and_wait(endpoints), self.loop).result(LOOP_PATIENCE)
+            return asyncio.run_coroutine_threadsafe(tightening, self.loop).result(LOOP_PATIENCE)
         except RuntimeError:
+            tightening.close()
             return 0  # the gatekeeper has ended, and cut everything
 
     async def _tighten_and_wait(self, endpoints: tuple[Endpoint, ...]) -> int:

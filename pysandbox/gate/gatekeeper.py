@@ -235,6 +235,7 @@ class Gatekeeper:
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         for admission in admissions:
             admission.close_doors()
+            self._left(admission)
         with suppress(Exception):
             self.loop.close()
 
