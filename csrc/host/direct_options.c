@@ -3,8 +3,10 @@
 #include <linux/in6.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "direct.h"
 
@@ -67,12 +69,50 @@ static const struct {
     {IPPROTO_TCP, TCP_INQ},
 };
 
+#define KINDS 4
+
+struct value {
+    socklen_t size; /* 0: there is no such option */
+    uint8_t bytes[LARGEST];
+};
+
+/* What a socket nobody has touched says, by kind; asked once, for each connect has the other half to ask. */
+static struct value usual[KINDS][sizeof KEPT / sizeof *KEPT];
+static pthread_once_t asked = PTHREAD_ONCE_INIT;
+
+static int applies(size_t option, int domain, int protocol) {
+    if (KEPT[option].level == IPPROTO_TCP && protocol != IPPROTO_TCP) return 0;
+    return KEPT[option].level != IPPROTO_IPV6 || domain == AF_INET6;
+}
+
+static int kind_of(int domain, int protocol) {
+    return (domain == AF_INET6) * 2 + (protocol == IPPROTO_UDP);
+}
+
+static void ask(int socket, size_t option, struct value *value) {
+    value->size = sizeof value->bytes;
+    memset(value->bytes, 0, sizeof value->bytes);
+    if (getsockopt(socket, KEPT[option].level, KEPT[option].name, value->bytes, &value->size) < 0) value->size = 0;
+}
+
+static void ask_usual(void) {
+    static const int domains[] = {AF_INET, AF_INET6}, protocols[] = {IPPROTO_TCP, IPPROTO_UDP};
+    size_t kind, i;
+    for (kind = 0; kind < KINDS; kind++) {
+        const int domain = domains[kind / 2], protocol = protocols[kind % 2];
+        const int plain = socket(domain, (protocol == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, protocol);
+        for (i = 0; plain >= 0 && i < sizeof KEPT / sizeof *KEPT; i++)
+            if (applies(i, domain, protocol)) ask(plain, i, &usual[kind_of(domain, protocol)][i]);
+        if (plain >= 0) close(plain);
+    }
+}
+
 /* Only what differs is set: writing a default again would pin what the kernel tunes by itself. */
-static void keep(int from, int to, int level, int name) {
-    uint8_t wanted[LARGEST] = {0}, has[LARGEST] = {0};
-    socklen_t size = sizeof wanted, other = sizeof has;
-    if (getsockopt(from, level, name, wanted, &size) < 0 || getsockopt(to, level, name, has, &other) < 0) return;
-    if (size != other || memcmp(wanted, has, size)) setsockopt(to, level, name, wanted, size);
+static void keep(int from, int to, size_t option, const struct value *plain) {
+    struct value wanted;
+    ask(from, option, &wanted);
+    if (wanted.size && (wanted.size != plain->size || memcmp(wanted.bytes, plain->bytes, wanted.size)))
+        setsockopt(to, KEPT[option].level, KEPT[option].name, wanted.bytes, wanted.size);
 }
 
 /* The kernel doubles what it is told (socket(7)), and tunes what it was not told. */
@@ -88,11 +128,9 @@ void copy_options(int from, int to, int domain, int protocol) {
     int locked = 0;
     socklen_t size = sizeof locked;
     size_t i;
-    for (i = 0; i < sizeof KEPT / sizeof *KEPT; i++) {
-        if (KEPT[i].level == IPPROTO_TCP && protocol != IPPROTO_TCP) continue;
-        if (KEPT[i].level == IPPROTO_IPV6 && domain != AF_INET6) continue;
-        keep(from, to, KEPT[i].level, KEPT[i].name);
-    }
+    pthread_once(&asked, ask_usual);
+    for (i = 0; i < sizeof KEPT / sizeof *KEPT; i++)
+        if (applies(i, domain, protocol)) keep(from, to, i, &usual[kind_of(domain, protocol)][i]);
     if (getsockopt(from, SOL_SOCKET, SO_BUF_LOCK, &locked, &size) < 0) return;
     if (locked & LOCKED_SEND) keep_buffer(from, to, SO_SNDBUF);
     if (locked & LOCKED_RECEIVE) keep_buffer(from, to, SO_RCVBUF);
