@@ -14,9 +14,9 @@ class Rules:
 
     endpoints: tuple[Endpoint, ...]
     by_mark: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
+    source: str = "network.egress"  # the policy key, or the callback's restriction, that a refusal names
     grants: tuple[Endpoint, ...] = ()  # reached through a socket of the host's network
     named: tuple[Endpoint, ...] = ()  # the same, for addresses that names stand for
-    source: str = "network.egress"  # the policy key, or the callback's restriction, that a refusal names
 
     def narrowed(self, endpoints: tuple[Endpoint, ...], source: str) -> Rules:
         """What is in these as well."""

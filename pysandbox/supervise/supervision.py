@@ -72,7 +72,7 @@ class Supervision:
         self._deadline = deadline
         self._recorder = recorder
         source = "network.allow_ips" if policy.allow_ips else "network.egress"
-        self._rules = Rules(plan.notify.endpoints, {}, plan.notify.grants, plan.notify.named, source)
+        self._rules = Rules(plan.notify.endpoints, {}, source, plan.notify.grants, plan.notify.named)
         self._lock = threading.Lock()
         self._denials: dict[tuple[str, str, str], Denial] = {}
         self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
