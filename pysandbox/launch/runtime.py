@@ -11,12 +11,13 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
@@ -31,7 +32,7 @@ from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
-from pysandbox.probe.facts import HostFacts, Kept, PathFacts, host_facts
+from pysandbox.probe.facts import HostFacts, Kept, PathFacts, asked_for_redirects, host_facts
 from pysandbox.probe.kept import kept_directories
 from pysandbox.probe.paths import home, look, watch, watch_these
 
@@ -84,12 +85,13 @@ class Runtime:
     `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
     uncaged run (COMP-25); each such run is an event. Forked copies start empty. Raises StartError when the programs
     that cages start as are not there; `self_check` looks at the rest.
+    `nameservers` ("127.0.0.1:5353") are asked for names that cages may resolve, in place of those of /etc/resolv.conf.
     `register` keeps a record of each cage that lasts, for `pysandbox ps` (registry.py).
     """
 
     def __init__(
         self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False,
-        register: bool = True,
+        register: bool = True, nameservers: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self_check.demand_programs()
         self.sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
@@ -110,13 +112,16 @@ class Runtime:
         self._left = False
         self._sessions: dict[str, Session] = {}
         self._watchdog: Watchdog | None = None
+        self.nameservers = nameservers
         self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
+        self.gatekeeper: Any = None  # of the cages that have doors; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
-        if getattr(self, "supervisor", None) is not None:
-            self.supervisor.retire()
+        for served_by in ("supervisor", "gatekeeper"):
+            if getattr(self, served_by, None) is not None:
+                getattr(self, served_by).retire()
         for fd in getattr(self, "_init_fds", {}).values():
             os.close(fd)
 
@@ -160,9 +165,9 @@ class Runtime:
         return prepared
 
     def _compile(self, policy: Policy, cwd: str, watched: frozenset[str], invocation_id: object) -> Prepared:
-        host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
+            host = self._facts(resolved)
             paths = look(resolved, cwd=cwd, kept=self._kept())
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
@@ -187,6 +192,12 @@ class Runtime:
             native.encode_limits(plan),
             uses_scratch(plan),
         )
+
+    def _facts(self, policy: Policy) -> HostFacts:
+        """The facts are kept, the environment may have changed."""
+        if has_way_out(policy):
+            self._host = asked_for_redirects(self.host)
+        return replace(self.host, env=dict(os.environ))
 
     def _kept(self) -> tuple[Kept, ...]:
         """The directories of this package, ours and every other program's: no cage reaches them."""
@@ -236,7 +247,9 @@ class Runtime:
             name = ids.hostname(plan.hostname_prefix, cage_id)
             born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
             opened = prepared.native.open(self._init(plan), name, own or scratch, born_in)
-            live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
+            undo.callback(opened.undo)
+            doors = native.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
+            live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors)
             undo.pop_all()
         self._lives.add(live)
         settle(live, plan, born_inside=born_in >= 0)
@@ -322,6 +335,8 @@ class Runtime:
         self._worker.drain()
         if self.supervisor is not None and self.supervisor.retire():
             self.supervisor = None
+        if self.gatekeeper is not None and self.gatekeeper.retire():
+            self.gatekeeper = None
 
     def drain_on_sigterm(self) -> None:
         """From now on SIGTERM ends every cage cleanly (SIGTERM, its grace period, SIGKILL) before it does what it did
@@ -368,7 +383,9 @@ class Runtime:
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
-        self.supervisor = None
+        if self.gatekeeper is not None:
+            self.gatekeeper.abandon()
+        self.supervisor = self.gatekeeper = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
@@ -399,7 +416,7 @@ def _plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
 
 def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:
     """What of the environment a plan depends on: the passed-through values; all of it where a path is expanded."""
-    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask)
+    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask, *policy.unix_sockets)
     if any("$" in grant.path or grant.path.startswith("~") for grant in grants) or "$" in "".join(policy.allow_execve):
         return frozenset(os.environ.items())
     return tuple(os.environ.get(name) for name in policy.env_passthrough)
