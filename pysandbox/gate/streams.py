@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from pysandbox.gate.carry import carry
 from pysandbox.gate.socks_door import serve_socks
-from pysandbox.gate.stream import Stream
+from pysandbox.gate.stream import Stream, until_readable
 from pysandbox.gate.transparent import serve_transparent
 
 if TYPE_CHECKING:
@@ -36,8 +36,14 @@ async def serve(admission: Admission, kind: str, listener: socket.socket) -> Non
     listener.setblocking(False)
     try:
         while True:
+            await until_readable(listener)
             await slots.acquire()
-            accepted = await _accepted(listener, slots)
+            try:
+                accepted, _ = listener.accept()
+            except OSError as error:  # it has gone already, or this process has no descriptor left for now
+                slots.release()
+                await asyncio.sleep(0 if isinstance(error, BlockingIOError) else ACCEPT_PAUSE)
+                continue
             task = asyncio.create_task(_served(served, admission, accepted, slots))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
@@ -45,19 +51,6 @@ async def serve(admission: Admission, kind: str, listener: socket.socket) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _accepted(listener: socket.socket, slots: asyncio.Semaphore) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    try:
-        while True:
-            try:
-                return (await loop.sock_accept(listener))[0]
-            except OSError:  # it has gone already, or this process has no descriptor left for now
-                await asyncio.sleep(ACCEPT_PAUSE)
-    except BaseException:
-        slots.release()
-        raise
 
 
 async def _served(

@@ -70,8 +70,12 @@ class Doors:
     def _door(self, kind: str, address: tuple[str, int]) -> int:
         listener = socket.create_server(address, backlog=512)
         self._listeners.append(listener)
-        self.call(lambda: self.admission.start(serve(self.admission, kind, listener)))
+        self.call(lambda: self.admission.start(self._keep(kind, listener)))
         return int(listener.getsockname()[1])
+
+    async def _keep(self, kind: str, listener: socket.socket) -> None:
+        with listener:
+            await serve(self.admission, kind, listener)
 
     def close(self) -> None:
         self.call(self.admission.close)

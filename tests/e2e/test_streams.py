@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import ssl
@@ -207,7 +208,7 @@ def test_each_request_on_a_connection_is_decided_by_itself(doors: Doors) -> None
             f"GET http://evil.com:{port}/3 HTTP/1.1\r\nHost: evil.com:{port}\r\n\r\n"
             f"GET http://{ALLOWED}:{port}/4 HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n",
         )
-    assert [line.split()[1] for line in answer.split(b"\r\n") if line.startswith(b"HTTP/")] == [b"200", b"200", b"403"]
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"403"]
     assert [each.split()[1] for each in origin.heads] == [b"/1", b"/2"]
     assert doors.denied() == ["evil.com"]
 
@@ -377,7 +378,7 @@ def test_an_unknown_address_meets_a_reset(doors: Doors) -> None:
     doors.admission.rules = doors.admission.rules.tightened(())
     with server(echo) as port:
         doors.transparent(port)
-        with connect(port, SYNTHETIC) as sock, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), connect(port, SYNTHETIC) as sock:
             everything(sock)
     assert doors.denied()
 
@@ -511,13 +512,13 @@ def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeyp
     try:
         silent = [connect(doors.ports["http"]) for _ in range(3)]
         with server(echo) as port, connect(doors.ports["http"]) as late:
-            late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\n\r\n".encode())
+            late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n".encode())
             late.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 late.recv(1)
             late.settimeout(PATIENCE)
             silent.pop().close()
-            assert head(late).startswith(b"HTTP/1.1 200") or head(late)
+            assert head(late).startswith(b"HTTP/1.1 200")
         for sock in silent:
             sock.close()
     finally:
