@@ -12,9 +12,10 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from errno import ESHUTDOWN
+from errno import EADDRINUSE, ESHUTDOWN
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError, StartError
@@ -23,12 +24,12 @@ from pysandbox.gate import dns
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
-from pysandbox.gate.published import Stock, listen, serve_published
+from pysandbox.gate.published import Ports, Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import NetPlan, Published
+    from pysandbox.compile.plan import NetPlan
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Runtime
 
@@ -48,7 +49,8 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
     """Has the doors of a cage served that has not run anything yet. Raises StartError, CageClosedError; the cage ends
     then."""
     try:
-        live.admission = gatekeeper_of(runtime).admit(live, net)
+        gatekeeper = gatekeeper_of(runtime)
+        live.admission = gatekeeper.admit(live, net, _ports(runtime, gatekeeper, net))
     except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
@@ -56,6 +58,18 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
         runtime.collect(live)
         number = error.errno if isinstance(error, OSError) and error.errno else ESHUTDOWN
         raise StartError("network", number, None, f"the gatekeeper did not take the cage over: {error}") from error
+
+
+def _ports(runtime: Runtime, gatekeeper: Gatekeeper, net: NetPlan) -> Ports:
+    """The published ports, taken. A cage that has ended may still be on its way out of one. Raises StartError."""
+    try:
+        return listen(net.published)
+    except StartError as error:
+        if error.errno != EADDRINUSE:
+            raise
+    runtime.settle()
+    gatekeeper.settle()
+    return listen(net.published)
 
 
 _MAKING = threading.Lock()
@@ -75,6 +89,7 @@ class Gatekeeper:
             raise
         self._admissions: set[Admission] = set()
         self._lock = threading.Lock()
+        self._leaving = threading.Condition(self._lock)  # a cage has left
         self._retired = False
         self._thread = threading.Thread(target=self._run, name="pysandbox-gatekeeper", daemon=True)
         self._thread.start()
@@ -84,21 +99,21 @@ class Gatekeeper:
         """Whether it serves nobody any more."""
         return self._retired
 
-    def admit(self, live: LiveInit, net: NetPlan) -> Admission:
-        """Takes the cage's doors over. Raises OSError, RuntimeError, CageClosedError."""
-        ports = listen(net.published)
-        doors: dict[tuple[str, str], socket.socket] = {}
+    def admit(self, live: LiveInit, net: NetPlan, ports: Ports) -> Admission:
+        """Takes the cage's doors and its ports over; does not wait for the loop: whoever knocks meanwhile is in the
+        kernel's queue. Raises OSError, RuntimeError, CageClosedError; all of them are closed then."""
         admission = None
         try:
             with self._lock:
                 if self._retired:
                     raise OSError(ESHUTDOWN, "the gatekeeper has retired")
-                doors |= {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
                 admission = self._admission(live, net)
+                doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
+                admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._admissions.add(admission)
-            in_loop(self.loop, lambda: self._serve(admission, doors, ports, Stock(live)))
+            self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live))
         except BaseException:
-            for each in (*doors.values(), *(listener for _, listener in ports)):
+            for each in (*(admission.doors if admission is not None else ()), *(listener for _, listener in ports)):
                 each.close()
             if admission is not None:
                 self._left(admission)
@@ -118,55 +133,62 @@ class Gatekeeper:
 
     def _serve(
         self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
-        ports: list[tuple[Published, socket.socket]], stock: Stock,
+        ports: Ports, stock: Stock,
     ) -> None:  # fmt: skip
-        """In the loop. Raises OSError when it has come to its end meanwhile."""
+        """In the loop."""
         if admission.ended:
-            raise OSError(ESHUTDOWN, "the gatekeeper has ended")
-        admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
+            admission.close_doors()
+            return
         if ports:
             admission.start(self._publish(admission, ports, stock))
-        if doors:
-            self._serve_doors(admission, doors)
+        answers = dns.Answers(admission)
+        for (kind, protocol), door in doors.items():
+            admission.start(self._keep(door, kind, partial(self._service(kind, protocol, answers), admission, door)))
 
-    async def _publish(self, admission: Admission, ports: list[tuple[Published, socket.socket]], stock: Stock) -> None:
+    def _service(self, kind: str, protocol: str, answers: dns.Answers) -> Callable[..., Coroutine[Any, Any, None]]:
+        if kind == "dns":
+            return partial(dns.serve_udp if protocol == "udp" else dns.serve_tcp, answers=answers)
+        from pysandbox.gate.streams import serve
+
+        return lambda admission, door: serve(admission, kind, door)
+
+    async def _publish(self, admission: Admission, ports: Ports, stock: Stock) -> None:
         """Every published port of a cage, until it ends."""
         try:
             await asyncio.gather(*(
-                self._keep(listener, published.protocol, serve_published(admission, published, listener, stock))
-                for published, listener in ports
+                self._keep(listener, port.protocol, partial(serve_published, admission, port, listener, stock))
+                for port, listener in ports
             ))  # fmt: skip
         finally:
             stock.close()
 
-    def _serve_doors(self, admission: Admission, doors: dict[tuple[str, str], socket.socket]) -> None:
-        answers = dns.Answers(admission)
-        for (kind, protocol), door in doors.items():
-            serving: Coroutine[Any, Any, None]
-            if kind == "dns":
-                serving = (dns.serve_udp if protocol == "udp" else dns.serve_tcp)(admission, door, answers)
-            else:
-                from pysandbox.gate.streams import serve
-
-                serving = serve(admission, kind, door)
-            admission.start(self._keep(door, kind, serving))
-
-    async def _keep(self, door: socket.socket, kind: str, serving: Coroutine[Any, Any, None]) -> None:
+    async def _keep(self, door: socket.socket, kind: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A door that cannot be served is closed: whoever knocks is refused by the kernel."""
         with door:
             try:
-                await serving
+                await serve()
             except Exception as error:
                 self._tell(f"the {kind} door of a cage is closed: {type(error).__name__}: {error}")
 
     def _left(self, admission: Admission) -> None:
         with self._lock:
             self._admissions.discard(admission)
+            self._leaving.notify_all()
+
+    def settle(self) -> None:
+        """Returns when the doors and ports of every cage that has ended are closed."""
+        if self._thread is threading.current_thread():
+            return
+        with suppress(RuntimeError, TimeoutError):
+            in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
+        with self._lock:
+            self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def retire(self) -> bool:
         """Ends the thread, unless a cage needs it still."""
+        self.settle()
         with self._lock:
             if self._admissions or self._retired:
                 return self._retired
@@ -211,6 +233,9 @@ class Gatekeeper:
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        for admission in admissions:
+            admission.close_doors()
+            self._left(admission)
         with suppress(Exception):
             self.loop.close()
 

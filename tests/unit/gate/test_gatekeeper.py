@@ -59,13 +59,18 @@ def runtime() -> Iterator[Any]:
 
 def admitted(runtime: Any, *patterns: str, **plan: Any) -> Live:
     live = Live()
-    admit(runtime, live, net_plan(*patterns, **plan))  # type: ignore[arg-type]
+    admit(runtime, live, net_plan(*patterns, **plan))
+    live.keeper = runtime.gatekeeper
     return live
 
 
 def left(live: Live) -> None:
-    live.admission.end()
-    in_loop(live.admission.loop, lambda: None)  # it has come round since
+    """Ends it, and waits until it has left."""
+    keeper, admission = live.keeper, live.admission
+    admission.end()
+    in_loop(keeper.loop, lambda: None)
+    with keeper._lock:
+        assert keeper._leaving.wait_for(lambda: admission not in keeper._admissions, 10)
 
 
 def test_one_gatekeeper_serves_all_cages_and_ends_when_the_last_has_left(runtime):
@@ -104,14 +109,17 @@ def test_its_death_closes_every_door_and_is_an_event(runtime, death):
     assert [each.type for each in runtime.events] == ["gatekeeper.failed"]
     assert live.admission.tighten(()) == 0  # nothing is left to be cut, and nobody is waited for
     live.admission.end()
-    assert admitted(runtime).asks()  # the next cage has a new one
-    left_all(runtime)
+    successor = admitted(runtime)
+    assert successor.asks()  # the next cage has a new one
+    left(successor)
 
 
-def left_all(runtime: Any) -> None:
-    for admission in list(runtime.gatekeeper._admissions):
-        admission.end()
-        in_loop(admission.loop, lambda: None)
+def test_a_cage_that_ends_at_once_leaves_no_door(runtime):
+    live = admitted(runtime)
+    doors = live.admission.doors
+    live.admission.end()  # most likely before the loop has begun to serve it
+    assert runtime.gatekeeper.retire()
+    assert all(door.fileno() < 0 for door in doors)
 
 
 def test_a_cage_that_cannot_be_admitted_does_not_start(runtime):
@@ -121,7 +129,7 @@ def test_a_cage_that_cannot_be_admitted_does_not_start(runtime):
     keeper._retired = False  # it has not been noticed yet
     live = Live()
     with pytest.raises(StartError, match="network"):
-        admit(runtime, live, net_plan())  # type: ignore[arg-type]
+        admit(runtime, live, net_plan())
     assert runtime.collected == [live]
     with pytest.raises(ConnectionRefusedError):
         live.asks()
@@ -144,10 +152,13 @@ def test_a_sink_that_fails_is_survived():
 
     keeper = Gatekeeper(broken, ["127.0.0.1:9"])
     live = Live()
-    admission = keeper.admit(live, net_plan())  # type: ignore[arg-type]
-    assert live.asks() and live.asks()
-    admission.end()
-    in_loop(keeper.loop, lambda: None)
+    keeper.admit(live, net_plan(), []).end()
+    assert keeper.retire()
+    other = Live()
+    keeper = Gatekeeper(broken, ["127.0.0.1:9"])
+    live.keeper, live.admission = keeper, keeper.admit(other, net_plan(), [])
+    assert other.asks() and other.asks()
+    left(live)
     assert keeper.retire()
 
 
