@@ -11,6 +11,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -44,26 +45,26 @@ async def serve(admission: Admission, kind: str, listener: socket.socket) -> Non
                 slots.release()
                 await asyncio.sleep(0 if isinstance(error, BlockingIOError) else ACCEPT_PAUSE)
                 continue
-            task = asyncio.create_task(_served(served, admission, accepted, slots))
+            client = Stream(accepted)
+            task = asyncio.create_task(_served(served, admission, client))
             tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            task.add_done_callback(partial(_over, tasks, client, slots))
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _served(
-    served: Callable[[Admission, Stream], Awaitable[None]], admission: Admission, accepted: socket.socket,
-    slots: asyncio.Semaphore,
-) -> None:  # fmt: skip
-    client = Stream(accepted)
-    try:
-        with suppress(OSError):  # of the client's; what concerns a server was told where it happened
-            await served(admission, client)
-    finally:
-        client.reset()  # whoever was parted from in peace is closed already
-        slots.release()
+async def _served(served: Callable[[Admission, Stream], Awaitable[None]], admission: Admission, client: Stream) -> None:
+    with suppress(OSError):  # of the client's; what concerns a server was told where it happened
+        await served(admission, client)
+
+
+def _over(tasks: set[asyncio.Task[None]], client: Stream, slots: asyncio.Semaphore, task: asyncio.Task[None]) -> None:
+    """Also of a task that was cancelled before it began."""
+    tasks.discard(task)
+    client.reset()  # whoever was parted from in peace is closed already
+    slots.release()
 
 
 async def serve_http(admission: Admission, client: Stream) -> None:

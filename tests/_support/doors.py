@@ -1,7 +1,7 @@
 """The doors of a cage without a cage: served in a thread by the gatekeeper's own parts, over loopback.
 
-Every name leads to 127.0.0.1, by way of a hosts file, so that a test's servers stand for the world. The transparent door
-listens at an address of its own, which stands for one name, as synthetic addresses do inside.
+Every name leads to 127.0.0.1, by way of a hosts file, so that a test's servers stand for the world. The transparent
+door listens at an address of its own, which stands for one name, as synthetic addresses do inside.
 """
 
 from __future__ import annotations

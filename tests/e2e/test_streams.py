@@ -214,7 +214,8 @@ def test_each_request_on_a_connection_is_decided_by_itself(doors: Doors) -> None
 
 
 SMUGGLING = {
-    "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\n"
+    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n123456",
     "odd coding": "POST {url} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "coding in 1.0": "POST {url} HTTP/1.0\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -445,7 +446,7 @@ def test_tls_to_another_name_or_none_is_refused_with_an_alert(
     context.check_hostname = name is not None
     with server(speaks_tls(certificate)) as port:
         _, sock = connected(doors, ALLOWED, port)
-        with sock, pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME|unrecognized name"):
+        with sock, pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
             context.wrap_socket(sock, server_hostname=name)
     assert doors.denied() == [ALLOWED]
 

@@ -32,8 +32,8 @@ def test_an_authority_has_one_reading(text: bytes, expected: Authority) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b":80", b"a@b", b"a:b@c:1", b"a:0", b"a:65536", b"a:+1", b"a: 1", b"a:1:2", b"[::1", b"[::1]x", b"a/b", b"a\\b",
-     b"example.com:000080", b"a#b", b"a%00b", b"\xe2\x84\xaa:1x"],
+    [b"", b":80", b"a@b", b"a:b@c:1", b"a:0", b"a:65536", b"a:+1", b"a: 1", b"a:1:2", b"[::1", b"[::1]x", b"a/b",
+     b"a\\b", b"example.com:000080", b"a#b", b"a%00b", b"\xe2\x84\xaa:1x"],
 )  # fmt: skip
 def test_what_is_no_authority_is_refused(text: bytes) -> None:
     with pytest.raises(BadRequest):
