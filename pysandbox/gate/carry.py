@@ -139,8 +139,8 @@ class _Carried:
 
 async def _hear(ear: Stream, sniffer: Sniffer) -> tuple[Verdict, bytes]:
     """The verdict, and all that was said up to it. Silence may last; what has begun has to come to a point."""
-    async with asyncio.timeout(None) as patience:
-        try:
+    try:
+        async with asyncio.timeout(None) as patience:
             while True:
                 more = await ear.read()
                 verdict = sniffer.hear(more) if more else sniffer.end()
@@ -148,8 +148,8 @@ async def _hear(ear: Stream, sniffer: Sniffer) -> tuple[Verdict, bytes]:
                     return verdict, bytes(sniffer.said)
                 if patience.when() is None:
                     patience.reschedule(asyncio.get_running_loop().time() + WORDS_SECONDS)
-        except TimeoutError:
-            return Verdict(Way.REFUSE, "the first words were not finished in time"), b""
+    except TimeoutError:
+        return Verdict(Way.REFUSE, "the first words were not finished in time"), b""
 
 
 async def _first_of(*waited: asyncio.Future[Any]) -> None:

@@ -83,6 +83,17 @@ class Stream:
         self.close()
 
 
+async def until_readable(sock: socket.socket) -> None:
+    """Nobody else may wait for it meanwhile."""
+    loop = asyncio.get_running_loop()
+    waited: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sock, _mark, waited)
+    try:
+        await waited
+    finally:
+        loop.remove_reader(sock)
+
+
 def _mark(waited: asyncio.Future[None]) -> None:
     if not waited.done():
         waited.set_result(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import ssl
@@ -207,13 +208,14 @@ def test_each_request_on_a_connection_is_decided_by_itself(doors: Doors) -> None
             f"GET http://evil.com:{port}/3 HTTP/1.1\r\nHost: evil.com:{port}\r\n\r\n"
             f"GET http://{ALLOWED}:{port}/4 HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n",
         )
-    assert [line.split()[1] for line in answer.split(b"\r\n") if line.startswith(b"HTTP/")] == [b"200", b"200", b"403"]
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"403"]
     assert [each.split()[1] for each in origin.heads] == [b"/1", b"/2"]
     assert doors.denied() == ["evil.com"]
 
 
 SMUGGLING = {
-    "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\n"
+    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n123456",
     "odd coding": "POST {url} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "coding in 1.0": "POST {url} HTTP/1.0\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -263,7 +265,10 @@ def test_a_body_that_breaks_off_the_rules_ends_the_exchange(doors: Doors) -> Non
 
 ANSWERS = {
     "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
-    "chunked": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n"),
+    "chunked": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n\r\n",
+    ),
     "informed": (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No\r\n\r\n", b"HTTP/1.1 204 No\r\n\r\n"),
 }
 
@@ -317,7 +322,7 @@ def test_a_request_waits_for_100_continue_and_a_head_has_no_body(doors: Doors) -
         assert exactly(sock, 2) == b"ok"
         sock.sendall(f"HEAD {url}\r\n".encode())
         assert b"Content-Length: 999" in head(sock)
-        sock.sendall(f"GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n".encode())
+        sock.sendall(b"GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n")
         assert head(sock).startswith(b"HTTP/1.1 403")
 
 
@@ -340,7 +345,9 @@ def test_a_websocket_is_opaque_after_its_101_and_h2c_is_never_asked_for(doors: D
             assert exactly(sock, 5) == b"first"
             sock.sendall(b"\x81\x05GET /")
             assert exactly(sock, 7) == b"\x81\x05GET /"
-        answer = asked(doors, f"GET {url}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n")
+        answer = asked(
+            doors, f"GET {url}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"
+        )
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"h2c" not in seen[-1] and b"ettings" not in seen[-1]
 
@@ -377,7 +384,7 @@ def test_an_unknown_address_meets_a_reset(doors: Doors) -> None:
     doors.admission.rules = doors.admission.rules.tightened(())
     with server(echo) as port:
         doors.transparent(port)
-        with connect(port, SYNTHETIC) as sock, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), connect(port, SYNTHETIC) as sock:
             everything(sock)
     assert doors.denied()
 
@@ -388,7 +395,18 @@ def test_an_unknown_address_meets_a_reset(doors: Doors) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
     names = f"subjectAltName=DNS:{ALLOWED},DNS:evil.com"
     both = ["-keyout", str(folder / "both.pem"), "-out", str(folder / "cert.pem"), "-subj", "/CN=x", "-addext", names]
     subprocess.run([*command, *both], check=True, capture_output=True, timeout=30)
@@ -421,12 +439,14 @@ def test_tls_to_the_name_that_was_connected_is_carried(doors: Doors, certificate
 
 
 @pytest.mark.parametrize("name", ["evil.com", None])
-def test_tls_to_another_name_or_none_is_refused_with_an_alert(doors: Doors, certificate: Path, name: str | None) -> None:
+def test_tls_to_another_name_or_none_is_refused_with_an_alert(
+    doors: Doors, certificate: Path, name: str | None
+) -> None:
     context = trusting(certificate)
     context.check_hostname = name is not None
     with server(speaks_tls(certificate)) as port:
         _, sock = connected(doors, ALLOWED, port)
-        with sock, pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME|unrecognized name"):
+        with sock, pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
             context.wrap_socket(sock, server_hostname=name)
     assert doors.denied() == [ALLOWED]
 
@@ -511,13 +531,13 @@ def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeyp
     try:
         silent = [connect(doors.ports["http"]) for _ in range(3)]
         with server(echo) as port, connect(doors.ports["http"]) as late:
-            late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\n\r\n".encode())
+            late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n".encode())
             late.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 late.recv(1)
             late.settimeout(PATIENCE)
             silent.pop().close()
-            assert head(late).startswith(b"HTTP/1.1 200") or head(late)
+            assert head(late).startswith(b"HTTP/1.1 200")
         for sock in silent:
             sock.close()
     finally:
@@ -542,7 +562,10 @@ def test_curl_reaches_what_is_allowed_and_nothing_else(doors: Doors, way: list[s
         doors.transparent(port)
         words = [each.format(host=host, port=port, **doors.ports) for each in way]
         done = subprocess.run(
-            ["curl", "-sS", "--fail", *words, "-m", "20"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, timeout=30
+            ["curl", "-sS", "--fail", *words, "-m", "20"],
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            timeout=30,
         )
     assert (done.returncode == 0) == (host == ALLOWED), done.stderr
     assert done.stdout == (b"hi" if host == ALLOWED else b"")
