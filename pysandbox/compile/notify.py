@@ -65,7 +65,8 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
     ("syscalls.scm_rights", _refuses_descriptors, {"SENDMSG": "LIST"}),
     ("network.allow_ips", _lists_addresses, {"CONNECT": "LIST", "SENDTO": "LIST", "SENDMSG": "LIST"}),
     (
-        "network.allow_ips", _leads_out,
+        "network.allow_ips",
+        _leads_out,
         dict.fromkeys(("CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"), "LIST"),
     ),
     ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),

@@ -108,9 +108,7 @@ class Supervision:
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
             return self._rules.endpoints
 
-    def grant_address(
-        self, synthetic: bytes, real: bytes, first_port: int, last_port: int, seconds: float
-    ) -> None:
+    def grant_address(self, synthetic: bytes, real: bytes, first_port: int, last_port: int, seconds: float) -> None:
         """For so long, connections over TCP to the address of the cage that stands for a name (both in sixteen bytes)
         go to the real one, by a socket of the host's network; later, or where the list in force does not hold the real
         address, into the cage's own network. Raises OSError."""

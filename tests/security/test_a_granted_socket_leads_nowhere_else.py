@@ -1,4 +1,4 @@
-"""Claim: a socket of the host's network that a grant puts into a cage reaches what is listed, and is good for nothing else.
+"""Claim: a socket of the host's network that a grant puts into a cage reaches what is listed, and no more.
 
 Two servers of the host, one listed; the cage has a network of its own. Uncaged the same program reaches both, and does
 with its socket what it likes.
@@ -137,7 +137,8 @@ AT_A_DOOR = ("other tcp", "deferred")  # which takes the connection, and resets 
 REFUSED = (
     "other udp", "udp again", "udp past its peer", "sendmsg past its peer", "tcp again", "host loopback udp",
     "host loopback tcp", "host any tcp", "tcp AF_UNSPEC", "udp AF_UNSPEC", "loose AF_UNSPEC", "reset AF_UNSPEC",
-    "reset bind", "reset listen", "under way bind", "under way listen", "undone, bound, listening", "fast open", "mptcp",
+    "reset bind", "reset listen", "under way bind", "under way listen", "undone, bound, listening", "fast open",
+    "mptcp",
     "interfaces", "an interface", "wireless", "device", "multicast", "multicast source", "encapsulation", "upper layer",
     "unlock", "ring", "pass tcp", "pass udp",
 )  # fmt: skip
@@ -237,7 +238,8 @@ def test_uncaged_the_same_program_goes_everywhere() -> None:
     assert said["heard"] == "strangersent"
     works = {name for name, number in said["errnos"].items() if number is None}
     assert works >= {
-        *REACHED, "other tcp", "other udp", "udp again", "udp past its peer", "tcp again", "host loopback tcp", "host loopback udp", "reset bind",
+        *REACHED, "other tcp", "other udp", "udp again", "udp past its peer", "tcp again", "host loopback tcp",
+        "host loopback udp", "reset bind",
         "under way bind", "under way listen", "undone, bound, listening", "tcp AF_UNSPEC", "interfaces", "an interface",
         "multicast", "encapsulation", "pass tcp", "pass udp",
     }  # fmt: skip
