@@ -99,8 +99,8 @@ class Gatekeeper:
         """Whether it serves nobody any more."""
         return self._retired
 
-    def admit(self, live: LiveInit, net: NetPlan, ports: Ports = ()) -> Admission:
-        """Takes the cage's doors and its ports over. Does not wait for the loop: whoever knocks meanwhile is in the
+    def admit(self, live: LiveInit, net: NetPlan, ports: Ports) -> Admission:
+        """Takes the cage's doors and its ports over; does not wait for the loop: whoever knocks meanwhile is in the
         kernel's queue. Raises OSError, RuntimeError, CageClosedError; all of them are closed then."""
         admission = None
         try:
@@ -156,8 +156,8 @@ class Gatekeeper:
         """Every published port of a cage, until it ends."""
         try:
             await asyncio.gather(*(
-                self._keep(taken, each.protocol, partial(serve_published, admission, each, taken, stock))
-                for each, taken in ports
+                self._keep(listener, port.protocol, partial(serve_published, admission, port, listener, stock))
+                for port, listener in ports
             ))  # fmt: skip
         finally:
             stock.close()
@@ -176,10 +176,11 @@ class Gatekeeper:
             self._leaving.notify_all()
 
     def settle(self) -> None:
-        """Waits until the doors and ports of every cage that has ended are closed. Any thread."""
-        if self._thread is not threading.current_thread():
-            with suppress(RuntimeError, TimeoutError):
-                in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
+        """Returns when the doors and ports of every cage that has ended are closed."""
+        if self._thread is threading.current_thread():
+            return
+        with suppress(RuntimeError, TimeoutError):
+            in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
         with self._lock:
             self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
 
@@ -234,6 +235,7 @@ class Gatekeeper:
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         for admission in admissions:
             admission.close_doors()
+            self._left(admission)
         with suppress(Exception):
             self.loop.close()
 
