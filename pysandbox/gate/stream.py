@@ -10,7 +10,7 @@ import socket
 import struct
 from contextlib import suppress
 
-READ_AT_ONCE = 262144
+READ_AT_ONCE = 65536
 LINGER_SECONDS = 1.0  # for a client to read the last words before it is hung up on
 LINGER_BYTES = 1 << 20
 

@@ -213,6 +213,18 @@ def test_each_request_on_a_connection_is_decided_by_itself(doors: Doors) -> None
     assert doors.denied() == ["evil.com"]
 
 
+def test_requests_that_come_byte_by_byte_are_the_same_requests(doors: Doors) -> None:
+    origin = Origin()
+    with server(origin) as port, connect(doors.ports["http"]) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for path, host in (("1", ALLOWED), ("2", "evil.com")):
+            for byte in f"GET http://{host}:{port}/{path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode():
+                sock.sendall(bytes([byte]))
+        said = everything(sock)
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200", b"403"]
+    assert [each.split()[1] for each in origin.heads] == [b"/1"]
+
+
 SMUGGLING = {
     "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\n"
     "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
