@@ -7,6 +7,7 @@ from typing import Any
 
 from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.render import to_toml
+from pysandbox.policy.way_out import way_out
 
 GROUPS = (("Recipes", ""), ("Services (contracts of hosts)", "service:"), ("Tools (with their credentials)", "tool:"))
 
@@ -68,7 +69,7 @@ def explanation(policy: Policy, document: Mapping[str, Any]) -> Iterator[str]:
     yield from _paths("Writable", policy.allow_write)
     yield from _paths("Denied", policy.deny)
     yield from _paths("Shown empty", policy.mask)
-    yield f"Network: {policy.egress}"
+    yield f"Network: {way_out(policy)}"
     yield from _block("Hosts", (_host(rule.given) for rule in policy.hosts))
     yield from _block("Variables passed through", (*(f"{name} (set)" for name in document["env_set"]),
                                                    *(f"{name} (unset)" for name in document["env_unset"])))  # fmt: skip

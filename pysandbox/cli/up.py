@@ -22,6 +22,7 @@ from pysandbox.policy.manifest import Manifest, Sandbox
 from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.model import MERGE_WORDS, coerced
 from pysandbox.policy.recipe import with_base
+from pysandbox.policy.way_out import way_out
 
 if TYPE_CHECKING:
     from pysandbox.cli.run import MakeCage
@@ -145,6 +146,6 @@ def _described(manifest: Manifest, sandbox: Sandbox, policy: Policy, *, as_json:
         ("command", shlex.join(sandbox.argv)),
         ("recipes", ", ".join(sandbox.recipes)),
         ("system calls", f"profile {policy.seccomp}, as shipped"),
-        ("network", {"none": "loopback only; no host can be reached"}.get(policy.egress, policy.egress)),
+        ("network", {"none": "loopback only; no host can be reached"}.get(way_out(policy), policy.egress)),
     )
     return "\n".join([*(f"# {name}: {value}" for name, value in about if value), "", policy.to_toml().rstrip()])

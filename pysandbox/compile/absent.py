@@ -90,7 +90,7 @@ PARTS: tuple[Part, ...] = (
 
 # What only a way out would give a meaning to.
 OF_THE_WAY_OUT = (
-    "hosts", "contract_mode", "allow_host_loopback", "host_loopback_ports", "dns_ipv6",
+    "allow_ips", "hosts", "contract_mode", "allow_host_loopback", "host_loopback_ports", "dns_ipv6",
     "dlp_enabled", "dlp_canary_tokens", "dlp_max_decode_depth",
     "dlp_decompress", "dlp_dns_entropy_threshold", "dlp_session_entropy_budget", "dlp_extra_scopes",
     "proxy_buffered_bytes", "proxy_streamed_bytes", "proxy_timeout_ms", "proxy_scheme",
@@ -120,11 +120,13 @@ def idle_notes(policy: Policy) -> tuple[Note, ...]:
     idle = [name for name in OF_THE_WAY_OUT if getattr(policy, name) != defaults[name]]
     if policy.egress == "direct":
         return ()
+    if policy.isolation != "full" and policy.egress != "none":  # connects to addresses are decided without doors
+        idle = [name for name in idle if name != "allow_ips"]
     if not has_way_out(policy):
         return _idle(idle, "there is no way out of this cage, so these say nothing")
     if reaches_hosts(policy):
         return _idle([name for name in idle if name in OF_INSPECTION], "no request is looked at, so these say nothing")
-    return _idle([name for name in idle if name != "dns_ipv6"], 'egress is "none", so these say nothing')
+    return _idle([name for name in idle if name != "allow_ips"], "no host is reached by its name, so these say nothing")
 
 
 def _idle(names: list[str], reason: str) -> tuple[Note, ...]:

@@ -14,6 +14,7 @@ from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import reaches_names, way_out
 from pysandbox.probe.facts import HostFacts
 from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT
 
@@ -26,11 +27,11 @@ RESOLV_TEXT = f"nameserver {DOORS}\n"
 # Names come from the door and nowhere else: no daemon of the host answers in the cage.
 NSSWITCH_TEXT = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"
 
-_HTTP, _SOCKS = f"http://{DOORS}:{HTTP_PORT}", f"socks5h://{DOORS}:{SOCKS_PORT}"
+_HTTP = f"http://{DOORS}:{HTTP_PORT}"
 _PROXY_VARIABLES = (
     ("HTTP_PROXY", _HTTP),
     ("HTTPS_PROXY", _HTTP),
-    ("ALL_PROXY", _SOCKS),  # socks5h: the name is resolved by the door, not before it
+    ("ALL_PROXY", _HTTP),  # not socks5h://: clients without an extra package (httpx, requests) fail at the sight of it
     ("NO_PROXY", "localhost,127.0.0.0/8,127.0.0.1,::1"),
 )
 PROXY_VARIABLES = {**dict(_PROXY_VARIABLES), **{name.lower(): value for name, value in _PROXY_VARIABLES}}
@@ -38,20 +39,16 @@ PROXY_VARIABLES = {**dict(_PROXY_VARIABLES), **{name.lower(): value for name, va
 
 def has_way_out(policy: Policy) -> bool:
     """Whether anything outside may be reached through doors."""
-    return _has_doors(policy) and bool(policy.allow_ips or _asks_for_hosts(policy))
+    return _has_doors(policy) and way_out(policy) == "proxy-only"
 
 
 def reaches_hosts(policy: Policy) -> bool:
     """Whether any of it is reached by a name."""
-    return _has_doors(policy) and _asks_for_hosts(policy)
+    return _has_doors(policy) and reaches_names(policy)
 
 
 def _has_doors(policy: Policy) -> bool:
     return policy.caged and policy.isolation == "full" and policy.egress != "direct"
-
-
-def _asks_for_hosts(policy: Policy) -> bool:
-    return policy.egress == "proxy-only" and bool(policy.hosts or loopback_ports(policy) is not None)
 
 
 def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
@@ -63,7 +60,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
         return None
     redirected = out and bool(host.nf_tables)
     bridge = routed.bridge(policy, host) if out else ""
-    endpoints = tuple(map(parse_endpoint, policy.allow_ips))
+    endpoints = tuple(map(parse_endpoint, policy.allow_ips)) if out else ()
     return NetPlan(
         doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else [])) if out else (),
         routes=(routed.local_routes() if bridge else ROUTES) if out else b"",

@@ -114,12 +114,12 @@ def _calls(policy: Policy) -> Iterable[str]:
 
 
 def _reaches(policy: Policy) -> Iterable[str]:
-    yield NETWORK[policy.egress]
+    yield NETWORK[way_out(policy)]
     if policy.egress == "proxy-only":
         yield from (_host(rule) for rule in policy.hosts)
         if (ports := loopback_ports(policy)) is not None:
             yield f"The host's own services are reached as host.pysandbox.internal{_on(ports)}."
-    if policy.allow_ips:
+    if policy.allow_ips and policy.egress != "none":
         yield f"Addresses that can be connected to: {', '.join(policy.allow_ips)}."
     if policy.ports:
         yield f"Reached from the host: {', '.join(policy.ports)} (address, port of the host, port of the cage)."

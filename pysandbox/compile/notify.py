@@ -41,7 +41,8 @@ def _refuses_descriptors(policy: Policy) -> bool:
 
 
 def _lists_addresses(policy: Policy) -> bool:
-    return bool(policy.allow_ips) and policy.network_backend != "routed"  # else the kernel routes
+    """Where they are sockets of the host's: the routed back end has the kernel route them."""
+    return bool(policy.allow_ips) and policy.egress != "none" and policy.network_backend != "routed"
 
 
 def has_own_network(policy: Policy) -> bool:
@@ -96,7 +97,7 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         refuse_control=_refuses_descriptors(policy),
         lenient=policy.monitor,
         programs=_programs(policy, paths),
-        grants=tuple(parse_endpoint(text) for text in policy.allow_ips) if has_own_network(policy) else (),
+        grants=tuple(map(parse_endpoint, policy.allow_ips)) if _leads_out(policy) and _lists_addresses(policy) else (),
         named=(ANYWHERE,) if _names_direct_hosts(policy) else (),
         walled=_leads_out(policy) and host.landlock_abi >= WALL_ABI,
     )
@@ -180,8 +181,8 @@ def _check_watch(policy: Policy, host: HostFacts, watch: frozenset[str]) -> None
 def _endpoints(policy: Policy, watch: frozenset[str]) -> tuple[Endpoint, ...]:
     """What may be reached in the network of the caller's socket: the list, or, where nothing limits it or the cage's
     own network does, any address."""
-    if policy.allow_ips and not has_own_network(policy):
-        return tuple(parse_endpoint(text) for text in policy.allow_ips)
+    if _lists_addresses(policy) and not has_own_network(policy):
+        return tuple(map(parse_endpoint, policy.allow_ips))
     if policy.egress == "direct":
         return (ANYWHERE,)
     return (ANYWHERE,) if policy.isolation == "full" else ()

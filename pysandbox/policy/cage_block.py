@@ -132,7 +132,6 @@ def _caged(spawn: _Spawn, block: CageBlock, limits_required: bool) -> tuple[Poli
     limits = block.limits
     hosts, addresses = granted(block.net_allow)
     policy = Policy(
-        egress="proxy-only" if block.net_allow else "none",
         hosts=hosts,
         allow_ips=addresses,
         allow=_grants(block.fs, "ro"),

@@ -156,9 +156,9 @@ class Policy:
     )  # fmt: skip
     # [network]
     egress: str = option(
-        "network", "egress", "none: loopback only. proxy-only: the hosts of [[host]] and nothing else. direct: the "
-        "host's own network, not confined.",
-        default="none", merge="last", flag="--egress", choices=("none", "proxy-only", "direct"),
+        "network", "egress", "none: loopback only. proxy-only: what [[host]], allow_ips and the host's loopback "
+        "alias name, and nothing where they name nothing. direct: the host's own network, not confined.",
+        default="proxy-only", merge="last", flag="--egress", choices=("none", "proxy-only", "direct"),
     )  # fmt: skip
     unsafe_direct: bool = option(
         "network", "unsafe", "Acknowledges that egress = \"direct\" gives the cage the host's network.",

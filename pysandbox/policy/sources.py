@@ -39,7 +39,7 @@ ABSENT: Mapping[str, str] = {
 REPLACED: Mapping[str, str] = {
     "profile": "use profile in [syscalls]",
     "baseline": "use profile in [syscalls]",
-    "deny_all": 'use egress = "none" in [network], which is the default',
+    "deny_all": 'use egress = "none" in [network]',
     "syscalls.allow": "use allow_extra: a recipe extends the profile it starts from; only a baseline, the file "
     "default.toml of a directory of recipes, lists calls absolutely",
     "syscalls.deny": "use deny_extra: a recipe extends the profile it starts from; only a baseline, the file "

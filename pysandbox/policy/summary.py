@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import way_out
 
 NO_CAGE = "disabled"
 
@@ -22,7 +23,7 @@ def summary(policy: Policy, name: str, invocation_id: str) -> str:
     if not policy.caged:
         return f"{label(name, invocation_id)} {NO_CAGE}"
     return line(
-        label(name, invocation_id), _grants(policy), () if policy.egress == "none" else (policy.egress,), policy.state,
+        label(name, invocation_id), _grants(policy), tuple({way_out(policy)} - {"none"}), policy.state,
         policy.memory_mb, policy.walltime_sec,
     )  # fmt: skip
 

@@ -80,9 +80,14 @@ def test_what_only_the_inspection_of_requests_would_use_is_said_to_be_idle() -> 
     assert "proxy.upstream_request_timeout_ms" in note and "network.dlp.decompress" in note and "domain" not in note
 
 
-def test_hosts_beside_addresses_alone_are_said_to_be_idle() -> None:
-    policy = Policy(hosts=HOST, dns_ipv6="resolve", ports=["8080"])
-    plan = plan_of(policy)
-    assert plan.net is not None and plan.net.hosts == ()
+def test_where_only_addresses_are_reached_what_is_said_of_hosts_is_idle() -> None:
+    (note,) = notes_of(plan_of(Policy(allow_ips=["192.0.2.7"], proxy_timeout_ms=5)), IDLE)
+    assert "proxy.upstream_request_timeout_ms" in note and "allow_ips" not in note
+
+
+def test_none_is_none_whatever_is_listed() -> None:
+    plan = plan_of(Policy(egress="none", hosts=HOST, allow_ips=["192.0.2.7"], ports=["8080"]))
+    assert plan.net is not None and plan.net.published  # a port leads in, and nothing out (NET-05)
+    assert (plan.net.doors, plan.net.hosts, plan.net.endpoints, plan.notify) == ((), (), (), None)
     (note,) = notes_of(plan, IDLE)
-    assert "host" in note
+    assert "allow_ips" in note and "host" in note

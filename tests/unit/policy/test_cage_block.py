@@ -59,7 +59,7 @@ def test_a_block_becomes_its_policy():
         seccomp_mode="deny-list", run_as="nobody", memory_mb=256, cpu_shares=100, max_pids=32, walltime_sec=600,
     )  # fmt: skip
     assert policy.base
-    assert policy.egress == "none"
+    assert way_out(policy) == "none"
     assert policy.limits_required
 
 
@@ -233,7 +233,7 @@ def test_a_name_without_a_port_allows_them_all_whatever_else_is_said_of_it(entri
 
 def test_no_network_entry_is_no_network():
     policy, effective = compiled(block_with(net={"allow": []}))
-    assert (policy.egress, policy.hosts, policy.allow_ips, effective.netns.enabled) == ("none", (), (), False)
+    assert (way_out(policy), policy.hosts, policy.allow_ips, effective.netns.enabled) == ("none", (), (), False)
 
 
 @pytest.mark.parametrize(

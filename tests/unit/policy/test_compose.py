@@ -323,7 +323,9 @@ def test_a_shadowed_name_is_compared_with_what_it_shadows(host: Path, write: Wri
     path = write("project/generic-strict.toml", "[process]\nmax_pids = 64")
     with pytest.raises(PolicyError, match="strict"):
         resolve(["generic-strict"])
-    path.write_text('strict = true\n[process]\nmax_pids = 8\nenv_passthrough = ["PATH"]')
+    path.write_text(
+        'strict = true\n[process]\nmax_pids = 8\nenv_passthrough = ["PATH"]\n[network]\negress = "none"'
+    )
     assert resolve(["generic-strict"]).policy.max_pids == 8
 
 
@@ -398,8 +400,8 @@ def test_the_record_is_the_users_alone_and_forgets(host: Path, write: Write):
 
 def test_what_is_looser_is_named_by_its_keys():
     assert loosened_by(Policy(), Policy(strict=True, max_pids=5)) == ()
-    assert loosened_by(Policy(strict=True), Policy(allow=["/a"], egress="proxy-only")) == (
-        "filesystem.allow", "network.egress", "strict",
+    assert loosened_by(Policy(strict=True), Policy(allow=["/a"], egress="direct", unsafe_direct=True)) == (
+        "filesystem.allow", "network.egress", "network.unsafe", "strict",
     )  # fmt: skip
 
 

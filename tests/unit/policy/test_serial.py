@@ -46,7 +46,7 @@ def test_toml_always_says_strict_egress_and_the_mode_of_the_filter():
     written = tomllib.loads(Policy().to_toml())
     assert written == {
         "strict": False,
-        "network": {"egress": "none"},
+        "network": {"egress": "proxy-only"},
         "syscalls": {"seccomp_mode": "allow-list"},
     }
 
