@@ -288,7 +288,7 @@ def stays(prepare):
     s = socket.socket(family); s.settimeout(5)
     kept, before = prepare(s), network(s)
     s.connect((host, port))
-    s.sendall(b"no HTTP, which a door would read")
+    s.sendall(f"GET / HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nConnection: close\\r\\n\\r\\n".encode())
     said = b""
     while piece := s.recv(100): said += piece
     assert said.endswith(b"hello"), said
