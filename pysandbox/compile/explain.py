@@ -11,6 +11,7 @@ from pysandbox.compile.doors import loopback_ports
 from pysandbox.compile.plan import Note
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.way_out import way_out
 
 Sentences = tuple[str, ...]
 

@@ -15,6 +15,7 @@ from pysandbox.policy.cage_block import from_cage_block, named_paths
 from pysandbox.policy.cage_shape import is_ulid
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.way_out import way_out
 from pysandbox.probe.facts import PathFact
 
 ULID = "01HXABCDEFGHJKMNPQRSTVWXYZ"
