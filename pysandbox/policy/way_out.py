@@ -6,7 +6,7 @@ from pysandbox.policy.model import Policy
 
 
 def way_out(policy: Policy) -> str:
-    """"none", "proxy-only" or "direct". An empty list never means that everything is allowed."""
+    """ "none", "proxy-only" or "direct". An empty list never means that everything is allowed."""
     if policy.egress == "proxy-only" and not (policy.allow_ips or reaches_names(policy)):
         return "none"
     return policy.egress

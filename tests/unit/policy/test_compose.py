@@ -323,9 +323,7 @@ def test_a_shadowed_name_is_compared_with_what_it_shadows(host: Path, write: Wri
     path = write("project/generic-strict.toml", "[process]\nmax_pids = 64")
     with pytest.raises(PolicyError, match="strict"):
         resolve(["generic-strict"])
-    path.write_text(
-        'strict = true\n[process]\nmax_pids = 8\nenv_passthrough = ["PATH"]\n[network]\negress = "none"'
-    )
+    path.write_text('strict = true\n[process]\nmax_pids = 8\nenv_passthrough = ["PATH"]\n[network]\negress = "none"')
     assert resolve(["generic-strict"]).policy.max_pids == 8
 
 
