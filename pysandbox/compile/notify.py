@@ -17,7 +17,7 @@ from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
 from pysandbox.compile.programs import programs
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, OWN, UDP, Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, OWN, UDP, Endpoint, parse_endpoint, without_special
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
 
@@ -97,10 +97,17 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         refuse_control=_refuses_descriptors(policy),
         lenient=policy.monitor,
         programs=_programs(policy, paths),
-        grants=tuple(map(parse_endpoint, policy.allow_ips)) if _leads_out(policy) and _lists_addresses(policy) else (),
+        grants=_grants(policy),
         named=(ANYWHERE,) if _names_direct_hosts(policy) else (),
         walled=_leads_out(policy) and host.landlock_abi >= WALL_ABI,
     )
+
+
+def _grants(policy: Policy) -> tuple[Endpoint, ...]:
+    """What may be reached by a socket of the host's network."""
+    if not (has_own_network(policy) and _lists_addresses(policy)):
+        return ()
+    return tuple(each for text in policy.allow_ips for each in without_special(parse_endpoint(text)))
 
 
 def _programs(policy: Policy, paths: PathFacts) -> tuple[str, ...] | None:

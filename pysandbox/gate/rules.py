@@ -2,7 +2,7 @@
 
 Three kinds of grant, and none speaks for another: names and patterns permit names, `allow_ips` permits addresses, and
 the alias of the host's loopback permits itself. An address is never permitted by a name, nor a name by a range. What an
-allowed name leads to is held against `SPECIAL`: an address there is reached only where it is listed. An empty list
+allowed name leads to is held against `endpoint.special`: an address there is reached only where it is listed. An empty list
 allows nothing.
 """
 
@@ -15,21 +15,8 @@ from typing import NamedTuple
 
 from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.handlers.rules import both
-from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, Endpoint, special
 from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
-
-# Where a name must not lead by itself (T05): the host and its neighbours, what only this link or this cloud knows, and
-# what is no single host. IPv6 that carries an IPv4 address inside (NAT64, 6to4, Teredo) could carry any of them.
-SPECIAL = tuple(
-    parse_endpoint(each)
-    for each in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-        "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
-        "168.63.129.16",  # a cloud's metadata at a public address
-        "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2002::/16", "fc00::/7", "fe80::/10",
-        "fec0::/10", "ff00::/8",
-    )
-)  # fmt: skip
 
 
 class Decision(NamedTuple):
@@ -122,13 +109,13 @@ def sixteen(address: IPAddress) -> bytes:
 
 def is_special(address: IPAddress) -> bool:
     packed = sixteen(address)
-    return any(each.holds(packed, 0, TCP) for each in SPECIAL)
+    return any(each.holds(packed, 0, TCP) for each in special())
 
 
 def _holds(endpoints: Iterable[Endpoint], packed: bytes, port: int, bit: int) -> bool:
     """Whether an address is listed. One that is special must be listed as such: `0.0.0.0/0` means the internet, not
     the host's own loopback (NET-10), so a range that begins outside of what is special does not hold it."""
-    least = max((each.prefix for each in SPECIAL if each.holds(packed, port, bit)), default=0)
+    least = max((each.prefix for each in special() if each.holds(packed, port, bit)), default=0)
     return any(each.prefix >= least and each.holds(packed, port, bit) for each in endpoints)
 
 

@@ -7,6 +7,8 @@ spelling. An IPv6 address with a port stands in brackets. No names: a name is th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from pysandbox.policy.refusal import Refused, shown
@@ -72,6 +74,45 @@ def parse_endpoint(text: str) -> Endpoint:
     if int.from_bytes(packed, "big") & ((1 << (128 - prefix)) - 1):
         raise Refused(f"{shown(text)} has bits set behind its prefix", "write the first address of the network")
     return Endpoint(packed, prefix, *_ports(text, found["first"], found["last"]), PROTOCOLS[found["protocol"] or ""])
+
+
+# Where no name and no wide range leads by itself (T05): the host and its neighbours, what only this link or this cloud
+# knows, and what is no single host. IPv6 that carries an IPv4 address (NAT64, 6to4, Teredo) could carry any of them.
+_SPECIAL = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+    "168.63.129.16",  # a cloud's metadata at a public address
+    "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2002::/16", "fc00::/7", "fe80::/10",
+    "fec0::/10", "ff00::/8",
+)  # fmt: skip
+
+
+@cache
+def special() -> tuple[Endpoint, ...]:
+    return tuple(map(parse_endpoint, _SPECIAL))
+
+
+def without_special(listed: Endpoint) -> tuple[Endpoint, ...]:
+    """What an entry of a list means: all of it but what is special there, unless that is what it names (NET-10):
+    `0.0.0.0/0` is the internet, `10.0.0.0/8` a private network."""
+    return tuple(
+        _pieces(listed, [each for each in special() if each.prefix > listed.prefix and _lies_in(each, listed)])
+    )
+
+
+def _pieces(whole: Endpoint, holes: list[Endpoint]) -> Iterator[Endpoint]:
+    if not holes:
+        yield whole
+    elif all(each.prefix > whole.prefix for each in holes):
+        bit = 1 << (127 - whole.prefix)
+        upper = (int.from_bytes(whole.address, "big") | bit).to_bytes(16, "big")
+        for address in (whole.address, upper):
+            half = whole._replace(address=address, prefix=whole.prefix + 1)
+            yield from _pieces(half, [each for each in holes if _lies_in(each, half)])
+
+
+def _lies_in(inner: Endpoint, outer: Endpoint) -> bool:
+    return outer.holds(inner.address, outer.first_port, outer.protocols)
 
 
 def _ports(text: str, first: str | None, last: str | None) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, MAPPED, TCP, UDP, parse_endpoint
+from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, MAPPED, TCP, UDP, parse_endpoint, special, without_special
 from pysandbox.policy.refusal import Refused
 
 NETWORKS = st.one_of(
@@ -76,3 +76,35 @@ def test_anywhere_holds_everything_and_loopback_itself() -> None:
     here = ipaddress.ip_address("127.9.9.9")
     assert any(each.holds(packed(here), 1, TCP) for each in LOOPBACK)
     assert not any(each.holds(packed(ipaddress.ip_address("128.0.0.1")), 1, TCP) for each in LOOPBACK)
+
+
+WIDE = ["0.0.0.0/0", "::/0", "8.0.0.0/5:443/tcp", "160.0.0.0/3", "168.63.0.0/16", "2000::/3", "f000::/4"]
+NAMED = ["10.0.0.0/8", "10.1.2.3", "169.254.169.254:80/tcp", "192.168.1.0/24", "203.0.113.0/24", "fd00::/8"]
+
+
+@given(st.sampled_from(WIDE), st.integers(0, 2**128 - 1), st.booleans())
+def test_a_wide_range_means_the_internet_and_nothing_special(text: str, number: int, four: bool) -> None:
+    whole = parse_endpoint(text)
+    address = (b"\0" * 10 + b"\xff\xff" + number.to_bytes(16, "big")[12:]) if four else number.to_bytes(16, "big")
+    expected = whole.holds(address, 443, TCP) and not any(each.holds(address, 443, TCP) for each in special())
+    assert any(each.holds(address, 443, TCP) for each in without_special(whole)) is expected
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_what_is_named_as_such_is_meant(text: str) -> None:
+    assert without_special(parse_endpoint(text)) == (parse_endpoint(text),)
+
+
+@pytest.mark.parametrize("text", WIDE)
+def test_the_edges_of_what_is_special_are_where_they_should_be(text: str) -> None:
+    pieces = without_special(parse_endpoint(text))
+    for each in special():
+        first, size = int.from_bytes(each.address, "big"), 1 << (128 - each.prefix)
+        for number in (first - 1, first, first + size - 1, first + size):
+            if not 0 <= number < 1 << 128:
+                continue
+            address = number.to_bytes(16, "big")
+            meant = parse_endpoint(text).holds(address, 443, TCP) and not any(
+                one.holds(address, 443, TCP) for one in special()
+            )
+            assert any(piece.holds(address, 443, TCP) for piece in pieces) is meant
