@@ -36,7 +36,7 @@ def _some_host(asks: Callable[[HostRule], object]) -> Callable[[Policy], bool]:
 
 
 INSPECTION = "needs requests to be looked at, which this version cannot do"
-SHAPE = "leave it out, which allows any request to the host"
+SHAPE = "leave it out, which allows any request to the host, or run it without a network: --egress none"
 
 PARTS: tuple[Part, ...] = (
     Part("host.methods", _some_host(lambda rule: rule.methods), INSPECTION, SHAPE),

@@ -2,7 +2,7 @@
 
 Three kinds of grant, and none speaks for another: names and patterns permit names, `allow_ips` permits addresses, and
 the alias of the host's loopback permits itself. An address is never permitted by a name, nor a name by a range. What an
-allowed name leads to is held against `endpoint.special`: an address there is reached only where it is listed. An empty list
+allowed name leads to is held against `special`: an address there is reached only where it is listed. An empty list
 allows nothing.
 """
 

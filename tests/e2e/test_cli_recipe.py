@@ -207,5 +207,5 @@ def test_bad_input_is_one_line_exit_125_and_nothing_runs(
 def test_hosts_are_shown_explained_and_refused_by_name_when_a_cage_is_made(call: Call) -> None:
     refused = call("run", "-r", "service:github", "--", "true")
     assert refused.returncode == 125
-    assert "gatekeeper" in refused.stderr and "--egress none" in refused.stderr
+    assert "host.methods" in refused.stderr and "--egress none" in refused.stderr
     assert call("run", "-r", "service:github", "--egress", "none", "--", "true").returncode == 0
