@@ -186,7 +186,8 @@ def around(bridge: str) -> bytes:
     into = (there + nft.answer() + nft.ACCEPT, there + nft.DROP)
     ours = nft.destination(NETWORK, NETWORK_PREFIX)
     chains = (
-        ("forward", "filter", 2, _FILTER, (here + there + nft.DROP, *into)),
+        # The last one: an answer to a cage that is gone would follow the default route, back to where it came from.
+        ("forward", "filter", 2, _FILTER, (here + there + nft.DROP, *into, ours + nft.DROP)),
         ("input", "filter", 1, _FILTER, (here + ours + nft.DROP,)),
         # Neither do other users of the host come in, nor does a cage reach the bridge by having the gatekeeper dial it.
         ("output", "filter", _OUTPUT, _FILTER, (ours + nft.answer() + nft.ACCEPT, ours + nft.DROP)),
