@@ -2,6 +2,7 @@
 
 unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C core
 e2e       the public API and the CLI       security one claim a file: control, attack, evidence
+clients   real clients and servers, in an internet of the tests' own
 meta      the tree itself                  root     needs real root; everything else runs unprivileged
 slow      more than a second               guest    also run on the kernels of tools/matrix; tests/guest only there
 landlock  needs that Landlock ABI
@@ -30,7 +31,7 @@ from _support.residue import Picture
 from _support.stillness import Stillness
 
 TESTS = Path(__file__).parent
-FOLDERS = ("unit", "kernel", "e2e", "security", "meta", "guest")
+FOLDERS = ("unit", "kernel", "e2e", "clients", "security", "meta", "guest")
 GUEST = os.environ.get("PSB_GUEST", "")  # the kernel that tools/matrix has booted, "" everywhere else
 SETTLE = 3.0  # seconds the kernel may take to tear down what a test has closed
 
