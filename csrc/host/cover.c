@@ -5,17 +5,12 @@
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "../abi.h"
 #include "../sys.h"
+#include "errand.h"
 #include "spawn.h"
-
-#define STACK_SIZE (64 * 1024)
 
 #define COVER "/.cover"
 
@@ -23,7 +18,7 @@ struct cover {
     int pidfd;
     const char *path;
     int directory;
-    long result; /* 0, or -errno */
+    long result; /* 0, or -errno; what stays when something kills the child is -ESRCH */
 };
 
 /* An object that nobody may open, on the cage's own root; only the mount will hold it. */
@@ -57,32 +52,15 @@ static long mount_cover(const struct cover *cover) {
     return result;
 }
 
-static int cover_inside(void *argument) {
+static void cover_inside(void *argument) {
     struct cover *cover = argument;
     cover->result = mount_cover(cover);
-    sys_exit(0);
-}
-
-/* Like the child of a spawn: in the host's memory, on a stack of its own, with every signal blocked. */
-static int run(struct cover *cover) {
-    char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    sigset_t all, before;
-    int pid, number;
-    if (stack == MAP_FAILED) return -errno;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = clone(cover_inside, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK, cover);
-    number = errno;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (pid >= 0)
-        while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR) {}
-    munmap(stack, STACK_SIZE);
-    return pid < 0 ? -number : (int)cover->result;
 }
 
 int psb_cover(int init_pidfd, const char *path, int directory) {
-    struct cover cover = {.pidfd = init_pidfd, .path = path, .directory = directory};
-    return run(&cover);
+    struct cover cover = {.pidfd = init_pidfd, .path = path, .directory = directory, .result = -ESRCH};
+    int result = run_errand(0, cover_inside, &cover);
+    return result < 0 ? result : (int)cover.result;
 }
 
 int64_t psb_file_system(int fd) {

@@ -184,7 +184,8 @@ _KINDS: dict[str, Any] = {
 
 
 def _endpoint(data: dict[str, Any]) -> str:
-    return f"{data.get('target', '')}:{data['port']}" if "port" in data else str(data.get("target", ""))
+    target = str(data.get("target", ""))
+    return f"{f'[{target}]' if ':' in target else target}:{data['port']}" if "port" in data else target
 
 
 def _reached(run: Run, record: Record) -> None:

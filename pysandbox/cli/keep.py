@@ -114,7 +114,7 @@ def _is_held(plan: Plan) -> bool:
 
 def _variables(asked: Asked) -> set[str]:
     policy = asked.policy
-    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask)
+    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask, *policy.unix_sockets)
     return {*OURS, *asked.looked.variables, *(name for grant in grants for name in _NAME.findall(grant.path))}
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from pysandbox.compile import degrade, exec_list, landlock_only, seccomp
 from pysandbox.compile.absent import idle_notes, refuse_absent
+from pysandbox.compile.doors import net_plan
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.compile.kept import refuse_kept
@@ -79,6 +80,7 @@ def compile_plan(
         cgroup=cgroup_plan(policy, host),
         watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
         executables=view.programs.listed if view.programs is not None else None,
+        net=net_plan(policy, host),
     )
 
 

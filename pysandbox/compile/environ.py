@@ -1,12 +1,14 @@
-"""The environment of a caged command: two fixed variables, what is passed through by name, what the policy sets.
+"""The environment of a caged command: fixed variables, what is passed through by name, what the policy sets.
 
 Nothing else is inherited (PROC-03, T44). Later wins: a name passed through replaces a fixed one, `env` replaces both.
+Where a cage has doors, the proxy variables name them: the host's own, passed through, would lead nowhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pysandbox.compile.doors import PROXY_VARIABLES, has_way_out
 from pysandbox.compile.monitor import inherited
 from pysandbox.compile.plan import SCRATCH
 from pysandbox.compile.view import View
@@ -24,6 +26,8 @@ def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -
     for name in inherited(policy, host):
         if name in host.env and (name in policy.env_passthrough or name not in own):
             variables[name] = host.env[name]
+    if has_way_out(policy):
+        variables.update(PROXY_VARIABLES)
     variables.update(policy.env)
     return tuple(variables.items())
 

@@ -33,6 +33,17 @@ REFUSED: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
      "without a user namespace a command keeps the caller's id", f'set run_as = "self", or {FULL}'),
     ("filesystem.state", lambda policy: policy.state != "ephemeral",
      "without a mount namespace there is no /scratch", f'leave state out and use $TMPDIR, or {FULL}'),
+    ("network.egress", lambda policy: policy.egress == "proxy-only" and bool(policy.hosts),
+     "without a network namespace there are no doors by which a host could be reached by its name",
+     f"list addresses in network.allow_ips, or {FULL}"),
+    ("network.ports", lambda policy: bool(policy.ports),
+     "without a network namespace there is nothing to publish a port of", f"leave ports out, or {FULL}"),
+    ("network.allow_host_loopback", lambda policy: policy.egress == "proxy-only" and policy.allow_host_loopback,
+     "without a network namespace there is no alias for the host's loopback",
+     f'list 127.0.0.1 in network.allow_ips, or {FULL}'),
+    ("network.host_loopback_ports", lambda policy: policy.egress == "proxy-only" and bool(policy.host_loopback_ports),
+     "without a network namespace there is no alias for the host's loopback",
+     f'list 127.0.0.1 in network.allow_ips, or {FULL}'),
 )  # fmt: skip
 
 

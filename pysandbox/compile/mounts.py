@@ -16,9 +16,8 @@ from collections.abc import Iterator
 
 from pysandbox.compile.exec_list import is_open, own_places, places_inside
 from pysandbox.compile.limits import tmpfs_mb
-from pysandbox.compile.network import HOSTS_TEXT
 from pysandbox.compile.plan import SCRATCH, Attr, MountKind, MountStep
-from pysandbox.compile.view import DEVICES, HOSTS, Tree, View, nearest, parent
+from pysandbox.compile.view import DEVICES, Tree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
@@ -75,7 +74,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep
         MountStep(MountKind.TMPFS, "/", data=f"{size},mode=755"),
         *(MountStep(MountKind.DIR, path, mode=mode) for path, mode in own_directories(policy, paths, view).items()),
         *(_bind(tree, view) for tree in early if view.programs is None or not _is_open(tree, view)),
-        *_hosts(view),
+        *(MountStep(MountKind.FILE, path, data=text, mode=0o644) for path, text in view.own.items()),
         *(step for step in links if not _on_tmp(step.target)),
         *_executable(early, view),
         *SEAL,
@@ -203,11 +202,6 @@ def _pins(real: str, view: View) -> list[str]:
                     pins.add(between)
                     between = parent(between)
     return sorted(pins)
-
-
-def _hosts(view: View) -> Iterator[MountStep]:
-    if view.hosts:
-        yield MountStep(MountKind.FILE, HOSTS, data=HOSTS_TEXT, mode=0o644)
 
 
 def _own_tmpfs(path: str, size: str, is_executable: bool) -> MountStep:

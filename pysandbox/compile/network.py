@@ -1,16 +1,20 @@
-"""Which namespaces a cage gets, and what it knows of a network.
+"""Which namespaces a cage gets, and what its files say of a network.
 
-A full cage has a network namespace with loopback and nothing else. `direct` is the exception, under an explicit
-acknowledgement (T07): the host's own network, nothing between.
+A full cage has a network namespace with loopback and nothing else; what it reaches beyond is behind doors (`doors`).
+`direct` is the exception, under an explicit acknowledgement (T07): the host's own network, nothing between.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pysandbox.compile.doors import NSSWITCH_TEXT, RESOLV_TEXT, has_way_out
 from pysandbox.compile.plan import Note
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.model import Policy
 
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
+HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
 HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 
 DIRECT = "network.direct"
@@ -29,3 +33,13 @@ def namespaces(policy: Policy) -> tuple[str, ...]:
     if policy.isolation != "full":
         return ()
     return NAMESPACES if policy.egress == "direct" else (*NAMESPACES, "NET")
+
+
+def own_files(policy: Policy) -> Mapping[str, str]:
+    """What takes the place of the host's files about names. The host's own names are of no use without its network, and
+    need not be told; with doors, names come from the door alone."""
+    if policy.isolation != "full" or policy.egress == "direct":
+        return {}
+    if not has_way_out(policy):
+        return {HOSTS: HOSTS_TEXT}
+    return {HOSTS: HOSTS_TEXT, RESOLV: RESOLV_TEXT, NSSWITCH: NSSWITCH_TEXT}

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from pysandbox.compile.network import own_files
 from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
 from pysandbox.compile.plan import Note
 from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
@@ -22,8 +23,8 @@ from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import GIT_FILES, POLICY_FILES, absolute, guarded_trees
 from pysandbox.probe.facts import PathFact, PathFacts
 
-HOSTS = "/etc/hosts"
 ROOT = "/"
+UNIX_SOCKETS = "network.unix_sockets"
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
 
 # Places that a full cage has of its own: a grant of the host's is left out (T30, COMP-08, COMP-09).
@@ -68,7 +69,7 @@ class View:
     holes: dict[str, Hole] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     programs: Programs | None = None  # what may be executed; None: everything
-    hosts: bool = False  # /etc/hosts is generated instead of granted
+    own: dict[str, str] = field(default_factory=dict)  # files that are made instead of granted, with what is in them
     notes: list[Note] = field(default_factory=list)
 
     def over(self, real: str) -> Tree | None:
@@ -116,14 +117,16 @@ def _asked(policy: Policy, cwd: str) -> Iterator[tuple[str, str, bool, bool]]:
         yield absolute(grant.path, cwd), "filesystem.allow_write", True, grant.optional
     if policy.workdir != "none":
         yield cwd, "filesystem.workdir", policy.workdir == "write", False
+    for grant in policy.unix_sockets:
+        yield absolute(grant.path, cwd), UNIX_SOCKETS, False, grant.optional
 
 
 def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
-    full = policy.isolation == "full"
+    full, own = policy.isolation == "full", own_files(policy)
     absent = []
     for path, key, writable, optional in _asked(policy, paths.cwd):
-        if path == HOSTS and optional and full and policy.egress != "direct":
-            view.hosts = True  # without a network the host's own names are of no use and need not be told
+        if optional and path in own:
+            view.own[path] = own[path]
             continue
         fact = paths[path]
         if fact.kind == "missing":
@@ -132,6 +135,9 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
                                          suggestion="create it, or mark it optional")  # fmt: skip
             absent.append(path)
             continue
+        if key == UNIX_SOCKETS and fact.kind != "socket":
+            raise SandboxCompileError(f"{path!r} is not a unix socket", key=key,
+                                      suggestion="name the socket; files are granted by filesystem.allow")  # fmt: skip
         if fact.real == ROOT and key != "filesystem.workdir":
             raise SandboxCompileError("the whole root cannot be granted", key=key,
                                       suggestion="name the directories that are needed")  # fmt: skip
@@ -317,7 +323,8 @@ def _note_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
 def _prune(view: View, *, covers: bool) -> None:
     """Drop what shows nothing new, and order by path: parents before children. Unless a guard `covers` what it stands
     for (landlock isolation only tells of it), a denial in it stands by itself."""
-    view.hosts = view.hosts and nearest(HOSTS, view.trees) is None and nearest(HOSTS, view.holes) is None
+    view.own = {path: text for path, text in view.own.items()
+                if nearest(path, view.trees) is None and nearest(path, view.holes) is None}  # fmt: skip
     kept = {}
     for real in sorted(view.trees):
         tree, above = view.trees[real], view.over(real)

@@ -50,6 +50,7 @@ class LiveInit:
         owns_scratch: bool = False,
         cgroup: Cgroup | None = None,
         tree: Tree | None = None,
+        doors: dict[tuple[str, str], int] | None = None,
     ) -> None:
         self.id = cage_id
         self.cgroup = cgroup  # the cage's own; removed with it
@@ -63,6 +64,8 @@ class LiveInit:
         self.owns_scratch = owns_scratch
         self.pid = opened.pid
         self.listener = opened.listener  # until a supervisor takes it over
+        self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
+        self.admission: Any = None  # what serves them; set by the layer that makes it
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._last_id = 0
         self._lock = allocate_lock()
@@ -181,6 +184,7 @@ class LiveInit:
             if self.cgroup is not None:
                 self.cgroup.close()
             self._end_supervision()
+            self._end_admission()
             if self.owns_scratch:
                 from pysandbox.launch.scratch import remove_scratch
 
@@ -199,6 +203,23 @@ class LiveInit:
             self.listener = -1
         if self.supervision is not None:
             self.supervision.end()
+
+    def take_doors(self) -> dict[tuple[str, str], int]:
+        """The doors, from now on the caller's to close. Raises CageClosedError."""
+        with self._lock:
+            self._demand_open()
+            taken, self.doors = self.doors, {}
+            return taken
+
+    def _end_admission(self) -> None:
+        self._close_doors()
+        if self.admission is not None:
+            self.admission.end()
+
+    def _close_doors(self) -> None:
+        doors, self.doors = self.doors, {}
+        for fd in doors.values():
+            os.close(fd)
 
     def recorded(self, forget: Callable[[], None]) -> None:
         """A record of this cage was written; `forget` removes it when the cage is gone, at once if it already is."""
@@ -263,6 +284,7 @@ class LiveInit:
         if self.listener >= 0:
             os.close(self.listener)
             self.listener = -1
+        self._close_doors()
 
     def kill_process(self, pid: int) -> None:
         """SIGKILL to one process of the cage, as the host numbers it."""

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 import struct
+from _socket import AF_INET, AF_INET6, inet_pton
 
 from pysandbox._native import ffi, lib
 from pysandbox.errors import StartError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from pysandbox.compile.plan import MountStep, Plan
+    from pysandbox.compile.plan import MountStep, NetPlan, Plan
     from pysandbox.launch.live import LiveInit
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
@@ -56,6 +57,7 @@ HINTS = {
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
     ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
+    ("door_enter", errno.EPERM): "a security module keeps this program from entering the cage's network namespace",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
     ("exec", errno.ENOTDIR): "a part of the path is not a directory",
     ("exec", errno.EACCES): "the program is not executable in the cage: see its mode, and process.allow_execve",
@@ -221,7 +223,7 @@ class NativePlan:
 class Opened:
     """A waiting cage-init: its pid and pidfd in the host, and the control socket whose closing ends the cage.
 
-    Whoever takes them over says `given`; otherwise the cage ends with this object.
+    Whoever takes them over says `given`; otherwise the cage ends with this object, or with `undo`.
     """
 
     def __init__(self, opened: Any, listener: int = -1) -> None:
@@ -235,6 +237,10 @@ class Opened:
         self._held = None
 
     def __del__(self) -> None:
+        self.undo()
+
+    def undo(self) -> None:
+        """Ends the cage, unless it was given to somebody."""
         held, self._held = getattr(self, "_held", None), None
         if held is not None:
             _undo(held)
@@ -269,6 +275,46 @@ def send(control: int, message: bytes, fds: Sequence[int]) -> None:
         result = lib.psb_send(control, message, len(message), fds, len(fds))
     if result < 0:
         raise OSError(-result, os.strerror(-result))
+
+
+# ---- the cage's network -----------------------------------------------------------------------------------------
+
+BACKLOG = 256  # connections that wait at a listener; a cage that makes more is its own loss
+_TYPES = {"tcp": 1, "udp": 2}  # SOCK_STREAM, SOCK_DGRAM
+
+
+def sockets_inside(
+    pidfd: int, wanted: Sequence[tuple[str, str, int]], *, routes: bytes = b"", redirect: bytes = b""
+) -> list[int]:
+    """Sockets in the network namespace of the cage whose init has this pidfd: close-on-exec, non-blocking, the caller's
+    to close. Each of `wanted` is a protocol ("tcp" listens), an address and a port; with port 0 it is neither bound nor
+    listening, and the address only says of which family it is. `routes` and `redirect` are netlink messages, sent
+    there first. Raises StartError; then nothing is open."""
+    held = [(ffi.new("char[]", f"{at}:{port}/{protocol}".encode())) for protocol, at, port in wanted]
+    sockets = ffi.new("struct psb_socket[]", len(wanted) or 1)
+    for socket, name, (protocol, address, port) in zip(sockets, held, wanted, strict=False):
+        socket.name, socket.type, socket.port = name, _TYPES[protocol], port
+        socket.family = AF_INET6 if ":" in address else AF_INET
+        packed = inet_pton(socket.family, address)
+        ffi.memmove(socket.address, packed, len(packed))
+        socket.backlog = BACKLOG if protocol == "tcp" and port else 0
+    messages = [ffi.from_buffer(routes), ffi.from_buffer(redirect)]
+    inside = ffi.new("struct psb_inside *", {
+        "routes": messages[0], "routes_size": len(routes), "redirect": messages[1], "redirect_size": len(redirect),
+        "sockets": sockets, "n_sockets": len(wanted),
+    })  # fmt: skip
+    if lib.psb_inside(pidfd, inside):
+        raise start_error(inside.error)
+    return [socket.fd for socket in sockets[0 : len(wanted)]]
+
+
+def open_doors(pidfd: int, net: NetPlan) -> dict[tuple[str, str], int]:
+    """The doors of a cage by kind and protocol, once its namespace leads to them. Raises StartError."""
+    if not net.doors:
+        return {}
+    wanted = [(door.protocol, door.address, door.port) for door in net.doors]
+    fds = sockets_inside(pidfd, wanted, routes=net.routes, redirect=net.redirect)
+    return {(door.kind, door.protocol): fd for door, fd in zip(net.doors, fds, strict=True)}
 
 
 # struct psb_exec is all uint32_t: its field names, in order, come from the C declaration.

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
@@ -31,7 +32,7 @@ from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
-from pysandbox.probe.facts import HostFacts, Kept, PathFacts, host_facts
+from pysandbox.probe.facts import HostFacts, Kept, PathFacts, asked_for_redirects, host_facts
 from pysandbox.probe.kept import kept_directories
 from pysandbox.probe.paths import home, look, watch, watch_these
 
@@ -160,9 +161,9 @@ class Runtime:
         return prepared
 
     def _compile(self, policy: Policy, cwd: str, watched: frozenset[str], invocation_id: object) -> Prepared:
-        host = replace(self.host, env=dict(os.environ))  # the facts are kept, the environment may have changed
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
+            host = self._facts(resolved)
             paths = look(resolved, cwd=cwd, kept=self._kept())
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
@@ -187,6 +188,12 @@ class Runtime:
             native.encode_limits(plan),
             uses_scratch(plan),
         )
+
+    def _facts(self, policy: Policy) -> HostFacts:
+        """The facts are kept, the environment may have changed."""
+        if has_way_out(policy):
+            self._host = asked_for_redirects(self.host)
+        return replace(self.host, env=dict(os.environ))
 
     def _kept(self) -> tuple[Kept, ...]:
         """The directories of this package, ours and every other program's: no cage reaches them."""
@@ -236,7 +243,9 @@ class Runtime:
             name = ids.hostname(plan.hostname_prefix, cage_id)
             born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
             opened = prepared.native.open(self._init(plan), name, own or scratch, born_in)
-            live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group)
+            undo.callback(opened.undo)
+            doors = native.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
+            live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors)
             undo.pop_all()
         self._lives.add(live)
         settle(live, plan, born_inside=born_in >= 0)
@@ -399,7 +408,7 @@ def _plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
 
 def _environment_key(policy: Policy) -> tuple[str | None, ...] | frozenset[tuple[str, str]]:
     """What of the environment a plan depends on: the passed-through values; all of it where a path is expanded."""
-    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask)
+    grants = (*policy.allow, *policy.allow_write, *policy.deny, *policy.mask, *policy.unix_sockets)
     if any("$" in grant.path or grant.path.startswith("~") for grant in grants) or "$" in "".join(policy.allow_execve):
         return frozenset(os.environ.items())
     return tuple(os.environ.get(name) for name in policy.env_passthrough)

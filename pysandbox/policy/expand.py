@@ -21,7 +21,7 @@ from pysandbox.policy.refusal import Refused, shown
 
 # Not compiled here: it costs more than everything else in this file, and most policies have no dollar sign.
 _DOLLAR = r"\$(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[^}]*)\}|(?P<dollar>\$))?"
-_GRANTS = ("allow", "allow_write", "deny", "mask")
+_GRANTS = ("allow", "allow_write", "deny", "mask", "unix_sockets")
 _TOML_KEY = {field.name: described.toml_key for field, described in options()}
 
 

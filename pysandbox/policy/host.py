@@ -39,6 +39,14 @@ class HostRule:
         "host", "allow_credentials", "Detectors of credentials whose finds may be sent to this host.", default=(),
         merge="union", item="detector",
     )  # fmt: skip
+    ports: tuple[int, ...] = option(
+        "host", "ports", "Ports that may be connected to.", default=(), merge="union", item="port number"
+    )
+    direct: bool = option(
+        "host", "direct", "Connections are the kernel's own, at full speed, and nothing looks at what is sent. Ports "
+        "443 and 80 are then not held to this name by TLS or HTTP.",
+        default=False, merge="or",
+    )  # fmt: skip
     contract_mode: str | None = option(
         "host", "contract_mode", "Overrides the network's contract_mode for this host.", default=None, merge="last",
         choices=("strict", "relaxed"),

@@ -181,6 +181,21 @@ class Policy:
         "network", "allow_host_loopback", "The host's own services can be reached as host.pysandbox.internal.",
         default=False, merge="or", flag="--allow-host-loopback",
     )  # fmt: skip
+    host_loopback_ports: tuple[int, ...] = option(
+        "network", "host_loopback_ports", "The same for these ports alone.",
+        default=(), merge="union", flag="--host-loopback-port", item="port number",
+    )  # fmt: skip
+    unix_sockets: tuple[Grant, ...] = option(
+        "network", "unix_sockets", "Unix sockets of the host, by path, that may be connected to, such as "
+        "$SSH_AUTH_SOCK.",
+        default=(), merge="union", flag="--unix-socket",
+    )  # fmt: skip
+    # [network.dns]
+    dns_ipv6: str = option(
+        "network.dns", "ipv6", "What a question for the IPv6 address of an allowed name gets: an empty answer, no such "
+        "name, or a resolution as for IPv4.",
+        default="nodata", merge="last", choices=("nodata", "nxdomain", "resolve"),
+    )  # fmt: skip
     # [network.dlp]
     dlp_enabled: bool = option(
         "network.dlp", "enabled", "Scan what is sent for credentials; strict implies it.", default=False, merge="or"

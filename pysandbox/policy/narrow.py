@@ -53,6 +53,11 @@ def _dials_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -> b
     return _executes_less(old, new, policy) if policy.egress == "direct" else set(new) <= set(old)
 
 
+def _serves_less(old: tuple[int, ...], new: tuple[int, ...], policy: Policy) -> bool:
+    """A list of ports beside `allow_host_loopback` holds it to these; without it, it opens them."""
+    return not old if policy.allow_host_loopback and new else set(new) <= set(old)
+
+
 def _falls(old: float | None, new: float | None, policy: Policy) -> bool:
     return old is None or (new is not None and new <= old)
 
@@ -110,7 +115,7 @@ def _holds_for(rule: HostRule, domain: str) -> bool:
 
 
 def _demands_more(old: HostRule, new: HostRule) -> bool:
-    def shape(before: tuple[str, ...], after: tuple[str, ...]) -> bool:
+    def shape(before: tuple[Any, ...], after: tuple[Any, ...]) -> bool:
         return not before or (bool(after) and set(after) <= set(before))  # an empty list allows any
 
     return (
@@ -118,6 +123,8 @@ def _demands_more(old: HostRule, new: HostRule) -> bool:
         and shape(old.content_types, new.content_types)
         and shape(old.paths, new.paths)
         and (old.max_request_bytes is None or _caps(old.max_request_bytes, new.max_request_bytes))
+        and shape(old.ports, new.ports)
+        and new.direct <= old.direct
         and set(new.allow_credentials) <= set(old.allow_credentials)
         and new.contract_mode in (old.contract_mode, "strict")
         and new.include_subdomains <= old.include_subdomains
@@ -170,6 +177,9 @@ TIGHTER: Mapping[str, Tighter] = {
     "contract_mode": _towards("strict", "relaxed"),
     "ports": _shrinks,
     "allow_host_loopback": _towards(False, True),
+    "host_loopback_ports": _serves_less,
+    "unix_sockets": _writes_less,
+    "dns_ipv6": _towards("nxdomain", "nodata", "resolve"),
     "dlp_enabled": _towards(True, False),
     "dlp_canary_tokens": _unless_asked(True),
     "dlp_max_decode_depth": _rises,

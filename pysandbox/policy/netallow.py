@@ -14,10 +14,10 @@ import re
 
 from pysandbox.policy.refusal import Refused, shown
 
-_LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
-_NUMERIC_LABEL = r"[0-9]+|0x[0-9a-f]*"  # what a resolver may read as part of an IPv4 address
+LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+NUMERIC_LABEL = r"[0-9]+|0x[0-9a-f]*"  # what a resolver may read as part of an IPv4 address
 _STARTS_AS_ADDRESS = r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+"
-_LONGEST_NAME = 253
+LONGEST_NAME = 253
 _PUBLISHED = (
     r"(?:(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):(?=[0-9]+:))?"
     r"(?P<host>[0-9]+)(?::(?P<cage>[0-9]+))?(?:/(?P<protocol>tcp|udp))?"
@@ -89,8 +89,8 @@ def _name(value: str, host: str) -> str:
     name = host.lower().removesuffix(".")
     pattern = next((prefix for prefix in ("**.", "*.") if name.startswith(prefix)), "")
     labels = name.removeprefix(pattern).split(".")
-    if len(name) > _LONGEST_NAME or not all(re.fullmatch(_LABEL, label) for label in labels):
+    if len(name) > LONGEST_NAME or not all(re.fullmatch(LABEL, label) for label in labels):
         raise Refused(f"{shown(value)} is not a host name", "write names in ASCII (xn--), a star only as *. or **.")
-    if re.fullmatch(_NUMERIC_LABEL, labels[-1]):
+    if re.fullmatch(NUMERIC_LABEL, labels[-1]):
         raise Refused(f"{shown(value)} is neither a host name nor a whole address")
     return name

@@ -18,6 +18,7 @@ Item = Literal[
     "syscall",
     "endpoint",
     "port",
+    "port number",
     "domain",
     "method",
     "content type",

@@ -26,7 +26,7 @@ LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld
 
 def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     """Every absolute path that compiling `policy` in `cwd` asks a fact of, each once."""
-    lists = (policy.allow, policy.allow_write, policy.deny, policy.mask)
+    lists = (policy.allow, policy.allow_write, policy.deny, policy.mask, policy.unix_sockets)
     named = [absolute(grant.path, cwd) for grants in lists for grant in grants]
     named += [absolute(executable_path(each), cwd) for each in policy.allow_execve]
     if policy.allow_execve:

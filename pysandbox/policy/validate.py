@@ -250,6 +250,16 @@ def _pair(index: int, pair: object) -> tuple[str, str]:
     return name, value
 
 
+def port_numbers(option: Option, value: object) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(_each(_port_number, _items(value, "ports"))))
+
+
+def _port_number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65535:
+        raise Refused(f"must be a port, a number from 1 to 65535, not {shown(value)}")
+    return value
+
+
 def host_rules(option: Option, value: object) -> tuple[HostRule, ...]:
     return blocks(_each(_host_rule, _items(value, "tables")))
 
@@ -312,6 +322,7 @@ KINDS: Mapping[str, Callable[[Option, Any], Any]] = {
     "str | None": optional(choice),
     "tuple[Grant, ...]": grants,
     "tuple[str, ...]": strings,
+    "tuple[int, ...]": port_numbers,
     "tuple[tuple[str, str], ...]": environment,
     "tuple[tuple[str, tuple[str, ...]], ...]": lists_by_name,
     "tuple[HostRule, ...]": host_rules,

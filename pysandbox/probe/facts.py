@@ -43,6 +43,7 @@ class HostFacts:
     proc_mountable: bool  # a new procfs can be mounted (a masked /proc, as in Docker, forbids it)
     env: Mapping[str, str] = field(default_factory=dict)  # the caller's environment, for expansion and passthrough
     cgroup: CgroupFacts = CgroupFacts()
+    nf_tables: bool | None = None  # None: not asked (`asked_for_redirects`), since only a cage with doors needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class PathFact:
     """One path as it is on the host.
 
     `links`: every symlink met on the way, (absolute path of the link, its literal target), in order.
-    `real`: where it ends. `kind`: "dir" | "file" | "other" | "missing" (real is then the first missing path).
+    `real`: where it ends; when `kind` ("dir", "file", "socket", "other") is "missing", the first path that is missing.
     `names`: how many hard links a file has.
     """
 
@@ -135,3 +136,12 @@ def host_facts() -> HostFacts:
         env=dict(os.environ),
         cgroup=replace(cgroups.look(), born_inside=works("CLONE_INTO_CGROUP")),
     )
+
+
+def asked_for_redirects(host: HostFacts) -> HostFacts:
+    """These facts with `nf_tables`; what is known already is not asked again."""
+    if host.nf_tables is not None:
+        return host
+    from pysandbox.probe import kernel
+
+    return replace(host, nf_tables=kernel.redirect() == 0)

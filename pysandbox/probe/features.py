@@ -22,6 +22,7 @@ class Host:
     root: str = ""  # put before every path
     release: str | None = None  # None: this kernel's
     probe: Callable[[str], int] = kernel.probe
+    redirect: Callable[[], int] = kernel.redirect
     landlock_abi: Callable[[], int] = kernel.landlock_abi
     landlock_errata: Callable[[], int | None] = kernel.landlock_errata
 
@@ -52,14 +53,18 @@ class Feature:
 
 def tried(probe: str) -> Reader:
     """A probe of the extension."""
+    return lambda host: _outcome(host.probe(probe))
 
-    def read(host: Host) -> Reading:
-        number = host.probe(probe)
-        if number == 0:
-            return Reading(True, "works")
-        return Reading(False, f"{errno.errorcode.get(number, number)} ({os.strerror(number)})")
 
-    return read
+def redirects(host: Host) -> Reading:
+    """nf_tables takes the rules of a cage with doors."""
+    return _outcome(host.redirect())
+
+
+def _outcome(number: int) -> Reading:
+    if number == 0:
+        return Reading(True, "works")
+    return Reading(False, f"{errno.errorcode.get(number, number)} ({os.strerror(number)})")
 
 
 def landlock(abi: int) -> Reader:
@@ -210,6 +215,11 @@ FEATURES: tuple[Feature, ...] = (
         "network_namespaces", tried("NET_NS"), (3, 8),
         "Only egress = \"direct\" works: the cage shares the host's network.",
         "Allow user namespaces first; as root: sysctl -w user.max_net_namespaces=65536.",
+    ),
+    Feature(
+        "nf_tables", redirects, (3, 18),
+        "A program that ignores proxy variables reaches a host on ports 80, 443 and those that its policy names alone.",
+        "As root: modprobe nf_tables nft_chain_nat (kernel options CONFIG_NF_TABLES, CONFIG_NFT_NAT).",
     ),
     Feature(
         "ipc_namespaces", tried("IPC_NS"), (3, 8),

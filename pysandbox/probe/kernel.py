@@ -20,6 +20,14 @@ def probe(name: str) -> int:
     return int(lib.psb_probe(getattr(lib, f"PSB_PROBE_{name}")))
 
 
+def redirect() -> int:
+    """0 when nf_tables takes the redirect of a cage with doors, in a namespace of this caller's, else the errno."""
+    from pysandbox._native import lib
+    from pysandbox.probe.netlink import REDIRECT
+
+    return int(lib.psb_probe_redirect(REDIRECT, len(REDIRECT)))
+
+
 def landlock_abi() -> int:
     """The Landlock ABI, 0 when there is none."""
     from pysandbox._native import lib

@@ -128,6 +128,9 @@ def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
     return PathFact(path, real or "/", "dir", tuple(links), entry.dev, entry.ino)
 
 
+_KINDS = {stat.S_IFDIR: "dir", stat.S_IFREG: "file", stat.S_IFSOCK: "socket"}
+
+
 def _enter(here: str, entries: dict[str, _Entry]) -> _Entry:
     entries[here] = entry = _examine(here)
     return entry
@@ -140,5 +143,5 @@ def _examine(here: str) -> _Entry:
             return _Entry("link", os.readlink(here))
     except OSError:
         return _MISSING
-    kind = "dir" if stat.S_ISDIR(found.st_mode) else "file" if stat.S_ISREG(found.st_mode) else "other"
+    kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")
     return _Entry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)

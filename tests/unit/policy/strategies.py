@@ -30,6 +30,7 @@ ITEMS = {
     "URL path": st.sampled_from(["/", "/v1/"]),
     "detector": st.sampled_from(["github_pat", "npm_token"]),
 }
+PORT_NUMBERS = st.integers(1, 65535)
 HOSTS = st.builds(
     HostRule,
     domain=ITEMS["domain"],
@@ -38,6 +39,8 @@ HOSTS = st.builds(
     paths=st.lists(ITEMS["URL path"], unique=True).map(tuple),
     max_request_bytes=st.none() | st.integers(0, 99),
     allow_credentials=st.lists(ITEMS["detector"], unique=True).map(tuple),
+    ports=st.lists(PORT_NUMBERS, unique=True, max_size=3).map(tuple),
+    direct=st.booleans(),
     contract_mode=st.sampled_from([None, "strict", "relaxed"]),
     include_subdomains=st.booleans(),
 )
@@ -58,6 +61,7 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
         "str | None": st.none() | st.sampled_from(option.choices or [""]),
         "tuple[Grant, ...]": st.lists(GRANTS, max_size=4).map(tuple),
         "tuple[str, ...]": st.lists(ITEMS.get(option.item, TEXT), max_size=4).map(tuple),
+        "tuple[int, ...]": st.lists(PORT_NUMBERS, max_size=4).map(tuple),
         "tuple[tuple[str, tuple[str, ...]], ...]": st.dictionaries(
             st.sampled_from(option.choices or ["github_pat", "npm_token"]),
             st.lists(ITEMS.get(option.item, TEXT), max_size=3).map(tuple),

@@ -1,0 +1,94 @@
+"""The NetPlan: what a policy lets out of a cage, or into it, and the doors that takes.
+
+A cage with a way out keeps a network namespace without an uplink. What it reaches is a door: a socket in that
+namespace which the host serves (csrc/host/netns.c makes them, the gatekeeper decides). A cage without a way out has no
+door, and an empty list never means that everything is allowed (T06). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
+from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.host import HostRule
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts
+from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT
+
+SOCKS_PORT, HTTP_PORT = 1080, 3128
+DNS = (Door("dns", "udp", DOORS, DNS_PORT), Door("dns", "tcp", DOORS, DNS_PORT))
+PROXIES = (Door("socks", "tcp", DOORS, SOCKS_PORT), Door("http", "tcp", DOORS, HTTP_PORT))
+TRANSPARENT = Door("tcp", "tcp", DOORS, TCP_PORT)  # where the redirect leads to; without one, nothing arrives there
+
+RESOLV_TEXT = f"nameserver {DOORS}\n"
+# Names come from the door and nowhere else: no daemon of the host answers in the cage.
+NSSWITCH_TEXT = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"
+
+_HTTP, _SOCKS = f"http://{DOORS}:{HTTP_PORT}", f"socks5h://{DOORS}:{SOCKS_PORT}"
+_PROXY_VARIABLES = (
+    ("HTTP_PROXY", _HTTP),
+    ("HTTPS_PROXY", _HTTP),
+    ("ALL_PROXY", _SOCKS),  # socks5h: the name is resolved by the door, not before it
+    ("NO_PROXY", "localhost,127.0.0.0/8,127.0.0.1,::1"),
+)
+PROXY_VARIABLES = {**dict(_PROXY_VARIABLES), **{name.lower(): value for name, value in _PROXY_VARIABLES}}
+
+
+def has_way_out(policy: Policy) -> bool:
+    """Whether anything outside may be reached through doors."""
+    return _has_doors(policy) and bool(policy.allow_ips or _asks_for_hosts(policy))
+
+
+def reaches_hosts(policy: Policy) -> bool:
+    """Whether any of it is reached by a name."""
+    return _has_doors(policy) and _asks_for_hosts(policy)
+
+
+def _has_doors(policy: Policy) -> bool:
+    return policy.caged and policy.isolation == "full" and policy.egress != "direct"
+
+
+def _asks_for_hosts(policy: Policy) -> bool:
+    return policy.egress == "proxy-only" and bool(policy.hosts or loopback_ports(policy) is not None)
+
+
+def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
+    if not _has_doors(policy):
+        return None
+    out = has_way_out(policy)
+    published = tuple(map(_published, policy.ports))
+    if not out and not published:
+        return None
+    redirected = out and bool(host.nf_tables)
+    return NetPlan(
+        doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else [])) if out else (),
+        routes=ROUTES if out else b"",
+        redirect=REDIRECT if redirected else b"",
+        hosts=tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if reaches_hosts(policy) else (),
+        endpoints=tuple(map(parse_endpoint, policy.allow_ips)),
+        published=published,
+        loopback_ports=loopback_ports(policy) if reaches_hosts(policy) else None,
+        ipv6=policy.dns_ipv6,
+    )
+
+
+def loopback_ports(policy: Policy) -> tuple[int, ...] | None:
+    """The ports of the host's own services that the alias leads to; () is any, None is none (T60)."""
+    if policy.host_loopback_ports:
+        return policy.host_loopback_ports
+    return () if policy.allow_host_loopback else None
+
+
+def host_grants(rule: HostRule) -> Iterator[HostGrant]:
+    yield HostGrant(rule.domain, rule.ports, rule.direct)
+    below = f"**.{rule.domain.removeprefix('**.').removeprefix('*.')}"
+    if rule.include_subdomains and below != rule.domain:
+        yield HostGrant(below, rule.ports, rule.direct)
+
+
+def _published(text: str) -> Published:
+    """From the spelling that `netallow.published` gives: ADDRESS:HOST:CAGE/PROTOCOL."""
+    places, _, protocol = text.rpartition("/")
+    at, port, inside = places.rsplit(":", 2)
+    return Published(at.strip("[]"), int(port), int(inside), protocol)

@@ -1,0 +1,189 @@
+"""One cage at the gatekeeper: its rules as they are now, its names, its ledger, and what it is connected to.
+
+Made before the cage's first command and ended with the cage. All of it belongs to the gatekeeper's loop; `tighten` and
+`end` may be called by any thread and have the loop do it. Rules are only ever replaced by narrower ones, and a
+connection that the new ones would not make is cut in the same step, so there is none in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from ipaddress import IPv4Address, ip_address
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pysandbox.gate.dial import Denied, Target, Unreachable, reached
+from pysandbox.gate.names import Names
+from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
+from pysandbox.policy.names import IPAddress, canonical, plain
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import NetPlan
+    from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.upstream import Answer, Upstream
+    from pysandbox.policy.endpoint import Endpoint
+
+MOST_CONNECTIONS = 1024  # of one cage, in the relay
+LOOP_PATIENCE = 10.0  # seconds for the loop to come round
+
+T = TypeVar("T")
+
+
+class Connection(NamedTuple):
+    """A relayed connection: what was asked for, where it leads, and how it is cut."""
+
+    target: Target
+    address: IPAddress
+    cut: Callable[[], object]
+
+
+class Admission:
+    def __init__(
+        self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Upstream,
+        relay: Any = None, supervision: Callable[[], Any] = lambda: None,
+    ) -> None:  # fmt: skip
+        self.id, self.net, self.ledger, self.loop, self.upstream, self.relay = (
+            cage_id,
+            net,
+            ledger,
+            loop,
+            upstream,
+            relay,
+        )
+        self.rules = Rules.of(net)
+        self.names = Names()
+        self.connections: dict[int, Connection] = {}
+        self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
+        self.ended = False
+        self._supervision = supervision  # what decides the cage's calls, for direct grants
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._number = 0
+
+    # ---- names --------------------------------------------------------------------------------------------------
+
+    async def resolve(self, name: str) -> tuple[IPAddress, ...]:
+        """The addresses of an allowed name, as the host sees it; none where there is no such name. Raises Unreachable,
+        with the fault written down."""
+        return (await self.look_up(name)).addresses
+
+    async def look_up(self, name: str, *, six: bool = False) -> Answer:
+        """The same with how long it holds, and whether there is such a name at all; `six` for IPv6 alone."""
+        try:
+            return await self.upstream.resolve(name, six=six)
+        except OSError as error:
+            self.ledger.unreachable(str(error))
+            raise Unreachable(errno.EHOSTUNREACH, str(error)) from None
+
+    async def demand_address(self, name: str) -> IPv4Address:
+        """The synthetic address of an allowed name, once it leads somewhere: without a redirect in the cage, somebody
+        has to listen there. Raises OSError."""
+        address = self.names.address_of(name)
+        if self.listen is not None:
+            await self.listen(name, address)
+        return address
+
+    def grant_direct(self, name: str, answer: Answer) -> None:
+        """Tells the supervisor where the grants of a name lead, that need no relay."""
+        supervision = self._supervision()
+        grant = getattr(supervision, "grant_address", None)
+        if grant is None:
+            return
+        synthetic = sixteen(self.names.address_of(name))
+        for first, last in self.rules.direct_ports(name):
+            for address in answer.addresses:
+                alone = first == last or not is_special(address)  # a special address is listed port by port
+                if alone and reached(self, name, address, first).allowed:
+                    grant(synthetic, sixteen(address), first, last, float(answer.ttl))
+
+    # ---- connections --------------------------------------------------------------------------------------------
+
+    def demand(self, target: Target, connected: socket.socket) -> None:
+        """Raises Denied unless the rules, as they are now, would make this connection."""
+        decision = self._may_stay(target, _peer_of(connected))
+        if not decision.allowed:
+            self.ledger.denied("tcp", *target, decision)
+            raise Denied(target, decision)
+
+    def hold(self, target: Target, connected: socket.socket, cut: Callable[[], object]) -> int:
+        """From now on the connection is cut when its grant is lost or the cage ends. `connected` is what `dial` gave,
+        still open; returns the number for `release`. Raises Denied, also for one connection too many."""
+        self.demand(target, connected)
+        if self.ended or len(self.connections) >= MOST_CONNECTIONS:
+            decision = Decision(False, f"more than {MOST_CONNECTIONS} connections at once", "")
+            self.ledger.denied("tcp", *target, decision)
+            raise Denied(target, decision)
+        self._number += 1
+        self.connections[self._number] = Connection(target, _peer_of(connected), cut)
+        return self._number
+
+    def release(self, number: int) -> None:
+        """The connection is over. Idempotent."""
+        self.connections.pop(number, None)
+
+    def cut(self, keep: Callable[[Connection], bool]) -> int:
+        """Cuts every connection that is not to be kept; how many."""
+        lost = [(number, each) for number, each in self.connections.items() if not keep(each)]
+        for number, each in lost:
+            self.release(number)
+            with suppress(OSError):
+                each.cut()
+        return len(lost)
+
+    def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
+        """Only these addresses from now on, out of what was allowed; how many connections were cut. Any thread but the
+        loop's; returns when it is done."""
+        return in_loop(self.loop, lambda: self._tighten(endpoints))
+
+    def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
+        self.rules = self.rules.tightened(endpoints)
+        return self.cut(lambda each: self._may_stay(each.target, each.address).allowed)
+
+    def _may_stay(self, target: Target, address: IPAddress) -> Decision:
+        host = canonical(target.host)
+        if not isinstance(host, str):
+            return self.rules.address(address, target.port, "tcp")
+        decision = self.rules.name(host, target.port)
+        return self.rules.reached(host, address, target.port) if decision.allowed else decision
+
+    # ---- the cage's doors and its end ---------------------------------------------------------------------------
+
+    def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs a coroutine, at most for as long as the cage lives."""
+        task = self.loop.create_task(serving)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def end(self) -> None:
+        """The cage is gone. Any thread; does not wait. A loop that has ended has closed everything itself."""
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.close)
+
+    def close(self) -> None:
+        """Closes the doors and cuts everything. In the loop; idempotent."""
+        self.ended = True
+        for task in list(self._tasks):
+            task.cancel()
+        self.cut(lambda each: False)
+
+
+def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
+    """Has a loop of another thread make a call; what it answers or raises. Raises RuntimeError when the loop ended."""
+    answer: Future[T] = Future()
+
+    def make() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    loop.call_soon_threadsafe(make)
+    return answer.result(LOOP_PATIENCE)
+
+
+def _peer_of(connected: socket.socket) -> IPAddress:
+    return plain(ip_address(connected.getpeername()[0]))

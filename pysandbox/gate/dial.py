@@ -1,0 +1,177 @@
+"""From what a cage asked for to a connected socket: decide, resolve, check the address, connect to that very address.
+
+Every entrance dials here and nowhere else, so that the string that was matched is the one that is resolved, and the
+address that was checked the one that is connected (T05): there is no second lookup. The decision is written down here;
+what an entrance refuses by itself (a wrong SNI, a wrong Host) it writes down itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING, NamedTuple
+
+from pysandbox.gate.names import SYNTHETIC
+from pysandbox.gate.rules import Decision
+from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import Admission
+
+CONNECT_SECONDS = 30.0  # for all the addresses of a name together
+NEXT_ADDRESS_SECONDS = 0.25  # until the next address is tried beside the one that does not answer (RFC 8305)
+ADDRESSES_TRIED = 8
+HOST_LOOPBACK: tuple[IPAddress, ...] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+
+
+class Target(NamedTuple):
+    """`host` is a canonical name, or an address as `str` writes it."""
+
+    host: str
+    port: int
+
+
+class Denied(Exception):
+    """A rule refuses it; written down already."""
+
+    def __init__(self, target: Target, decision: Decision) -> None:
+        super().__init__(f"{target.host}:{target.port} is refused by {decision.rule}")
+        self.target, self.decision = target, decision
+
+
+class Unreachable(OSError):
+    """It is allowed and cannot be had: `errno` says why."""
+
+
+def target_of(admission: Admission, host: str | bytes | IPAddress, port: int) -> Target:
+    """What a cage means by a host: a synthetic address is the name that it stands for. Raises BadName."""
+    known = canonical(host) if isinstance(host, str | bytes) else host
+    name = admission.names.name_of(known)
+    return Target(name if name is not None else str(known), port)
+
+
+async def dial(admission: Admission, target: Target) -> socket.socket:
+    """A connected socket, non-blocking, the caller's to close. Raises Denied, Unreachable."""
+    try:
+        target = target_of(admission, target.host, target.port)
+        host = canonical(target.host)
+    except BadName as error:
+        raise _denied(admission, target, Decision(False, f"not a host: {error}", "")) from None
+    if not 0 < target.port < 65536:
+        raise _denied(admission, target, Decision(False, "not a port", ""))
+    addresses = await _addresses(admission, target, host)
+    connected = await _first_of(addresses, target)
+    try:
+        admission.demand(target, connected)  # the rules may have been tightened meanwhile
+        admission.ledger.allowed("tcp", *target)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+async def _addresses(admission: Admission, target: Target, host: str | IPAddress) -> Sequence[IPAddress]:
+    """The addresses that may be connected. Raises Denied, Unreachable."""
+    if not isinstance(host, str):
+        decision = admission.rules.address(host, target.port, "tcp")
+        if not decision.allowed or host in SYNTHETIC:
+            raise _denied(admission, target, decision)
+        return (host,)
+    decision = admission.rules.name(host, target.port)
+    if not decision.allowed:
+        raise _denied(admission, target, decision)
+    found = HOST_LOOPBACK if host == HOST_ALIAS else await admission.resolve(host)
+    if not found:
+        raise Unreachable(errno.EHOSTUNREACH, f"{host} has no address")
+    decided = [(each, reached(admission, host, each, target.port)) for each in found]
+    allowed = [each for each, decision in decided if decision.allowed]
+    if not allowed:
+        raise _denied(admission, target, decided[0][1])
+    return allowed[:ADDRESSES_TRIED]
+
+
+def reached(admission: Admission, host: str, address: IPAddress, port: int) -> Decision:
+    """A public address may still be this host's own, whose services are no more the cage's than those at 127.0.0.1."""
+    decision = admission.rules.reached(host, address, port)
+    if decision.allowed and host != HOST_ALIAS and is_own(address):
+        return admission.rules.address(address, port, "tcp")
+    return decision
+
+
+def is_own(address: IPAddress) -> bool:
+    """Whether the kernel would leave from the very address that it goes to; sends nothing."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return bool(probe.getsockname()[0] == str(address))
+    except OSError:
+        return False  # no way there at all, which connecting will find out too
+
+
+def _denied(admission: Admission, target: Target, decision: Decision) -> Denied:
+    admission.ledger.denied("tcp", target.host, target.port, decision)
+    return Denied(target, decision)
+
+
+# ---- connecting -----------------------------------------------------------------------------------------------------
+
+
+async def _first_of(addresses: Sequence[IPAddress], target: Target) -> socket.socket:
+    """The first address that answers, each tried a moment after the one before it. Raises Unreachable."""
+    trying: set[asyncio.Task[socket.socket]] = set()
+    failure: OSError = TimeoutError(errno.ETIMEDOUT, "nobody answered")
+    waiting = list(addresses)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            while waiting or trying:
+                if waiting:
+                    trying.add(asyncio.create_task(_connect(waiting.pop(0), target.port)))
+                pause = NEXT_ADDRESS_SECONDS if waiting else None
+                done, _ = await asyncio.wait(trying, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if task.exception() is None:
+                        trying.discard(task)
+                        _close_others(done - {task})
+                        trying -= done
+                        return task.result()
+                    trying.discard(task)
+                    failure = _os_error(task.exception())
+    except TimeoutError:
+        pass
+    finally:
+        await _give_up(trying)
+    raise Unreachable(failure.errno or errno.EHOSTUNREACH, f"{target.host}:{target.port}: {failure.strerror}")
+
+
+async def _connect(address: IPAddress, port: int) -> socket.socket:
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(made, (str(address), port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _close_others(tasks: set[asyncio.Task[socket.socket]]) -> None:
+    for task in tasks:
+        if not task.cancelled() and task.exception() is None:
+            task.result().close()
+
+
+async def _give_up(trying: set[asyncio.Task[socket.socket]]) -> None:
+    for task in trying:
+        task.cancel()
+    if trying:
+        await asyncio.wait(trying)
+        _close_others(trying)
+
+
+def _os_error(error: BaseException | None) -> OSError:
+    return error if isinstance(error, OSError) else OSError(errno.EIO, str(error))

@@ -1,0 +1,273 @@
+"""The dns door of a cage, over UDP and over TCP (RFC 7766): a name that may be reached has a synthetic address there,
+every other one does not exist.
+
+Nothing of what a cage asks leaves the host but the name itself, and that only when a rule allows it: the question goes
+upstream as A (or AAAA where the policy has it resolved), whatever else was asked of an allowed name has no data, so
+neither TXT nor anything else carries bytes. What is asked of a cage's own loopback is answered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pysandbox.gate import message
+from pysandbox.gate.message import AAAA, NOERROR, NXDOMAIN, PTR, SERVFAIL, A, Malformed, Question, Record
+from pysandbox.gate.rules import Decision
+from pysandbox.gate.upstream import LONGEST_TTL
+from pysandbox.policy.names import HOST_ALIAS, BadName, canonical
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import Admission
+
+QUESTIONS_AT_ONCE = 64  # of one cage, upstream; what comes while so many are under way is dropped, and asked again
+READ_AT_ONCE = 32  # datagrams, before others have their turn
+LONGEST_QUESTION = 4096  # bytes
+STREAMS = 16  # TCP connections of one cage at once
+IDLE_SECONDS = 10.0  # of a TCP connection, for the next question as for taking an answer
+ACCEPT_PAUSE = 0.1  # seconds after an accept that failed
+LOCALHOST = IPv4Address("127.0.0.1")
+REVERSE = (b"in-addr", b"arpa")
+
+
+Answering: TypeAlias = "bytes | asyncio.Task[bytes] | None"
+
+
+class Answers:
+    """Answers the questions of one cage, whichever way they come."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._under_way = 0
+
+    def begin(self, asked: bytes) -> Answering:
+        """The answer; a task for a name that must be looked up; None for what is not answered."""
+        try:
+            question = message.read_question(asked)
+        except Malformed as malformed:
+            return message.refusal(malformed)
+        if question.kind == PTR and question.labels[-2:] and _lower(question.labels[-2:]) == REVERSE:
+            return self._reverse(question)
+        try:
+            name = _name_of(question)
+        except BadName as error:
+            return self._refuse(question, _shown(question), Decision(False, f"not a name: {error}", ""))
+        if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3: never anybody else's
+            return message.answer(question, NOERROR, [_address(LOCALHOST, LONGEST_TTL)] if question.kind == A else [])
+        decision = self._admission.rules.name(name, None)
+        if not decision.allowed:
+            return self._refuse(question, name, decision)
+        if self._under_way >= QUESTIONS_AT_ONCE:
+            return None
+        self._under_way += 1
+        task = self._admission.start(self._look_up(question, name))
+        task.add_done_callback(self._answered)
+        return task
+
+    def _answered(self, _: asyncio.Task[bytes]) -> None:
+        """Also of a task that was cancelled before it began."""
+        self._under_way -= 1
+
+    def _refuse(self, question: Question, name: str, decision: Decision) -> bytes:
+        self._admission.ledger.denied("dns", name, None, decision)
+        return message.answer(question, NXDOMAIN)
+
+    def _reverse(self, question: Question) -> bytes:
+        """The name of a synthetic address; of any other nobody is asked."""
+        name = _reversed(question, self._admission)
+        if name is None:
+            return self._refuse(question, _shown(question), Decision(False, "network.egress", ""))
+        return message.answer(question, NOERROR, [Record(PTR, LONGEST_TTL, message.written(name))])
+
+    async def _look_up(self, question: Question, name: str) -> bytes:
+        try:
+            return message.answer(question, *await self._found(question.kind, name))
+        except OSError:  # written down where it happened
+            return message.answer(question, SERVFAIL)
+
+    async def _found(self, kind: int, name: str) -> tuple[int, list[Record]]:
+        """The code and the records. Raises OSError."""
+        admission = self._admission
+        if kind == AAAA and admission.net.ipv6 == "nxdomain":
+            return NXDOMAIN, []
+        if name == HOST_ALIAS:
+            return NOERROR, [await self._synthetic(name, LONGEST_TTL)] if kind == A else []
+        if kind == AAAA and admission.net.ipv6 == "resolve":
+            answer = await admission.look_up(name, six=True)
+            six = [each for each in answer.addresses if each.version == 6]
+            records = [Record(AAAA, min(answer.ttl, LONGEST_TTL), each.packed) for each in six]
+            return NOERROR if answer.exists else NXDOMAIN, records
+        answer = await admission.look_up(name)
+        if not answer.exists:
+            return NXDOMAIN, []
+        if kind != A or not answer.addresses:
+            return NOERROR, []
+        admission.grant_direct(name, answer)
+        return NOERROR, [await self._synthetic(name, min(answer.ttl, LONGEST_TTL), str(answer.addresses[0]))]
+
+    async def _synthetic(self, name: str, ttl: int, resolved: str = "") -> Record:
+        address = await self._admission.demand_address(name)
+        self._admission.ledger.allowed("dns", name, resolved=resolved or str(address))
+        return _address(address, ttl)
+
+
+def _name_of(question: Question) -> str:
+    """Raises BadName, also for an address: there is nothing to resolve in it."""
+    if any(b"." in each for each in question.labels):
+        raise BadName("a label has a dot in it")
+    name = canonical(b".".join(question.labels))
+    if not isinstance(name, str):
+        raise BadName(f"{name} is an address")
+    return name
+
+
+def _shown(question: Question) -> str:
+    """A name that is none, for the record: on one line, in ASCII."""
+    return b".".join(question.labels).decode("latin-1").encode("unicode_escape").decode("ascii") or "."
+
+
+def _reversed(question: Question, admission: Admission) -> str | None:
+    try:
+        address = IPv4Address(b".".join(reversed(question.labels[:-2])).decode("ascii"))
+    except ValueError:
+        return None
+    return "localhost" if address == LOCALHOST else admission.names.name_of(address)
+
+
+def _lower(labels: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(each.lower() for each in labels)
+
+
+def _address(address: IPv4Address, ttl: int) -> Record:
+    return Record(A, ttl, address.packed)
+
+
+# ---- UDP ------------------------------------------------------------------------------------------------------------
+
+
+async def serve_udp(admission: Admission, door: socket.socket, answers: Answers) -> None:
+    """For ever. `door` is the caller's to close."""
+    loop = asyncio.get_running_loop()
+    waiting: set[asyncio.Task[None]] = set()
+
+    def take() -> None:
+        for _ in range(READ_AT_ONCE):
+            try:
+                asked, peer = door.recvfrom(LONGEST_QUESTION)
+            except OSError:  # nothing more; or an ICMP error of an earlier answer
+                return
+            answer = answers.begin(asked)
+            if isinstance(answer, bytes):
+                _send(door, answer, peer)
+            elif answer is not None:
+                task = loop.create_task(_send_later(door, answer, peer))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+
+    door.setblocking(False)
+    loop.add_reader(door, take)
+    try:
+        await loop.create_future()
+    finally:
+        loop.remove_reader(door)
+        await _cancelled(waiting)
+
+
+def _send(door: socket.socket, answer: bytes, peer: Any) -> None:
+    with suppress(OSError):  # its buffer is full: it asks again
+        door.sendto(answer, peer)
+
+
+async def _send_later(door: socket.socket, answer: asyncio.Task[bytes], peer: Any) -> None:
+    _send(door, await answer, peer)
+
+
+# ---- TCP ------------------------------------------------------------------------------------------------------------
+
+
+async def serve_tcp(admission: Admission, door: socket.socket, answers: Answers) -> None:
+    """For ever. Several questions may follow each other on one connection, and are answered as they are found."""
+    loop = asyncio.get_running_loop()
+    streams: set[asyncio.Task[None]] = set()
+    door.setblocking(False)
+    try:
+        while True:
+            connection = await _accepted(loop, door)
+            if len(streams) >= STREAMS:
+                connection.close()
+                continue
+            task = loop.create_task(_converse(connection, answers.begin))
+            streams.add(task)
+            task.add_done_callback(streams.discard)
+    finally:
+        await _cancelled(streams)
+
+
+async def _accepted(loop: asyncio.AbstractEventLoop, door: socket.socket) -> socket.socket:
+    while True:
+        try:
+            return (await loop.sock_accept(door))[0]
+        except OSError:  # it has gone already, or this process has no descriptor left for now
+            await asyncio.sleep(ACCEPT_PAUSE)
+
+
+async def _converse(connection: socket.socket, begin: Callable[[bytes], Answering]) -> None:
+    loop = asyncio.get_running_loop()
+    writing = asyncio.Lock()
+    waiting: set[asyncio.Task[None]] = set()
+
+    async def say(answer: bytes | asyncio.Task[bytes]) -> None:
+        found = answer if isinstance(answer, bytes) else await answer
+        async with writing, asyncio.timeout(IDLE_SECONDS):
+            await loop.sock_sendall(connection, len(found).to_bytes(2, "big") + found)
+
+    with connection:
+        connection.setblocking(False)
+        try:
+            while (asked := await _next(connection)) is not None:
+                answer = begin(asked)
+                if answer is None:
+                    break  # too much at once, or nonsense: it may come again
+                if isinstance(answer, bytes):
+                    await say(answer)
+                else:
+                    task = loop.create_task(say(answer))
+                    waiting.add(task)
+                    task.add_done_callback(lambda done: (waiting.discard(done), done.cancelled() or done.exception()))
+            if waiting:
+                await asyncio.wait(waiting)  # it has said all, and may still read
+        except OSError:  # it is gone, or was idle for too long
+            return
+        finally:
+            await _cancelled(waiting)
+
+
+async def _next(connection: socket.socket) -> bytes | None:
+    """The next question; None at the end. Raises OSError."""
+    async with asyncio.timeout(IDLE_SECONDS):
+        size = int.from_bytes(await _exactly(connection, 2), "big")
+        if not 0 < size <= LONGEST_QUESTION:
+            return None
+        return await _exactly(connection, size) or None
+
+
+async def _exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes, or none when the stream ends before."""
+    got = b""
+    while len(got) < size:
+        more = await asyncio.get_running_loop().sock_recv(connection, size - len(got))
+        if not more:
+            return b""
+        got += more
+    return got
+
+
+async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.gather(*tasks, return_exceptions=True)

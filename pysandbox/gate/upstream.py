@@ -1,0 +1,237 @@
+"""What the host knows of a name: /etc/hosts, then the name servers of /etc/resolv.conf, or those it was given.
+
+One cache for all cages of the gatekeeper, for at most 60 s (T05); whoever asks has been allowed the name before. A
+question goes out from a socket of its own, connected, so that only that server can answer and only to that port; its
+id is random, and what answers another question is not listened to. Equal questions at one time are one question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import secrets
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Generic, NamedTuple, TypeVar
+
+from pysandbox.gate import message
+from pysandbox.policy.names import IPAddress, canonical, plain
+
+HOSTS, RESOLV_CONF = "/etc/hosts", "/etc/resolv.conf"
+LONGEST_TTL = 60  # seconds
+MISSING_TTL = 5  # of a name that does not exist
+ANSWERS_KEPT = 4096
+QUESTIONS_AT_ONCE = 256  # of all cages; more wait for their turn
+SERVERS_ASKED = 3  # as resolv.conf(5)
+ROUNDS = 2
+PATIENCE = 2.0  # seconds for one server, each time
+TURN_PATIENCE = 10.0  # seconds for a turn
+LARGEST_FILE = 4 << 20  # of /etc/hosts
+
+Server = tuple[str, int]
+T = TypeVar("T")
+
+
+class Answer(NamedTuple):
+    """`exists`: there is such a name, though it may have no address of the family that was asked for."""
+
+    addresses: tuple[IPAddress, ...]
+    ttl: int
+    exists: bool = True
+
+
+class Upstream:
+    """Belongs to one event loop."""
+
+    def __init__(
+        self, nameservers: Sequence[str] | None = None, *, hosts: str = HOSTS, resolv_conf: str = RESOLV_CONF,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._given = tuple(read_server(each) for each in nameservers) if nameservers is not None else None
+        self._hosts = Kept(hosts, read_hosts)
+        self._servers = Kept(resolv_conf, read_resolv_conf)
+        self._clock = clock
+        self._cache: OrderedDict[tuple[str, int], tuple[float, Answer]] = OrderedDict()
+        self._asking: dict[tuple[str, int], asyncio.Task[Answer]] = {}
+        self._turns = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def resolve(self, name: str, *, six: bool = False) -> Answer:
+        """The IPv4 addresses of a canonical name, or with `six` its IPv6 ones. Raises OSError when nobody knows."""
+        known = self._hosts.content().get(name)
+        if known is not None:
+            return Answer(tuple(each for each in known if (each.version == 6) == six), LONGEST_TTL)
+        key = name, message.AAAA if six else message.A
+        kept = self._cache.get(key)
+        if kept is not None and kept[0] > self._clock():
+            return kept[1]._replace(ttl=max(0, int(kept[0] - self._clock())))
+        if key not in self._asking:
+            task = self._asking[key] = asyncio.create_task(self._ask(*key))
+            task.add_done_callback(lambda done: self._asked(key, done))
+        return await asyncio.shield(self._asking[key])
+
+    def _asked(self, key: tuple[str, int], done: asyncio.Task[Answer]) -> None:
+        del self._asking[key]
+        if done.cancelled() or done.exception() is not None:
+            return
+        answer = done.result()
+        self._cache.pop(key, None)
+        if answer.ttl > 0:
+            self._cache[key] = self._clock() + answer.ttl, answer
+        while len(self._cache) > ANSWERS_KEPT:
+            self._cache.popitem(last=False)
+
+    # ---- asking -------------------------------------------------------------------------------------------------
+
+    async def _ask(self, name: str, kind: int) -> Answer:
+        servers = self._given if self._given is not None else self._servers.content()
+        if not servers:
+            raise OSError(errno.ENOENT, f"this host has no name server ({RESOLV_CONF})")
+        try:
+            async with asyncio.timeout(TURN_PATIENCE):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise OSError(errno.EAGAIN, "too many names are being resolved") from None
+        try:
+            return await self._ask_each(servers, name, kind)
+        finally:
+            self._turns.release()
+
+    async def _ask_each(self, servers: Sequence[Server], name: str, kind: int) -> Answer:
+        failure = ""
+        for server in list(servers[:SERVERS_ASKED]) * ROUNDS:
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    reply = await _ask_server(server, name, kind)
+            except (OSError, message.Malformed) as error:
+                what = "no answer" if isinstance(error, TimeoutError) else str(error)
+                failure = f"{server[0]}:{server[1]}: {what}"
+                continue
+            if reply.code == message.NXDOMAIN:
+                return Answer((), MISSING_TTL, exists=False)
+            if reply.code == message.NOERROR:
+                return _answer_of(reply, kind)
+            failure = f"{server[0]}:{server[1]}: answered with code {reply.code}"
+        raise OSError(errno.EHOSTUNREACH, f"the host's name servers do not answer ({failure})")
+
+
+def _answer_of(reply: message.Reply, kind: int) -> Answer:
+    size, made = (16, IPv6Address) if kind == message.AAAA else (4, IPv4Address)
+    found = tuple(plain(made(each)) for each in reply.data if len(each) == size)
+    return Answer(found, min(reply.ttl, LONGEST_TTL) if found else MISSING_TTL)
+
+
+async def _ask_server(server: Server, name: str, kind: int) -> message.Reply:
+    """Raises OSError, Malformed."""
+    number = secrets.randbelow(1 << 16)
+    question = message.ask(number, name, kind)
+    with _open(server, socket.SOCK_DGRAM) as asking:
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(asking, server)
+        await loop.sock_sendall(asking, question)
+        while True:
+            try:
+                reply = message.read_reply(await loop.sock_recv(asking, 65535), number, name, kind)
+                break
+            except message.Malformed:
+                continue  # somebody guesses; the real answer may still come
+    return await _ask_over_tcp(server, question, number, name, kind) if reply.truncated else reply
+
+
+async def _ask_over_tcp(server: Server, question: bytes, number: int, name: str, kind: int) -> message.Reply:
+    loop = asyncio.get_running_loop()
+    with _open(server, socket.SOCK_STREAM) as asking:
+        await loop.sock_connect(asking, server)
+        await loop.sock_sendall(asking, len(question).to_bytes(2, "big") + question)
+        size = int.from_bytes(await _receive(asking, 2), "big")
+        reply = message.read_reply(await _receive(asking, size), number, name, kind)
+    if reply.truncated:
+        raise message.Malformed("truncated over TCP")
+    return reply
+
+
+async def _receive(asking: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        more = await asyncio.get_running_loop().sock_recv(asking, size - len(got))
+        if not more:
+            raise message.Malformed("cut off")
+        got += more
+    return got
+
+
+def _open(server: Server, kind: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
+    return socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+
+
+# ---- what the host's files say --------------------------------------------------------------------------------------
+
+
+class Kept(Generic[T]):
+    """What a file says, read again when it was changed; `read` of nothing where it is not there."""
+
+    def __init__(self, path: str, read: Callable[[str], T]) -> None:
+        self._path, self._read = path, read
+        self._seen: tuple[int, int, int] | None = None
+        self._content = read("")
+
+    def content(self) -> T:
+        try:
+            status = os.stat(self._path)
+            seen = status.st_mtime_ns, status.st_size, status.st_ino
+            if seen != self._seen:
+                with open(self._path, encoding="utf-8", errors="replace") as file:
+                    self._content = self._read(file.read(LARGEST_FILE))
+                self._seen = seen
+        except OSError:
+            self._seen, self._content = None, self._read("")
+        return self._content
+
+
+def read_hosts(text: str) -> Mapping[str, tuple[IPAddress, ...]]:
+    """hosts(5): every name with all its addresses. What cannot be read is left out."""
+    found: dict[str, tuple[IPAddress, ...]] = {}
+    for line in text.splitlines():
+        written, *names = line.partition("#")[0].split() or [""]
+        for name in names:
+            try:
+                address, known = plain(ip_address(written.partition("%")[0])), canonical(name)
+            except ValueError:  # BadName is one
+                continue
+            if isinstance(known, str):
+                found[known] = (*found.get(known, ()), address)
+    return found
+
+
+def read_resolv_conf(text: str) -> tuple[Server, ...]:
+    """The servers of resolv.conf(5); without any the one of this host, as there."""
+    words = [line.split() for line in text.splitlines()]
+    named = [each[1] for each in words if len(each) >= 2 and each[0] == "nameserver"]
+    found = []
+    for each in named:
+        try:
+            ip_address(each.partition("%")[0])
+        except ValueError:
+            continue
+        found.append((each, 53))
+    return tuple(found) or (("127.0.0.1", 53),)
+
+
+def read_server(text: str) -> Server:
+    """`127.0.0.1`, `127.0.0.1:5353`, `[::1]:5353`. Raises ValueError."""
+    host, port = text, "53"
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") or "53"
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError(f"{text!r} is not a name server; write 127.0.0.1 or 127.0.0.1:5353")
+    try:
+        return str(ip_address(host)), int(port)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a name server; write its address, 127.0.0.1 or 127.0.0.1:5353") from None
