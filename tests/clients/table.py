@@ -61,8 +61,8 @@ CLIENTS = (
            allowed="git.example"),
     Client("git, http", "git clone -q http://{at}/project.git /tmp/clone && cat /tmp/clone/README", ["none"],
            needs=["git"], allowed="git.example"),
-    Client("pip", f"{PYTHON} -m pip install -q --no-input --retries 0 --target /tmp/t -i https://{{at}}/simple parcel && "
-           "cat /tmp/t/parcel.py", modules=["pip", "socks"], allowed="pypi.example"),
+    Client("pip", f"{PYTHON} -m pip install -q --no-input --retries 0 --target /tmp/t -i https://{{at}}/simple parcel "
+           "&& cat /tmp/t/parcel.py", modules=["pip", "socks"], allowed="pypi.example"),
     Client("pip download", f"cd /tmp && {PYTHON} -m pip download -q --no-input --retries 0 -i https://{{at}}/simple "
            "parcel && ls", ["none"], modules=["pip"], allowed="pypi.example", marker="parcel-1.0-py3-none-any.whl"),
     Client("npm", "cd /tmp && npm install --silent --no-audit --no-update-notifier --fetch-retries 0 "
@@ -70,8 +70,8 @@ CLIENTS = (
            allowed="npm.example"),
     Client("npm view", "npm view --no-update-notifier --fetch-retries 0 --registry https://{at}/ parcel version",
            ["none"], ["npm"], allowed="npm.example", marker="1.0.0"),
-    Client("openssl", "printf 'GET / HTTP/1.0\\r\\nHost: {at}\\r\\n\\r\\n' | openssl s_client -quiet -verify_return_error "
-           "-CAfile $SSL_CERT_FILE -servername {at} -connect {at}:443 -ign_eof ${{HTTPS_PROXY:+-proxy}} "
+    Client("openssl", "printf 'GET / HTTP/1.0\\r\\nHost: {at}\\r\\n\\r\\n' | openssl s_client -quiet "
+           "-verify_return_error -CAfile $SSL_CERT_FILE -servername {at} -connect {at}:443 -ign_eof ${{HTTPS_PROXY:+-proxy}} "
            "${{HTTPS_PROXY#http://}}", ["http", "none"], ["openssl"]),
     Client("java", "java -Xshare:auto -XX:TieredStopAtLevel=1 -cp {built} Fetch https://{at}/", ["http", "none"],
            ["java", "javac"]),

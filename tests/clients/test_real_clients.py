@@ -22,7 +22,7 @@ DENIED = "denied.example"
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fetch.class and fetch, as far as there are compilers."""
     directory = tmp_path_factory.mktemp("built")
-    isolated = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory), "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0",
+    isolated = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(directory), "CGO_ENABLED": "0",
                 "GOPATH": str(directory / "go"), "GOTOOLCHAIN": "local", "GO111MODULE": "off"}  # fmt: skip
     for compiler in (["javac", "-d", str(directory), str(PROGRAMS / "Fetch.java")],
                      ["go", "build", "-o", str(directory / "fetch"), str(PROGRAMS / "fetch.go")]):  # fmt: skip

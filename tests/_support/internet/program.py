@@ -6,12 +6,14 @@ It is an ordinary program that uses pysandbox: nothing here knows of doors, addr
 from __future__ import annotations
 
 import gc
+import glob
 import json
 import os
 import subprocess
 import sys
 import threading
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pysandbox
@@ -55,11 +57,11 @@ class Program:
     def state(self) -> dict[str, Any]:
         self.runtime.drain()
         gc.collect()
-        children = [open(f"/proc/self/task/{task}/children").read().split() for task in os.listdir("/proc/self/task")]
+        tasks = map(Path, sorted(glob.glob("/proc/self/task/*/children")))
         return {
             "fds": len(os.listdir("/proc/self/fd")),
             "threads": sorted(each.name for each in threading.enumerate()),
-            "children": sum(children, []),
+            "children": " ".join(each.read_text() for each in tasks).split(),
         }
 
 
