@@ -116,6 +116,11 @@ TCP_DENIED = EventType(
 UPSTREAM_UNREACHABLE = EventType(
     "gatekeeper.upstream_unreachable", "The host's own resolver did not answer.", ("invocation_id", "error")
 )
+GATEKEEPER_FAILED = EventType(
+    "gatekeeper.failed",
+    "Serving doors failed: one door, which is closed, or all of them, which cuts the cages off that have doors.",
+    ("reason",),
+)
 GRANT_SKIPPED = EventType("sandbox.grant_skipped", "Something that was granted is not in the view.", ("key", "reason"))
 NOT_COVERABLE = EventType(
     "sandbox.not_coverable", "A name that does not exist cannot be covered before the cage creates it.",
@@ -169,7 +174,7 @@ TYPES: Mapping[str, EventType] = {
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
-        GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, MONITOR,
+        GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, MONITOR,
         ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
         FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )

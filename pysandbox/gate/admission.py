@@ -44,7 +44,7 @@ class Connection(NamedTuple):
 class Admission:
     def __init__(
         self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Upstream,
-        relay: Any = None, supervision: Callable[[], Any] = lambda: None,
+        relay: Any = None, supervision: Callable[[], Any] = lambda: None, left: Callable[[Admission], None] | None = None,
     ) -> None:  # fmt: skip
         self.id, self.net, self.ledger, self.loop, self.upstream, self.relay = (
             cage_id,
@@ -59,6 +59,7 @@ class Admission:
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.ended = False
+        self._left = left
         self._supervision = supervision  # what decides the cage's calls, for direct grants
         self._tasks: set[asyncio.Task[Any]] = set()
         self._number = 0
@@ -169,6 +170,8 @@ class Admission:
         for task in list(self._tasks):
             task.cancel()
         self.cut(lambda each: False)
+        if self._left is not None:
+            self._left(self)
 
 
 def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:

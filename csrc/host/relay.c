@@ -1,0 +1,468 @@
+/* START HERE for the bytes of allowed connections: one epoll loop for all pairs of a gatekeeper.
+ *
+ * No byte is ever held here. What one side has said is copied out of its receive queue without being taken from it
+ * (MSG_PEEK), offered to the other side, and only what that accepted is taken (MSG_TRUNC). So a pair that waits costs
+ * its struct and nothing else, a side that does not read stops the other one by TCP's own window, and no number of
+ * stalled pairs can take memory from those that flow.
+ *
+ * The loop's thread alone touches pairs; every other thread leaves an order and rings. epoll is level-triggered and
+ * each event moves CHUNK bytes at most, so that pairs take turns. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "relay.h"
+
+#define CHUNK (256 * 1024)
+#define EVENTS 64
+#define BUCKETS 4096
+#define MOST_SAID (256 * 1024) /* of psb_relay_release */
+#define KEEP_IDLE_S 60         /* seconds of silence until a peer is asked whether it is there */
+#define KEEP_INTERVAL_S 20
+#define KEEP_PROBES 6
+
+enum flow {
+    FLOW_OPEN,
+    FLOW_ENDED, /* its source has ended, and its sink was told */
+    FLOW_DEAD   /* its sink takes nothing any more */
+};
+
+/* One descriptor, and the bytes that it says to the other. */
+struct side {
+    struct pair *pair;
+    struct side *other;
+    int fd;
+    enum flow flow;
+    uint32_t held;
+    uint32_t stalled; /* the other side was full: it is waited for, and this one is not read */
+    uint32_t hung_up; /* both its directions are shut: epoll says so whatever is asked for */
+    uint32_t watched; /* in the epoll set, with `interest` */
+    uint32_t interest;
+    uint64_t passed;
+    char *said; /* goes first: psb_relay_release */
+    size_t said_size, said_sent;
+};
+
+struct pair {
+    uint64_t number;
+    struct side a, b;
+    uint32_t end;      /* 0: alive */
+    struct pair *next; /* in its bucket; among the dead; among the ended */
+};
+
+enum order_kind {
+    ORDER_ADD,
+    ORDER_RELEASE,
+    ORDER_CUT
+};
+
+struct order {
+    enum order_kind kind;
+    uint64_t number;
+    struct pair *pair;
+    char *said;
+    size_t size;
+    struct order *next;
+};
+
+struct psb_relay {
+    pthread_mutex_t lock; /* guards the next six */
+    struct order *first_order, *last_order;
+    struct pair *first_ended, *last_ended;
+    uint64_t last_number;
+    int stopping;
+
+    int epoll, wake, ended;
+    char *chunk;
+    struct pair *dead; /* ended in this round: an event of them may still be on its way */
+    struct pair *buckets[BUCKETS];
+};
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
+
+static struct pair **find(struct psb_relay *relay, uint64_t number) {
+    struct pair **place = &relay->buckets[number % BUCKETS];
+    while (*place && (*place)->number != number) place = &(*place)->next;
+    return place;
+}
+
+/* The peer gets a reset at once, also when another descriptor of the same socket is open (connect(2), AF_UNSPEC). */
+static void reset(int fd) {
+    const struct linger hard = {1, 0};
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    connect(fd, &nowhere, sizeof nowhere);
+}
+
+/* Out of the epoll set by hand: a descriptor of the same socket elsewhere would keep it in. */
+static void close_side(struct psb_relay *relay, struct side *side, uint32_t end) {
+    if (side->watched) epoll_ctl(relay->epoll, EPOLL_CTL_DEL, side->fd, NULL);
+    if (end != PSB_SPLICED_CLOSED) reset(side->fd);
+    close(side->fd);
+    side->fd = -1;
+    free(side->said);
+    side->said = NULL;
+}
+
+static void end_pair(struct psb_relay *relay, struct pair *pair, uint32_t end) {
+    struct pair **place = find(relay, pair->number);
+    if (pair->end) return;
+    pair->end = end;
+    close_side(relay, &pair->a, end);
+    close_side(relay, &pair->b, end);
+    *place = pair->next;
+    pair->next = relay->dead;
+    relay->dead = pair;
+}
+
+/* Level-triggered, so that what is not wanted now must not be asked for. A side that has hung up reports it for as long
+ * as it is in the set: it is taken out while there is nothing to do for it. */
+static void watch(struct psb_relay *relay, struct side *side) {
+    const uint32_t in = side->flow == FLOW_OPEN && !side->held && !side->stalled ? EPOLLIN : 0;
+    const uint32_t wanted = in | (side->other->stalled ? EPOLLOUT : 0);
+    struct epoll_event event = {.events = wanted, .data.ptr = side};
+    if (side->pair->end) return;
+    if (side->hung_up && !wanted) {
+        if (side->watched) epoll_ctl(relay->epoll, EPOLL_CTL_DEL, side->fd, NULL);
+        side->watched = 0;
+        return;
+    }
+    if (side->watched && side->interest == wanted) return;
+    if (epoll_ctl(relay->epoll, side->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, side->fd, &event) < 0) {
+        end_pair(relay, side->pair, PSB_SPLICED_RESET);
+        return;
+    }
+    side->watched = 1;
+    side->interest = wanted;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
+static int is_transient(int number) {
+    return number == EAGAIN || number == EWOULDBLOCK || number == EINTR;
+}
+
+/* What the other side took, 0 if it is full or takes nothing any more. */
+static size_t offer(struct side *from, const char *bytes, size_t size) {
+    const ssize_t sent = send(from->other->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const size_t taken = sent < 0 ? 0 : (size_t)sent;
+    if (sent < 0 && !is_transient(errno)) from->flow = FLOW_DEAD;
+    from->stalled = from->flow == FLOW_OPEN && taken < size;
+    from->passed += taken;
+    return taken;
+}
+
+static void offer_said(struct side *from) {
+    from->said_sent += offer(from, from->said + from->said_sent, from->said_size - from->said_sent);
+    if (from->said_sent < from->said_size) return;
+    free(from->said);
+    from->said = NULL;
+}
+
+/* Takes exactly what was passed on. TCP discards without copying; a unix socket copies, whatever the flag says. */
+static int take(struct psb_relay *relay, struct side *from, size_t size) {
+    return recv(from->fd, relay->chunk, size, MSG_DONTWAIT | MSG_TRUNC) == (ssize_t)size;
+}
+
+static void finish(struct side *from) {
+    from->flow = shutdown(from->other->fd, SHUT_WR) < 0 ? FLOW_DEAD : FLOW_ENDED;
+}
+
+/* Returns 0 when the pair has to end by a reset. */
+static int move(struct psb_relay *relay, struct side *from) {
+    ssize_t seen;
+    size_t taken;
+    if (from->said) offer_said(from);
+    if (from->said || from->flow != FLOW_OPEN) return 1;
+    seen = recv(from->fd, relay->chunk, CHUNK, MSG_DONTWAIT | MSG_PEEK);
+    if (seen < 0) return is_transient(errno);
+    if (seen == 0) {
+        finish(from);
+        return 1;
+    }
+    taken = offer(from, relay->chunk, (size_t)seen);
+    return !taken || take(relay, from, taken);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+/* A flow whose sink is gone is waited for no longer than the other one lasts: it may still have an answer. */
+static void settle(struct psb_relay *relay, struct pair *pair) {
+    if (pair->a.flow == FLOW_OPEN || pair->b.flow == FLOW_OPEN) return;
+    end_pair(relay, pair,
+             pair->a.flow == FLOW_ENDED && pair->b.flow == FLOW_ENDED ? PSB_SPLICED_CLOSED : PSB_SPLICED_RESET);
+}
+
+static int may_move(const struct side *side) {
+    return side->flow == FLOW_OPEN && !side->held && !side->stalled;
+}
+
+/* An error is met by reading up to it; where nothing may be read now, what is on the way is lost as it is with a reset.
+ */
+static void serve(struct psb_relay *relay, struct side *side, uint32_t events) {
+    struct pair *pair = side->pair;
+    int sound = 1;
+    if (pair->end) return;
+    if (events & EPOLLHUP) side->hung_up = 1;
+    if (events & (EPOLLOUT | EPOLLHUP) && side->other->stalled) {
+        side->other->stalled = 0;
+        sound = move(relay, side->other);
+    }
+    if (sound && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+        if (may_move(side))
+            sound = move(relay, side);
+        else if (events & EPOLLERR)
+            sound = 0;
+    }
+    if (!sound) {
+        end_pair(relay, pair, PSB_SPLICED_RESET);
+        return;
+    }
+    settle(relay, pair);
+    watch(relay, side);
+    watch(relay, side->other);
+}
+
+static void carry_out(struct psb_relay *relay, struct order *order) {
+    struct pair *pair = order->kind == ORDER_ADD ? order->pair : *find(relay, order->number);
+    if (!pair) return;
+    switch (order->kind) {
+    case ORDER_CUT: end_pair(relay, pair, PSB_SPLICED_CUT); return;
+    case ORDER_ADD: *find(relay, pair->number) = pair; break;
+    case ORDER_RELEASE:
+        if (!pair->a.held) return;
+        pair->a.held = 0;
+        pair->a.said = order->said;
+        pair->a.said_size = order->size;
+        order->said = NULL;
+        if (pair->a.said && pair->a.flow == FLOW_OPEN) offer_said(&pair->a);
+        settle(relay, pair);
+        break;
+    }
+    watch(relay, &pair->a);
+    watch(relay, &pair->b);
+}
+
+static struct order *take_orders(struct psb_relay *relay, int *stopping) {
+    struct order *orders;
+    uint64_t rung;
+    (void)!read(relay->wake, &rung, sizeof rung);
+    pthread_mutex_lock(&relay->lock);
+    orders = relay->first_order;
+    relay->first_order = relay->last_order = NULL;
+    *stopping = relay->stopping;
+    pthread_mutex_unlock(&relay->lock);
+    return orders;
+}
+
+static int obey(struct psb_relay *relay) {
+    int stopping;
+    struct order *order = take_orders(relay, &stopping), *next;
+    for (; order; order = next) {
+        next = order->next;
+        carry_out(relay, order);
+        free(order->said);
+        free(order);
+    }
+    return stopping;
+}
+
+static void tell_ended(struct psb_relay *relay) {
+    const uint64_t one = 1;
+    struct pair *pair;
+    if (!relay->dead) return;
+    pthread_mutex_lock(&relay->lock);
+    while ((pair = relay->dead)) {
+        relay->dead = pair->next;
+        pair->next = NULL;
+        if (relay->last_ended)
+            relay->last_ended->next = pair;
+        else
+            relay->first_ended = pair;
+        relay->last_ended = pair;
+    }
+    pthread_mutex_unlock(&relay->lock);
+    (void)!write(relay->ended, &one, sizeof one);
+}
+
+static void end_all(struct psb_relay *relay) {
+    size_t i;
+    for (i = 0; i < BUCKETS; i++)
+        while (relay->buckets[i]) end_pair(relay, relay->buckets[i], PSB_SPLICED_CUT);
+    tell_ended(relay);
+}
+
+static int loop(struct psb_relay *relay) {
+    struct epoll_event events[EVENTS];
+    int n, i, stopping = 0;
+    while (!stopping) {
+        n = epoll_wait(relay->epoll, events, EVENTS, -1);
+        if (n < 0 && errno != EINTR) return -errno;
+        for (i = 0; i < n; i++)
+            if (events[i].data.ptr)
+                serve(relay, events[i].data.ptr, events[i].events);
+            else
+                stopping = obey(relay);
+        tell_ended(relay);
+    }
+    return 0;
+}
+
+int psb_relay_run(struct psb_relay *relay) {
+    const int result = loop(relay);
+    end_all(relay);
+    return result;
+}
+
+/* ---- other threads ----------------------------------------------------------------------------------------------- */
+
+static void ring(struct psb_relay *relay) {
+    const uint64_t one = 1;
+    (void)!write(relay->wake, &one, sizeof one);
+}
+
+static uint64_t leave(struct psb_relay *relay, struct order *order) {
+    uint64_t number;
+    pthread_mutex_lock(&relay->lock);
+    if (order->pair) order->number = order->pair->number = ++relay->last_number;
+    number = order->number;
+    if (relay->last_order)
+        relay->last_order->next = order;
+    else
+        relay->first_order = order;
+    relay->last_order = order;
+    pthread_mutex_unlock(&relay->lock);
+    ring(relay);
+    return number;
+}
+
+/* Urgent bytes stay in their place in the stream: what is taken is what was seen. */
+static void prepare(struct side *side, struct pair *pair, struct side *other, int fd) {
+    static const struct {
+        int level, name, value;
+    } options[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {SOL_SOCKET, SO_OOBINLINE, 1},
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEP_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEP_PROBES},
+    };
+    size_t i;
+    for (i = 0; i < sizeof options / sizeof *options; i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value);
+    *side = (struct side){.pair = pair, .other = other, .fd = fd};
+}
+
+int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags) {
+    struct pair *pair = calloc(1, sizeof *pair);
+    struct order *order = calloc(1, sizeof *order);
+    if (!pair || !order) {
+        free(pair);
+        free(order);
+        close(a);
+        close(b);
+        return -ENOMEM;
+    }
+    prepare(&pair->a, pair, &pair->b, a);
+    prepare(&pair->b, pair, &pair->a, b);
+    pair->a.held = flags & PSB_RELAY_HOLD;
+    order->kind = ORDER_ADD;
+    order->pair = pair;
+    return (int64_t)leave(relay, order);
+}
+
+int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *said, size_t size) {
+    struct order *order;
+    if (size > MOST_SAID) return -E2BIG;
+    order = calloc(1, sizeof *order);
+    if (!order) return -ENOMEM;
+    order->kind = ORDER_RELEASE;
+    order->number = number;
+    order->size = size;
+    if (size && !(order->said = malloc(size))) {
+        free(order);
+        return -ENOMEM;
+    }
+    if (size) memcpy(order->said, said, size);
+    leave(relay, order);
+    return 0;
+}
+
+int psb_relay_cut(struct psb_relay *relay, uint64_t number) {
+    struct order *order = calloc(1, sizeof *order);
+    if (!order) return -ENOMEM;
+    order->kind = ORDER_CUT;
+    order->number = number;
+    leave(relay, order);
+    return 0;
+}
+
+void psb_relay_stop(struct psb_relay *relay) {
+    pthread_mutex_lock(&relay->lock);
+    relay->stopping = 1;
+    pthread_mutex_unlock(&relay->lock);
+    ring(relay);
+}
+
+int psb_relay_ended_fd(const struct psb_relay *relay) {
+    return relay->ended;
+}
+
+int psb_relay_ended(struct psb_relay *relay, struct psb_spliced *ended, size_t room) {
+    uint64_t rung;
+    struct pair *pair;
+    size_t n;
+    pthread_mutex_lock(&relay->lock);
+    for (n = 0; n < room && (pair = relay->first_ended); n++) {
+        ended[n] = (struct psb_spliced){
+            .number = pair->number, .from_a = pair->a.passed, .from_b = pair->b.passed, .end = pair->end};
+        relay->first_ended = pair->next;
+        free(pair);
+    }
+    if (!relay->first_ended) {
+        relay->last_ended = NULL;
+        (void)!read(relay->ended, &rung, sizeof rung);
+    }
+    pthread_mutex_unlock(&relay->lock);
+    return (int)n;
+}
+
+/* ---- making and freeing ------------------------------------------------------------------------------------------ */
+
+struct psb_relay *psb_relay_new(void) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    struct psb_relay *relay = calloc(1, sizeof *relay);
+    if (!relay) return NULL;
+    pthread_mutex_init(&relay->lock, NULL);
+    relay->chunk = malloc(CHUNK);
+    relay->epoll = epoll_create1(EPOLL_CLOEXEC);
+    relay->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    relay->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!relay->chunk || relay->epoll < 0 || relay->wake < 0 || relay->ended < 0 ||
+        epoll_ctl(relay->epoll, EPOLL_CTL_ADD, relay->wake, &event) < 0) {
+        psb_relay_free(relay);
+        return NULL;
+    }
+    return relay;
+}
+
+void psb_relay_free(struct psb_relay *relay) {
+    struct psb_spliced ended;
+    obey(relay);
+    end_all(relay);
+    while (psb_relay_ended(relay, &ended, 1)) continue;
+    if (relay->epoll >= 0) close(relay->epoll);
+    if (relay->wake >= 0) close(relay->wake);
+    if (relay->ended >= 0) close(relay->ended);
+    pthread_mutex_destroy(&relay->lock);
+    free(relay->chunk);
+    free(relay);
+}

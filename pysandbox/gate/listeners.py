@@ -1,0 +1,82 @@
+"""Without nf_tables nothing leads a cage's connections to one door, so there is a listener for each: at the synthetic
+address of a name, on the ports that its grants name and on those of the web. They are made when the name is resolved.
+
+A listener is a descriptor of the host's, so a cage has few: the names that were resolved longest ago lose theirs, and
+have them again when they are resolved again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pysandbox.errors import CageClosedError, StartError
+from pysandbox.launch import native
+from pysandbox.policy.names import matches
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import Admission
+    from pysandbox.launch.live import LiveInit
+
+WEB = (80, 443)
+NAMES = 32  # of one cage that are listened for at once
+PORTS = 16  # of one name
+
+Serve: TypeAlias = "Callable[[Admission, str, socket.socket], Coroutine[Any, Any, None]]"
+
+
+class Listeners:
+    """Of one cage. Belongs to the gatekeeper's loop."""
+
+    def __init__(self, admission: Admission, live: LiveInit, serve: Serve) -> None:
+        self._admission, self._live, self._serve = admission, live, serve
+        self._serving: OrderedDict[IPv4Address, asyncio.Task[None]] = OrderedDict()
+
+    async def __call__(self, name: str, address: IPv4Address) -> None:
+        """Returns when somebody listens."""
+        if address in self._serving:
+            self._serving.move_to_end(address)
+            return
+        while len(self._serving) >= NAMES:
+            self._serving.popitem(last=False)[1].cancel()
+        listeners = self._open(str(address), self._ports(name))
+        self._serving[address] = self._admission.start(self._run(address, listeners))
+
+    def _ports(self, name: str) -> tuple[int, ...]:
+        rules = self._admission.rules
+        named = {port for each in rules.hosts if matches(each.pattern, name) for port in each.ports}
+        wanted = (*sorted(named), *(rules.loopback_ports or ()), *WEB)
+        return tuple(dict.fromkeys(each for each in wanted if rules.name(name, each).allowed))[:PORTS]
+
+    def _open(self, address: str, ports: tuple[int, ...]) -> list[socket.socket]:
+        """In the loop: it takes less than a millisecond. Where the cage itself has a port it reaches itself, and nothing
+        else; a cage that has ended has no use for any."""
+        listeners = []
+        try:
+            pidfd = self._live.pin()
+        except CageClosedError:
+            return []
+        try:
+            for port in ports:
+                with suppress(StartError):
+                    listeners += map(_owned, native.sockets_inside(pidfd, [("tcp", address, port)]))
+        finally:
+            os.close(pidfd)
+        return listeners
+
+    async def _run(self, address: IPv4Address, listeners: list[socket.socket]) -> None:
+        try:
+            await asyncio.gather(*(self._serve(self._admission, "tcp", each) for each in listeners))
+        finally:
+            for each in listeners:
+                each.close()
+
+
+def _owned(fd: int) -> socket.socket:
+    return socket.socket(fileno=fd)
