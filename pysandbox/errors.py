@@ -126,6 +126,10 @@ class SandboxCgroupError(StartError):
 _OF_STEP: dict[str, type[StartError]] = {
     "loopback": SandboxNetworkError,
     "network": SandboxNetworkError,
+    "door_enter": SandboxNetworkError,
+    "door_route": SandboxNetworkError,
+    "door_redirect": SandboxNetworkError,
+    "door_socket": SandboxNetworkError,
     "cgroup": SandboxCgroupError,
 }
 
