@@ -1,4 +1,4 @@
-"""Ratios to no cage, of connections through the gatekeeper and beside it: python -m bench.network [--rounds N] [--only WORD]
+"""Ratios to no cage, of connections through the gatekeeper and beside it: python -m bench.network [--rounds N]
 
 Makes an internet of its own (tests/_support/internet), where the servers have addresses that a gatekeeper lets through,
 and runs everything in it without any privilege, cages and what they are compared with alike.
@@ -23,7 +23,7 @@ def main() -> int:
     given = parser.parse_args()
     paths = [str(Path(each).resolve()) for each in ("", *filter(None, sys.path))]  # it runs in another directory
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": ""}
-    with tempfile.TemporaryDirectory(prefix="bench-network-") as name, internet(Path(name)) as net:
+    with tempfile.TemporaryDirectory(prefix="bench-network-") as name, internet(Path(name), tap=False) as net:
         command = [sys.executable, "-m", "bench.network.inside", str(given.rounds), given.only]
         return subprocess.run(net.space.command(command, ordinary=True), env=environment).returncode
 

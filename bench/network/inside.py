@@ -116,7 +116,7 @@ def main() -> None:
     rounds, only = int(sys.argv[1]), sys.argv[2]
     tell("", f"{'bare us':>12} {'other us':>12} {'ratio':>7}  bar")
     rows: Sequence[tuple[str, Callable[[], None]]] = (
-        *((each.label, lambda each=each: row(each, rounds)) for each in MEASURES),  # type: ignore[misc]
+        *((each.label, lambda each=each: row(each, rounds)) for each in MEASURES),
         ("redis", lambda: redis_rows(rounds, tell)),
         ("spawn", lambda: spawn_rows(rounds, tell)),
     )

@@ -71,8 +71,8 @@ CLIENTS = (
     Client("npm view", "npm view --no-update-notifier --fetch-retries 0 --registry https://{at}/ parcel version",
            ["none"], ["npm"], allowed="npm.example", marker="1.0.0"),
     Client("openssl", "printf 'GET / HTTP/1.0\\r\\nHost: {at}\\r\\n\\r\\n' | openssl s_client -quiet "
-           "-verify_return_error -CAfile $SSL_CERT_FILE -servername {at} -connect {at}:443 -ign_eof ${{HTTPS_PROXY:+-proxy}} "
-           "${{HTTPS_PROXY#http://}}", ["http", "none"], ["openssl"]),
+           "-verify_return_error -CAfile $SSL_CERT_FILE -servername {at} -connect {at}:443 -ign_eof "
+           "${{HTTPS_PROXY:+-proxy}} ${{HTTPS_PROXY#http://}}", ["http", "none"], ["openssl"]),
     Client("java", "java -Xshare:auto -XX:TieredStopAtLevel=1 -cp {built} Fetch https://{at}/", ["http", "none"],
            ["java", "javac"]),
     Client("go", "for each in HTTP_PROXY HTTPS_PROXY http_proxy https_proxy; do "

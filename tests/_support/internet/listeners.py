@@ -2,7 +2,7 @@
 
 The tap is a packet socket on loopback, over which all of this network goes: one line of JSON in the file TAP for each
 first packet of a TCP connection, and for every datagram, ICMP message and multicast. Says "ready" when all listen;
-sends each line of its stdin as a datagram to MARK, so that whoever reads the tap knows how far it has come; ends with
+with TAP "" there is none. Sends each line of its stdin as a datagram to MARK, so that whoever reads the tap knows how far it has come; ends with
 its stdin.
 """
 
@@ -106,9 +106,10 @@ def mark() -> None:
 
 
 def main() -> None:
-    with open(sys.argv[1], "a", encoding="utf-8") as out:
+    if sys.argv[1]:
+        out = open(sys.argv[1], "a", encoding="utf-8")  # noqa: SIM115 (the thread's, until the process ends)
         threading.Thread(target=tap, args=(out,), daemon=True).start()
-        asyncio.run(serve(sys.argv[2:]))
+    asyncio.run(serve(sys.argv[2:]))
 
 
 if __name__ == "__main__":

@@ -91,8 +91,8 @@ class Internet:
 
 
 @contextmanager
-def internet(directory: Path) -> Iterator[Internet]:
-    """Skips the test where a server of it is not installed."""
+def internet(directory: Path, *, tap: bool = True) -> Iterator[Internet]:
+    """Skips the test where a server of it is not installed. Without the tap, measurements measure something else."""
     demand("nginx", "dnsmasq", "openssl", "git")
     served.write_pages(directory / "www")
     served.write_git(directory / "www")
@@ -101,7 +101,7 @@ def internet(directory: Path) -> Iterator[Internet]:
         inside = stack.enter_context(space(directory))
         listeners, _, _ = (
             stack.enter_context(_running(inside, argv))
-            for argv in (_listeners(directory), _dnsmasq(directory), _nginx(directory))
+            for argv in (_listeners(directory, tap), _dnsmasq(directory), _nginx(directory))
         )
         whole = Internet(inside, directory, listeners)
         _await_all(inside)
@@ -109,11 +109,11 @@ def internet(directory: Path) -> Iterator[Internet]:
         yield whole
 
 
-def _listeners(top: Path) -> list[str]:
+def _listeners(top: Path, tap: bool) -> list[str]:
     kinds = ((places.ECHO, "echo"), (places.ECHO, "udp"), (places.GREET, "greet"), (places.DRAIN, "drain"))
     where = [f"{address}:{port}:{kind}" for address in places.ECHO_AT for port, kind in kinds]
     program = Path(__file__).with_name("listeners.py")
-    return [sys.executable, str(program), str(top / "tap"), *where, f"{places.METADATA}:80:echo",
+    return [sys.executable, str(program), str(top / "tap") if tap else "", *where, f"{places.METADATA}:80:echo",
             f"{places.SIX}:{places.ECHO}:echo"]  # fmt: skip
 
 
