@@ -199,6 +199,17 @@ class Cage:
         context: Context = self._live.supervision.context
         return context
 
+    def restrict_network(self, addresses: Sequence[str]) -> int:
+        """Only these addresses from now on, as in `network.allow_ips`, out of what the open cage could reach; [] cuts
+        everything. What may no longer be is cut; returns how many connections. Raises CageClosedError, PolicyError,
+        UnsupportedError (nothing of this cage's network is decided while it runs)."""
+        live = self._demand_open()
+        if live.supervision is not None:
+            return self.context.restrict_network(addresses)
+        from pysandbox.supervise.context import restrict_doors
+
+        return restrict_doors(live, self.runtime.sink, addresses)
+
     @property
     def files(self) -> Files:
         """Files as the cage sees them. Raises CageClosedError unless the cage is open."""
@@ -227,6 +238,10 @@ class Cage:
         live.id = str(self.labels.get("invocation_id", live.id))
         if prepared.plan.notify is not None:
             self._decide.supervise(self.runtime, live, prepared)
+        if prepared.plan.net is not None:
+            from pysandbox.gate.gatekeeper import admit
+
+            admit(self.runtime, live, prepared.plan.net)
         return live
 
     def _record(self, live: LiveInit, prepared: Prepared, argv: tuple[str, ...]) -> None:

@@ -51,6 +51,8 @@ class Result:
 
     `exit_code` is a shell's view (128+n for signal n, 124 after the wall time), `returncode` Popen's (-n).
     `stdout` and `stderr` are str or bytes as asked for, None where they were not captured. `duration` in seconds.
+    `network` counts what the gatekeeper has let through and refused for the cage so far, by type of event
+    ("gatekeeper.dns_denied", "gatekeeper.tcp_denied", ...).
     """
 
     argv: tuple[str, ...]
@@ -64,6 +66,7 @@ class Result:
     denials: tuple[Denial, ...] = ()
     caged: bool = True
     notes: tuple[Note, ...] = ()
+    network: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -304,9 +307,18 @@ class Process:
             self._truncated,
             (self._ended or time.monotonic()) - self._began,
             usage,
-            self._live.supervision.denials() if self._live.supervision is not None else (),
+            self._denials(),
             self.caged,
             self._order.notes,
+            self._live.admission.ledger.counts if self._live.admission is not None else {},
+        )
+
+    def _denials(self) -> tuple[Denial, ...]:
+        """Of the whole cage so far: calls, and what the gatekeeper refused."""
+        supervision, admission = self._live.supervision, self._live.admission
+        return (
+            *(supervision.denials() if supervision is not None else ()),
+            *(admission.ledger.denials() if admission is not None else ()),
         )
 
     # ---- signals and the end ------------------------------------------------------------------------------------
@@ -436,6 +448,8 @@ def _outcome(result: Result) -> dict[str, object]:
     }
     if result.denials:
         told["denials"] = [asdict(each) for each in result.denials]
+    if result.network:
+        told["counts"] = dict(result.network)
     return told
 
 

@@ -70,7 +70,8 @@ class AuditLog:
         if not self._counted(event.type, invocation, frequent=kind is not None and kind.frequent):
             return
         if event.type == EXIT.name and (counts := self.counts(invocation)):
-            data = {**data, "counts": counts}
+            told = data.get("counts")  # what repeats has no event of its own, so whoever counted everything knows better
+            data = {**data, "counts": {**counts, **(told if isinstance(told, dict) else {})}}
         self.append(event.type, data, durable=kind is not None and kind.durable)
 
     def append(self, type: str, data: Mapping[str, object], *, durable: bool = False) -> None:

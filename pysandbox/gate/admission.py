@@ -58,6 +58,7 @@ class Admission:
         self.names = Names()
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
+        self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.ended = False
         self._left = left
         self._supervision = supervision  # what decides the cage's calls, for direct grants
@@ -137,7 +138,10 @@ class Admission:
     def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Only these addresses from now on, out of what was allowed; how many connections were cut. Any thread but the
         loop's; returns when it is done."""
-        return in_loop(self.loop, lambda: self._tighten(endpoints))
+        try:
+            return in_loop(self.loop, lambda: self._tighten(endpoints))
+        except RuntimeError:
+            return 0  # the gatekeeper has ended, and cut everything
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         self.rules = self.rules.tightened(endpoints)

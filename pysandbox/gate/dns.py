@@ -12,6 +12,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -237,13 +238,20 @@ async def _converse(connection: socket.socket, begin: Callable[[bytes], Answerin
                 else:
                     task = loop.create_task(say(answer))
                     waiting.add(task)
-                    task.add_done_callback(lambda done: (waiting.discard(done), done.cancelled() or done.exception()))
+                    task.add_done_callback(partial(_settled, waiting))
             if waiting:
                 await asyncio.wait(waiting)  # it has said all, and may still read
         except OSError:  # it is gone, or was idle for too long
             return
         finally:
             await _cancelled(waiting)
+
+
+def _settled(waiting: set[asyncio.Task[None]], done: asyncio.Task[None]) -> None:
+    """An answer that could not be sent is nobody's to hear of: whoever asked has gone, or takes none."""
+    waiting.discard(done)
+    if not done.cancelled():
+        done.exception()
 
 
 async def _next(connection: socket.socket) -> bytes | None:

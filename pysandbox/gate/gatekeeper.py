@@ -24,7 +24,6 @@ from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
 from pysandbox.gate.relay import Relay
-from pysandbox.gate.streams import serve
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -107,10 +106,18 @@ class Gatekeeper:
             left=self._left,
         )  # fmt: skip
         if not net.redirect:
+            from pysandbox.gate.streams import serve
+
             admission.listen = Listeners(admission, live, serve)
         return admission
 
     def _serve(self, admission: Admission, doors: dict[tuple[str, str], socket.socket]) -> None:
+        """In the loop. Raises OSError when it has come to its end meanwhile."""
+        if admission.ended:
+            raise OSError(ESHUTDOWN, "the gatekeeper has ended")
+        admission.doors.extend(doors.values())
+        from pysandbox.gate.streams import serve
+
         answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
             serving: Coroutine[Any, Any, None]
@@ -150,7 +157,9 @@ class Gatekeeper:
         """In a forked copy of the host: the doors are the original's, and close with it only if no copy is left here.
         Nothing but the descriptors is touched; what the loop waits with is shared with the original."""
         for admission in list(self._admissions):
-            admission.abandon()
+            for door in admission.doors:
+                if door.fileno() >= 0:
+                    os.close(door.detach())
 
     def _run(self) -> None:
         reason = "its loop was stopped"
@@ -158,7 +167,8 @@ class Gatekeeper:
             self.loop.run_forever()
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
-        died, self._retired = not self._retired, True
+        with self._lock:
+            died, self._retired = not self._retired, True
         self._close()
         if died:
             self._tell(reason)

@@ -14,8 +14,9 @@ RULED_BY_LIST = frozenset({"network.allow_ips", "network.egress"})
 class Denial:
     """One thing that was refused. `fix` is the policy line that would allow it, empty where no line does.
 
-    `kind` is "network", "exec", "file" or "syscall"; of what the gatekeeper refused, "dns", "tcp" or "udp". `pid` (the host's number) and `argv` are of the first process that
-    asked, as far as they were known; `count` is how often it was asked.
+    `kind` is "network", "exec", "file" or "syscall"; of what the gatekeeper refused, "dns", "tcp" or "udp".
+    `pid` (the host's number) and `argv` are of the first process that asked, as far as they were known; `count` is how
+    often it was asked.
     """
 
     kind: str

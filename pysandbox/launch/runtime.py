@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -85,12 +85,13 @@ class Runtime:
     `warm` is how many cages may be kept ready per policy (0: none, at most 4). `no_sandbox` turns every cage into an
     uncaged run (COMP-25); each such run is an event. Forked copies start empty. Raises StartError when the programs
     that cages start as are not there; `self_check` looks at the rest.
+    `nameservers` ("127.0.0.1:5353") are asked for names that cages may resolve, in place of those of /etc/resolv.conf.
     `register` keeps a record of each cage that lasts, for `pysandbox ps` (registry.py).
     """
 
     def __init__(
         self, *, sink: Sink = ignore, audit: Audit | None = None, warm: int = 4, no_sandbox: bool = False,
-        register: bool = True,
+        register: bool = True, nameservers: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self_check.demand_programs()
         self.sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
@@ -111,13 +112,16 @@ class Runtime:
         self._left = False
         self._sessions: dict[str, Session] = {}
         self._watchdog: Watchdog | None = None
+        self.nameservers = nameservers
         self.supervisor: Any = None  # of the cages whose calls are decided at run time; made by the layer above
+        self.gatekeeper: Any = None  # of the cages that have doors; made by the layer above
         os.register_at_fork(after_in_child=_unless_gone(self.forget))
         atexit.register(_unless_gone(self.leave))
 
     def __del__(self) -> None:
-        if getattr(self, "supervisor", None) is not None:
-            self.supervisor.retire()
+        for served_by in ("supervisor", "gatekeeper"):
+            if getattr(self, served_by, None) is not None:
+                getattr(self, served_by).retire()
         for fd in getattr(self, "_init_fds", {}).values():
             os.close(fd)
 
@@ -331,6 +335,8 @@ class Runtime:
         self._worker.drain()
         if self.supervisor is not None and self.supervisor.retire():
             self.supervisor = None
+        if self.gatekeeper is not None and self.gatekeeper.retire():
+            self.gatekeeper = None
 
     def drain_on_sigterm(self) -> None:
         """From now on SIGTERM ends every cage cleanly (SIGTERM, its grace period, SIGKILL) before it does what it did
@@ -377,7 +383,9 @@ class Runtime:
         if self._watchdog is not None:
             self._watchdog.abandon()
             self._watchdog = None
-        self.supervisor = None
+        if self.gatekeeper is not None:
+            self.gatekeeper.abandon()
+        self.supervisor = self.gatekeeper = None
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pysandbox.errors import PolicyError, UnsupportedError
-from pysandbox.events import RESTRICTED, Event
+from pysandbox.events import RESTRICTED, Event, Sink
 from pysandbox.launch import native
 from pysandbox.launch.restrict import restrict_pids
 from pysandbox.policy.endpoint import Endpoint, parse_endpoint
@@ -21,8 +21,10 @@ from pysandbox.supervise.cut import cut_connections, cut_stopped
 from pysandbox.supervise.tasks import Stopped, below
 
 if TYPE_CHECKING:
+    from pysandbox.launch.live import LiveInit
     from pysandbox.supervise.supervision import Supervision
 
+DOORS = parse_endpoint("198.18.0.0/15/tcp")  # the addresses of doors, and those that stand for names
 SMALLEST_MEMORY_MB = 16  # as resources.memory_mb
 
 
@@ -39,10 +41,15 @@ class Context:
         UnsupportedError where the cage's network calls are not watched.
         """
         endpoints = _parse(addresses)
-        self._demand_network()
+        live = self._supervision.live
+        if not self._supervision.watches_network:
+            return restrict_doors(live, self._supervision.sink, addresses)
         narrowed = self._supervision.narrow(endpoints)
+        relayed = _tighten(live, endpoints)
         self._tell("network", list(addresses))
-        return cut_connections(self._supervision.live, narrowed)
+        # What leads to a door is the gatekeeper's to cut, which knows where it goes on to.
+        kept = (*narrowed, DOORS) if endpoints and live.admission is not None else narrowed
+        return relayed + cut_connections(live, kept)
 
     def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
         """The same for one process (as the host numbers it, `CallEvent.pid`), those below it, and all that any of them
@@ -103,12 +110,33 @@ class Context:
 
     def _demand_network(self) -> None:
         if not self._supervision.watches_network:
-            raise UnsupportedError("the network calls of this cage are not decided at run time", feature="policy_fn",
-                                   fix='make it with watch=("network", ...), or with network.allow_ips')  # fmt: skip
+            raise _not_watched()
 
     def _tell(self, what: str, value: object) -> None:
         supervision = self._supervision
         supervision.sink(Event(RESTRICTED.name, {"invocation_id": supervision.live.id, "what": what, "value": value}))
+
+
+def restrict_doors(live: LiveInit, sink: Sink, addresses: Sequence[str]) -> int:
+    """`restrict_network` for a cage of which the gatekeeper alone decides what it reaches. Raises PolicyError,
+    UnsupportedError."""
+    endpoints = _parse(addresses)
+    if live.admission is None:
+        raise _not_watched()
+    relayed = _tighten(live, endpoints)
+    sink(Event(RESTRICTED.name, {"invocation_id": live.id, "what": "network", "value": list(addresses)}))
+    return relayed
+
+
+def _tighten(live: LiveInit, endpoints: tuple[Endpoint, ...]) -> int:
+    return int(live.admission.tighten(endpoints)) if live.admission is not None else 0
+
+
+def _not_watched() -> UnsupportedError:
+    return UnsupportedError(
+        "the network calls of this cage are not decided at run time", feature="policy_fn",
+        fix='make it with watch=("network", ...), or with network.allow_ips',
+    )  # fmt: skip
 
 
 def _parse(addresses: Sequence[str]) -> tuple[Endpoint, ...]:
