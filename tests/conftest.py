@@ -26,6 +26,8 @@ import pytest
 
 from _support import cage, ccode
 from _support.golden import Golden
+from _support.internet import Host as NetHost
+from _support.internet import Internet, internet
 from _support.outcome import FAILED, Outcome
 from _support.residue import Picture
 from _support.stillness import Stillness
@@ -145,6 +147,26 @@ def registry_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def whole_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
+    with internet(tmp_path_factory.mktemp("net")) as net:
+        yield net
+
+
+@pytest.fixture(scope="session")
+def net_host(whole_net: Internet) -> Iterator[NetHost]:
+    """The host that makes the cages of most tests in it."""
+    with whole_net.host() as host:
+        yield host
+
+
+@pytest.fixture
+def net(whole_net: Internet) -> Internet:
+    """One internet for the whole run; what a test looks at is what has arrived since it began."""
+    whole_net.forget()
+    return whole_net
 
 
 @pytest.fixture

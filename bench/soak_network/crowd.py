@@ -174,7 +174,8 @@ def main() -> int:
 def tell(score: Score, most: int, excused: int) -> int:
     done = score.done
     print(f"{done['cages']} cages, {done['connections']} connections, at most {most} at once, {done['frames']} frames, "
-          f"{done['bytes'] >> 20} MiB; {len(score.stalls)} answers after more than a second, {excused} without a cage")  # fmt: skip
+          f"{done['bytes'] >> 20} MiB")  # fmt: skip
+    print(f"{len(score.stalls)} answers after more than a second, {excused} without a cage")
     for text, count in Counter(score.found).most_common(SHOWN):
         print(f"FOUND {count} times: {text}")
     if not score.found:

@@ -39,11 +39,11 @@ def demand_all(client: Client) -> None:
         pytest.skip(f"{', '.join(missing)} is not installed: pip install '.[test]'")
 
 
-def ask(client: Client, way: str, at: str, host: Host, net: Internet, built: Path) -> Answer:
+def ask(client: Client, way: str, at: str, net_host: Host, net: Internet, built: Path) -> Answer:
     demand_all(client)
     script = client.script.format(at=at, programs=PROGRAMS, built=built)
     seen = [sys.prefix, sys.base_prefix, net.ca, str(built), str(PROGRAMS)]
-    return host.run(
+    return net_host.run(
         ["sh", "-c", f"{WAYS[way]}; {script}"], env=environment(net.ca), hosts=list(places.SITES), allow=seen
     )
 
@@ -53,28 +53,28 @@ def named(value: object) -> str | None:
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=named)
-def test_uncaged_it_reaches_any(client: Client, host: Host, net: Internet, built: Path, tmp_path: Path) -> None:
+def test_uncaged_it_reaches_any(client: Client, net_host: Host, net: Internet, built: Path, tmp_path: Path) -> None:
     """The control: in this internet the name that the policy will not have is as good as any other."""
     demand_all(client)
     script = client.script.format(at=DENIED, programs=PROGRAMS, built=built)
 
-    host.uncaged(["sh", "-c", f"cd {tmp_path}; {script}"], env={**environment(net.ca), "HOME": str(tmp_path)})
+    net_host.uncaged(["sh", "-c", f"cd {tmp_path}; {script}"], env={**environment(net.ca), "HOME": str(tmp_path)})
 
     assert DENIED in net.questions()
     assert net.arrivals_at(places.DENIED) or client.name.startswith("dig")
 
 
 @pytest.mark.parametrize(("client", "way"), TRIED, ids=named)
-def test_what_is_allowed_is_reached(client: Client, way: str, host: Host, net: Internet, built: Path) -> None:
-    answer = ask(client, way, client.allowed, host, net, built)
+def test_what_is_allowed_is_reached(client: Client, way: str, net_host: Host, net: Internet, built: Path) -> None:
+    answer = ask(client, way, client.allowed, net_host, net, built)
 
     assert (answer.exit_code, client.marker in answer.stdout) == (0, True), answer
     assert answer.refused() == set()
 
 
 @pytest.mark.parametrize(("client", "way"), TRIED, ids=named)
-def test_what_is_not_is_refused(client: Client, way: str, host: Host, net: Internet, built: Path) -> None:
-    answer = ask(client, way, DENIED, host, net, built)
+def test_what_is_not_is_refused(client: Client, way: str, net_host: Host, net: Internet, built: Path) -> None:
+    answer = ask(client, way, DENIED, net_host, net, built)
 
     assert client.marker not in answer.stdout, answer
     assert DENIED in answer.refused(), answer

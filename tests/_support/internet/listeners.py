@@ -1,9 +1,9 @@
 """Runs in the internet: servers of a few lines, and a tap. `python listeners.py TAP [ADDRESS:PORT:KIND ...]`
 
 The tap is a packet socket on loopback, over which all of this network goes: one line of JSON in the file TAP for each
-first packet of a TCP connection, and for every datagram, ICMP message and multicast. Says "ready" when all listen;
-with TAP "" there is none. Sends each line of its stdin as a datagram to MARK, so that whoever reads the tap knows how far it has come; ends with
-its stdin.
+first packet of a TCP connection, and for every datagram, ICMP message and multicast; with TAP "" there is none. Says
+"ready" when all listen. Sends each line of its stdin as a datagram to MARK, so that whoever reads the tap knows how far
+it has come; ends with its stdin.
 """
 
 from __future__ import annotations
