@@ -1,7 +1,7 @@
 """Attacks on the ways out of a cage, run by a host in the internet of the tests (`_support.internet`).
 
-`attack(host, body, ..., hosts=[...])` is the cage, `control(host, body)` the same program where the host itself is. What
-each entrance said is in `Said`; that nothing arrived is for the internet to tell, never for the cage.
+`attack(host, body, ..., hosts=[...])` is the cage, `control(host, body)` the same program where the host itself is.
+What each entrance said is in `Said`; that nothing arrived is for the internet to tell, never for the cage.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ DOORS = Path(__file__).with_name("attacks") / "doors.py"
 # What an entrance says when it does not let through: the SOCKS reply, the HTTP status, the reset of a transparent
 # connection, or no name and no route in the first place.
 REFUSALS = frozenset(
-    ("SOCKS 2", "SOCKS 1", "SOCKS 4", "SOCKS 8", "400", "403", "415", "421", "502", "closed", "reset", "ECONNREFUSED", "ECONNRESET",
-     "ENETUNREACH", "EHOSTUNREACH", "EPERM", "EACCES", "EPROTONOSUPPORT", "EAFNOSUPPORT")
+    ("SOCKS 2", "SOCKS 1", "SOCKS 4", "SOCKS 8", "400", "403", "415", "421", "502", "closed", "reset", "ECONNREFUSED",
+     "ECONNRESET", "ENETUNREACH", "EHOSTUNREACH", "EPERM", "EACCES", "EPROTONOSUPPORT", "EAFNOSUPPORT")
 )  # fmt: skip
 
 

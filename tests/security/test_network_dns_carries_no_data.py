@@ -12,8 +12,8 @@ from .network import attack, control
 
 HOSTS = ("origin.example",)
 SECRET = b"x3jq-the-secret-of-the-cage"
-TYPES = {"TXT": 16, "NULL": 10, "MX": 15, "SRV": 33, "CNAME": 5, "NS": 2, "SOA": 6, "HTTPS": 65, "ANY": 255, "AXFR": 252,
-         "PTR": 12}  # fmt: skip
+TYPES = {"TXT": 16, "NULL": 10, "MX": 15, "SRV": 33, "CNAME": 5, "NS": 2, "SOA": 6, "HTTPS": 65, "ANY": 255,
+         "AXFR": 252, "PTR": 12}  # fmt: skip
 
 TUNNEL = """
     for kind, number in TYPES.items():

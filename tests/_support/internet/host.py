@@ -58,18 +58,14 @@ class Host:
     @classmethod
     @contextmanager
     def start(cls, space: Space) -> Iterator[Host]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, TESTS])),
-                       "PYTHONDONTWRITEBYTECODE": "1", "HOME": str(space.directory), "XDG_RUNTIME_DIR": ""}  # fmt: skip
-        for name in [each for each in environment if OF_A_USER.search(each)]:
-            del environment[name]
         process = space.start(
-            [sys.executable, "-m", "_support.internet.program"], ordinary=True, env=environment, stdin=subprocess.PIPE
+            [sys.executable, "-m", "_support.internet.program"], ordinary=True, env=environment(), stdin=subprocess.PIPE
         )
-        host = cls(process)
+        assert process.stdin is not None and process.stdout is not None
         try:
-            yield host
+            assert process.stdout.readline() == b"ready\n", "the host does not start"
+            yield cls(process)
         finally:
-            assert process.stdin is not None and process.stdout is not None
             process.stdin.close()
             try:
                 process.wait(20)
@@ -99,3 +95,23 @@ class Host:
         line = self.process.stdout.readline()
         assert line, f"the host has ended with {self.process.wait()}"
         return Answer(**json.loads(line))
+
+
+@contextmanager
+def host_program(space: Space, body: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A host of a test's own: Python that uses the library, in the internet, as an ordinary user. Killed at the end."""
+    command = [sys.executable, "-c", body, *arguments]
+    process = space.start(command, ordinary=True, env=environment(), stdin=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def environment() -> dict[str, str]:
+    """That of the tests, without what is about the network and the directories of whoever runs them."""
+    mine = {name: value for name, value in os.environ.items() if not OF_A_USER.search(name)}
+    paths = os.pathsep.join(filter(None, [*sys.path, TESTS]))
+    return {**mine, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "XDG_RUNTIME_DIR": ""}

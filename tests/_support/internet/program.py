@@ -68,6 +68,7 @@ class Program:
 
 def main() -> None:
     program = Program()
+    print("ready", flush=True)
     for line in sys.stdin:
         try:
             answer = program.answer(json.loads(line))

@@ -44,13 +44,16 @@ def socks(name, port, kind=3, command=1):
         return echoes(s)
 
 
+def status_of(answer):
+    return answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/1.1 ") else "closed"
+
+
 def http(head, body=b""):
-    """The first line of what the HTTP door answers to these bytes, and its reason where it is one of ours."""
+    """The status of what the HTTP door answers to these bytes."""
     with socket.create_connection(door("HTTP_PROXY"), PATIENCE) as s:
         s.sendall(head + body)
         answer = s.recv(4096)
-        status = answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/1.1 ") else "closed"
-        return status
+        return status_of(answer)
 
 
 def connect(authority, port):
@@ -58,7 +61,7 @@ def connect(authority, port):
         target = authority + b":%d" % port
         s.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n")
         answer = s.recv(4096)
-        status = answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/1.1 ") else "closed"
+        status = status_of(answer)
         return echoes(s) if status == "200" else status
 
 
