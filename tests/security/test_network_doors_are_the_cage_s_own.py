@@ -1,5 +1,5 @@
-"""Claim: a door is of one cage. From outside there is nothing to connect to: not for the host, not for another user, not
-for another cage, which has doors of its own and the rules of its own behind them.
+"""Claim: a door is of one cage. From outside there is nothing to connect to: not for the host, not for another user,
+not for another cage, which has doors of its own and the rules of its own behind them.
 """
 
 from __future__ import annotations

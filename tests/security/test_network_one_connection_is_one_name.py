@@ -1,4 +1,4 @@
-"""Claim: what is said inside a connection names the host it was opened for: CONNECT, SNI, Host, the URL of each request.
+"""Claim: what is said inside a connection names the host it was opened for: CONNECT, SNI, Host, URL of each request.
 
 A second name anywhere in it is refused, and so is a request that two readers would cut differently. What the web server
 has been asked is in its own log, with the Host that it saw.
@@ -64,8 +64,8 @@ PLAIN = {
     "userinfo": b"GET /evil HTTP/1.1\r\nHost: origin.example@denied.example\r\n\r\n",
     "a second request for another":
         b"GET /first HTTP/1.1\r\nHost: origin.example\r\n\r\nGET /evil HTTP/1.1\r\nHost: denied.example\r\n\r\n",
-    "both lengths": b"POST /first HTTP/1.1\r\nHost: origin.example\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"0\r\n\r\nGET /evil HTTP/1.1\r\nHost: denied.example\r\n\r\n",
+    "both lengths": b"POST /first HTTP/1.1\r\nHost: origin.example\r\nContent-Length: 4\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /evil HTTP/1.1\r\nHost: denied.example\r\n\r\n",
     "two lengths": b"POST /first HTTP/1.1\r\nHost: origin.example\r\nContent-Length: 0\r\nContent-Length: 50\r\n\r\n"
         b"GET /evil HTTP/1.1\r\nHost: denied.example\r\n\r\n",
     "an odd coding": b"POST /first HTTP/1.1\r\nHost: origin.example\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"
