@@ -170,12 +170,28 @@ class Admission:
 
     def close(self) -> None:
         """Closes the doors and cuts everything. In the loop; idempotent."""
+        if self.ended:
+            return
         self.ended = True
-        for task in list(self._tasks):
+        serving = list(self._tasks)
+        for task in serving:
             task.cancel()
         self.cut(lambda each: False)
-        if self._left is not None:
-            self._left(self)
+        self.loop.create_task(self._leave(serving))
+
+    async def _leave(self, serving: list[asyncio.Task[Any]]) -> None:
+        """When nobody waits at a door any more; also at those of whoever was cancelled before it began."""
+        try:
+            if serving:
+                await asyncio.wait(serving)
+        finally:
+            self.close_doors()
+            if self._left is not None:
+                self._left(self)
+
+    def close_doors(self) -> None:
+        for door in self.doors:
+            door.close()
 
 
 def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
@@ -144,7 +145,8 @@ async def _first_of(addresses: Sequence[IPAddress], target: Target) -> socket.so
         pass
     finally:
         await _give_up(trying)
-    raise Unreachable(failure.errno or errno.EHOSTUNREACH, f"{target.host}:{target.port}: {failure.strerror}")
+    number = failure.errno or errno.EHOSTUNREACH
+    raise Unreachable(number, f"{target.host}:{target.port}: {os.strerror(number)}")
 
 
 async def _connect(address: IPAddress, port: int) -> socket.socket:

@@ -12,9 +12,10 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from errno import ESHUTDOWN
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError, StartError
@@ -23,11 +24,12 @@ from pysandbox.gate import dns
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
+from pysandbox.gate.published import Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import NetPlan
+    from pysandbox.compile.plan import NetPlan, Published
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Runtime
 
@@ -48,7 +50,7 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
     then."""
     try:
         live.admission = gatekeeper_of(runtime).admit(live, net)
-    except CageClosedError:
+    except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
     except (OSError, RuntimeError, TimeoutError) as error:
@@ -74,6 +76,7 @@ class Gatekeeper:
             raise
         self._admissions: set[Admission] = set()
         self._lock = threading.Lock()
+        self._leaving = threading.Condition(self._lock)  # a cage has left
         self._retired = False
         self._thread = threading.Thread(target=self._run, name="pysandbox-gatekeeper", daemon=True)
         self._thread.start()
@@ -84,19 +87,24 @@ class Gatekeeper:
         return self._retired
 
     def admit(self, live: LiveInit, net: NetPlan) -> Admission:
-        """Takes the cage's doors over. Raises OSError, RuntimeError, CageClosedError."""
-        with self._lock:
-            if self._retired:
-                raise OSError(ESHUTDOWN, "the gatekeeper has retired")
-            doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
-            admission = self._admission(live, net)
-            self._admissions.add(admission)
+        """Takes the cage's doors over. Does not wait for the loop: whoever knocks meanwhile is in the kernel's queue. Raises
+        OSError, RuntimeError, CageClosedError."""
+        ports = listen(net.published)
+        admission = None
         try:
-            in_loop(self.loop, lambda: self._serve(admission, doors))
+            with self._lock:
+                if self._retired:
+                    raise OSError(ESHUTDOWN, "the gatekeeper has retired")
+                admission = self._admission(live, net)
+                doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
+                admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
+                self._admissions.add(admission)
+            self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live))
         except BaseException:
-            for door in doors.values():
-                door.close()
-            self._left(admission)
+            for each in (*(admission.doors if admission is not None else ()), *(listener for _, listener in ports)):
+                each.close()
+            if admission is not None:
+                self._left(admission)
             raise
         return admission
 
@@ -105,45 +113,65 @@ class Gatekeeper:
             live.id, net, Ledger(live.id, self.sink), self.loop, self.upstream, self.relay, lambda: live.supervision,
             left=self._left,
         )  # fmt: skip
-        if not net.redirect:
+        if net.doors and not net.redirect:
             from pysandbox.gate.streams import serve
 
             admission.listen = Listeners(admission, live, serve)
         return admission
 
-    def _serve(self, admission: Admission, doors: dict[tuple[str, str], socket.socket]) -> None:
-        """In the loop. Raises OSError when it has come to its end meanwhile."""
+    def _serve(
+        self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
+        ports: list[tuple[Published, socket.socket]], stock: Stock,
+    ) -> None:  # fmt: skip
+        """In the loop."""
         if admission.ended:
-            raise OSError(ESHUTDOWN, "the gatekeeper has ended")
-        admission.doors.extend(doors.values())
-        from pysandbox.gate.streams import serve
-
+            admission.close_doors()
+            return
+        if ports:
+            admission.start(self._publish(admission, ports, stock))
         answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
-            serving: Coroutine[Any, Any, None]
-            if kind == "dns":
-                serving = (dns.serve_udp if protocol == "udp" else dns.serve_tcp)(admission, door, answers)
-            else:
-                serving = serve(admission, kind, door)
-            admission.start(self._keep(door, kind, serving))
+            admission.start(self._keep(door, kind, partial(self._service(kind, protocol, answers), admission, door)))
 
-    async def _keep(self, door: socket.socket, kind: str, serving: Coroutine[Any, Any, None]) -> None:
+    def _service(self, kind: str, protocol: str, answers: dns.Answers) -> Callable[..., Coroutine[Any, Any, None]]:
+        if kind == "dns":
+            return partial(dns.serve_udp if protocol == "udp" else dns.serve_tcp, answers=answers)
+        from pysandbox.gate.streams import serve
+
+        return lambda admission, door: serve(admission, kind, door)
+
+    async def _publish(self, admission: Admission, ports: list[tuple[Published, socket.socket]], stock: Stock) -> None:
+        """Every published port of a cage, until it ends."""
+        try:
+            await asyncio.gather(*(
+                self._keep(listener, published.protocol, partial(serve_published, admission, published, listener, stock))
+                for published, listener in ports
+            ))  # fmt: skip
+        finally:
+            stock.close()
+
+    async def _keep(self, door: socket.socket, kind: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A door that cannot be served is closed: whoever knocks is refused by the kernel."""
         with door:
             try:
-                await serving
+                await serve()
             except Exception as error:
                 self._tell(f"the {kind} door of a cage is closed: {type(error).__name__}: {error}")
 
     def _left(self, admission: Admission) -> None:
         with self._lock:
             self._admissions.discard(admission)
+            self._leaving.notify_all()
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def retire(self) -> bool:
         """Ends the thread, unless a cage needs it still."""
+        if self._thread is not threading.current_thread():
+            with suppress(RuntimeError, TimeoutError):
+                in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
         with self._lock:
+            self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
             if self._admissions or self._retired:
                 return self._retired
             self._retired = True
@@ -187,6 +215,8 @@ class Gatekeeper:
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        for admission in admissions:
+            admission.close_doors()
         with suppress(Exception):
             self.loop.close()
 

@@ -1,0 +1,197 @@
+"""A port of the cage on the host (network.ports): what connects there is connected to the cage's own loopback.
+
+    listen             takes the ports on the host, in the thread that opens the cage: a taken one refuses the cage
+    serve_published    one port, in the gatekeeper's loop, until the cage ends; `published_udp` is for UDP
+
+The inside is reached by sockets of the cage's own network namespace (`Stock`), connected to 127.0.0.1 there, and to
+::1 where nothing listens at that. Nothing but the listed ports is forwarded, and nothing of the host's network is seen
+by the cage: to it every caller is itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from pysandbox.errors import CageClosedError, StartError
+from pysandbox.launch import native
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import Published
+    from pysandbox.gate.admission import Admission
+    from pysandbox.gate.relay import Spliced
+    from pysandbox.launch.live import LiveInit
+
+KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
+LOOPBACK = ("127.0.0.1", "::1")  # of the cage, in the order in which they are tried
+ANY = {"127.0.0.1": "0.0.0.0", "::1": "::"}
+BACKLOG = 256
+AT_ONCE = 8  # sockets made in one visit to the cage, which costs as much as all of them
+WAITING = 64  # connections of one port that the cage has not accepted yet
+MOST = 1024  # connections of one port
+PATIENCE = 10.0  # seconds for the cage to accept
+CALM = 0.1  # seconds until the next try, where descriptors or memory are short
+RESET = struct.pack("ii", 1, 0)  # struct linger: closing it is a RST
+
+HINTS = {
+    errno.EADDRINUSE: "another program or cage has this port: end it, or publish another one in network.ports",
+    errno.EACCES: "ports below net.ipv4.ip_unprivileged_port_start are not for every user: publish a higher one",
+    errno.EADDRNOTAVAIL: "this host does not have that address: publish on one that it has",
+}
+
+
+def listen(published: Iterable[Published]) -> list[tuple[Published, socket.socket]]:
+    """All of them, or StartError and none."""
+    with ExitStack() as undo:
+        taken = [(each, undo.enter_context(_listener(each))) for each in published]
+        undo.pop_all()
+    return taken
+
+
+def _listener(published: Published) -> socket.socket:
+    family = socket.AF_INET6 if ":" in published.address else socket.AF_INET
+    taken = socket.socket(family, KINDS[published.protocol] | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        if family == socket.AF_INET6:
+            taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # :: is not 0.0.0.0 as well
+        if published.protocol == "tcp":
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((published.address, published.port))
+        if published.protocol == "tcp":
+            taken.listen(BACKLOG)
+    except OSError as error:
+        taken.close()
+        at = f"{published.address}:{published.port}/{published.protocol}"
+        raise StartError("network", error.errno or 0, at, HINTS.get(error.errno or 0)) from None
+    return taken
+
+
+class Stock:
+    """Sockets of a cage's own network that are not connected yet. One for each cage; belongs to the loop."""
+
+    def __init__(self, live: LiveInit) -> None:
+        self._live = live
+        self._kept: dict[tuple[str, str], list[socket.socket]] = {}
+
+    def take(self, protocol: str, address: str) -> socket.socket:
+        """One that can be connected to `address`; the caller's to close. Raises CageClosedError, StartError."""
+        kept = self._kept.setdefault((protocol, address), [])
+        if not kept:
+            kept += self._make(protocol, ANY[address])
+        return kept.pop()
+
+    def _make(self, protocol: str, unbound: str) -> list[socket.socket]:
+        pidfd = self._live.pin()
+        try:
+            return [socket.socket(fileno=fd) for fd in native.sockets_inside(pidfd, [(protocol, unbound, 0)] * AT_ONCE)]
+        finally:
+            os.close(pidfd)
+
+    def close(self) -> None:
+        for kept in self._kept.values():
+            while kept:
+                kept.pop().close()
+
+
+async def serve_published(admission: Admission, published: Published, taken: socket.socket, stock: Stock) -> None:
+    """Serves what `listen` took until it is cancelled; what it has relayed is cut then. Closing `taken` is the
+    caller's."""
+    if published.protocol == "udp":
+        from pysandbox.gate import published_udp
+
+        await published_udp.serve(published, taken, stock)
+    else:
+        await _serve_tcp(admission, published, taken, stock)
+
+
+async def _serve_tcp(admission: Admission, published: Published, listener: socket.socket, stock: Stock) -> None:
+    port = Port(admission, published, stock)
+    try:
+        while True:
+            await port.room.acquire()
+            port.admit(await _accept(listener))
+    finally:
+        port.end()
+
+
+async def _accept(listener: socket.socket) -> socket.socket:
+    while True:
+        try:
+            return (await asyncio.get_running_loop().sock_accept(listener))[0]
+        except ConnectionAbortedError:
+            continue
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            await asyncio.sleep(CALM)
+
+
+class Port:
+    """One published TCP port and who is connected to it."""
+
+    def __init__(self, admission: Admission, published: Published, stock: Stock) -> None:
+        self._admission, self._published, self._stock = admission, published, stock
+        self.room = asyncio.Semaphore(MOST)
+        self._waiting = asyncio.Semaphore(WAITING)
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._relayed: set[int] = set()
+
+    def admit(self, client: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect(client))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, client: socket.socket) -> None:
+        try:
+            async with self._waiting:
+                inside = await self._reach()
+        except BaseException as error:
+            refuse(client)
+            self.room.release()
+            if not isinstance(error, OSError | CageClosedError):
+                raise
+            return
+        try:
+            self._relayed.add(self._admission.relay.splice(client, inside, self._published, self._over))
+        except OSError:  # it has closed both
+            self.room.release()
+
+    async def _reach(self) -> socket.socket:
+        """A connection to the cage's server. Raises OSError, CageClosedError."""
+        refused: OSError = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        for address in LOOPBACK:
+            inside = self._stock.take("tcp", address)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await asyncio.get_running_loop().sock_connect(inside, (address, self._published.inside))
+                return inside
+            except OSError as error:  # TimeoutError is one
+                inside.close()
+                refused = error
+            except BaseException:
+                inside.close()
+                raise
+        raise refused
+
+    def _over(self, spliced: Spliced) -> None:
+        self._relayed.discard(spliced.number)
+        self.room.release()
+
+    def end(self) -> None:
+        for task in list(self._connecting):
+            task.cancel()
+        for number in list(self._relayed):
+            self._admission.relay.cut(number)
+
+
+def refuse(client: socket.socket) -> None:
+    """What a port at which nothing listens would say."""
+    with suppress(OSError):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    client.close()

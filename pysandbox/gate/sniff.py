@@ -1,0 +1,156 @@
+"""What a client's first bytes say about where it wants to go, held against where it was let to. Pure.
+
+A connection is allowed because of a name; what is then said in it may name another one, and a server that serves many
+names would follow it (PROXY-26). So the name in a TLS hello must be the target's; HTTP is handed to the forwarder, which
+holds every request's Host against it; and what is neither is passed on where no protocol is expected. Port 443 is for
+TLS and port 80 for HTTP. An address that is listed may be spoken to under no name, or under one that is allowed.
+
+Nothing is decided by time: a hello or a request in many pieces is waited for until it is whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from pysandbox.gate.dial import Target
+from pysandbox.gate.sni import HANDSHAKE, ClientHello, HelloReader, NotTls
+from pysandbox.policy.names import BadName, canonical
+
+HTTPS, HTTP = 443, 80
+LONGEST_LINE = 65536  # of what may become the first line of a request
+LEADING = b"\r\n \t"  # servers skip it before a request
+LONGEST_METHOD = 64
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+REQUEST_LINE = re.compile(rb"[^ \t]+[ \t].*HTTP/[0-9]", re.DOTALL | re.IGNORECASE)
+UNRECOGNIZED_NAME = bytes((21, 3, 3, 0, 2, 2, 112))  # a fatal alert, RFC 8446 6.2
+
+MayName = Callable[[str, int], bool]  # whether the rules allow a name at a port
+
+
+class Way(Enum):
+    PASS = "pass"  # nothing more to look at
+    HTTP = "http"  # the forwarder looks at each request
+    REFUSE = "refuse"
+
+
+class Verdict(NamedTuple):
+    way: Way
+    why: str = ""
+    answer: bytes = b""  # what the client understands before it is hung up on
+
+
+class Sniffer:
+    """`said` is all that was heard: it is passed on as it came."""
+
+    def __init__(self, target: Target, may_name: MayName) -> None:
+        self.target, self._may_name = target, may_name
+        self.said = bytearray()
+        self._tls: HelloReader | None = None
+        self._start = 0  # of the first line that is not blank
+        self._searched = 0  # up to here there is no end of it
+        self._method_ended = False
+
+    def hear(self, said: bytes) -> Verdict | None:
+        """None while it cannot be told yet."""
+        self.said += said
+        try:
+            if self._tls is not None:
+                return self._judge(self._tls.feed(said))
+            return self._first()
+        except NotTls as error:
+            return Verdict(Way.REFUSE, f"not a TLS hello: {error}")
+
+    def end(self) -> Verdict:
+        """The client will say no more."""
+        if not self.said:
+            return Verdict(Way.PASS)
+        if self._tls is not None or self._demands(HTTPS):
+            return Verdict(Way.REFUSE, "the TLS hello was never finished")
+        return Verdict(Way.PASS)
+
+    def _demands(self, port: int) -> bool:
+        return self.target.port == port and is_name(self.target.host)
+
+    def _first(self) -> Verdict | None:
+        if not self.said:
+            return None
+        if self.said[0] == HANDSHAKE and (len(self.said) == 1 or self.said[1] == 3):
+            if self._demands(HTTP):
+                return Verdict(Way.REFUSE, "TLS at port 80, which is for HTTP")
+            if len(self.said) == 1:
+                return None
+            self._tls = HelloReader()
+            return self._judge(self._tls.feed(bytes(self.said)))
+        if self._demands(HTTPS):
+            return Verdict(Way.REFUSE, "no TLS at port 443")
+        if self._demands(HTTP):
+            return Verdict(Way.HTTP)
+        return self._neither()
+
+    def _neither(self) -> Verdict | None:
+        """HTTP if the first line that is not blank says so. Each byte is looked at once."""
+        if self.said[0] & 0x80:
+            return self._old_hello()
+        said = self.said
+        while self._start < len(said) and said[self._start] in LEADING:
+            self._start += 1
+        self._searched = max(self._searched, self._start)
+        end = said.find(b"\n", self._searched)
+        if self._is_no_request(end if end >= 0 else len(said)):
+            return Verdict(Way.PASS)
+        if end >= 0:
+            return Verdict(Way.HTTP if REQUEST_LINE.match(said, self._start, end) else Way.PASS)
+        self._searched = len(said)
+        if len(said) > LONGEST_LINE:
+            return Verdict(Way.REFUSE, f"a first line of more than {LONGEST_LINE} bytes")
+        return None
+
+    def _is_no_request(self, end: int) -> bool:
+        """A method, a space, no NUL: else no server reads a request in it, however it goes on."""
+        if self.said.find(b"\0", self._searched, end) >= 0:
+            return True
+        if self._method_ended or self._start == end:
+            return False
+        method = TOKEN.match(self.said, self._start, min(end, self._start + LONGEST_METHOD + 1))
+        if method is None or method.end() - self._start > LONGEST_METHOD:
+            return True
+        self._method_ended = method.end() < end
+        return self._method_ended and self.said[method.end()] not in b" \t"
+
+    def _old_hello(self) -> Verdict | None:
+        """A hello in the form of SSL 2, which some servers still answer with TLS, has no room for a name."""
+        if len(self.said) >= 4:
+            is_hello = self.said[2] == 1 and self.said[3] == 3
+            return Verdict(Way.REFUSE, "a hello in the form of SSL 2") if is_hello else Verdict(Way.PASS)
+        return None if len(self.said) < 3 or self.said[2] == 1 else Verdict(Way.PASS)
+
+    def _judge(self, hello: ClientHello | None) -> Verdict | None:
+        if hello is None:
+            return None
+        if hello.name is None:
+            if is_name(self.target.host):
+                return Verdict(Way.REFUSE, "a TLS hello without a server name", UNRECOGNIZED_NAME)
+            return Verdict(Way.PASS)
+        why = disagreement("TLS", hello.name, self.target, self._may_name)
+        return Verdict(Way.REFUSE, why, UNRECOGNIZED_NAME) if why else Verdict(Way.PASS)
+
+
+def disagreement(where: str, said: bytes, target: Target, may_name: MayName) -> str:
+    """Why a host that was named may not be named in a connection to the target; empty when it may."""
+    try:
+        host = canonical(said)
+    except BadName as error:
+        return f"{where} names no host: {error}"
+    if str(host) == target.host:
+        return ""
+    if isinstance(host, str) and not is_name(target.host) and may_name(host, target.port):
+        return ""
+    return f"{where} names {host} in a connection to {target.host}"
+
+
+def is_name(host: str) -> bool:
+    """Of a canonical host: whether it is a name and no address."""
+    return isinstance(canonical(host), str)

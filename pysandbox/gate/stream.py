@@ -1,0 +1,83 @@
+"""A connected socket in the gatekeeper's loop: reading, writing, and the ways to hang up.
+
+What was read too far is put back with `said`. The socket is this object's, until somebody `give`s it away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+
+READ_AT_ONCE = 262144
+LINGER_SECONDS = 1.0  # for a client to read the last words before it is hung up on
+LINGER_BYTES = 1 << 20
+
+
+class Stream:
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.said = b""  # read, and not yet used
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self) -> bytes:
+        """The next bytes; b"" at the end. Raises OSError."""
+        said, self.said = self.said, b""
+        return said or await self._loop.sock_recv(self.sock, READ_AT_ONCE)
+
+    async def send(self, said: bytes) -> None:
+        """Raises OSError."""
+        if said:
+            await self._loop.sock_sendall(self.sock, said)
+
+    def ear(self) -> Stream:
+        """Another descriptor of the same socket: it can be read here while the socket is given to the relay."""
+        ear = Stream(self.sock.dup())
+        ear.said, self.said = self.said, b""
+        return ear
+
+    def readable(self) -> asyncio.Future[None]:
+        """Done when there is something to read, an end or an error. `unwatch` it before anybody reads."""
+        waited = self._loop.create_future()
+        self._loop.add_reader(self.sock, lambda: waited.done() or waited.set_result(None))
+        return waited
+
+    def unwatch(self, waited: asyncio.Future[None]) -> None:
+        self._loop.remove_reader(self.sock)
+        waited.cancel()
+
+    def is_quiet(self) -> bool:
+        """Whether the other side has said nothing since, nor hung up."""
+        try:
+            self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def give(self) -> socket.socket:
+        """The socket is somebody else's from now on; `close` and `reset` do nothing then."""
+        return socket.socket(fileno=self.sock.detach())
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def reset(self) -> None:
+        """Hangs up with a reset."""
+        with suppress(OSError):
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+    async def part(self, last_words: bytes = b"") -> None:
+        """Says something last and hangs up. A close with bytes unread would be a reset, and take the words along."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self.send(last_words)
+                self.sock.shutdown(socket.SHUT_WR)
+                unread = 0
+                while unread < LINGER_BYTES and (more := await self._loop.sock_recv(self.sock, READ_AT_ONCE)):
+                    unread += len(more)
+        self.close()

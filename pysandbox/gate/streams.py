@@ -1,0 +1,83 @@
+"""The doors of a cage where connections arrive: one task for each of them, bounded, and ended with the cage.
+
+A stranger's code is on the other end. What it can do is open connections, so they are counted for all doors of a cage
+together: what is more than MOST_STREAMS waits in the kernel's backlog until one of them has ended. Nothing that is said on
+one ends the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from pysandbox.gate.carry import carry
+from pysandbox.gate.socks_door import serve_socks
+from pysandbox.gate.stream import Stream
+from pysandbox.gate.transparent import serve_transparent
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import Admission
+
+MOST_STREAMS = 1024  # of one cage, at all its doors
+ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
+
+_slots: WeakKeyDictionary[Admission, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+async def serve(admission: Admission, kind: str, listener: socket.socket) -> None:
+    """For ever; cancelled at the end, with all that has come in by it. `listener` is the caller's to close."""
+    served = {"socks": serve_socks, "http": serve_http, "tcp": serve_transparent}[kind]
+    slots = _slots.setdefault(admission, asyncio.Semaphore(MOST_STREAMS))
+    tasks: set[asyncio.Task[None]] = set()
+    listener.setblocking(False)
+    try:
+        while True:
+            await slots.acquire()
+            accepted = await _accepted(listener, slots)
+            task = asyncio.create_task(_served(served, admission, accepted, slots))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _accepted(listener: socket.socket, slots: asyncio.Semaphore) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            try:
+                return (await loop.sock_accept(listener))[0]
+            except OSError:  # it has gone already, or this process has no descriptor left for now
+                await asyncio.sleep(ACCEPT_PAUSE)
+    except BaseException:
+        slots.release()
+        raise
+
+
+async def _served(
+    served: Callable[[Admission, Stream], Awaitable[None]], admission: Admission, accepted: socket.socket,
+    slots: asyncio.Semaphore,
+) -> None:  # fmt: skip
+    client = Stream(accepted)
+    try:
+        with suppress(OSError):  # of the client's; what concerns a server was told where it happened
+            await served(admission, client)
+    finally:
+        client.reset()  # whoever was parted from in peace is closed already
+        slots.release()
+
+
+async def serve_http(admission: Admission, client: Stream) -> None:
+    from pysandbox.gate.forward import Forwarder
+
+    tunnel = await Forwarder(admission, client).run()
+    if tunnel is not None:
+        await carry(admission, tunnel.target, client, tunnel.server, opaque=tunnel.opaque)
+    else:
+        await client.part()

@@ -1,0 +1,31 @@
+"""A cage at the gatekeeper without a cage: its admission, in the loop of the test, with the name servers it is given."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from pysandbox.compile.plan import HostGrant, NetPlan
+from pysandbox.events import Event
+from pysandbox.gate.admission import Admission
+from pysandbox.gate.ledger import Ledger
+from pysandbox.gate.upstream import Upstream
+from pysandbox.policy.endpoint import parse_endpoint
+
+NOBODY = "127.0.0.1:9"
+
+
+def net_plan(
+    *patterns: str, ips: tuple[str, ...] = (), ports: tuple[int, ...] = (), loopback: tuple[int, ...] | None = None,
+    ipv6: str = "nodata", direct: bool = False,
+) -> NetPlan:  # fmt: skip
+    hosts = tuple(HostGrant(each, ports, direct) for each in patterns)
+    return NetPlan((), b"", b"nft", hosts, tuple(map(parse_endpoint, ips)), (), loopback, ipv6)
+
+
+def upstream(*servers: str, hosts: Path | str = "/nonexistent") -> Upstream:
+    return Upstream(servers or (NOBODY,), hosts=str(hosts))
+
+
+def admitted(net: NetPlan, upstream: Upstream, events: list[Event], cage: str = "cage") -> Admission:
+    return Admission(cage, net, Ledger(cage, events.append), asyncio.get_running_loop(), upstream)

@@ -1,0 +1,156 @@
+"""From what was asked for to a connected socket: rules, names, addresses, in that order and only once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from _support.gate import admitted, net_plan, upstream
+from _support.nameserver import A, NameServer
+from pysandbox.events import Event
+from pysandbox.gate.dial import Denied, Target, Unreachable, dial, target_of
+from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.names import HOST_ALIAS
+
+
+@pytest.fixture
+def service() -> Iterator[int]:
+    """A listening port on the host's loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def server() -> Iterator[NameServer]:
+    with NameServer({("a.com", A): ["127.0.0.1"], ("b.com", A): ["169.254.169.254"]}, ttl=0) as server:
+        yield server
+
+
+def try_to_dial(target: Target, net, server: NameServer, events: list[Event]) -> str:
+    async def attempt() -> str:
+        admission = admitted(net, upstream(server.place), events)
+        with closing(await dial(admission, target)) as connected:
+            return str(connected.getpeername()[0])
+
+    return asyncio.run(attempt())
+
+
+def test_an_allowed_name_whose_address_is_listed_is_connected(service, server):
+    events: list[Event] = []
+    net = net_plan("a.com", ips=(f"127.0.0.1:{service}",))
+    assert try_to_dial(Target("A.com.", service), net, server, events) == "127.0.0.1"
+    assert events == [Event("gatekeeper.tcp_allowed", {"invocation_id": "cage", "target": "a.com", "port": service})]
+
+
+@pytest.mark.parametrize("host", ["a.com", "b.com"])
+def test_an_allowed_name_does_not_lead_to_the_host_itself_or_to_metadata(host, service, server):
+    """Rebinding: whoever owns an allowed name may have it resolve to anything."""
+    events: list[Event] = []
+    with pytest.raises(Denied) as caught:
+        try_to_dial(Target(host, service), net_plan(host), server, events)
+    assert caught.value.decision.rule == "network.allow_ips"
+    assert [each.type for each in events] == ["gatekeeper.tcp_denied"]
+
+
+def test_a_refused_name_is_not_even_asked_for(service, server):
+    with pytest.raises(Denied):
+        try_to_dial(Target("evil.com", service), net_plan("a.com"), server, [])
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "::ffff:127.0.0.1", "[::ffff:7f00:1]", "localhost",
+     "127.0.0.1.", "a.com\0.evil.com", "a.com.evil.com", "evila.com", "x@a.com", "a.com%00", "0.0.0.0", "198.18.0.1",
+     "198.18.1.7", "b" * 300, ""],
+)  # fmt: skip
+def test_no_spelling_leads_where_no_rule_does(host, service, server):
+    events: list[Event] = []
+    with pytest.raises(Denied):
+        try_to_dial(Target(host, service), net_plan("a.com", ips=("0.0.0.0/0", "::/0")), server, events)
+    assert [each.type for each in events] == ["gatekeeper.tcp_denied"]
+    assert server.asked == []
+
+
+def test_the_alias_leads_to_the_hosts_loopback_and_only_where_it_is_allowed(service, server):
+    assert try_to_dial(Target(HOST_ALIAS, service), net_plan(loopback=(service,)), server, []) == "127.0.0.1"
+    for net in (net_plan("a.com"), net_plan(loopback=(1,))):
+        with pytest.raises(Denied):
+            try_to_dial(Target(HOST_ALIAS, service), net, server, [])
+
+
+def test_a_synthetic_address_is_its_name_again(service, server):
+    async def by_address() -> str:
+        admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
+        synthetic = admission.names.address_of("a.com")
+        assert target_of(admission, synthetic, 1) == target_of(admission, str(synthetic), 1) == Target("a.com", 1)
+        with closing(await dial(admission, Target(str(synthetic), service))) as connected:
+            return str(connected.getpeername()[0])
+
+    assert asyncio.run(by_address()) == "127.0.0.1"
+
+
+def test_what_cannot_be_had_says_why(server):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # does not listen
+        port = taken.getsockname()[1]
+        with pytest.raises(Unreachable, match="refused") as caught:
+            try_to_dial(Target("a.com", port), net_plan("a.com", ips=("127.0.0.1",)), server, [])
+    assert caught.value.errno == 111
+    with pytest.raises(Unreachable):
+        try_to_dial(Target("none.com", 80), net_plan("none.com"), server, [])
+
+
+def test_resolvers_that_are_gone_are_told_of():
+    events: list[Event] = []
+
+    async def attempt() -> None:
+        await dial(admitted(net_plan("a.com"), upstream(), events), Target("a.com", 80))
+
+    with pytest.raises(Unreachable):
+        asyncio.run(attempt())
+    assert [each.type for each in events] == ["gatekeeper.upstream_unreachable"]
+
+
+def test_the_address_that_answers_is_taken_when_another_does_not(service):
+    with NameServer({("a.com", A): ["127.0.0.2", "127.0.0.1"]}) as server:
+        net = net_plan("a.com", ips=("127.0.0.0/8",))
+        assert try_to_dial(Target("a.com", service), net, server, []) == "127.0.0.1"
+
+
+def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server):
+    cut: list[str] = []
+
+    async def tighten() -> None:
+        net = net_plan("a.com", loopback=(), ips=(f"127.0.0.1:{service}",))
+        admission = admitted(net, upstream(server.place), [])
+        with closing(await dial(admission, Target("a.com", service))) as named:
+            number = admission.hold(Target("a.com", service), named, lambda: cut.append("named"))
+            with closing(await dial(admission, Target("127.0.0.1", service))) as plain:
+                admission.hold(Target("127.0.0.1", service), plain, lambda: cut.append("plain"))
+                assert admission._tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
+                admission.release(number)
+                assert admission._tighten((parse_endpoint("8.8.8.8"),)) == 1 and cut == ["plain"]
+                with pytest.raises(Denied):
+                    admission.hold(Target("a.com", service), named, lambda: None)
+        with pytest.raises(Denied) as caught:
+            await dial(admission, Target("a.com", service))
+        assert caught.value.decision.rule == "policy_fn"
+
+    asyncio.run(tighten())
+
+
+def test_rules_that_are_tightened_while_it_connects_hold_for_what_it_connects(service, server):
+    async def race() -> None:
+        admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
+        dialling = asyncio.create_task(dial(admission, Target("a.com", service)))
+        await asyncio.sleep(0)  # it has looked at the rules, and asks for the address
+        admission._tighten(())
+        with pytest.raises(Denied):
+            await dialling
+
+    asyncio.run(race())

@@ -1,0 +1,180 @@
+"""The thread that serves the doors: cages come and go, and its death cuts them off."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from _support.gate import net_plan
+from pysandbox.errors import StartError
+from pysandbox.events import Event, ignore
+from pysandbox.gate.admission import in_loop
+from pysandbox.gate.dial import Target
+from pysandbox.gate.gatekeeper import Gatekeeper, admit, gatekeeper_of
+from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.names import HOST_ALIAS
+
+ASKED = struct.pack("!6H", 77, 0x0100, 1, 0, 0, 0) + b"\4evil\3com\0" + struct.pack("!2H", 1, 1)
+
+
+class Live:
+    """What the gatekeeper needs of a cage: its doors, here on loopback."""
+
+    def __init__(self) -> None:
+        self.id, self.supervision, self.admission = "cage", None, None
+        door = socket.socket(type=socket.SOCK_DGRAM)
+        door.bind(("127.0.0.1", 0))
+        self.place = door.getsockname()
+        self._doors = {("dns", "udp"): door.detach()}
+
+    def take_doors(self) -> dict[tuple[str, str], int]:
+        taken, self._doors = self._doors, {}
+        return taken
+
+    def asks(self) -> bytes:
+        """Raises ConnectionRefusedError when nobody is there."""
+        with socket.socket(type=socket.SOCK_DGRAM) as client:
+            client.connect(self.place)
+            client.send(ASKED)
+            return client.recv(512)
+
+
+@pytest.fixture
+def runtime() -> Iterator[Any]:
+    events: list[Event] = []
+    runtime = SimpleNamespace(
+        sink=events.append, events=events, nameservers=["127.0.0.1:9"], gatekeeper=None, collected=[]
+    )
+    runtime.collect = runtime.collected.append
+    yield runtime
+    if runtime.gatekeeper is not None:
+        runtime.gatekeeper.retire()
+
+
+def admitted(runtime: Any, *patterns: str, **plan: Any) -> Live:
+    live = Live()
+    admit(runtime, live, net_plan(*patterns, **plan))
+    live.keeper = runtime.gatekeeper
+    return live
+
+
+def left(live: Live) -> None:
+    """Ends it, and waits until it has left."""
+    keeper, admission = live.keeper, live.admission
+    admission.end()
+    in_loop(keeper.loop, lambda: None)
+    with keeper._lock:
+        assert keeper._leaving.wait_for(lambda: admission not in keeper._admissions, 10)
+
+
+def test_one_gatekeeper_serves_all_cages_and_ends_when_the_last_has_left(runtime):
+    one, other = admitted(runtime), admitted(runtime)
+    keeper = runtime.gatekeeper
+    assert one.asks()[3] & 0xF == other.asks()[3] & 0xF == 3
+    left(one)
+    assert not keeper.retire()
+    with pytest.raises(ConnectionRefusedError):
+        one.asks()
+    assert other.asks()
+    left(other)
+    assert keeper.retire() and not keeper._thread.is_alive() and keeper.loop.is_closed()
+    assert gatekeeper_of(runtime) is not keeper
+
+
+@pytest.mark.parametrize("death", ["stopped", "raised"])
+def test_its_death_closes_every_door_and_is_an_event(runtime, death):
+    live = admitted(runtime)
+    cut: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as there:
+        port = listener.getsockname()[1]
+        live.admission.rules = live.admission.rules.of(net_plan(ips=(f"127.0.0.1:{port}",)))
+        target = Target("127.0.0.1", port)
+        in_loop(live.admission.loop, lambda: live.admission.hold(target, there, lambda: cut.append("cut")))
+        keeper = runtime.gatekeeper
+
+        def die() -> None:
+            raise SystemExit("a bug")
+
+        keeper.loop.call_soon_threadsafe(keeper.loop.stop if death == "stopped" else die)
+        keeper._thread.join(10)
+    assert keeper.retired and cut == ["cut"]
+    with pytest.raises(ConnectionRefusedError):
+        live.asks()
+    assert [each.type for each in runtime.events] == ["gatekeeper.failed"]
+    assert live.admission.tighten(()) == 0  # nothing is left to be cut, and nobody is waited for
+    live.admission.end()
+    successor = admitted(runtime)
+    assert successor.asks()  # the next cage has a new one
+    left(successor)
+
+
+def test_a_cage_that_ends_at_once_leaves_no_door(runtime):
+    live = admitted(runtime)
+    doors = live.admission.doors
+    live.admission.end()  # most likely before the loop has begun to serve it
+    assert runtime.gatekeeper.retire()
+    assert all(door.fileno() < 0 for door in doors)
+
+
+def test_a_cage_that_cannot_be_admitted_does_not_start(runtime):
+    keeper = gatekeeper_of(runtime)
+    keeper.loop.call_soon_threadsafe(keeper.loop.stop)
+    keeper._thread.join(10)
+    keeper._retired = False  # it has not been noticed yet
+    live = Live()
+    with pytest.raises(StartError, match="network"):
+        admit(runtime, live, net_plan())
+    assert runtime.collected == [live]
+    with pytest.raises(ConnectionRefusedError):
+        live.asks()
+    keeper._retired = True
+
+
+def test_tightening_holds_when_it_returns(runtime):
+    live = admitted(runtime, "a.com", loopback=())
+    assert live.admission.rules.name(HOST_ALIAS, 1).allowed
+    assert live.admission.tighten((parse_endpoint("8.8.8.8"),)) == 0
+    assert not live.admission.rules.reached("a.com", live.admission.names.address_of("a.com"), 1).allowed
+    live.admission.tighten(())
+    assert not live.admission.rules.name("a.com", None).allowed
+    left(live)
+
+
+def test_a_sink_that_fails_is_survived():
+    def broken(event: Event) -> None:
+        raise RuntimeError("a bug of the user's")
+
+    keeper = Gatekeeper(broken, ["127.0.0.1:9"])
+    live = Live()
+    keeper.admit(live, net_plan()).end()
+    assert keeper.retire()
+    other = Live()
+    keeper = Gatekeeper(broken, ["127.0.0.1:9"])
+    live.keeper, live.admission = keeper, keeper.admit(other, net_plan())
+    assert other.asks() and other.asks()
+    left(live)
+    assert keeper.retire()
+
+
+def test_a_forked_copy_keeps_no_door(runtime):
+    live = admitted(runtime)
+    fds = [door.fileno() for door in live.admission.doors]
+    runtime.gatekeeper.abandon()
+    for fd in fds:
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(fd)
+    left(live)
+
+
+def test_nothing_is_asked_of_a_sink_that_ignores(runtime):
+    runtime.sink = ignore
+    live = admitted(runtime)
+    assert live.asks()
+    assert live.admission.ledger.counts == {"gatekeeper.dns_denied": 1}
+    left(live)

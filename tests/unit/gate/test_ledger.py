@@ -1,0 +1,62 @@
+"""What is written down of a cage's network, and that a flood of it costs nothing."""
+
+from __future__ import annotations
+
+from pysandbox.events import Event
+from pysandbox.gate.ledger import ERROR_PAUSE, FURTHER, KINDS_KEPT, Ledger
+from pysandbox.gate.rules import Decision
+
+NO = Decision(False, "host", 'host = [{ domain = "x" }]')
+
+
+def test_a_refusal_is_an_event_once_and_counted_always():
+    events: list[Event] = []
+    ledger = Ledger("cage", events.append)
+    for _ in range(3):
+        ledger.denied("tcp", "x", 443, NO)
+    ledger.denied("dns", "x", None, NO)
+    fields = {"invocation_id": "cage", "rule": NO.rule, "fix": NO.fix}
+    assert events == [
+        Event("gatekeeper.tcp_denied", fields | {"target": "x", "port": 443}),
+        Event("gatekeeper.dns_denied", fields | {"hostname": "x"}),
+    ]
+    assert ledger.counts == {"gatekeeper.tcp_denied": 3, "gatekeeper.dns_denied": 1}
+    assert [(each.kind, each.target, each.fix, each.count) for each in ledger.denials()] == [
+        ("tcp", "x:443", NO.fix, 3), ("dns", "x", NO.fix, 1)
+    ]  # fmt: skip
+
+
+def test_a_flood_is_counted_and_takes_no_room():
+    events: list[Event] = []
+    ledger = Ledger("cage", events.append)
+    for number in range(20_000):
+        ledger.denied("dns", f"{number}.evil.com" * 100, None, NO)
+    assert ledger.counts == {"gatekeeper.dns_denied": 20_000}
+    assert len(ledger.denials()) == len(events) == KINDS_KEPT + 1
+    assert ledger.denials()[-1].target == FURTHER and ledger.denials()[-1].count == 20_000 - KINDS_KEPT
+    assert all(len(each.target) <= 300 for each in ledger.denials())
+
+
+def test_a_sink_that_fails_does_not_let_a_refusal_fail():
+    def broken(event: Event) -> None:
+        raise OSError("disk full")
+
+    ledger = Ledger("cage", broken)
+    ledger.denied("dns", "x", None, NO)
+    ledger.unreachable("no answer")
+    assert ledger.counts == {"gatekeeper.dns_denied": 1, "gatekeeper.upstream_unreachable": 1}
+
+
+def test_the_same_fault_upstream_is_told_again_only_after_a_while():
+    events: list[Event] = []
+    moments = iter([0.0, 1.0, 1.0 + ERROR_PAUSE])
+    ledger = Ledger("cage", events.append, lambda: next(moments))
+    for _ in range(3):
+        ledger.unreachable("no answer")
+    assert len(events) == 2 and ledger.counts == {"gatekeeper.upstream_unreachable": 3}
+
+
+def test_udp_has_the_general_event():
+    events: list[Event] = []
+    Ledger("cage", events.append).denied("udp", "2001:db8::1", 443, NO)
+    assert events[0].type == "cage.denied" and events[0].data["target"] == "[2001:db8::1]:443"

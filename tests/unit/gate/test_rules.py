@@ -1,0 +1,141 @@
+"""What a cage's grants say of a name and of an address, and what is left of them when they are tightened."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+
+from pysandbox.compile.plan import HostGrant
+from pysandbox.gate.rules import Rules
+from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.model import Policy
+from pysandbox.policy.names import HOST_ALIAS
+
+
+def rules(*patterns: str, ips: tuple[str, ...] = (), ports: tuple[int, ...] = (), loopback=None, direct=False) -> Rules:
+    hosts = tuple(HostGrant(each, ports, direct) for each in patterns)
+    return Rules(hosts, tuple(map(parse_endpoint, ips)), loopback)
+
+
+def test_an_empty_list_allows_nothing():
+    nothing = rules()
+    assert not nothing.name("example.com", 443).allowed
+    assert not nothing.name("example.com", None).allowed
+    assert not nothing.name(HOST_ALIAS, 443).allowed
+    assert not nothing.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert nothing.tightened(()).name("example.com", 443).allowed is False
+
+
+def test_a_name_permits_no_address_and_a_range_permits_no_name():
+    named, ranged = rules("example.com"), rules(ips=("0.0.0.0/0", "::/0"))
+    assert named.name("example.com", 443).allowed and ranged.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert not named.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert not ranged.name("example.com", 443).allowed
+
+
+def test_ports_of_a_grant_hold_for_dialling_and_the_name_resolves():
+    some = rules("example.com", ports=(443,))
+    assert some.name("example.com", 443).allowed and some.name("example.com", None).allowed
+    assert not some.name("example.com", 80).allowed
+
+
+@pytest.mark.parametrize("name", ["example.com", "a.example.com"])
+def test_the_line_that_a_refusal_gives_allows_it(name):
+    decision = rules().name(name, 443)
+    (block,) = Policy.parse(decision.fix).hosts
+    assert rules(block.domain).name(name, 443).allowed
+
+
+def test_the_line_for_another_port_allows_that_port():
+    decision = rules("example.com", ports=(443,)).name("example.com", 8443)
+    (block,) = Policy.parse(decision.fix).hosts
+    assert (decision.rule, block.ports) == ("host.ports", (8443,))
+
+
+@pytest.mark.parametrize(("address", "port"), [("203.0.113.7", 443), ("2001:db8::7", 80), ("127.0.0.1", 5432)])
+def test_the_line_for_an_address_allows_it(address, port):
+    decision = rules().address(ip_address(address), port, "tcp")
+    listed = Policy.parse("[network]\n" + decision.fix).allow_ips
+    assert rules(ips=listed).address(ip_address(address), port, "tcp").allowed
+
+
+SPECIAL = [
+    "127.0.0.1", "127.255.0.1", "0.0.0.0", "10.1.2.3", "172.31.0.1", "192.168.0.1", "100.64.0.1", "100.100.100.200",
+    "169.254.169.254", "168.63.129.16", "192.0.0.192", "224.0.0.1", "255.255.255.255", "198.18.0.1", "198.19.255.254",
+    "::1", "::", "fe80::1", "fec0::1", "fd00:ec2::254", "ff02::1", "64:ff9b::7f00:1", "2002:7f00:1::", "::7f00:1",
+    "2001::1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", SPECIAL)
+def test_a_name_leads_to_no_special_address_unless_that_is_listed(address):
+    there = ip_address(address)
+    decision = rules("example.com").reached("example.com", there, 80)
+    assert not decision.allowed and decision.rule == "network.allow_ips"
+    listed = rules("example.com", ips=(f"[{address}]:80" if ":" in address else f"{address}:80",))
+    assert listed.reached("example.com", there, 80).allowed
+    assert not listed.reached("example.com", there, 81).allowed
+
+
+@pytest.mark.parametrize("address", SPECIAL)
+def test_everywhere_does_not_mean_a_special_address(address):
+    everywhere = rules("example.com", ips=("0.0.0.0/0", "::/0", "0.0.0.0/1", "128.0.0.0/1"))
+    assert everywhere.address(ip_address("8.8.8.8"), 80, "tcp").allowed
+    assert not everywhere.address(ip_address(address), 80, "tcp").allowed
+    assert not everywhere.reached("example.com", ip_address(address), 80).allowed
+
+
+def test_a_range_inside_a_special_one_is_a_word_for_it():
+    office = rules(ips=("10.20.0.0/16",))
+    assert office.address(ip_address("10.20.1.1"), 22, "tcp").allowed
+    assert not office.address(ip_address("10.21.1.1"), 22, "tcp").allowed
+
+
+def test_an_ordinary_address_is_reached_by_name():
+    assert rules("example.com").reached("example.com", ip_address("8.8.8.8"), 443).allowed
+
+
+def test_the_alias_leads_to_the_ports_it_was_given():
+    assert not rules().name(HOST_ALIAS, 80).allowed
+    assert rules(loopback=()).name(HOST_ALIAS, 80).allowed
+    some = rules(loopback=(5432,))
+    assert some.name(HOST_ALIAS, 5432).allowed and some.name(HOST_ALIAS, None).allowed
+    assert not some.name(HOST_ALIAS, 80).allowed
+    assert some.reached(HOST_ALIAS, ip_address("127.0.0.1"), 5432).allowed
+
+
+def test_tightening_leaves_what_is_in_both():
+    before = rules("example.com", ips=("203.0.113.0/24",), loopback=())
+    after = before.tightened((parse_endpoint("203.0.113.7:443"),))
+    assert after.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert not after.address(ip_address("203.0.113.8"), 443, "tcp").allowed
+    assert after.reached("example.com", ip_address("203.0.113.7"), 443).allowed
+    assert not after.reached("example.com", ip_address("203.0.113.8"), 443).allowed
+    assert not after.reached(HOST_ALIAS, ip_address("127.0.0.1"), 443).allowed
+
+
+def test_tightening_to_nothing_allows_nothing():
+    after = rules("example.com", ips=("203.0.113.0/24",), loopback=()).tightened(())
+    assert not after.name("example.com", None).allowed and not after.name(HOST_ALIAS, 80).allowed
+    assert not after.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert after.name("example.com", 443) == (False, "policy_fn", "", False, False)
+
+
+def test_tightening_never_widens():
+    """A range that did not mean the loopback does not mean it when it is cut down to it."""
+    after = rules("example.com", ips=("0.0.0.0/0",)).tightened((parse_endpoint("127.0.0.1"),))
+    assert not after.address(ip_address("127.0.0.1"), 80, "tcp").allowed
+    assert not after.reached("example.com", ip_address("127.0.0.1"), 80).allowed
+    again = after.tightened((parse_endpoint("0.0.0.0/0"),))
+    assert not again.address(ip_address("8.8.8.8"), 80, "tcp").allowed
+
+
+def test_direct_grants_are_those_that_no_other_grant_wants_relayed():
+    assert rules("example.com").direct_ports("example.com") == ()
+    assert rules("example.com", direct=True).direct_ports("example.com") == ((1, 65535),)
+    assert rules("example.com", ports=(443, 80), direct=True).direct_ports("example.com") == ((80, 80), (443, 443))
+    both = Rules((HostGrant("a.b", (), True), HostGrant("*.b", (443,), False)), (), None)
+    assert both.direct_ports("a.b") == ((1, 442), (444, 65535))
+    assert both.name("a.b", 443).direct is False and both.name("a.b", 80).direct is True
+    assert Rules((HostGrant("a.b", (), True), HostGrant("*.b", (), False)), (), None).direct_ports("a.b") == ()
