@@ -149,7 +149,7 @@ def test_uncaged_the_server_of_one_name_answers_for_another(net_host: Host, net:
     control(net_host, REQUESTS, names={"PLAIN": {"another": PLAIN["another Host"]}, "LISTED": LISTED,
                                        "WAYS": ["by_address"]})  # fmt: skip
 
-    assert evil(net) == ["203.0.113.10 80 denied.example /evil"]
+    assert evil(net) == [f"{places.ORIGIN} 80 denied.example /evil"]
 
 
 @pytest.mark.parametrize("ways", [("by_socks",), ("by_address",), ("by_connect",)], ids=lambda ways: str(ways[0]))

@@ -1,9 +1,9 @@
-"""Runs in the internet: servers of a few lines, and a tap. `python listeners.py TAP [ADDRESS:PORT:KIND ...]`
+"""Runs in the internet: servers of a few lines, and a tap. `python listeners.py TAP DEVICE [ADDRESS:PORT:KIND ...]`
 
-The tap is a packet socket on loopback, over which all of this network goes: one line of JSON in the file TAP for each
-first packet of a TCP connection, and for every datagram, ICMP message and multicast; with TAP "" there is none. Says
-"ready" when all listen. Sends each line of its stdin as a datagram to MARK, so that whoever reads the tap knows how far
-it has come; ends with its stdin.
+The tap is a packet socket on the device: one line of JSON in the file TAP for each first packet of a TCP connection,
+and for every datagram, ICMP message and multicast that comes in there; with TAP "" there is none. Says "ready" when all
+listen. Sends each line of its stdin as a datagram to the MARKS, so that whoever reads the tap knows how far it has
+come; ends with its stdin.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import sys
 import threading
 from typing import Any, TextIO
 
-from places import GREETING  # type: ignore[import-not-found, unused-ignore]  # beside this file
+from places import GREETING, MARKS  # type: ignore[import-not-found, unused-ignore]  # beside this file
 
 ETH_P_ALL, PACKET_OUTGOING = 3, 4
 TCP, UDP = 6, 17
 SYN, ACK = 2, 16
-MARK = ("127.0.0.1", 9)
 
 
 def seen(frame: bytes) -> dict[str, object] | None:
@@ -41,10 +40,10 @@ def seen(frame: bytes) -> dict[str, object] | None:
     return {"protocol": protocol, "to": to, "port": port, "data": body[8:200].hex() if protocol == UDP else ""}
 
 
-def tap(out: TextIO) -> None:
+def tap(out: TextIO, device: str) -> None:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        wire.bind(("lo", 0))
+        wire.bind((device, 0))
         while True:
             frame, address = wire.recvfrom(400)
             if address[2] != PACKET_OUTGOING and (line := seen(frame)):  # on loopback each is seen twice
@@ -102,14 +101,15 @@ async def serve(wanted: list[str]) -> None:
 def mark() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         for line in sys.stdin:
-            out.sendto(line.strip().encode(), MARK)
+            for each in MARKS:
+                out.sendto(line.strip().encode(), each)
 
 
 def main() -> None:
     if sys.argv[1]:
         out = open(sys.argv[1], "a", encoding="utf-8")  # noqa: SIM115 (the thread's, until the process ends)
-        threading.Thread(target=tap, args=(out,), daemon=True).start()
-    asyncio.run(serve(sys.argv[2:]))
+        threading.Thread(target=tap, args=(out, sys.argv[2]), daemon=True).start()
+    asyncio.run(serve(sys.argv[3:]))
 
 
 if __name__ == "__main__":

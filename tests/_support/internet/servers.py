@@ -21,6 +21,8 @@ from _support.internet.host import Host
 from _support.internet.space import Space, demand, found, space
 
 PATIENCE = 15.0
+PROGRAM = Path(__file__).with_name("listeners.py")
+LISTENERS = ((places.ECHO, "echo"), (places.ECHO, "udp"), (places.GREET, "greet"), (places.DRAIN, "drain"))
 NGINX = """
 user root root; daemon off; master_process off; pid %(top)s/nginx.pid; error_log %(top)s/nginx.error;
 events { worker_connections 4096; }
@@ -74,11 +76,10 @@ class Internet:
         self.listeners.stdin.write(mark + b"\n")
         self.listeners.stdin.flush()
         deadline = time.monotonic() + PATIENCE
-        while mark.hex() not in (said := (self.top / "tap").read_text()):
-            assert time.monotonic() < deadline, "the tap is silent"
+        while (said := (self.top / "tap").read_text()).count(mark.hex()) < len(places.MARKS) or not said.endswith("\n"):
+            assert time.monotonic() < deadline, "a tap is silent"
             time.sleep(0.002)
-        before = said[: said.index(mark.hex())].splitlines()[:-1]
-        return [json.loads(line) for line in before]
+        return [each for each in map(json.loads, said.splitlines()) if each["port"] != places.MARKS[0][1]]
 
     def arrivals_at(self, *addresses: str) -> list[dict[str, object]]:
         return [each for each in self.arrived() if each["to"] in addresses]
@@ -99,10 +100,9 @@ def internet(directory: Path, *, tap: bool = True) -> Iterator[Internet]:
     served.write_certificates(directory / "tls")
     with ExitStack() as stack:
         inside = stack.enter_context(space(directory))
-        listeners, _, _ = (
-            stack.enter_context(_running(inside, argv))
-            for argv in (_listeners(directory, tap), _dnsmasq(directory), _nginx(directory))
-        )
+        for argv in (_listeners(directory, tap), _dnsmasq(directory), _nginx(directory)):
+            stack.enter_context(_running(inside, argv, serving=True))
+        listeners = stack.enter_context(_running(inside, _listeners_of_the_host(directory, tap)))
         whole = Internet(inside, directory, listeners)
         _await_all(inside)
         whole.forget()
@@ -110,11 +110,15 @@ def internet(directory: Path, *, tap: bool = True) -> Iterator[Internet]:
 
 
 def _listeners(top: Path, tap: bool) -> list[str]:
-    kinds = ((places.ECHO, "echo"), (places.ECHO, "udp"), (places.GREET, "greet"), (places.DRAIN, "drain"))
-    where = [f"{address}:{port}:{kind}" for address in places.ECHO_AT for port, kind in kinds]
-    program = Path(__file__).with_name("listeners.py")
-    return [sys.executable, str(program), str(top / "tap") if tap else "", *where, f"{places.METADATA}:80:echo",
-            f"{places.SIX}:{places.ECHO}:echo"]  # fmt: skip
+    where = [f"{address}:{port}:{kind}" for address in places.ECHO_AT for port, kind in LISTENERS]
+    more = (f"{places.METADATA}:80:echo", f"{places.SIX}:{places.ECHO}:echo")
+    return [sys.executable, str(PROGRAM), str(top / "tap") if tap else "", places.WIRE, *where, *more]
+
+
+def _listeners_of_the_host(top: Path, tap: bool) -> list[str]:
+    """Services that the host has for itself."""
+    where = [f"{address}:{port}:{kind}" for address in places.ECHO_ON_THE_HOST for port, kind in LISTENERS]
+    return [sys.executable, str(PROGRAM), str(top / "tap") if tap else "", "lo", *where]
 
 
 def _dnsmasq(top: Path) -> list[str]:
@@ -147,9 +151,9 @@ def _nginx(top: Path) -> list[str]:
 
 
 @contextmanager
-def _running(inside: Space, argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    with (inside.directory / f"{Path(argv[0]).name}.out").open("wb") as out:
-        process = inside.start(argv, stdin=subprocess.PIPE, stdout=out, stderr=out)
+def _running(inside: Space, argv: list[str], *, serving: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    with (inside.directory / f"{Path(argv[0]).name}.out").open("ab") as out:
+        process = inside.start(argv, serving=serving, stdin=subprocess.PIPE, stdout=out, stderr=out)
     try:
         yield process
     finally:
@@ -160,7 +164,7 @@ def _running(inside: Space, argv: list[str]) -> Iterator[subprocess.Popen[bytes]
 def _await_all(inside: Space) -> None:
     """Until each of them answers; what they have said, if one does not."""
     ports = ((places.RESOLVER, 53), (places.ORIGIN, 80), (places.ORIGIN, 443), (places.DENIED, 80),
-             (places.ORIGIN, places.ECHO), (places.SIX, places.ECHO))  # fmt: skip
+             (places.ORIGIN, places.ECHO), (places.SIX, places.ECHO), ("127.0.0.1", places.ECHO))  # fmt: skip
     dial = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)"
     script = f"for each in {ports!r}:\n    sys.argv[1:] = map(str, each); exec({dial!r})"
     deadline = time.monotonic() + PATIENCE
