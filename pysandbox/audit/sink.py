@@ -70,7 +70,7 @@ class AuditLog:
         if not self._counted(event.type, invocation, frequent=kind is not None and kind.frequent):
             return
         if event.type == EXIT.name and (counts := self.counts(invocation)):
-            told = data.get("counts")  # what repeats has no event of its own, so whoever counted everything knows better
+            told = data.get("counts")  # what repeats has no event: whoever counted all of it knows better
             data = {**data, "counts": {**counts, **(told if isinstance(told, dict) else {})}}
         self.append(event.type, data, durable=kind is not None and kind.durable)
 

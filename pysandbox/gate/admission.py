@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pysandbox.policy.endpoint import Endpoint
 
 MOST_CONNECTIONS = 1024  # of one cage, in the relay
+CUT_PATIENCE = 1.0  # seconds for connections to end that were cut
 LOOP_PATIENCE = 10.0  # seconds for the loop to come round
 
 T = TypeVar("T")
@@ -44,16 +45,11 @@ class Connection(NamedTuple):
 class Admission:
     def __init__(
         self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Upstream,
-        relay: Any = None, supervision: Callable[[], Any] = lambda: None, left: Callable[[Admission], None] | None = None,
+        relay: Any = None, supervision: Callable[[], Any] = lambda: None,
+        left: Callable[[Admission], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self.id, self.net, self.ledger, self.loop, self.upstream, self.relay = (
-            cage_id,
-            net,
-            ledger,
-            loop,
-            upstream,
-            relay,
-        )
+        self.id, self.net, self.ledger = cage_id, net, ledger
+        self.loop, self.upstream, self.relay = loop, upstream, relay
         self.rules = Rules.of(net)
         self.names = Names()
         self.connections: dict[int, Connection] = {}
@@ -64,6 +60,9 @@ class Admission:
         self._supervision = supervision  # what decides the cage's calls, for direct grants
         self._tasks: set[asyncio.Task[Any]] = set()
         self._number = 0
+        self._cutting: set[int] = set()  # connections that were told to end and have not
+        self._is_cut = asyncio.Event()
+        self._is_cut.set()
 
     # ---- names --------------------------------------------------------------------------------------------------
 
@@ -125,12 +124,17 @@ class Admission:
     def release(self, number: int) -> None:
         """The connection is over. Idempotent."""
         self.connections.pop(number, None)
+        self._cutting.discard(number)
+        if not self._cutting:
+            self._is_cut.set()
 
     def cut(self, keep: Callable[[Connection], bool]) -> int:
         """Cuts every connection that is not to be kept; how many."""
         lost = [(number, each) for number, each in self.connections.items() if not keep(each)]
         for number, each in lost:
-            self.release(number)
+            del self.connections[number]
+            self._cutting.add(number)
+            self._is_cut.clear()
             with suppress(OSError):
                 each.cut()
         return len(lost)
@@ -138,10 +142,19 @@ class Admission:
     def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Only these addresses from now on, out of what was allowed; how many connections were cut. Any thread but the
         loop's; returns when it is done."""
+        tightening = self._tighten_and_wait(endpoints)
         try:
-            return in_loop(self.loop, lambda: self._tighten(endpoints))
+            return asyncio.run_coroutine_threadsafe(tightening, self.loop).result(LOOP_PATIENCE)
         except RuntimeError:
+            tightening.close()
             return 0  # the gatekeeper has ended, and cut everything
+
+    async def _tighten_and_wait(self, endpoints: tuple[Endpoint, ...]) -> int:
+        cut = self._tighten(endpoints)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CUT_PATIENCE):
+                await self._is_cut.wait()
+        return cut
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         self.rules = self.rules.tightened(endpoints)
@@ -186,8 +199,7 @@ class Admission:
                 await asyncio.wait(serving)
         finally:
             self.close_doors()
-            if self._left is not None:
-                self._left(self)
+            self._left(self)
 
     def close_doors(self) -> None:
         for door in self.doors:

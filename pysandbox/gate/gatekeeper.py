@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from errno import ESHUTDOWN
+from errno import EADDRINUSE, ESHUTDOWN
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,12 @@ from pysandbox.gate import dns
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
-from pysandbox.gate.published import Stock, listen, serve_published
+from pysandbox.gate.published import Ports, Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import NetPlan, Published
+    from pysandbox.compile.plan import NetPlan
     from pysandbox.launch.live import LiveInit
     from pysandbox.launch.runtime import Runtime
 
@@ -49,7 +49,8 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
     """Has the doors of a cage served that has not run anything yet. Raises StartError, CageClosedError; the cage ends
     then."""
     try:
-        live.admission = gatekeeper_of(runtime).admit(live, net)
+        gatekeeper = gatekeeper_of(runtime)
+        live.admission = gatekeeper.admit(live, net, _ports(runtime, gatekeeper, net))
     except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
@@ -57,6 +58,18 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
         runtime.collect(live)
         number = error.errno if isinstance(error, OSError) and error.errno else ESHUTDOWN
         raise StartError("network", number, None, f"the gatekeeper did not take the cage over: {error}") from error
+
+
+def _ports(runtime: Runtime, gatekeeper: Gatekeeper, net: NetPlan) -> Ports:
+    """The published ports, taken. A cage that has ended may still be on its way out of one. Raises StartError."""
+    try:
+        return listen(net.published)
+    except StartError as error:
+        if error.errno != EADDRINUSE:
+            raise
+    runtime.settle()
+    gatekeeper.settle()
+    return listen(net.published)
 
 
 _MAKING = threading.Lock()
@@ -86,10 +99,9 @@ class Gatekeeper:
         """Whether it serves nobody any more."""
         return self._retired
 
-    def admit(self, live: LiveInit, net: NetPlan) -> Admission:
-        """Takes the cage's doors over. Does not wait for the loop: whoever knocks meanwhile is in the kernel's queue. Raises
-        OSError, RuntimeError, CageClosedError."""
-        ports = listen(net.published)
+    def admit(self, live: LiveInit, net: NetPlan, ports: Ports) -> Admission:
+        """Takes the cage's doors and its ports over; does not wait for the loop: whoever knocks meanwhile is in the
+        kernel's queue. Raises OSError, RuntimeError, CageClosedError; all of them are closed then."""
         admission = None
         try:
             with self._lock:
@@ -121,7 +133,7 @@ class Gatekeeper:
 
     def _serve(
         self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
-        ports: list[tuple[Published, socket.socket]], stock: Stock,
+        ports: Ports, stock: Stock,
     ) -> None:  # fmt: skip
         """In the loop."""
         if admission.ended:
@@ -140,12 +152,12 @@ class Gatekeeper:
 
         return lambda admission, door: serve(admission, kind, door)
 
-    async def _publish(self, admission: Admission, ports: list[tuple[Published, socket.socket]], stock: Stock) -> None:
+    async def _publish(self, admission: Admission, ports: Ports, stock: Stock) -> None:
         """Every published port of a cage, until it ends."""
         try:
             await asyncio.gather(*(
-                self._keep(listener, published.protocol, partial(serve_published, admission, published, listener, stock))
-                for published, listener in ports
+                self._keep(listener, port.protocol, partial(serve_published, admission, port, listener, stock))
+                for port, listener in ports
             ))  # fmt: skip
         finally:
             stock.close()
@@ -163,15 +175,21 @@ class Gatekeeper:
             self._admissions.discard(admission)
             self._leaving.notify_all()
 
+    def settle(self) -> None:
+        """Returns when the doors and ports of every cage that has ended are closed."""
+        if self._thread is threading.current_thread():
+            return
+        with suppress(RuntimeError, TimeoutError):
+            in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
+        with self._lock:
+            self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
+
     # ---- the end ------------------------------------------------------------------------------------------------
 
     def retire(self) -> bool:
         """Ends the thread, unless a cage needs it still."""
-        if self._thread is not threading.current_thread():
-            with suppress(RuntimeError, TimeoutError):
-                in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
+        self.settle()
         with self._lock:
-            self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
             if self._admissions or self._retired:
                 return self._retired
             self._retired = True
@@ -217,6 +235,7 @@ class Gatekeeper:
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         for admission in admissions:
             admission.close_doors()
+            self._left(admission)
         with suppress(Exception):
             self.loop.close()
 

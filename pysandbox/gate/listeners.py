@@ -55,7 +55,7 @@ class Listeners:
         return tuple(dict.fromkeys(each for each in wanted if rules.name(name, each).allowed))[:PORTS]
 
     def _open(self, address: str, ports: tuple[int, ...]) -> list[socket.socket]:
-        """In the loop, since it takes but a moment. Where the cage itself has a port it reaches itself, and nothing else;
+        """In the loop, since it takes but a moment. Where the cage itself has a port it reaches itself alone;
         a cage that has ended has no use for any."""
         listeners: list[socket.socket] = []
         try:

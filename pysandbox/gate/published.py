@@ -17,7 +17,8 @@ import socket
 import struct
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.launch import native
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.relay import Spliced
     from pysandbox.launch.live import LiveInit
 
+Ports: TypeAlias = "list[tuple[Published, socket.socket]]"
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 LOOPBACK = ("127.0.0.1", "::1")  # of the cage, in the order in which they are tried
 ANY = {"127.0.0.1": "0.0.0.0", "::1": "::"}
@@ -46,7 +48,7 @@ HINTS = {
 }
 
 
-def listen(published: Iterable[Published]) -> list[tuple[Published, socket.socket]]:
+def listen(published: Iterable[Published]) -> Ports:
     """All of them, or StartError and none."""
     with ExitStack() as undo:
         taken = [(each, undo.enter_context(_listener(each))) for each in published]
@@ -111,56 +113,83 @@ async def serve_published(admission: Admission, published: Published, taken: soc
 
 
 async def _serve_tcp(admission: Admission, published: Published, listener: socket.socket, stock: Stock) -> None:
-    port = Port(admission, published, stock)
+    port = Port(admission, published, listener, stock)
     try:
-        while True:
-            await port.room.acquire()
-            port.admit(await _accept(listener))
+        await asyncio.get_running_loop().create_future()  # until it is cancelled
     finally:
         port.end()
 
 
-async def _accept(listener: socket.socket) -> socket.socket:
-    while True:
-        try:
-            return (await asyncio.get_running_loop().sock_accept(listener))[0]
-        except ConnectionAbortedError:
-            continue
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                raise
-            await asyncio.sleep(CALM)
-
-
 class Port:
-    """One published TCP port and who is connected to it."""
+    """One published TCP port and who is connected to it. A connection is counted from its accept to its end.
 
-    def __init__(self, admission: Admission, published: Published, stock: Stock) -> None:
-        self._admission, self._published, self._stock = admission, published, stock
-        self.room = asyncio.Semaphore(MOST)
+    It accepts in a reader's callback and not by `sock_accept`, which may lose what it has accepted when cancelled.
+    """
+
+    def __init__(self, admission: Admission, published: Published, listener: socket.socket, stock: Stock) -> None:
+        self._admission, self._published, self._listener, self._stock = admission, published, listener, stock
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+        self._paused = True
+        self._ended = False
         self._waiting = asyncio.Semaphore(WAITING)
         self._connecting: set[asyncio.Task[None]] = set()
         self._relayed: set[int] = set()
+        self._go_on()
 
-    def admit(self, client: socket.socket) -> None:
-        task = asyncio.get_running_loop().create_task(self._connect(client))
+    def _go_on(self) -> None:
+        if self._paused and not self._ended:
+            self._paused = False
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._listener)
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                client, _address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # out of descriptors or memory
+                self._pause()
+                self._loop.call_later(CALM, self._go_on)
+                return
+            self._admit(client)
+            if self._count >= MOST:
+                self._pause()
+                return
+
+    def _admit(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        self._count += 1
+        task = self._loop.create_task(self._connect(client))
         self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        task.add_done_callback(partial(self._connected, client))
+
+    def _connected(self, client: socket.socket, task: asyncio.Task[None]) -> None:
+        """However that ended: a task may have been cancelled before it began."""
+        self._connecting.discard(task)
+        if client.fileno() >= 0:  # the relay has not taken it
+            refuse(client)
+            self._left()
+
+    def _left(self) -> None:
+        self._count -= 1
+        self._go_on()
 
     async def _connect(self, client: socket.socket) -> None:
         try:
             async with self._waiting:
                 inside = await self._reach()
-        except BaseException as error:
-            refuse(client)
-            self.room.release()
-            if not isinstance(error, OSError | CageClosedError):
-                raise
+        except (OSError, CageClosedError):
             return
         try:
             self._relayed.add(self._admission.relay.splice(client, inside, self._published, self._over))
         except OSError:  # it has closed both
-            self.room.release()
+            self._left()
 
     async def _reach(self) -> socket.socket:
         """A connection to the cage's server. Raises OSError, CageClosedError."""
@@ -181,9 +210,11 @@ class Port:
 
     def _over(self, spliced: Spliced) -> None:
         self._relayed.discard(spliced.number)
-        self.room.release()
+        self._left()
 
     def end(self) -> None:
+        self._pause()
+        self._ended = True
         for task in list(self._connecting):
             task.cancel()
         for number in list(self._relayed):

@@ -108,8 +108,6 @@ def _ascii(given: str) -> str:
         mapped = given.encode("idna").decode("ascii")
     except UnicodeError as error:
         raise BadName(f"{shown(given)} cannot be written as a host name: {error}") from None
-    if not mapped:
-        raise BadName(f"{shown(given)} is nothing but what is left out of a name")
     _refuse_marks(mapped)  # a full-width at sign is an at sign now
     return mapped
 

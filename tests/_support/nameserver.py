@@ -29,10 +29,7 @@ class NameServer:
     asked: list[tuple[str, int, str]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._udp.bind(("127.0.0.1", 0))
-        self._tcp = socket.socket()
-        self._tcp.bind(self._udp.getsockname())
+        self._udp, self._tcp = _one_port_of_both()
         self._tcp.listen()
         self._threads = [threading.Thread(target=each) for each in (self._serve_udp, self._serve_tcp)]
         for thread in self._threads:
@@ -103,6 +100,20 @@ class NameServer:
 
     def _record(self, name: str, kind: int, data: bytes) -> bytes:
         return _written(name) + struct.pack("!HHIH", kind, 1, self.ttl, len(data)) + data
+
+
+def _one_port_of_both() -> tuple[socket.socket, socket.socket]:
+    """The kernel chooses a port of TCP; that of UDP may be somebody else's."""
+    for _ in range(100):
+        tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            tcp.bind(("127.0.0.1", 0))
+            udp.bind(tcp.getsockname())
+            return udp, tcp
+        except OSError:
+            tcp.close()
+            udp.close()
+    raise RuntimeError("no port is free for both TCP and UDP")
 
 
 def _written(name: str) -> bytes:

@@ -151,8 +151,26 @@ def test_connections_end_with_the_cage() -> None:
     with one, pytest.raises(ConnectionResetError):
         if one.recv(1) == b"":
             raise ConnectionResetError
+    assert nobody_answers(port)
+
+
+def nobody_answers(port: int) -> bool:
+    """The listener is on its way out: until it is gone, callers are reset."""
     with socket.socket() as late:
-        assert late.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+        late.settimeout(PATIENCE)
+        try:
+            late.connect(("127.0.0.1", port))
+            return late.recv(1) == b""
+        except (ConnectionRefusedError, ConnectionResetError):
+            return True
+
+
+def test_a_port_is_free_for_the_next_cage_as_soon_as_the_last_one_is_closed() -> None:
+    port = free()
+    for _ in range(20):
+        with serving(ECHO, "127.0.0.1", f"{port}:8000"), connected(port) as one:
+            one.sendall(b"hello")
+            assert one.recv(99) == b"hello"
 
 
 def test_many_callers_at_once_are_told_apart() -> None:

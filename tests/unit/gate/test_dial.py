@@ -144,6 +144,33 @@ def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server
     asyncio.run(tighten())
 
 
+def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
+    ended: list[str] = []
+
+    async def tighten() -> None:
+        target = Target("127.0.0.1", service)
+        admission = admitted(net_plan(ips=(f"127.0.0.1:{service}",)), upstream(server.place), [])
+
+        async def carry() -> None:
+            with closing(await dial(admission, target)) as connected:
+                task = asyncio.current_task()
+                assert task is not None
+                number = admission.hold(target, connected, task.cancel)
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    admission.release(number)
+                    ended.append("carried")
+
+        carrying = asyncio.create_task(carry())
+        while not admission.connections:
+            await asyncio.sleep(0.001)
+        assert await admission._tighten_and_wait(()) == 1 and ended == ["carried"]
+        await asyncio.wait([carrying])
+
+    asyncio.run(tighten())
+
+
 def test_rules_that_are_tightened_while_it_connects_hold_for_what_it_connects(service, server):
     async def race() -> None:
         admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])

@@ -218,8 +218,9 @@ def test_synthetic_addresses_are_named_backwards_and_no_others():
 
 
 ODD = [
-    b"\x05a.com\0", b"\x05a\0com\0", b"\1a\3com\3com\0", b"\x0bevil@\0\x01\x02xyz\0", b"\1*\3com\0", b"\x09127.0.0.1\0",
-    b"\x03127\x010\x010\x011\0", b"\x0a2130706433\0", b"\0", b"\1a\4com\xff\0", b"\5evila\3com\0", b"\1a\3com\4evil\3com\0",
+    b"\x05a.com\0", b"\x05a\0com\0", b"\1a\3com\3com\0", b"\x0bevil@\0\x01\x02xyz\0", b"\1*\3com\0",
+    b"\x09127.0.0.1\0",    b"\x03127\x010\x010\x011\0", b"\x0a2130706433\0", b"\0", b"\1a\4com\xff\0",
+    b"\5evila\3com\0", b"\1a\3com\4evil\3com\0",
 ]  # fmt: skip
 
 

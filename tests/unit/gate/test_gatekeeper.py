@@ -152,11 +152,11 @@ def test_a_sink_that_fails_is_survived():
 
     keeper = Gatekeeper(broken, ["127.0.0.1:9"])
     live = Live()
-    keeper.admit(live, net_plan()).end()
+    keeper.admit(live, net_plan(), []).end()
     assert keeper.retire()
     other = Live()
     keeper = Gatekeeper(broken, ["127.0.0.1:9"])
-    live.keeper, live.admission = keeper, keeper.admit(other, net_plan())
+    live.keeper, live.admission = keeper, keeper.admit(other, net_plan(), [])
     assert other.asks() and other.asks()
     left(live)
     assert keeper.retire()

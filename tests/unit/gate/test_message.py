@@ -101,8 +101,10 @@ def test_aliases_in_a_circle_come_to_an_end():
 @pytest.mark.parametrize(
     "bytes_of_it",
     [
-        reply(b"", 0)[2:], b"\0\0" + reply(b"", 0)[2:], reply(b"", 0, flags=0x0100), reply(b"", 0, name=b"\x04evil\x03com\0"),
-        reply(b"\xc0\x1d", 1), reply(b"\xc0\xff", 1), reply(record(b"\xc0\x0c", A, b"1234")[:-1], 1), reply(b"", 1), b"",
+        reply(b"", 0)[2:], b"\0\0" + reply(b"", 0)[2:], reply(b"", 0, flags=0x0100),
+        reply(b"", 0, name=b"\x04evil\x03com\0"),
+        reply(b"\xc0\x1d", 1), reply(b"\xc0\xff", 1), reply(record(b"\xc0\x0c", A, b"1234")[:-1], 1), b"",
+        reply(b"", 1),
     ],
 )  # fmt: skip
 def test_an_answer_to_something_else_or_that_does_not_end_is_refused(bytes_of_it):

@@ -105,7 +105,8 @@ def test_the_files_of_the_host_are_read_as_its_own_resolver_does():
 
 @pytest.mark.parametrize(
     ("text", "server"),
-    [("1.1.1.1", ("1.1.1.1", 53)), ("127.0.0.1:5353", ("127.0.0.1", 5353)), ("[::1]:5353", ("::1", 5353)), ("::1", ("::1", 53))],
+    [("1.1.1.1", ("1.1.1.1", 53)), ("127.0.0.1:5353", ("127.0.0.1", 5353)), ("[::1]:5353", ("::1", 5353)),
+     ("::1", ("::1", 53))],
 )  # fmt: skip
 def test_a_name_server_is_given_by_its_address(text, server):
     assert read_server(text) == server

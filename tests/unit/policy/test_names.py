@@ -49,14 +49,18 @@ def test_ipv6_is_an_address_with_and_without_brackets():
         ("a\r\n.com", "control"), ("\tx", "control"), ("x\x7f", "control"), ("user@allowed.com", "user information"),
         ("allowed.com@evil.com", "user information"), ("allowed.com%00.evil.com", "percent"), ("fe80::1%eth0", "zone"),
         ("evil.com/allowed.com", "slash"), ("evil.com#.allowed.com", "fragment"), ("evil.com?.allowed.com", "query"),
-        ("evil.com\\.allowed.com", "backslash"), ("*.com", "star"), ("allowed.com:443", "port"), ("[127.0.0.1]", "IPv6"),
-        ("[::1", "IPv6"), ("::1]", "IPv6"), ("[::1]:80", "port"), ("1.2.3.4.5", "whole address"), ("10.0.0.256", "too large"),
+        ("evil.com\\.allowed.com", "backslash"), ("*.com", "star"), ("allowed.com:443", "port"),
+        ("[127.0.0.1]", "IPv6"),
+        ("[::1", "IPv6"), ("::1]", "IPv6"), ("[::1]:80", "port"), ("1.2.3.4.5", "whole address"),
+        ("10.0.0.256", "too large"),
         ("256.1.1.1", "too large"), ("4294967296", "too large"), ("1.2.3.08", "whole address"), ("0x", "whole address"),
         ("1..2", "whole address"), ("allowed.1", "whole address"), ("a..com", "empty label"), (".com", "empty label"),
         ("..", "empty label"), (".", "empty label"), ("allowed.com..", "empty label"), ("a" * 64 + ".com", "63"),
         ("a." * 127 + "aa", "253"), ("x" * 5000, "far longer"), ("-a.com", "letters"), ("a-.com", "letters"),
-        ("a+b.com", "letters"), ("straße.de", "two readings"), ("a\u200db.com", "two readings"), (b"\xff.com", "not text"),
-        ("allowed.com＠evil.com", "user information"),  ("\u00ad", "nothing but"),
+        ("a+b.com", "letters"), ("straße.de", "two readings"), ("a\u200db.com", "two readings"),
+        (b"\xff.com", "not text"),
+        ("allowed.com＠evil.com", "user information"), ("\u00ad", "cannot be written"),
+        ("\ud800.com", "cannot be written"),
         ("ｅvil.com／.allowed.com", "slash"), ("℀.com", "slash"),
     ],
 )  # fmt: skip
@@ -94,8 +98,8 @@ def test_an_address_is_found_in_whatever_base_it_is_written(value, data):
     ("pattern", "inside", "outside"),
     [
         ("allowed.com", ["allowed.com"], ["www.allowed.com", "allowed.com.evil.com", "evilallowed.com", "allowed.co"]),
-        ("*.allowed.com", ["www.allowed.com"], ["allowed.com", "a.b.allowed.com", "evilallowed.com", "www.allowed.com.evil"]),
-        ("**.allowed.com", ["a.allowed.com", "a.b.allowed.com"], ["allowed.com", "evilallowed.com", "a.allowed.com.evil"]),
+        ("*.allowed.com", ["www.allowed.com"], ["allowed.com", "a.b.allowed.com", "evilallowed.com"]),
+        ("**.allowed.com", ["a.allowed.com", "a.b.allowed.com"], ["allowed.com", "evilallowed.com"]),
     ],
 )  # fmt: skip
 def test_a_pattern_holds_what_it_says_and_nothing_that_looks_like_it(pattern, inside, outside):
