@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.limits import watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
 from pysandbox.compile.plan import Note
@@ -105,6 +106,12 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         lambda policy, host: _full(policy) and policy.egress == "direct" and host.landlock_abi < 6,
         "with the host's network the cage also reaches the host's abstract unix sockets",
         'use Linux 6.12 or newer, egress = "none", or leave strict out',
+    ),
+    Shortfall(
+        "nf_tables", "network.egress", NOTE, lambda policy, host: has_way_out(policy) and not host.nf_tables,
+        "this kernel redirects no connections (nf_tables): a program that knows no proxy reaches a host on ports 80, "
+        "443 and those that the policy names, and can ask no other name server",
+        "have nf_tables loaded (`pysandbox check` says how), or leave strict out",
     ),
     Shortfall(
         "cgroup_pids", "process.max_pids", LIMIT,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from pysandbox.compile.doors import loopback_ports
 from pysandbox.compile.plan import Note
+from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Grant, Policy
 
 Sentences = tuple[str, ...]
@@ -113,6 +115,25 @@ def _calls(policy: Policy) -> Iterable[str]:
 
 def _reaches(policy: Policy) -> Iterable[str]:
     yield NETWORK[policy.egress]
+    if policy.egress == "proxy-only":
+        yield from (_host(rule) for rule in policy.hosts)
+        if (ports := loopback_ports(policy)) is not None:
+            yield f"The host's own services are reached as host.pysandbox.internal{_on(ports)}."
+    if policy.allow_ips:
+        yield f"Addresses that can be connected to: {', '.join(policy.allow_ips)}."
+    if policy.ports:
+        yield f"Reached from the host: {', '.join(policy.ports)} (address, port of the host, port of the cage)."
+    yield from _listed("Unix sockets of the host that can be connected to: {}.", policy.unix_sockets)
+
+
+def _host(rule: HostRule) -> str:
+    below = " and every name below it" if rule.include_subdomains else ""
+    how = ", and nothing looks at what is sent" if rule.direct else ""
+    return f"{rule.domain}{below} can be connected to{_on(rule.ports)}{how}."
+
+
+def _on(ports: tuple[int, ...]) -> str:
+    return f" on port {', '.join(map(str, ports))}" if ports else ""
 
 
 def _uses(policy: Policy) -> Iterable[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pysandbox.compile.network import own_files
+from pysandbox.compile.network import NSSWITCH, RESOLV, own_files
 from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
 from pysandbox.compile.plan import Note
 from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
@@ -25,6 +25,7 @@ from pysandbox.probe.facts import PathFact, PathFacts
 
 ROOT = "/"
 UNIX_SOCKETS = "network.unix_sockets"
+OF_THE_DOORS = (RESOLV, NSSWITCH)  # made in every cage with a way out, granted or not
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
 
 # Places that a full cage has of its own: a grant of the host's is left out (T30, COMP-08, COMP-09).
@@ -123,6 +124,7 @@ def _asked(policy: Policy, cwd: str) -> Iterator[tuple[str, str, bool, bool]]:
 
 def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
     full, own = policy.isolation == "full", own_files(policy)
+    view.own = {path: text for path, text in own.items() if path in OF_THE_DOORS}
     absent = []
     for path, key, writable, optional in _asked(policy, paths.cwd):
         if optional and path in own:
@@ -323,8 +325,12 @@ def _note_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
 def _prune(view: View, *, covers: bool) -> None:
     """Drop what shows nothing new, and order by path: parents before children. Unless a guard `covers` what it stands
     for (landlock isolation only tells of it), a denial in it stands by itself."""
-    view.own = {path: text for path, text in view.own.items()
-                if nearest(path, view.trees) is None and nearest(path, view.holes) is None}  # fmt: skip
+    taken = (view.trees, view.holes, view.links)
+    hidden = [path for path in view.own if any(nearest(path, table) is not None for table in taken)]
+    for path in hidden:
+        del view.own[path]
+        if path in OF_THE_DOORS:
+            view.notes.append(not_coverable("filesystem.allow", f"{path!r} is the host's: names may not be found"))
     kept = {}
     for real in sorted(view.trees):
         tree, above = view.trees[real], view.over(real)

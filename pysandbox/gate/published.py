@@ -15,7 +15,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.relay import Spliced
     from pysandbox.launch.live import LiveInit
 
-Ports: TypeAlias = "list[tuple[Published, socket.socket]]"
+Ports: TypeAlias = "Sequence[tuple[Published, socket.socket]]"
 KINDS = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 LOOPBACK = ("127.0.0.1", "::1")  # of the cage, in the order in which they are tried
 ANY = {"127.0.0.1": "0.0.0.0", "::1": "::"}

@@ -27,6 +27,7 @@ from pysandbox.policy.effective_cage import Audit, Cgroup, EffectiveCage, FsMoun
 from pysandbox.policy.expand import quote
 from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
+from pysandbox.policy.netallow import granted
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import shown
 from pysandbox.policy.summary import NO_CAGE, label, line
@@ -106,12 +107,6 @@ def from_cage_block(
     read = read_block(block, spawn.project_root)
     if read is None or no_sandbox:
         return _uncaged(spawn, read, "daemon_no_sandbox" if no_sandbox else "dsl_disabled")
-    if read.net_allow:
-        raise refuse(
-            "cage.net.allow",
-            f"{read.net_allow[0]!r} needs the network gatekeeper, which this version does not have",
-            "leave net.allow empty",
-        )
     _check_paths(read.fs, spawn.project_root, paths)
     return _caged(spawn, read, limits_required)
 
@@ -135,7 +130,11 @@ def _uncaged(spawn: _Spawn, block: CageBlock | None, reason: str) -> tuple[Polic
 
 def _caged(spawn: _Spawn, block: CageBlock, limits_required: bool) -> tuple[Policy, EffectiveCage]:
     limits = block.limits
+    hosts, addresses = granted(block.net_allow)
     policy = Policy(
+        egress="proxy-only" if block.net_allow else "none",
+        hosts=hosts,
+        allow_ips=addresses,
         allow=_grants(block.fs, "ro"),
         allow_write=_grants(block.fs, "rw"),
         state=block.state,

@@ -11,7 +11,9 @@ patterns are compiled when they are first used.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from pysandbox.policy.host import HostRule
 from pysandbox.policy.refusal import Refused, shown
 
 LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -35,6 +37,36 @@ def entry(value: object) -> str:
         raise Refused(f"{shown(value)} looks like provider:model, not like a host", "write host or host:443")
     host = _address(value, host) if re.match(_STARTS_AS_ADDRESS, host) else _name(value, host)
     return host + colon + _port(value, port) if colon else host
+
+
+def granted(entries: Iterable[str]) -> tuple[tuple[HostRule, ...], tuple[str, ...]]:
+    """Entries in their canonical spelling as the blocks and the addresses of a policy. All of it is TCP (document 000),
+    and a name without a port allows every port, whatever the other entries say of it."""
+    hosts: dict[str, list[int]] = {}
+    addresses = []
+    for each in entries:
+        host, port = _parted(each)
+        if re.match(_STARTS_AS_ADDRESS, host) or ":" in host:
+            addresses.append(_endpoint(host, port))
+        else:
+            hosts.setdefault(host, []).append(int(port or 0))
+    rules = (HostRule(domain=name, ports=() if 0 in ports else tuple(ports)) for name, ports in hosts.items())
+    return tuple(rules), tuple(addresses)
+
+
+def _parted(each: str) -> tuple[str, str]:
+    """(host, port) of an entry; the port is empty where there is none."""
+    if each.startswith("["):
+        host, _, port = each[1:].partition("]:")
+        return host, port
+    return (each, "") if each.count(":") > 1 else (each.partition(":")[0], each.partition(":")[2])
+
+
+def _endpoint(address: str, port: str) -> str:
+    """As network.allow_ips has it, where brackets hold the address alone."""
+    bare, slash, prefix = address.partition("/")
+    at = f"[{bare}]" if ":" in bare else bare
+    return f"{at}{slash}{prefix}{f':{port}' if port else ''}/tcp"
 
 
 def domain(value: object) -> str:

@@ -8,8 +8,8 @@ is asked for, and every client prints, or ends with 0 having checked, the page t
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from _support.internet import places
 
@@ -37,6 +37,7 @@ class Client:
     modules: Sequence[str] = ()  # of Python
     allowed: str = "origin.example"
     marker: str = PAGE
+    policy: Mapping[str, int] = field(default_factory=dict)  # what else it needs of a cage
 
 
 def python(source: str) -> str:
@@ -56,7 +57,7 @@ CLIENTS = (
            ["http", "none"]),
     Client("asyncio streams", f"{PYTHON} {{programs}}/streams.py {{at}}", ["none"]),
     Client("node fetch", "node -e 'fetch(process.argv[1]).then(a => a.text()).then(console.log)' https://{at}/",
-           ["none"], ["node"]),
+           ["none"], ["node"], policy={"address_space_gb": 0}),  # its parser is WebAssembly, which reserves 10 GiB
     Client("git", "git clone -q https://{at}/project.git /tmp/clone && cat /tmp/clone/README", needs=["git"],
            allowed="git.example"),
     Client("git, http", "git clone -q http://{at}/project.git /tmp/clone && cat /tmp/clone/README", ["none"],

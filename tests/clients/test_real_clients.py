@@ -45,7 +45,11 @@ def ask(client: Client, way: str, at: str, net_host: Host, net: Internet, built:
     script = client.script.format(at=at, programs=PROGRAMS, built=built)
     seen = [sys.prefix, sys.base_prefix, net.ca, str(built), str(PROGRAMS), *glob.glob("/etc/java-*")]
     return net_host.run(
-        ["sh", "-c", f"{WAYS[way]}; {script}"], env=environment(net.ca), hosts=list(places.SITES), allow=seen
+        ["sh", "-c", f"{WAYS[way]}; {script}"],
+        env=environment(net.ca),
+        hosts=list(places.SITES),
+        allow=seen,
+        **client.policy,
     )
 
 

@@ -18,11 +18,11 @@ from pysandbox.probe.facts import STAGING_CANDIDATES, Executable, HostFacts, Pat
 MODERN = HostFacts(
     kernel=(6, 18), machine="x86_64", uid=1000, gid=1000, landlock_abi=7, user_namespaces=True,
     network_namespaces=True, mount_setattr=True, seccomp_filter=True, user_notif=True, wait_killable=True,
-    proc_mountable=True,
+    proc_mountable=True, nf_tables=True,
     env={"HOME": "/home/ann", "LANG": "C.UTF-8", "PATH": "/home/ann/bin:/usr/bin", "TERM": "xterm", "TOKEN": "secret"},
 )  # fmt: skip
 HOSTS = {
-    "6.1": replace(MODERN, kernel=(6, 1), landlock_abi=2),
+    "6.1": replace(MODERN, kernel=(6, 1), landlock_abi=2, nf_tables=False),
     "6.12": replace(MODERN, kernel=(6, 12), landlock_abi=6),
     "6.18": MODERN,
     "forbids-user-namespaces": replace(MODERN, user_namespaces=False, network_namespaces=False, mount_setattr=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pysandbox.compile.plan import LandlockPlan, MountStep, Plan
+from pysandbox.compile.plan import LandlockPlan, MountStep, NetPlan, Plan
 
 
 def render(plan: Plan) -> str:
@@ -32,8 +32,25 @@ def _lines(plan: Plan) -> Iterator[str]:
         )))  # fmt: skip
     if plan.watch:
         yield from _block("watch", iter((repr(plan.watch),)))
+    if plan.net:
+        yield from _block("net", _net(plan.net))
     yield from _block("env", (f"{name}={value}" for name, value in plan.env))
     yield from _block("notes", (f"{note.event} [{note.key}] {note.message}" for note in plan.notes))
+
+
+def _net(net: NetPlan) -> Iterator[str]:
+    yield from (f"door {door.kind} {door.address}:{door.port}/{door.protocol}" for door in net.doors)
+    yield f"routes {len(net.routes)} bytes, redirect {len(net.redirect)} bytes, ipv6 {net.ipv6}"
+    for grant in net.hosts:
+        ports = " ".join(map(str, grant.ports)) or "any port"
+        yield f"host {grant.pattern}: {ports}{', direct' if grant.direct else ''}"
+    yield from (
+        f"address {each.address.hex()}/{each.prefix} {each.first_port}-{each.last_port}" for each in net.endpoints
+    )
+    for port in net.published:
+        yield f"published {port.address}:{port.port} -> {port.inside}/{port.protocol}"
+    if net.loopback_ports is not None:
+        yield f"the host's loopback: {' '.join(map(str, net.loopback_ports)) or 'any port'}"
 
 
 def _block(title: str, lines: Iterator[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ SAMPLES = {
     "tuple[Grant, ...]": ("/x", (Grant("/x"),)),
     "tuple[tuple[str, str], ...]": ("A=b", (("A", "b"),)),
     "tuple[str, ...]": ("/bin/true", ("/bin/true",)),
+    "tuple[int, ...]": ("32", (32,)),
     "int": ("32", 32),
     "int | None": ("32", 32),
     "float": ("2.5", 2.5),

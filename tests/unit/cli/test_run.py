@@ -378,11 +378,12 @@ def test_a_flag_of_another_version_is_refused_by_its_name(
     assert cage.argv == []
 
 
-def test_a_port_is_refused_when_the_cage_is_made(
+def test_a_port_is_refused_where_there_is_no_network_to_publish_it_from(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSANDBOX_AUDIT", "off")
-    assert pysandbox_main(["run", "-p", "8080:80", "--", "ls"]) == 125
+    flags = ["-p", "8080:80", "--isolation", "landlock", "--run-as", "self"]
+    assert pysandbox_main(["run", *flags, "--", "ls"]) == 125
     (line,) = lines(capsys)
     assert "network.ports" in line
 

@@ -28,6 +28,14 @@ POLICIES = {
         deny=grants("/home/ann/project/src/deep/er/key", "/home/ann/project/.env", "/data/set/private", "/etc/shadow"),
         mask=grants("/data/set/a", "/home/ann/project/absent"),
     ),
+    "doors": Policy(
+        allow=SYSTEM, egress="proxy-only", ports=["8080:80", "0.0.0.0:53:53/udp"], host_loopback_ports=[5432],
+        hosts=[
+            {"domain": "a.example", "ports": [443], "include_subdomains": True},
+            {"domain": "b.example", "direct": True},
+        ],
+    ),
+    "published": Policy(allow=SYSTEM, ports=["[::1]:8080:80"]),
     "direct": Policy(allow=SYSTEM, egress="direct", unsafe_direct=True, run_as="root"),
     "landlock": Policy(allow=SYSTEM, isolation="landlock", run_as="self", workdir="write"),
     "limited": Policy(allow=SYSTEM, memory_mb=512, max_pids=32, walltime_sec=60, limits_required=False,

@@ -210,10 +210,30 @@ def test_any_other_shape_is_refused_and_blamed_on_the_parser(block, key):
     assert "policy parser" in str(caught.value)
 
 
-def test_a_valid_network_entry_is_refused_by_name_because_nothing_could_carry_it_out():
-    with pytest.raises(SandboxCompileError, match=r"'example\.com' needs the network gatekeeper") as caught:
-        compiled(block_with(net={"allow": ["Example.com"]}))
-    assert "parser" not in str(caught.value)
+def test_network_entries_become_hosts_with_their_ports_and_addresses():
+    entries = ["Example.com", "b.example:443", "b.example:8443", "**.c.example", "10.0.0.0/8", "192.0.2.7:443",
+               "[2001:DB8::1]:443", "2001:db8::/32", "[2001:db8:1::/48]:80"]  # fmt: skip
+    policy, effective = compiled(block_with(net={"allow": entries}))
+    assert policy.egress == "proxy-only"
+    assert [(rule.domain, rule.ports) for rule in policy.hosts] == [
+        ("example.com", ()), ("b.example", (443, 8443)), ("**.c.example", ()),
+    ]  # fmt: skip
+    assert policy.allow_ips == (
+        "10.0.0.0/8/tcp", "192.0.2.7:443/tcp", "[2001:db8::1]:443/tcp", "[2001:db8::]/32/tcp",
+        "[2001:db8:1::]/48:80/tcp",
+    )  # fmt: skip
+    assert effective.netns.enabled
+
+
+@pytest.mark.parametrize("entries", [["a.example", "a.example:443"], ["a.example:443", "a.example"]])
+def test_a_name_without_a_port_allows_them_all_whatever_else_is_said_of_it(entries):
+    policy, _ = compiled(block_with(net={"allow": entries}))
+    assert [(rule.domain, rule.ports) for rule in policy.hosts] == [("a.example", ())]
+
+
+def test_no_network_entry_is_no_network():
+    policy, effective = compiled(block_with(net={"allow": []}))
+    assert (policy.egress, policy.hosts, policy.allow_ips, effective.netns.enabled) == ("none", (), (), False)
 
 
 @pytest.mark.parametrize(
