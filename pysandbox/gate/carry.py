@@ -11,7 +11,7 @@ a name past.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pysandbox.gate.dial import Denied, Target
 from pysandbox.gate.rules import Decision
@@ -50,7 +50,7 @@ async def carry(admission: Admission, target: Target, client: Stream, server: St
 class _Carried:
     def __init__(self, admission: Admission, target: Target, client: Stream, server: Stream) -> None:
         self._admission, self._target, self._client, self._server = admission, target, client, server
-        self._over: asyncio.Future[object] = admission.loop.create_future()
+        self._over: asyncio.Future[Any] = admission.loop.create_future()
         self._number = 0
 
     async def run(self) -> None:
@@ -81,7 +81,7 @@ class _Carried:
     async def _server_is_first(self, hearing: asyncio.Task[tuple[Verdict, bytes]]) -> bool:
         speaks = self._server.readable()
         try:
-            await asyncio.wait({hearing, speaks}, return_when=asyncio.FIRST_COMPLETED)
+            await _first_of(hearing, speaks)
             return not hearing.done()
         finally:
             self._server.unwatch(speaks)
@@ -89,7 +89,7 @@ class _Carried:
     async def _flow(self, hearing: asyncio.Task[tuple[Verdict, bytes]], ear: Stream) -> None:
         """The server's words flow; the client's, once they are heard. No HTTP server speaks first."""
         self._splice()
-        await asyncio.wait({hearing, self._over}, return_when=asyncio.FIRST_COMPLETED)
+        await _first_of(hearing, self._over)
         if self._over.done():
             return
         verdict, said = await hearing
@@ -150,3 +150,7 @@ async def _hear(ear: Stream, sniffer: Sniffer) -> tuple[Verdict, bytes]:
                     patience.reschedule(asyncio.get_running_loop().time() + WORDS_SECONDS)
         except TimeoutError:
             return Verdict(Way.REFUSE, "the first words were not finished in time"), b""
+
+
+async def _first_of(*waited: asyncio.Future[Any]) -> None:
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)

@@ -91,7 +91,7 @@ class Forwarder:
     # ---- the client's side --------------------------------------------------------------------------------------
 
     async def _next_request(self) -> h11.Request | None:
-        """None when there will be no further one. A head has to be whole in time; silence before it is another matter."""
+        """None when there will be no further one. A head has to be whole in time; silence is another matter."""
         begun = bool(self._asked.trailing_data[0])
         async with asyncio.timeout(HEAD_SECONDS if begun else None) as patience:
             try:

@@ -1,5 +1,5 @@
-"""HTTP/1 heads as they pass the gatekeeper (RFC 9110, 9112): where a request wants to go, what of it is forwarded, and how
-it is refused. Pure.
+"""HTTP/1 heads as they pass the gatekeeper (RFC 9110, 9112): where a request wants to go, what of it is forwarded, and
+how it is refused. Pure.
 
 h11 reads the bytes; what is forwarded is written anew from what it understood, so that nobody behind it can understand
 something else. What has two readings is refused before.

@@ -2,7 +2,7 @@
 
 One Relay for each gatekeeper. Bytes are moved in C, without the interpreter lock; Python hears of a pair once, when it
 has ended. `hold` is for streams whose first bytes are looked at first: what the server says flows at once, what the
-client says when it is released. Beside `launch.native`, `probe.kernel` and `supervise.wire` an importer of the extension.
+client says when it is released. It calls the extension itself, as `launch.native` and `supervise.wire` do.
 """
 
 from __future__ import annotations

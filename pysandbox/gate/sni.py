@@ -54,7 +54,7 @@ class HelloReader:
 
     def _next_fragment(self) -> bytes | None:
         head = self._pending
-        if head and head[0] != HANDSHAKE or len(head) > 1 and head[1] != 3:
+        if (head and head[0] != HANDSHAKE) or (len(head) > 1 and head[1] != 3):
             raise NotTls("it does not begin with a handshake record")
         if len(head) < 5:
             return None

@@ -1,9 +1,9 @@
 """What a client's first bytes say about where it wants to go, held against where it was let to. Pure.
 
 A connection is allowed because of a name; what is then said in it may name another one, and a server that serves many
-names would follow it (PROXY-26). So the name in a TLS hello must be the target's; HTTP is handed to the forwarder, which
-holds every request's Host against it; and what is neither is passed on where no protocol is expected. Port 443 is for
-TLS and port 80 for HTTP. An address that is listed may be spoken to under no name, or under one that is allowed.
+names would follow it (PROXY-26). So the name in a TLS hello must be the target's; HTTP is handed to the forwarder,
+which holds every request's Host against it; and what is neither is passed on where no protocol is expected. Port 443 is
+for TLS and port 80 for HTTP. An address that is listed may be spoken to under no name, or under one that is allowed.
 
 Nothing is decided by time: a hello or a request in many pieces is waited for until it is whole.
 """

@@ -41,7 +41,7 @@ class Stream:
     def readable(self) -> asyncio.Future[None]:
         """Done when there is something to read, an end or an error. `unwatch` it before anybody reads."""
         waited = self._loop.create_future()
-        self._loop.add_reader(self.sock, lambda: waited.done() or waited.set_result(None))
+        self._loop.add_reader(self.sock, _mark, waited)
         return waited
 
     def unwatch(self, waited: asyncio.Future[None]) -> None:
@@ -81,3 +81,8 @@ class Stream:
                 while unread < LINGER_BYTES and (more := await self._loop.sock_recv(self.sock, READ_AT_ONCE)):
                     unread += len(more)
         self.close()
+
+
+def _mark(waited: asyncio.Future[None]) -> None:
+    if not waited.done():
+        waited.set_result(None)

@@ -1,8 +1,8 @@
 """The doors of a cage where connections arrive: one task for each of them, bounded, and ended with the cage.
 
 A stranger's code is on the other end. What it can do is open connections, so they are counted for all doors of a cage
-together: what is more than MOST_STREAMS waits in the kernel's backlog until one of them has ended. Nothing that is said on
-one ends the door.
+together: what is more than MOST_STREAMS waits in the kernel's backlog until one of them has ended. Nothing that is said
+on one ends the door.
 """
 
 from __future__ import annotations

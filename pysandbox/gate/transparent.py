@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
 from pysandbox.gate.carry import carry
-from pysandbox.gate.dial import Denied, Target, Unreachable, dial, target_of
+from pysandbox.gate.dial import Denied, Unreachable, dial, target_of
 from pysandbox.gate.stream import Stream
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def serve_transparent(admission: Admission, client: Stream) -> None:
 
 
 def original(sock: socket.socket) -> tuple[IPv4Address, int]:
-    """Where it was sent to before it was redirected; without a redirect, that is where it has arrived. Raises OSError."""
+    """Where it was sent to before it was redirected; without a redirect, where it has arrived. Raises OSError."""
     try:
         port, address = SOCKADDR_IN.unpack(sock.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, SOCKADDR_IN.size))
         return IPv4Address(address), port
