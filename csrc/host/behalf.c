@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "direct.h"
 #include "interrupt.h"
 #include "powers.h"
 
@@ -21,42 +22,14 @@
 #define LARGEST_DATAGRAM 65536
 #define PLAIN_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
 
-static const uint8_t MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
 uint64_t now_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static sa_family_t family(const struct deed *deed) {
-    sa_family_t family = AF_UNSPEC;
-    if (deed->address_size >= sizeof family) memcpy(&family, deed->address, sizeof family);
-    return family;
-}
-
 static int is_connect(const struct deed *deed) {
     return deed->number == SYS_connect;
-}
-
-/* A datagram sent to AF_UNSPEC goes to an IPv4 address (udp_sendmsg); a connect to it undoes a connect. */
-static void settle_family(struct deed *deed) {
-    const sa_family_t inet = AF_INET;
-    if (family(deed) == AF_UNSPEC && !is_connect(deed) && deed->number != SYS_bind)
-        memcpy(deed->address, &inet, sizeof inet);
-}
-
-/* For a destination, "any" means the loopback address. */
-static void settle_any(struct deed *deed) {
-    struct sockaddr_in *four = (struct sockaddr_in *)deed->address;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)deed->address;
-    if (deed->number == SYS_bind) return;
-    if (family(deed) == AF_INET && deed->address_size >= sizeof *four && four->sin_addr.s_addr == INADDR_ANY)
-        four->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (family(deed) != AF_INET6 || deed->address_size < sizeof *six) return;
-    if (IN6_IS_ADDR_UNSPECIFIED(&six->sin6_addr)) six->sin6_addr = in6addr_loopback;
-    if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr) && !six->sin6_addr.s6_addr32[3])
-        six->sin6_addr.s6_addr32[3] = htonl(INADDR_LOOPBACK);
 }
 
 static int read_plain_address(struct deed *deed, uint64_t at, int64_t size) {
@@ -66,8 +39,7 @@ static int read_plain_address(struct deed *deed, uint64_t at, int64_t size) {
     deed->address_size = (uint32_t)(int32_t)size;
     result = deed->address_size ? read_exactly(deed->tid, at, deed->address, deed->address_size) : 0;
     if (result) return result;
-    settle_family(deed);
-    settle_any(deed);
+    settle(deed);
     return 0;
 }
 
@@ -85,6 +57,7 @@ int read_address(struct deed *deed) {
     switch (deed->number) {
     case SYS_connect:
     case SYS_bind: return read_plain_address(deed, deed->args[1], (int32_t)deed->args[2]);
+    case SYS_listen: return 0;
     case SYS_sendto: return read_plain_address(deed, deed->args[4], (int32_t)deed->args[5]);
     default: return read_message_address(deed, deed->args[1]);
     }
@@ -101,44 +74,6 @@ int take_socket(struct deed *deed, struct pidfds *pidfds) {
 
 int is_inet(const struct deed *deed) {
     return deed->domain == AF_INET || deed->domain == AF_INET6;
-}
-
-/* The address as 16 bytes and a port: 0, or -1 for what is not an IP address. */
-static int spell(const struct deed *deed, uint8_t *bytes, uint16_t *port) {
-    const struct sockaddr_in *four = (const struct sockaddr_in *)deed->address;
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)deed->address;
-    if (family(deed) == AF_INET && deed->address_size >= sizeof *four) {
-        memcpy(bytes, MAPPED, sizeof MAPPED);
-        memcpy(bytes + sizeof MAPPED, &four->sin_addr, 4);
-        *port = ntohs(four->sin_port);
-        return 0;
-    }
-    if (family(deed) != AF_INET6 || deed->address_size < offsetof(struct sockaddr_in6, sin6_scope_id)) return -1;
-    memcpy(bytes, &six->sin6_addr, 16);
-    *port = ntohs(six->sin6_port);
-    return 0;
-}
-
-static int within(const uint8_t *address, const struct psb_endpoint *endpoint) {
-    const uint32_t whole = endpoint->prefix / 8, rest = endpoint->prefix % 8;
-    if (memcmp(address, endpoint->address, whole)) return 0;
-    return !rest || !((address[whole] ^ endpoint->address[whole]) >> (8 - rest));
-}
-
-int listed(const struct psb_rules *rules, const struct deed *deed) {
-    const uint32_t protocol = deed->protocol == IPPROTO_TCP ? 1 : deed->protocol == IPPROTO_UDP ? 2 : 0;
-    uint8_t address[16];
-    uint16_t port;
-    uint32_t i;
-    if (is_connect(deed) && family(deed) == AF_UNSPEC) return 1;
-    if (!is_connect(deed) && deed->number != SYS_bind && !deed->address_size) return 1; /* where it is connected to */
-    if (spell(deed, address, &port)) return 0;
-    for (i = 0; i < rules->n_endpoints; i++) {
-        const struct psb_endpoint *each = &rules->endpoints[i];
-        if (each->protocols & protocol && port >= each->first_port && port <= each->last_port && within(address, each))
-            return 1;
-    }
-    return 0;
 }
 
 /* The supervisor may bind low ports in a network that it owns; the caller may not. */
@@ -200,6 +135,16 @@ static int connect_at_once(struct deed *deed, const struct sockaddr_storage *to,
     return result;
 }
 
+/* A socket that cannot leave the cage's network tries its luck there: the address leads to a door, or nowhere. */
+static int leaves(struct deed *deed, const struct psb_rules *rules) {
+    if (way_of(deed, rules) != PSB_WAY_GRANT) return 0;
+    return deed->foreign || step_outside(deed, rules);
+}
+
+static int connect_outside(struct deed *deed, const struct sockaddr_storage *to, uint32_t size) {
+    return connect(deed->socket, (const struct sockaddr *)to, size) < 0 ? -errno : 0;
+}
+
 static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *rules) {
     struct sockaddr_storage to = {0};
     uint32_t size = deed->address_size;
@@ -207,13 +152,19 @@ static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *r
     if (deed->connecting) return go_on_connecting(deed);
     memcpy(&to, deed->address, sizeof deed->address);
     if (deed->domain == AF_UNIX) result = reach_unix(deed, rules, &to, &size, &held);
-    if (!result) result = connect_at_once(deed, &to, size);
+    if (!result && is_inet(deed) && leaves(deed, rules)) aim(deed, &to, &size);
+    if (!result) result = deed->fresh ? connect_outside(deed, &to, size) : connect_at_once(deed, &to, size);
     if (held >= 0) close(held);
     if (!deed->blocking || (result != -EINPROGRESS && result != -EAGAIN)) return done(deed, result);
     start_waiting(deed);
     if (result == -EAGAIN) return wait_is_over(deed) ? done(deed, -EAGAIN) : DEED_WAIT_A_WHILE;
     deed->connecting = 1;
     return go_on_connecting(deed); /* over loopback it is connected by now */
+}
+
+/* For another family the credentials that peers see are then the supervisor's (unix(7), SO_PEERCRED). */
+static enum deed_outcome do_listen(struct deed *deed) {
+    return done(deed, listen(deed->socket, (int)deed->args[1]) < 0 ? -errno : 0);
 }
 
 /* The name of a bound unix socket is kept as it was written, so it cannot be spelled through /proc/self/fd. */
@@ -249,7 +200,8 @@ static enum deed_outcome do_sendto(struct deed *deed, const struct psb_rules *ru
 
 /* The caller would wait: so does its call, but not the supervisor. */
 static enum deed_outcome wait_if_full(struct deed *deed, int flags) {
-    if (deed->value != -EAGAIN || flags & MSG_DONTWAIT || fcntl(deed->socket, F_GETFL) & O_NONBLOCK) return DEED_DONE;
+    const int blocking = deed->fresh ? deed->blocking : !(fcntl(deed->socket, F_GETFL) & O_NONBLOCK);
+    if (deed->value != -EAGAIN || flags & MSG_DONTWAIT || !blocking) return DEED_DONE;
     start_waiting(deed);
     if (wait_is_over(deed)) return DEED_DONE;
     return is_inet(deed) ? DEED_WAIT_READY : DEED_WAIT_A_WHILE;
@@ -263,6 +215,7 @@ static void break_pipe(const struct deed *deed, int flags) {
 static enum deed_outcome send_something(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
     const int flags = (int)deed->args[deed->number == SYS_sendmsg ? 2 : 3];
     enum deed_outcome outcome;
+    if (is_inet(deed) && deed->protocol == IPPROTO_UDP && deed->address_size && !deed->fresh) leaves(deed, rules);
     outcome = deed->number == SYS_sendto ? do_sendto(deed, rules) : send_messages(deed, rules, pidfds);
     if (outcome == DEED_DONE) outcome = wait_if_full(deed, flags);
     if (outcome == DEED_DONE) break_pipe(deed, flags);
@@ -271,11 +224,13 @@ static enum deed_outcome send_something(struct deed *deed, const struct psb_rule
 
 static int may_pass(const struct deed *deed, const struct psb_rules *rules) {
     const int message = deed->number == SYS_sendmsg || deed->number == SYS_sendmmsg;
+    if (rules->walled && deed->number == SYS_bind) return 1;
     return rules->sealed && !(message && rules->refuse_control);
 }
 
 static enum deed_outcome do_it(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
     if (is_connect(deed)) return do_connect(deed, rules);
+    if (deed->number == SYS_listen) return do_listen(deed);
     return deed->number == SYS_bind ? do_bind(deed) : send_something(deed, rules, pidfds);
 }
 
@@ -292,12 +247,4 @@ enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, st
 void end_deed(struct deed *deed) {
     if (deed->socket >= 0) close(deed->socket);
     deed->socket = -1;
-}
-
-int psb_listed(const struct psb_rules *rules, const uint8_t *address, uint32_t size, int protocol) {
-    struct deed deed = {.number = SYS_connect, .socket = -1, .protocol = protocol, .address_size = size};
-    if (size > sizeof deed.address) return -EINVAL;
-    memcpy(deed.address, address, size);
-    settle_any(&deed);
-    return listed(rules, &deed);
 }

@@ -28,6 +28,11 @@ struct deed {
     uint64_t args[6];
     int socket; /* our duplicate, -1: none */
     int domain, protocol;
+    int foreign;         /* the caller's socket is of the host's network */
+    int fresh;           /* `socket` is a new one of the host's network, to be put in the place of the caller's */
+    int close_on_exec;   /* ... which is closed at an exec */
+    int named;           /* the address stands for the real one */
+    uint8_t real[16];
     int blocking;        /* the caller waits for as long as it takes */
     int connecting;      /* a connect is under way */
     uint64_t give_up_ms; /* SO_SNDTIMEO, as a CLOCK_MONOTONIC time; 0: never */
@@ -42,8 +47,6 @@ struct deed {
 int read_address(struct deed *deed);
 /* The caller's socket, its domain and its protocol: 0 or -errno. */
 int take_socket(struct deed *deed, struct pidfds *pidfds);
-/* Whether the list holds the address for the protocol; an address that leads nowhere (AF_UNSPEC in a connect) is. */
-int listed(const struct psb_rules *rules, const struct deed *deed);
 int is_inet(const struct deed *deed);
 
 /* Carries out, or goes on with, one call. */
@@ -51,6 +54,18 @@ enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, st
 void end_deed(struct deed *deed);
 
 uint64_t now_ms(void);
+
+/* judge.c: where an IP call may lead, by the rules alone; a bit of enum psb_way, or 0. */
+uint32_t way_of(const struct deed *deed, const struct psb_rules *rules);
+/* The address as sixteen bytes and a port: 0, or -1 for what is not an IP address. */
+int spell(const struct deed *deed, uint8_t *bytes, uint16_t *port);
+sa_family_t family(const struct deed *deed);
+/* Whether a socket of the caller's family can be connected to the address. */
+int can_have(const struct deed *deed, const uint8_t *address);
+/* Of a name: the real address in the place of the one that was read. */
+void aim(const struct deed *deed, struct sockaddr_storage *to, uint32_t *size);
+/* An unspecified destination is loopback (ip(7)); AF_UNSPEC is IPv4 in a send. */
+void settle(struct deed *deed);
 
 /* behalf_unix.c: the socket file that a caged process means by a path. 0, with *to naming it through /proc/self/fd and
  * *held to be closed after use (-1: none); -errno. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "behalf.h"
+#include "direct.h"
 
 #define DATA_ROOM (256 * 1024) /* of one stream message; the rest is a short count */
 #define LARGEST_DATAGRAM 65536
@@ -59,9 +60,17 @@ static int gather(const struct deed *deed, struct parcel *parcel, size_t room) {
     return result;
 }
 
+/* A granted socket of the host's network stays with those whose calls are judged: another cage's may not be. */
+static int leads_outside(int fd, const struct psb_rules *rules) {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    if (!rules->network || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) < 0) return 0;
+    return (domain == AF_INET || domain == AF_INET6) && is_of_host(fd, rules);
+}
+
 /* The caller's descriptors become ours for the time of the send. */
-static int translate_rights(const struct deed *deed, struct cmsghdr *rights, struct parcel *parcel,
-                            struct pidfds *pidfds) {
+static int translate_rights(struct deed *deed, const struct psb_rules *rules, struct cmsghdr *rights,
+                            struct parcel *parcel, struct pidfds *pidfds) {
     const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     int *fds = (int *)(void *)CMSG_DATA(rights);
     size_t i;
@@ -71,21 +80,32 @@ static int translate_rights(const struct deed *deed, struct cmsghdr *rights, str
         fd = take_fd(pidfds, deed->tid, fds[i]);
         if (fd < 0) return fd;
         parcel->fds[parcel->n_fds++] = fds[i] = fd;
+        if (leads_outside(fd, rules)) {
+            deed->refused_control = 1;
+            return -EPERM;
+        }
     }
     return 0;
 }
 
+/* It chooses the sender's address and device, which are the host's own where the socket is. */
+static int is_source(const struct cmsghdr *data) {
+    return (data->cmsg_level == SOL_IP && data->cmsg_type == IP_PKTINFO) ||
+           (data->cmsg_level == SOL_IPV6 && data->cmsg_type == IPV6_PKTINFO);
+}
+
 /* The ancillary data that an IP socket may send: what says how a packet travels, and nothing that says where to, as a
  * source route does (IP_RETOPTS, IPV6_RTHDR). */
-static int is_harmless(const struct cmsghdr *data) {
+static int is_harmless(const struct deed *deed, const struct cmsghdr *data) {
     static const struct {
         int level, type;
     } KNOWN[] = {
-        {SOL_IP, IP_TTL},          {SOL_IP, IP_TOS},        {SOL_IP, IP_PKTINFO},
-        {SOL_IPV6, IPV6_PKTINFO},  {SOL_IPV6, IPV6_TCLASS}, {SOL_IPV6, IPV6_HOPLIMIT},
-        {SOL_IPV6, IPV6_DONTFRAG}, {SOL_UDP, UDP_SEGMENT},  {SOL_TLS, TLS_SET_RECORD_TYPE},
+        {SOL_IP, IP_TTL},           {SOL_IP, IP_TOS},           {SOL_IPV6, IPV6_TCLASS},
+        {SOL_IPV6, IPV6_HOPLIMIT},  {SOL_IPV6, IPV6_DONTFRAG},  {SOL_UDP, UDP_SEGMENT},
+        {SOL_TLS, TLS_SET_RECORD_TYPE},
     };
     size_t i;
+    if (is_source(data)) return !deed->foreign && !deed->fresh;
     for (i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
         if (data->cmsg_level == KNOWN[i].level && data->cmsg_type == KNOWN[i].type) return 1;
     return 0;
@@ -111,9 +131,9 @@ static int read_control(struct deed *deed, const struct psb_rules *rules, struct
     for (each = CMSG_FIRSTHDR(&view); each && !result; each = CMSG_NXTHDR(&view, each)) {
         const size_t left = parcel->control_size - (size_t)((uint8_t *)each - parcel->ancillary.control);
         if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > left) return -EINVAL;
-        if (is_inet(deed) && is_harmless(each)) continue;
+        if (is_inet(deed) && is_harmless(deed, each)) continue;
         if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
-        result = translate_rights(deed, each, parcel, pidfds);
+        result = translate_rights(deed, rules, each, parcel, pidfds);
     }
     return result;
 }

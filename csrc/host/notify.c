@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 
 #include "arguments.h"
 #include "behalf.h"
+#include "direct.h"
 #include "image.h"
 #include "notify.h"
 
@@ -30,6 +32,7 @@
 #endif
 
 #define DENIALS 64
+#define NAMED 1024 /* addresses of one cage that stand for another */
 #define MOST_TELLINGS 4096 /* of those that nobody waits for */
 #define TICK_MS 50         /* how often the callers of waiting calls are looked after */
 #define WAKE_TAG (1ULL << 63)
@@ -41,10 +44,18 @@ enum ticket_state {
     TICKET_LATER
 };
 
+struct named {
+    uint8_t synthetic[16], real[16];
+    uint16_t first_port, last_port;
+    uint64_t until_ms;
+};
+
 struct guest {
     uint32_t number;
     int listener;
     struct psb_rules rules;
+    struct named *named; /* NULL until the first */
+    uint32_t n_named;
     struct psb_denial denials[DENIALS];
     uint32_t n_denials;
     uint64_t lost;
@@ -184,6 +195,24 @@ static int inject(const struct guest *guest, uint64_t id, int fd, uint32_t flags
     return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
 }
 
+/* The socket of the host's network over the caller's number; then the caller may hear that it is connected. */
+static int install(const struct guest *guest, uint64_t id, const struct deed *deed) {
+    struct seccomp_notif_addfd add = {.id = id,
+                                      .flags = SECCOMP_ADDFD_FLAG_SETFD,
+                                      .srcfd = (uint32_t)deed->socket,
+                                      .newfd = (uint32_t)deed->args[0],
+                                      .newfd_flags = deed->close_on_exec ? O_CLOEXEC : 0};
+    if (deed->blocking) fcntl(deed->socket, F_SETFL, fcntl(deed->socket, F_GETFL) & ~O_NONBLOCK);
+    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
+}
+
+/* One that could not be connected is not given away: the caller keeps its own, and may try another address. */
+static void finish(const struct guest *guest, uint64_t id, struct deed *deed) {
+    const int works = deed->value >= 0 || deed->value == -EINPROGRESS;
+    const int result = deed->fresh && works ? install(guest, id, deed) : 0;
+    give(guest, id, result ? result : deed->value);
+}
+
 /* ---- guests and tickets -------------------------------------------------------------------------------------------
  */
 
@@ -237,16 +266,36 @@ static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
     ticket->state = ticket->awaited ? TICKET_SOCKET : TICKET_LATER;
 }
 
+/* A name's address that is not remembered any more is one of the cage's own network, as any other. */
+static void look_up_name(const struct guest *guest, struct deed *deed) {
+    const uint64_t now = now_ms();
+    uint8_t asked[16];
+    uint16_t port;
+    uint32_t i;
+    deed->named = 0;
+    if (!guest->n_named || deed->number != SYS_connect || deed->protocol != IPPROTO_TCP || spell(deed, asked, &port))
+        return;
+    for (i = 0; i < guest->n_named; i++) {
+        const struct named *each = &guest->named[i];
+        if (memcmp(each->synthetic, asked, sizeof asked) || now >= each->until_ms) continue;
+        if (port < each->first_port || port > each->last_port || !can_have(deed, each->real)) continue;
+        memcpy(deed->real, each->real, sizeof deed->real);
+        deed->named = 1;
+    }
+}
+
 /* The list may have become shorter since the call was decided, or began to wait. */
-static int may_go_on(const struct guest *guest, const struct deed *deed, uint32_t call) {
-    return call == PSB_CALL_BIND || !is_inet(deed) || deed->connecting || listed(&guest->rules, deed);
+static int may_go_on(const struct guest *guest, struct deed *deed) {
+    if (!is_inet(deed) || deed->connecting || deed->fresh) return 1;
+    look_up_name(guest, deed);
+    return way_of(deed, &guest->rules) != 0;
 }
 
 /* Goes on with a deed; when it is done the caller has its answer. 0: it is over; 1: it waits, as a ticket. */
 static int act(struct psb_notifier *notifier, struct guest *guest, uint64_t id, struct deed *deed,
                struct ticket *ticket, uint32_t call) {
     enum deed_outcome outcome = DEED_DONE;
-    if (may_go_on(guest, deed, call)) {
+    if (may_go_on(guest, deed)) {
         outcome = carry_out(deed, &guest->rules, &notifier->pidfds);
     } else {
         note_denial(notifier, guest, call, deed);
@@ -254,7 +303,7 @@ static int act(struct psb_notifier *notifier, struct guest *guest, uint64_t id, 
     }
     if (outcome == DEED_DONE) {
         if (deed->refused_control) note_denial(notifier, guest, call, deed);
-        give(guest, id, deed->value);
+        finish(guest, id, deed);
         return 0;
     }
     if (outcome == DEED_PASS) {
@@ -288,6 +337,7 @@ static uint32_t class_of(int number) {
     switch (number) {
     case SYS_connect: return PSB_CALL_CONNECT;
     case SYS_bind: return PSB_CALL_BIND;
+    case SYS_listen: return PSB_CALL_LISTEN;
     case SYS_sendto: return PSB_CALL_SENDTO;
     case SYS_sendmsg:
     case SYS_sendmmsg: return PSB_CALL_SENDMSG;
@@ -312,6 +362,7 @@ static int read_call(struct psb_notifier *notifier, const struct guest *guest, u
     int result = 0;
     if (is_network(call)) result = take_socket(deed, &notifier->pidfds);
     if (!result && is_network(call)) result = read_address(deed);
+    if (!result && guest->rules.network && is_inet(deed)) deed->foreign = is_of_host(deed->socket, &guest->rules);
     if (!still_waits(guest, id)) return -ENOENT;
     return result == -ESRCH ? -EPERM : result;
 }
@@ -489,6 +540,7 @@ void psb_notifier_stop(struct psb_notifier *notifier) {
 static void free_guest(struct guest *guest) {
     close(guest->listener);
     free((void *)(uintptr_t)guest->rules.endpoints);
+    free(guest->named);
     free(guest);
 }
 
@@ -518,7 +570,10 @@ static int copy_rules(struct psb_rules *to, const struct psb_rules *from) {
     if (from->n_endpoints) memcpy(endpoints, from->endpoints, from->n_endpoints * sizeof *endpoints);
     *to = *from;
     to->endpoints = endpoints;
-    return 0;
+    to->network = from->grants ? own_network() : 0;
+    if (!from->grants || to->network) return 0;
+    free(endpoints);
+    return -ENOSYS;
 }
 
 int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const struct psb_rules *rules) {
@@ -546,6 +601,18 @@ int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const stru
     return result ? result : (int64_t)guest->number;
 }
 
+/* Nobody finds a socket that is still here, so a connect that is to leave the cage's network starts anew. */
+static void abort_fresh(struct psb_notifier *notifier, const struct guest *guest) {
+    struct ticket **place = &notifier->tickets;
+    while (*place)
+        if ((*place)->guest == guest->number && (*place)->deed.fresh) {
+            give(guest, (*place)->id, -ECONNABORTED);
+            drop_ticket(notifier, place);
+        } else {
+            place = &(*place)->next;
+        }
+}
+
 int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct psb_rules *rules) {
     struct psb_rules copy;
     struct guest *guest;
@@ -557,10 +624,42 @@ int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct
         struct psb_rules before = guest->rules;
         guest->rules = copy;
         copy = before;
+        abort_fresh(notifier, guest);
     }
     pthread_mutex_unlock(&notifier->lock);
     free((void *)(uintptr_t)copy.endpoints);
     return guest ? 0 : -ENOENT;
+}
+
+/* The place for one: its own, a new one, or that of whichever would be forgotten first. */
+static struct named *place_for(struct guest *guest, const uint8_t *synthetic) {
+    struct named *oldest = guest->named;
+    uint32_t i;
+    for (i = 0; i < guest->n_named; i++) {
+        if (!memcmp(guest->named[i].synthetic, synthetic, sizeof oldest->synthetic)) return &guest->named[i];
+        if (guest->named[i].until_ms < oldest->until_ms) oldest = &guest->named[i];
+    }
+    return guest->n_named < NAMED ? &guest->named[guest->n_named++] : oldest;
+}
+
+int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_t *synthetic, const uint8_t *real,
+                      uint16_t first_port, uint16_t last_port, uint64_t milliseconds) {
+    struct guest *guest;
+    int result = -ENOENT;
+    pthread_mutex_lock(&notifier->lock);
+    guest = find_guest(notifier, cage);
+    if (guest && !guest->named) guest->named = calloc(NAMED, sizeof *guest->named);
+    if (guest) result = guest->named ? 0 : -ENOMEM;
+    if (!result) {
+        struct named *named = place_for(guest, synthetic);
+        memcpy(named->synthetic, synthetic, sizeof named->synthetic);
+        memcpy(named->real, real, sizeof named->real);
+        named->first_port = first_port;
+        named->last_port = last_port;
+        named->until_ms = now_ms() + milliseconds;
+    }
+    pthread_mutex_unlock(&notifier->lock);
+    return result;
 }
 
 static void drop_tickets_of(struct psb_notifier *notifier, uint32_t cage) {

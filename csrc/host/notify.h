@@ -10,6 +10,7 @@
 enum psb_call_class {
     PSB_CALL_CONNECT,
     PSB_CALL_BIND,
+    PSB_CALL_LISTEN,
     PSB_CALL_SENDTO,
     PSB_CALL_SENDMSG, /* sendmmsg as well */
     PSB_CALL_EXEC,    /* execve, execveat */
@@ -25,24 +26,34 @@ enum psb_action {
     PSB_ACTION_ASK   /* Python decides */
 };
 
+/* How an address is reached: the bits of psb_endpoint.ways. */
+enum psb_way {
+    PSB_WAY_LOCAL = 1, /* in the network of the caller's socket */
+    PSB_WAY_GRANT = 2, /* in the host's network, by a socket put in the place of the caller's */
+    PSB_WAY_NAMED = 4  /* the same, for an address that a name stands for (psb_grant_address) */
+};
+
 /* Addresses and ports of one entry; IPv4 as ::ffff:a.b.c.d. */
 struct psb_endpoint {
     uint8_t address[16];
     uint32_t prefix; /* bits, of 128 */
     uint16_t first_port, last_port;
     uint32_t protocols; /* 1: TCP, 2: UDP */
-    uint32_t pad;
+    uint32_t ways;
 };
 
 struct psb_rules {
     uint32_t action[8];      /* by enum psb_call_class */
     uint32_t sealed;         /* other families than IP: 1, the kernel goes on, for a descriptor or an address swapped
                               * meanwhile reaches nothing outside the cage; 0, they are done on behalf as well */
+    uint32_t walled;         /* a bind of another family goes on even so: Landlock refuses every TCP bind */
+    uint32_t grants;         /* the cage has a network of its own, and may be given sockets of the host's */
     uint32_t abstract;       /* abstract unix names are those of the cage's own network namespace */
     uint32_t refuse_control; /* sendmsg with ancillary data is refused (SCM_RIGHTS) */
     uint32_t deadline_ms;    /* for Python's answers; then the call is refused */
     int32_t init_pid;        /* cage-init, whose own calls are nobody's business */
     uint32_t n_endpoints;
+    uint64_t network; /* set by psb_notifier_add: with `grants`, the host's own (SO_NETNS_COOKIE); else 0 */
     const struct psb_endpoint *endpoints;
 };
 
@@ -110,8 +121,12 @@ void psb_notifier_free(struct psb_notifier *notifier);
 
 /* Takes over the listener (also when it fails). Returns the cage's number for the calls below. */
 int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const struct psb_rules *rules);
-/* New rules; calls that wait keep the answer they will get. */
+/* New rules; calls that wait keep the answer they will get, but for connects that wait to leave the cage's network. */
 int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct psb_rules *rules);
+/* For `milliseconds`, a TCP connect to the first address leads to the second, in the host's network, when the rules name
+ * it (PSB_WAY_NAMED); both as sixteen bytes. -ENOENT: the cage is gone. */
+int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_t *synthetic, const uint8_t *real,
+                      uint16_t first_port, uint16_t last_port, uint64_t milliseconds);
 /* Closes the listener; what still waits fails with ENOSYS, as do all later calls. */
 int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage);
 /* Copies out up to `room` kinds of refused calls with their counts; *lost counts those for which there was no room. */
@@ -133,7 +148,8 @@ int64_t psb_read_exec(int pid, int number, const uint64_t *args, char *to, size_
 /* Whether a call still waits: 1, or 0. */
 int psb_waits(struct psb_notifier *notifier, uint64_t ticket);
 
-/* What the table says of an address (1: listed), for the tests that hold it against the Python handlers. */
+/* How the table lets an address be reached (enum psb_way, 0: not), for the tests that hold it against the Python
+ * handlers. */
 int psb_listed(const struct psb_rules *rules, const uint8_t *address, uint32_t size, int protocol);
 
 /* Reads a NUL-terminated text of a caged process: its length, -ENAMETOOLONG when it is longer than `room`, -errno. */

@@ -16,7 +16,7 @@ from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
 from pysandbox.compile.programs import programs
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import ANYWHERE, UDP, Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, OWN, UDP, Endpoint, parse_endpoint
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
 
@@ -28,7 +28,11 @@ CATEGORIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "file": {"OPEN": ("open", "creat", "openat")},
 }  # fmt: skip
-CALLS: Mapping[str, tuple[str, ...]] = {name: calls for row in CATEGORIES.values() for name, calls in row.items()}
+CALLS: Mapping[str, tuple[str, ...]] = {
+    **{name: calls for row in CATEGORIES.values() for name, calls in row.items()}, "LISTEN": ("listen",),
+}  # fmt: skip
+WALL_ABI = 4  # Landlock rules on TCP ports, Linux 6.7
+RINGS = "io_uring_"
 
 
 def _refuses_descriptors(policy: Policy) -> bool:
@@ -39,6 +43,19 @@ def _lists_addresses(policy: Policy) -> bool:
     return bool(policy.allow_ips)
 
 
+def has_own_network(policy: Policy) -> bool:
+    return policy.isolation == "full" and policy.egress != "direct"
+
+
+def _names_direct_hosts(policy: Policy) -> bool:
+    return has_own_network(policy) and any(getattr(host, "direct", False) for host in policy.hosts)
+
+
+def _leads_out(policy: Policy) -> bool:
+    """Sockets of the host's network come into the cage; every call that could turn one elsewhere is decided."""
+    return has_own_network(policy) and (_lists_addresses(policy) or _names_direct_hosts(policy))
+
+
 # (what asks for a supervisor, when, the classes and their action). A later row wins over an earlier one, and what a
 # callback watches (ASK) over all of them.
 NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
@@ -46,6 +63,10 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
     ("syscalls.notifier", lambda policy: policy.notifier is True, {"EXEC": "TELL"}),
     ("syscalls.scm_rights", _refuses_descriptors, {"SENDMSG": "LIST"}),
     ("network.allow_ips", _lists_addresses, {"CONNECT": "LIST", "SENDTO": "LIST", "SENDMSG": "LIST"}),
+    (
+        "network.allow_ips", _leads_out,
+        dict.fromkeys(("CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"), "LIST"),
+    ),
     ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),
 )
 # These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log.
@@ -68,11 +89,14 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         calls=tuple(sorted(call for name in actions for call in CALLS.get(name, ()))),
         actions=tuple(sorted(actions.items())),
         endpoints=_endpoints(policy, watch),
-        sealed=policy.egress != "direct",
+        sealed=policy.egress != "direct" and not _leads_out(policy),
         abstract=policy.isolation == "full" and policy.egress != "direct",
         refuse_control=_refuses_descriptors(policy),
         lenient=policy.monitor,
         programs=_programs(policy, paths),
+        grants=tuple(parse_endpoint(text) for text in policy.allow_ips) if has_own_network(policy) else (),
+        named=(ANYWHERE,) if _names_direct_hosts(policy) else (),
+        walled=_leads_out(policy) and host.landlock_abi >= WALL_ABI,
     )
 
 
@@ -95,19 +119,37 @@ def _without_supervisor(
 
 
 def _check_addresses(policy: Policy) -> None:
-    if not policy.allow_ips:
-        return
-    if policy.isolation == "full" and policy.egress != "direct":
+    rings = [name for name in policy.allow_syscalls if name.startswith(RINGS)]
+    if rings and _leads_out(policy):
         raise SandboxCompileError(
-            "addresses out of a cage with a network of its own need the network gatekeeper, which this version does "
-            "not have", key="network.allow_ips", suggestion='use isolation = "landlock", or leave it out',
+            f"{', '.join(rings)}: a ring would connect the sockets that allow_ips gives the cage to anywhere",
+            key="syscalls.allow_extra", suggestion="leave them out, or allow_ips",
         )  # fmt: skip
+    for text in policy.allow_ips if has_own_network(policy) else ():
+        _check_not_own(text)
     for text in policy.allow_ips:
         if policy.isolation == "landlock" and parse_endpoint(text).protocols == UDP:
             raise SandboxCompileError(
                 f"{text!r}: without a network namespace only TCP can be confined, so there are no UDP sockets",
                 key="network.allow_ips", suggestion="write /tcp",
             )  # fmt: skip
+
+
+def _check_not_own(text: str) -> None:
+    asked = parse_endpoint(text)
+    own = next((each for each in OWN if asked.prefix >= each.prefix and each.holds(asked.address, 0, UDP)), None)
+    if own is None:
+        return
+    if own in LOOPBACK:
+        raise SandboxCompileError(
+            f"{text!r}: a cage with a network of its own has a loopback of its own, which needs no permission",
+            key="network.allow_ips",
+            suggestion="for the host's loopback set network.allow_host_loopback and dial host.pysandbox.internal",
+        )  # fmt: skip
+    raise SandboxCompileError(
+        f"{text!r}: in a cage these addresses (198.18.0.0/15) stand for names", key="network.allow_ips",
+        suggestion="leave it out",
+    )  # fmt: skip
 
 
 def _check_init(policy: Policy) -> None:
@@ -134,8 +176,9 @@ def _check_watch(policy: Policy, host: HostFacts, watch: frozenset[str]) -> None
 
 
 def _endpoints(policy: Policy, watch: frozenset[str]) -> tuple[Endpoint, ...]:
-    """What may be reached: the list, the cage's own loopback, or, where nothing limits it, any address."""
-    if policy.allow_ips:
+    """What may be reached in the network of the caller's socket: the list, or, where nothing limits it or the cage's
+    own network does, any address."""
+    if policy.allow_ips and not has_own_network(policy):
         return tuple(parse_endpoint(text) for text in policy.allow_ips)
     if policy.egress == "direct":
         return (ANYWHERE,)

@@ -138,6 +138,9 @@ class NotifyPlan:
 
     `actions`: (class, action) of every class that is not left to the kernel. `endpoints`: what LIST allows.
     `sealed`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
+    `grants`: reached through a socket of the host's network, which takes the place of the cage's own; `named`: the
+    same, for the addresses that names stand for (`Supervision.grant_address`). `walled`: Landlock refuses every bind of
+    a TCP port that is not done on behalf.
     """
 
     calls: tuple[str, ...]
@@ -148,6 +151,14 @@ class NotifyPlan:
     refuse_control: bool
     lenient: bool
     programs: tuple[str, ...] | None  # the only files (real paths) and trees (`/dir/*`) that may be executed
+    grants: tuple[Endpoint, ...] = ()
+    named: tuple[Endpoint, ...] = ()
+    walled: bool = False
+
+    @property
+    def leads_out(self) -> bool:
+        """Whether the cage may be given sockets of the host's network."""
+        return bool(self.grants or self.named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ class Choice(NamedTuple):
     deny: frozenset[str]
     notify: frozenset[str] = frozenset()  # what is allowed goes to the supervisor first
     lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
+    leads_out: bool = False  # sockets of the host's network may be in the cage
 
     def file(self, machine: str) -> str:
         """What a shipped filter, one without extras, is called."""
@@ -112,7 +113,8 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
     # One listener serves the whole cage, so cage-init itself lives under this filter, whatever the profile.
     allow = extras[0] if init_can_live_under(policy) else extras[0] | {"landlock_restrict_self"}
     deny = extras[1] | (EXEC_GUARD if dict(notify.actions).get("EXEC") == "ASK" else frozenset())
-    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, frozenset(notify.calls), policy.syscall_lists)
+    calls = frozenset(notify.calls)
+    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, calls, policy.syscall_lists, notify.leads_out)
 
 
 @cache
@@ -191,6 +193,10 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
 
     def handed_over(name: str) -> Decision:
         decision = one(name)
+        if choice.leads_out and name in arguments.LEADS_OUT:
+            decision = hand_over(decision, arguments.LEADS_OUT[name])
+        if choice.leads_out and name.startswith(arguments.RINGS):
+            return Verdict.NEVER
         if name == "setsockopt" and "connect" in choice.notify:
             return hand_over(decision, arguments.NO_ROUTES)
         if name not in choice.notify:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NETWORK = frozenset({"CONNECT", "BIND", "SENDTO", "SENDMSG"})
+NETWORK = frozenset({"CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"})
 
 
 @dataclass(frozen=True, slots=True)

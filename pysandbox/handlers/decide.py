@@ -14,6 +14,7 @@ Handler = Callable[[Call, Rules], Verdict]
 HANDLERS: Mapping[str, Handler] = {
     "CONNECT": network.decide,
     "BIND": network.decide,
+    "LISTEN": network.decide,
     "SENDTO": network.decide,
     "SENDMSG": network.decide,
     "EXEC": execve.decide,

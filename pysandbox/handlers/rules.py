@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pysandbox.policy.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`endpoints` may be reached; a process that bears a mark of `by_mark`, only what that list holds as well."""
+    """`endpoints` may be reached in the network of the caller's socket; a process that bears a mark of `by_mark`, only what that list holds as well."""
 
     endpoints: tuple[Endpoint, ...]
     by_mark: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
     source: str = "network.egress"  # the policy key, or the callback's restriction, that a refusal names
+    grants: tuple[Endpoint, ...] = ()  # reached through a socket of the host's network
+    named: tuple[Endpoint, ...] = ()  # the same, for addresses that names stand for
+
+    def narrowed(self, endpoints: tuple[Endpoint, ...], source: str) -> Rules:
+        """What is in these as well."""
+        return replace(
+            self, endpoints=both(self.endpoints, endpoints), grants=both(self.grants, endpoints),
+            named=both(self.named, endpoints), source=source,
+        )  # fmt: skip
 
 
 def both(one: tuple[Endpoint, ...], other: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:

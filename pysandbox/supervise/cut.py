@@ -22,6 +22,7 @@ from pysandbox.supervise.tasks import Stopped, threads_of
 from pysandbox.supervise.wire import get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
+SO_LOCK_FILTER = 44  # <asm-generic/socket.h>
 TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_INFO
 
 Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
@@ -126,12 +127,22 @@ def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
     try:
         host, port, *_ = held.getpeername()
     except OSError:
-        return 0  # connected to nobody: a later connect is decided anew
+        return _deafen(held)
     packed = socket.inet_pton(held.family, host.partition("%")[0])
     peer = Address(packed if len(packed) == 16 else MAPPED + packed, port)
     if may_stay(peer, held.proto):
         return 0
     return _shut(held)
+
+
+def _deafen(held: socket.socket) -> int:
+    """Connected to nobody, a socket's next send or connect is decided anew. One of the host's network over UDP hears, by
+    the filter it was given for good (csrc/host/direct_filter.c), whoever was listed then: it is aimed at itself."""
+    if held.proto != socket.IPPROTO_UDP or not held.getsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER):
+        return 0
+    with suppress(OSError):
+        held.connect(("127.0.0.1" if held.family == socket.AF_INET else "::1", held.getsockname()[1]))
+    return 1
 
 
 def _tcp_state(held: socket.socket) -> int:

@@ -46,6 +46,8 @@ def _rules(rules: Rules) -> dict[str, Any]:
         "endpoints": _endpoints(rules.endpoints),
         "by_mark": {str(mark): _endpoints(each) for mark, each in rules.by_mark.items()},
         "source": rules.source,
+        "grants": _endpoints(rules.grants),
+        "named": _endpoints(rules.named),
     }
 
 
@@ -71,9 +73,10 @@ def _read(record: dict[str, Any]) -> tuple[Call, Rules, Verdict]:
     read = call | {"address": bytes.fromhex(call["address"]), "argv": tuple(call["argv"]),
                    "marks": frozenset(call["marks"])}  # fmt: skip
     by_mark = {int(mark): _read_endpoints(each) for mark, each in rules["by_mark"].items()}
+    grants, named = (_read_endpoints(rules.get(each, [])) for each in ("grants", "named"))  # older records have none
     return (
         Call(**read),
-        Rules(_read_endpoints(rules["endpoints"]), by_mark, rules["source"]),
+        Rules(_read_endpoints(rules["endpoints"]), by_mark, rules["source"], grants, named),
         VERDICTS[kind](**fields),
     )
 

@@ -72,7 +72,7 @@ class Supervision:
         self._deadline = deadline
         self._recorder = recorder
         source = "network.allow_ips" if policy.allow_ips else "network.egress"
-        self._rules = Rules(plan.notify.endpoints, {}, source)
+        self._rules = Rules(plan.notify.endpoints, {}, source, plan.notify.grants, plan.notify.named)
         self._lock = threading.Lock()
         self._denials: dict[tuple[str, str, str], Denial] = {}
         self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
@@ -96,14 +96,24 @@ class Supervision:
         return wire.encode_rules(
             actions, self._rules.endpoints, init_pid=self.live.pid, deadline=self._deadline, sealed=notify.sealed,
             abstract=notify.abstract, refuse_control=notify.refuse_control,
+            grants=self._rules.grants if notify.leads_out else None, named=self._rules.named, walled=notify.walled,
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
         """Leaves what is in both lists; returns it."""
         with self._lock:
-            self._rules = replace(self._rules, endpoints=both(self._rules.endpoints, endpoints), source="policy_fn")
+            self._rules = self._rules.narrowed(endpoints, "policy_fn")
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
             return self._rules.endpoints
+
+    def grant_address(
+        self, synthetic: bytes, real: bytes, first_port: int, last_port: int, seconds: float
+    ) -> None:
+        """For so long, connections over TCP to the address of the cage that stands for a name (both in sixteen bytes)
+        go to the real one, by a socket of the host's network; later, or where the list in force does not hold the real
+        address, into the cage's own network. Raises OSError."""
+        ports = first_port, last_port
+        wire.grant_address(self._supervisor.notifier, self._number, synthetic, real, ports, max(0, int(seconds * 1000)))
 
     def narrow_pids(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
         """Binds processes of a cage that is stopped, and all they will ever start, to the list; one that is bound

@@ -19,8 +19,8 @@ from pysandbox.policy.endpoint import Endpoint
 
 KINDS = tuple(
     name.removeprefix("PSB_CALL_")
-    for name in ("PSB_CALL_CONNECT", "PSB_CALL_BIND", "PSB_CALL_SENDTO", "PSB_CALL_SENDMSG", "PSB_CALL_EXEC",
-                 "PSB_CALL_OPEN", "PSB_CALL_OTHER")
+    for name in ("PSB_CALL_CONNECT", "PSB_CALL_BIND", "PSB_CALL_LISTEN", "PSB_CALL_SENDTO", "PSB_CALL_SENDMSG",
+                 "PSB_CALL_EXEC", "PSB_CALL_OPEN", "PSB_CALL_OTHER")
 )  # fmt: skip
 assert tuple(getattr(lib, f"PSB_CALL_{name}") for name in KINDS) == tuple(range(len(KINDS)))
 
@@ -75,21 +75,36 @@ def encode_rules(
     sealed: bool,
     abstract: bool,
     refuse_control: bool,
+    grants: Sequence[Endpoint] | None = None,
+    named: Sequence[Endpoint] = (),
+    walled: bool = False,
 ) -> Any:
-    """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h."""
+    """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h. `grants`: None
+    for a cage that is given no socket of the host's network."""
     rules = ffi.new("struct psb_rules *")
-    table = ffi.new("struct psb_endpoint[]", max(1, len(endpoints)))
+    ways = (lib.PSB_WAY_LOCAL, endpoints), (lib.PSB_WAY_GRANT, grants or ()), (lib.PSB_WAY_NAMED, named)
+    entries = [(way, endpoint) for way, listed in ways for endpoint in listed]
+    table = ffi.new("struct psb_endpoint[]", max(1, len(entries)))
     for name, action in actions.items():
         rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
-    for place, endpoint in enumerate(endpoints):
+    for place, (way, endpoint) in enumerate(entries):
+        table[place].ways = way
         table[place].address = endpoint.address
         table[place].prefix, table[place].protocols = endpoint.prefix, endpoint.protocols
         table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
     rules.sealed, rules.abstract, rules.refuse_control = sealed, abstract, refuse_control
+    rules.walled, rules.grants = walled, grants is not None
     rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
-    rules.endpoints, rules.n_endpoints = table, len(endpoints)
+    rules.endpoints, rules.n_endpoints = table, len(entries)
     _KEPT[rules] = table
     return rules
+
+
+def grant_address(notifier: Any, number: int, synthetic: bytes, real: bytes, ports: tuple[int, int], ms: int) -> None:
+    """The cage may have ended meanwhile, which is no error. Raises OSError."""
+    result = lib.psb_grant_address(notifier, number, synthetic, real, *ports, ms)
+    if result < 0 and result != -errno.ENOENT:
+        raise OSError(-result, os.strerror(-result))
 
 
 def remove(notifier: Any, number: int) -> None:

@@ -124,6 +124,36 @@ SOL_IP, SOL_IPV6 = 0, 41
 NO_ROUTES = When(1, INT, (SOL_IP,), When(2, INT, (4,), NEVER, ALLOW),
                  When(1, INT, (SOL_IPV6,), When(2, INT, (57, 6), NEVER, ALLOW), ALLOW))  # fmt: skip
 
+# Where sockets of the host's network are in the cage. An ioctl on one shows the host's interfaces (SIOCGIFCONF) or its
+# wireless networks; what belongs to the socket alone (0x8901-0x8907) stays. The options choose a device or a source
+# (SO_BINDTODEVICE, IP_TRANSPARENT), have the host join a group of receivers, or hand what arrives to another part of
+# the host's kernel (UDP_ENCAP, TCP_ULP); SO_PASSPIDFD and SO_PEERPIDFD would name the supervisor, which does the calls.
+SOL_SOCKET, SOL_TCP, SOL_UDP = 1, 6, 17
+DEVICE = When(1, INT ^ 0xF, (0x8900,), ALLOW, When(1, INT ^ 0xFF, (0x8900, 0x8B00), MILD, ALLOW))
+REFUSED_OPTIONS: Mapping[int, tuple[int, ...]] = {
+    SOL_SOCKET: (25, 62, 76),  # SO_BINDTODEVICE, SO_BINDTOIFINDEX, SO_PASSPIDFD
+    # IP_FREEBIND, IP_TRANSPARENT, IP_MULTICAST_IF, IP_UNICAST_IF, IP_LOCAL_PORT_RANGE, IPV6_PKTINFO, joining groups
+    SOL_IP: (15, 19, 32, 50, 51, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45, 46, 47, 48),
+    SOL_IPV6: (17, 20, 21, 27, 28, 50, 42, 43, 44, 45, 46, 47, 48, 75, 76, 78),
+    SOL_TCP: (31,),
+    SOL_UDP: (100,),
+}
+
+
+def _options(refused: Mapping[int, tuple[int, ...]]) -> Decision:
+    decision: Decision = ALLOW
+    for level, names in refused.items():
+        decision = When(1, INT, (level,), When(2, INT, names, MILD, ALLOW), decision)
+    return decision
+
+
+RINGS = "io_uring_"
+LEADS_OUT: Mapping[str, Decision] = {
+    "ioctl": DEVICE,
+    "setsockopt": _options(REFUSED_OPTIONS),
+    "getsockopt": When(1, INT, (SOL_SOCKET,), When(2, INT, (77,), MILD, ALLOW), ALLOW),  # SO_PEERPIDFD
+}
+
 
 def rules(sockets: str) -> dict[str, Decision]:
     """All of them, with socket's for one row of SOCKETS."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from errno import EPERM
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pysandbox._native import ffi, lib
@@ -12,6 +14,7 @@ from pysandbox._native import ffi, lib
 from pysandbox.handlers.address import AF_INET, AF_INET6, AF_UNSPEC
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import decide
+from pysandbox.handlers.network import way_to
 from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, OnBehalf
 from pysandbox.policy.endpoint import ANYWHERE, MAPPED, Endpoint
@@ -105,3 +108,30 @@ def test_a_bind_is_no_question_of_addresses() -> None:
 def test_a_send_without_an_address_goes_where_the_socket_leads_and_a_connect_does_not() -> None:
     assert decide(Call("SENDMSG", "sendmsg", 1), Rules(())) == OnBehalf()
     assert decide(Call("CONNECT", "connect", 1), Rules((ANYWHERE,))) == Errno(EPERM, "network.egress")
+
+
+@settings(max_examples=500, deadline=None)
+@given(LISTS, LISTS, addresses(), st.sampled_from([0, 6, 17]))
+def test_they_name_the_same_way(
+    listed: tuple[Endpoint, ...], granted: tuple[Endpoint, ...], raw: bytes, protocol: int
+) -> None:
+    encoded = wire.encode_rules(
+        {}, listed, init_pid=1, deadline=1, sealed=False, abstract=False, refuse_control=False, grants=granted
+    )
+    in_c = lib.psb_listed(encoded, ffi.from_buffer(raw) if raw else ffi.NULL, len(raw), protocol) if raw else 0
+    call = Call("CONNECT", "connect", 1, protocol=protocol, address=settled(raw))
+    ways = {0: "", lib.PSB_WAY_LOCAL: "local", lib.PSB_WAY_GRANT: "grant"}
+    assert way_to(call, Rules(listed, grants=granted)) == ways[in_c]
+
+
+@pytest.mark.parametrize("own", ["127.0.0.1", "127.8.0.1", "0.0.0.0", "198.18.0.1", "198.19.255.255"])
+def test_no_grant_leads_to_what_the_cage_has_for_itself(own: str) -> None:
+    raw = settled(struct.pack("=H", AF_INET) + struct.pack("!H", 80) + socket.inet_aton(own) + bytes(8))
+    call = Call("CONNECT", "connect", 1, protocol=6, address=raw)
+    assert way_to(call, Rules((), grants=(ANYWHERE,))) == ""
+    assert way_to(call, Rules((ANYWHERE,), grants=(ANYWHERE,))) == "local"
+
+
+def test_a_narrower_list_narrows_every_way() -> None:
+    rules = Rules((ANYWHERE,), grants=(ANYWHERE,), named=(ANYWHERE,)).narrowed((), "policy_fn")
+    assert rules == Rules((), source="policy_fn")

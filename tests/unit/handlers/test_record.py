@@ -22,7 +22,7 @@ CALLS = st.builds(
     st.integers(0, 2**31), st.integers(0, 0o7777), st.frozensets(st.sampled_from([3, 4])),
 )  # fmt: skip
 LISTS = st.sampled_from([(), (ANYWHERE,), LOOPBACK])
-RULES = st.builds(Rules, LISTS, st.fixed_dictionaries({3: LISTS, 4: LISTS}), st.sampled_from(["a", "b"]))
+RULES = st.builds(Rules, LISTS, st.fixed_dictionaries({3: LISTS, 4: LISTS}), st.sampled_from(["a", "b"]), LISTS, LISTS)
 
 
 @given(CALLS, RULES)

@@ -1,0 +1,32 @@
+/* A socket of the host's network in the place of a caged process's own: what a direct grant is made of.
+ *
+ * The new socket is of the same kind, with the options that were set, and is connected (or sends) here, to the address
+ * that was judged; the loop then installs it over the caller's descriptor (SECCOMP_IOCTL_NOTIF_ADDFD). */
+#ifndef PSB_DIRECT_H
+#define PSB_DIRECT_H
+
+#include <stdint.h>
+
+#include "behalf.h"
+
+/* The network namespace of a socket (SO_NETNS_COOKIE, Linux 5.14); 0 if it cannot be told. */
+uint64_t network_of(int socket);
+/* The one that this process makes sockets in; 0 if it cannot be told. */
+uint64_t own_network(void);
+
+/* Whether a socket is of the host's network, or cannot be told from one. */
+int is_of_host(int socket, const struct psb_rules *rules);
+
+/* Puts a socket of the host's network in the place of deed->socket: 1; 0 where the caller's descriptor could not be
+ * replaced without a trace, and then nothing has changed. */
+int step_outside(struct deed *deed, const struct psb_rules *rules);
+
+/* direct_options.c: what was set before the connect. */
+void copy_options(int from, int to, int domain, int protocol);
+/* direct_filter.c: an unconnected socket hears the listed addresses only: 0 or -errno. */
+int hear_listed_only(int socket, const struct psb_rules *rules);
+/* direct_table.c: whether the caller's descriptor is the only one of its table that leads to the socket, and is in no
+ * epoll set; *close_on_exec is its flag. */
+int stands_alone(int tid, int fd, int socket, int *close_on_exec);
+
+#endif
