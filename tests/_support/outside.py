@@ -57,13 +57,20 @@ def _unshare(flags: int, uid: int) -> None:
     if ctypes.CDLL(None, use_errno=True).unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     if flags & NEWUSER:
-        for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {outer_uid} 1"), ("gid_map", f"{uid} {outer_gid} 1")):
+        for file, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{uid} {outer_uid} 1"),
+            ("gid_map", f"{uid} {outer_gid} 1"),
+        ):
             with open(f"/proc/self/{file}", "w", encoding="ascii") as to:
                 to.write(text)
 
 
 def _bear_addresses() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as four, socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as six:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as four,
+        socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as six,
+    ):
         fcntl.ioctl(four, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP))
         for label, address in ((b"lo:1", LISTED), (b"lo:2", OTHER)):
             name = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))

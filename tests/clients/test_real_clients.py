@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from .table import CLIENTS, TRIED, WAYS, Client, environment
 
 PROGRAMS = Path(__file__).with_name("programs")
 DENIED = "denied.example"
+OWN_NAME = re.compile(r"cage-[0-9a-z]{8}")
 
 
 @pytest.fixture(scope="session")
@@ -74,7 +76,10 @@ def test_what_is_allowed_is_reached(client: Client, way: str, net_host: Host, ne
     answer = ask(client, way, client.allowed, net_host, net, built)
 
     assert (answer.exit_code, client.marker in answer.stdout) == (0, True), answer
-    assert answer.refused() == set()
+    own = {
+        name for name in answer.refused() if OWN_NAME.fullmatch(name)
+    }  # which git asks for, to make up a mail address
+    assert answer.refused() == own
 
 
 @pytest.mark.parametrize(("client", "way"), TRIED, ids=named)

@@ -33,26 +33,30 @@ def ask(s):
 CLIENTS: dict[str, str] = {
     "blocking": PLAIN + "s = socket.socket(family); s.connect((host, port)); ask(s)",
     "with a timeout": PLAIN + "ask(socket.create_connection((host, port), timeout=5))",
-    "select": PLAIN + """
+    "select": PLAIN
+    + """
 s = socket.socket(family); s.setblocking(False)
 assert s.connect_ex((host, port)) == 115
 assert select.select([], [s], [], 5)[1] == [s] and s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
 assert s.connect_ex((host, port)) in (0, 106)
 assert not os.get_blocking(s.fileno()); s.setblocking(True); ask(s)
 """,
-    "epoll": PLAIN + """
+    "epoll": PLAIN
+    + """
 s = socket.socket(family); s.setblocking(False)
 assert s.connect_ex((host, port)) == 115
 e = select.epoll(); e.register(s, select.EPOLLOUT)
 assert e.poll(5) == [(s.fileno(), select.EPOLLOUT)]
 s.setblocking(True); ask(s)
 """,
-    "after a refusal": PLAIN + """
+    "after a refusal": PLAIN
+    + """
 s = socket.socket(family)
 assert s.connect_ex((host, 1)) == 111
 s.connect((host, port)); ask(s)
 """,
-    "asyncio": PLAIN + """
+    "asyncio": PLAIN
+    + """
 import asyncio
 async def main():
     reader, writer = await asyncio.open_connection(host, port)
@@ -61,7 +65,8 @@ async def main():
     print("hello")
 asyncio.run(main())
 """,
-    "many at once": PLAIN + """
+    "many at once": PLAIN
+    + """
 import asyncio
 async def one():
     reader, writer = await asyncio.open_connection(host, port)
@@ -73,11 +78,13 @@ async def main():
     print("hello")
 asyncio.run(main())
 """,
-    "threads": PLAIN + """
+    "threads": PLAIN
+    + """
 import threading
 for t in [threading.Thread(target=lambda: ask(socket.create_connection((host, port)))) for _ in range(20)]: t.start()
 """,
-    "options": PLAIN + """
+    "options": PLAIN
+    + """
 s = socket.socket(family)
 wanted = {(1, 9): 1, (6, 1): 1, (6, 4): 77, (6, 5): 7, (6, 6): 3, (6, 18): 4000, (1, 12): 4, (1, 2): 1}
 for (level, name), value in wanted.items(): s.setsockopt(level, name, value)
@@ -92,7 +99,8 @@ def look(): return {**{key: s.getsockopt(*key) for key in wanted}, 8: s.getsocko
     "ttl": s.getsockopt(*((0, 2) if family == socket.AF_INET else (41, 16))), "b": os.get_blocking(s.fileno())}
 before = look(); s.connect((host, port)); assert look() == before, (before, look()); ask(s)
 """,
-    "inherited by a child": PLAIN + """
+    "inherited by a child": PLAIN
+    + """
 s = socket.socket(family); os.set_inheritable(s.fileno(), True); s.connect((host, port))
 code = "import socket; s = socket.socket(fileno=int(__import__('sys').argv[1])); s.sendall(b'GET / HTTP/1.1\\\\r\\\\n\\\\r\\\\n'); print(s.recv(200)[-5:].decode())"
 os.execv(sys.executable, [sys.executable, "-c", code, str(s.fileno())])
@@ -189,7 +197,9 @@ def dial(clients: dict[str, list[str]], allow: list[str], certificate: str) -> d
         servers = Servers(stack, certificate)
         places = {"4": (LISTED, servers.four), "6": (SIX, servers.six), "m": (f"::ffff:{LISTED}", servers.four)}
         places["t"] = (LISTED, servers.tls)
-        cage = stack.enter_context(Cage(Policy(allow_ips=(LISTED, SIX), allow=tuple(allow), memory_mb=None, max_pids=None)))
+        cage = stack.enter_context(
+            Cage(Policy(allow_ips=(LISTED, SIX), allow=tuple(allow), memory_mb=None, max_pids=None))
+        )
         for name, argv in clients.items():
             for kind in "t" if name.startswith("tls") else "4m6" if name in CLIENTS else "46":
                 host, port = places[kind]
@@ -234,16 +244,26 @@ def test_programs(certificate: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
 def test_node(certificate: str) -> None:
-    clients = {name: ["node", "--disable-wasm-trap-handler", "-e", body, "{host}", "{port}"] for name, body in {"net": NODE, "fetch": FETCH}.items()}
+    clients = {
+        name: ["node", "--disable-wasm-trap-handler", "-e", body, "{host}", "{port}"]
+        for name, body in {"net": NODE, "fetch": FETCH}.items()
+    }
     worked(outside(dial, clients, [], certificate))
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed")
 def test_go(certificate: str, tmp_path: Path) -> None:
     (tmp_path / "client.go").write_text(GO)
-    environment = {"PATH": "/usr/bin:/bin", "CGO_ENABLED": "0", "GOCACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "CGO_ENABLED": "0",
+        "GOCACHE": str(tmp_path / "cache"),
+        "HOME": str(tmp_path),
+    }
     subprocess.run(["go", "build", "-o", "client", "client.go"], cwd=tmp_path, env=environment, check=True)
-    worked(outside(dial, {"go": [str(tmp_path / "client"), "{host}", "{port}"]}, [str(tmp_path / "client")], certificate))
+    worked(
+        outside(dial, {"go": [str(tmp_path / "client"), "{host}", "{port}"]}, [str(tmp_path / "client")], certificate)
+    )
 
 
 @pytest.mark.skipif(not shutil.which("javac"), reason="java is not installed")
@@ -254,7 +274,9 @@ def test_java(certificate: str, tmp_path: Path) -> None:
     worked(outside(dial, {"java": argv}, [str(tmp_path)], certificate))
 
 
-STAYS = PLAIN + """
+STAYS = (
+    PLAIN
+    + """
 COOKIE = 71  # SO_NETNS_COOKIE
 def network(s): return s.getsockopt(socket.SOL_SOCKET, COOKIE, 8)
 def stays(prepare):
@@ -271,6 +293,7 @@ said = {"plain": stays(lambda s: None), "bound": stays(lambda s: s.bind(("", 0))
         "in an epoll set": stays(watched), "in a crowd": stays(crowded)}
 print("hello" if said == {**dict.fromkeys(said, True), "plain": False} else said)
 """
+)
 
 
 def test_a_socket_that_something_else_knows_keeps_its_network(certificate: str) -> None:

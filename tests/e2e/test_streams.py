@@ -263,7 +263,10 @@ def test_a_body_that_breaks_off_the_rules_ends_the_exchange(doors: Doors) -> Non
 
 ANSWERS = {
     "length": (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
-    "chunked": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n"),
+    "chunked": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n\r\n",
+    ),
     "informed": (b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No\r\n\r\n", b"HTTP/1.1 204 No\r\n\r\n"),
 }
 
@@ -340,7 +343,9 @@ def test_a_websocket_is_opaque_after_its_101_and_h2c_is_never_asked_for(doors: D
             assert exactly(sock, 5) == b"first"
             sock.sendall(b"\x81\x05GET /")
             assert exactly(sock, 7) == b"\x81\x05GET /"
-        answer = asked(doors, f"GET {url}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n")
+        answer = asked(
+            doors, f"GET {url}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"
+        )
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"h2c" not in seen[-1] and b"ettings" not in seen[-1]
 
@@ -388,7 +393,18 @@ def test_an_unknown_address_meets_a_reset(doors: Doors) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
     names = f"subjectAltName=DNS:{ALLOWED},DNS:evil.com"
     both = ["-keyout", str(folder / "both.pem"), "-out", str(folder / "cert.pem"), "-subj", "/CN=x", "-addext", names]
     subprocess.run([*command, *both], check=True, capture_output=True, timeout=30)
@@ -421,7 +437,9 @@ def test_tls_to_the_name_that_was_connected_is_carried(doors: Doors, certificate
 
 
 @pytest.mark.parametrize("name", ["evil.com", None])
-def test_tls_to_another_name_or_none_is_refused_with_an_alert(doors: Doors, certificate: Path, name: str | None) -> None:
+def test_tls_to_another_name_or_none_is_refused_with_an_alert(
+    doors: Doors, certificate: Path, name: str | None
+) -> None:
     context = trusting(certificate)
     context.check_hostname = name is not None
     with server(speaks_tls(certificate)) as port:
@@ -542,7 +560,10 @@ def test_curl_reaches_what_is_allowed_and_nothing_else(doors: Doors, way: list[s
         doors.transparent(port)
         words = [each.format(host=host, port=port, **doors.ports) for each in way]
         done = subprocess.run(
-            ["curl", "-sS", "--fail", *words, "-m", "20"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, timeout=30
+            ["curl", "-sS", "--fail", *words, "-m", "20"],
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            timeout=30,
         )
     assert (done.returncode == 0) == (host == ALLOWED), done.stderr
     assert done.stdout == (b"hi" if host == ALLOWED else b"")

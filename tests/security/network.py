@@ -54,7 +54,7 @@ def control(host: Host, *bodies: str, names: Mapping[str, object] | None = None)
 
 
 def said(answer: Answer) -> Said:
-    assert not answer.failed, answer.failed
+    assert not answer.failed, answer.failed.strip().splitlines()[-1]
     report = read_report(answer.exit_code, answer.stdout, answer.stderr)
     return Said(
         {name: each.value if each.errno is None else each.errno for name, each in report.attempts.items()}, answer

@@ -16,10 +16,12 @@ from .network import DOORS
 
 # A host with two cages: one is attacked from inside, and while that goes on the other does its work.
 BESIDE = """
-import json, os, sys, threading, time
+import json, os, resource, sys, threading, time
 from pysandbox import Cage, Policy, Runtime, DEVNULL, PIPE
 from pysandbox.policy.host import HostRule
-crowd, work = json.loads(sys.argv[1])
+crowd, work, limit = json.loads(sys.argv[1])
+if limit:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 policy = Policy(egress="proxy-only", hosts=(HostRule(domain="origin.example"),))
 runtime = Runtime(warm=0)
 fds = lambda: len(os.listdir("/proc/self/fd"))
@@ -42,7 +44,6 @@ print(json.dumps({"alone": alone, "beside": beside, "before": before, "during": 
 """
 WORK = "assert socks(b'origin.example', ECHO) == direct('origin.example', ECHO) == 'reached'"
 HOLD = """
-    import resource
     print(json.dumps(sum(1 for each in map(opened, range(COUNT)) if each)), flush=True)
     sys.stdin.read()
 """
@@ -83,11 +84,12 @@ JUNK = """
             return False
         return True
 """
-MOST = 2600  # descriptors of the host for one cage, whatever happens in it
+MOST = 3200  # descriptors of the host for one cage, whatever happens in it
+USUAL = 1024  # RLIMIT_NOFILE of an ordinary program
 BESIDE_AT_MOST = 2.0  # seconds that another cage's two connections take meanwhile; alone, some milliseconds
 
 
-def besieged(net: Internet, count: int, *crowd: str) -> dict[str, object]:
+def besieged(net: Internet, count: int, *crowd: str, limit: int = 0) -> dict[str, object]:
     """What the host says of itself and of the other cage."""
     names = {"ECHO": places.ECHO, "COUNT": count}
     programs = json.dumps(
@@ -112,6 +114,12 @@ def bounded(told: dict[str, object]) -> None:
 @pytest.mark.parametrize("crowd", CROWDS)
 def test_whoever_stays_delays_nobody_else(crowd: str, net: Internet) -> None:
     bounded(besieged(net, 1200, CROWDS[crowd], KEEP))
+
+
+@pytest.mark.slow
+def test_the_host_keeps_descriptors_for_itself(net: Internet) -> None:
+    """One cage cannot use up those of an ordinary program, on which every other cage and the program itself depend."""
+    bounded(besieged(net, 1200, CROWDS["connected and silent"], KEEP, limit=USUAL))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from .harness import program, wait_until
 from .network import DOORS
 
 HOST = """
-import json, os, signal, sys
+import json, sys, time
 from pysandbox import Cage, Policy, Runtime, DEVNULL, PIPE
 from pysandbox.policy.host import HostRule
 runtime = Runtime(warm=0)
@@ -27,7 +27,8 @@ with Cage(policy, runtime=runtime) as cage:
         if order == "stop the loop":
             loop = runtime.gatekeeper.loop
             loop.call_soon_threadsafe(loop.stop)
-            runtime.gatekeeper.thread.join(10)
+            while loop.is_running():
+                time.sleep(0.01)
         process.stdin.write(b"go\\n"); process.stdin.flush()
         print(process.stdout.read().decode().strip().replace("\\n", ";"), flush=True)
 """
@@ -69,7 +70,7 @@ def test_a_killed_host_cuts_its_cages_off(net: Internet) -> None:
 def connections(net: Internet) -> int:
     """Established ones that the echo server of the origin has."""
     port, own = f":{places.ECHO:04X}", socket.inet_aton(places.ORIGIN)[::-1].hex().upper()
-    lines = net.space.run(["cat", "/proc/net/tcp"]).stdout.decode().splitlines()[1:]
+    lines = net.space.run(["cat", "/proc/net/tcp"], serving=True).stdout.decode().splitlines()[1:]
     return sum(1 for line in lines if line.split()[1] == own + port and line.split()[3] == "01")
 
 

@@ -75,6 +75,10 @@ async def drain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
+class Sink(asyncio.DatagramProtocol):
+    """Takes what comes, so that the kernel has nothing to say about it."""
+
+
 class Datagrams(asyncio.DatagramProtocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -92,6 +96,8 @@ async def serve(wanted: list[str]) -> None:
         address, port, kind = each.rsplit(":", 2)
         if kind == "udp":
             await loop.create_datagram_endpoint(Datagrams, (address, int(port)))
+        elif kind == "sink":
+            await loop.create_datagram_endpoint(Sink, (address, int(port)))
         else:
             await asyncio.start_server(KINDS[kind], address, int(port), backlog=4096)
     print("ready", flush=True)

@@ -111,14 +111,18 @@ def internet(directory: Path, *, tap: bool = True) -> Iterator[Internet]:
 
 def _listeners(top: Path, tap: bool) -> list[str]:
     where = [f"{address}:{port}:{kind}" for address in places.ECHO_AT for port, kind in LISTENERS]
-    more = (f"{places.METADATA}:80:echo", f"{places.SIX}:{places.ECHO}:echo")
+    more = (f"{places.METADATA}:80:echo", f"{places.SIX}:{places.ECHO}:echo", _sink(places.MARKS[1]))
     return [sys.executable, str(PROGRAM), str(top / "tap") if tap else "", places.WIRE, *where, *more]
 
 
 def _listeners_of_the_host(top: Path, tap: bool) -> list[str]:
     """Services that the host has for itself."""
     where = [f"{address}:{port}:{kind}" for address in places.ECHO_ON_THE_HOST for port, kind in LISTENERS]
-    return [sys.executable, str(PROGRAM), str(top / "tap") if tap else "", "lo", *where]
+    return [sys.executable, str(PROGRAM), str(top / "tap") if tap else "", "lo", *where, _sink(places.MARKS[0])]
+
+
+def _sink(mark: tuple[str, int]) -> str:
+    return f"{mark[0]}:{mark[1]}:sink"
 
 
 def _dnsmasq(top: Path) -> list[str]:
