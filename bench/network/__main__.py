@@ -13,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _support.internet import internet
+from _support.internet import internet, places
+from bench.network.programs import DRAIN, ECHO, SERVER
 
 
 def main() -> int:
@@ -25,7 +26,8 @@ def main() -> int:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "XDG_RUNTIME_DIR": ""}
     with tempfile.TemporaryDirectory(prefix="bench-network-") as name, internet(Path(name), tap=False) as net:
         command = [sys.executable, "-m", "bench.network.inside", str(given.rounds), given.only]
-        return subprocess.run(net.space.command(command, ordinary=True), env=environment).returncode
+        with net.serving([sys.executable, "-c", SERVER, places.ORIGIN, str(ECHO), str(DRAIN)]):
+            return subprocess.run(net.space.command(command, ordinary=True), env=environment).returncode
 
 
 sys.exit(main())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from _support.internet import places
-from bench.network.programs import BULK, NEW, ROUND_TRIP, server
+from bench.network.programs import BULK, DRAIN, ECHO, NEW, ROUND_TRIP
 from bench.network.redis import redis_rows
 from bench.network.spawns import spawn_rows
 from pysandbox import Cage, CageError, Policy
@@ -22,7 +22,6 @@ from pysandbox.policy.host import HostRule
 
 PYTHON = "/usr/bin/python3"
 NAME = "origin.example"
-ECHO, DRAIN = 7107, 7109  # not the ports of the internet's own servers, which are not made for speed
 
 LISTED = Policy(egress="proxy-only", allow_ips=(f"{places.ORIGIN}:{ECHO}", f"{places.ORIGIN}:{DRAIN}"))
 NAMED = Policy(egress="proxy-only", hosts=(HostRule(domain=NAME),))
@@ -88,7 +87,7 @@ def row(measure: Measure, rounds: int) -> None:
                 try:
                     kept += sample(way, measure)
                 except (CageError, subprocess.CalledProcessError) as error:
-                    broken[way] = str(error).strip().splitlines()[-1]
+                    broken[way] = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
     for way, kept in others.items():
         if way in broken:
             tell(f"{measure.label}, {way.label}", broken[way])
@@ -120,10 +119,9 @@ def main() -> None:
         ("redis", lambda: redis_rows(rounds, tell)),
         ("spawn", lambda: spawn_rows(rounds, tell)),
     )
-    with server(places.ORIGIN, (ECHO, DRAIN)):
-        for label, measured in rows:
-            if only in label:
-                measured()
+    for label, measured in rows:
+        if only in label:
+            measured()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ crowd.py      the cages, one thread for each; what they report; the host's own d
 client.py     runs in a cage: connections that come and go, every byte of them checked
 server.py     the other end: a connection that carries two tokens is cross-talk
 
-`Report` is what a client prints at its end; `FRAME` is what goes over the wire.
+A client and the server each print one line of JSON at their end.
 """
 
 from __future__ import annotations
@@ -14,3 +14,6 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))  # _support.internet
+
+CLIENT, SERVER = (Path(__file__).with_name(name) for name in ("client.py", "server.py"))
+PORT = 7207

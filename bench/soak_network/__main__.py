@@ -9,13 +9,18 @@ whatever the host still holds at the end. Exits with 1 and what was found.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from _support.internet import internet
+from _support.internet import internet, places
+from bench.soak_network import PORT, SERVER
+
+SHARE = 0.9  # of all connections that have to be open at once, at some time
 
 
 def main() -> int:
@@ -31,7 +36,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="soak-network-") as name, internet(Path(name), tap=False) as net:
         command = [sys.executable, "-m", "bench.soak_network.crowd", str(given.seconds), str(given.cages),
                    str(given.connections)]  # fmt: skip
-        return subprocess.run(net.space.command(command, ordinary=True), env=environment).returncode
+        with net.serving([sys.executable, str(SERVER), places.ORIGIN, str(PORT)]) as server:
+            crowd = subprocess.run(net.space.command(command, ordinary=True), env=environment).returncode
+            seen = json.loads(server.communicate()[0])
+    return max(crowd, judged(seen, given.cages * given.connections))
+
+
+def judged(seen: dict[str, Any], wanted: int) -> int:
+    """What the server has to say."""
+    print(f"the server had at most {seen['most']} connections at once")
+    found = [*seen["found"], *(["too few connections were open at once"] if seen["most"] < SHARE * wanted else [])]
+    for each in found:
+        print(f"FOUND {each}")
+    return 1 if found else 0
 
 
 sys.exit(main())

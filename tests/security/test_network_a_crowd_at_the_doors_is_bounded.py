@@ -92,9 +92,8 @@ BESIDE_AT_MOST = 2.0  # seconds that another cage's two connections take meanwhi
 def besieged(net: Internet, count: int, *crowd: str, limit: int = 0) -> dict[str, object]:
     """What the host says of itself and of the other cage."""
     names = {"ECHO": places.ECHO, "COUNT": count}
-    programs = json.dumps(
-        [program(DOORS.read_text(), *crowd, HOLD, **names), program(DOORS.read_text(), WORK, **names)]
-    )
+    crowd_argv, work = (program(DOORS.read_text(), *each, **names) for each in ((*crowd, HOLD), (WORK,)))
+    programs = json.dumps([crowd_argv, work, limit])
     with host_program(net.space, BESIDE, programs) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,18 @@ class Internet:
     def host(self) -> Iterator[Host]:
         with Host.start(self.space) as host:
             yield host
+
+    @contextmanager
+    def serving(self, argv: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+        """One more server, which says "ready" and ends with its stdin; killed at the end if it has not ended by then."""
+        process = self.space.start(argv, serving=True, stdin=subprocess.PIPE)
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
     # ---- what has arrived ---------------------------------------------------------------------------------------
 
