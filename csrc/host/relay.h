@@ -36,9 +36,10 @@ void psb_relay_stop(struct psb_relay *relay);
 /* After the loop has returned. */
 void psb_relay_free(struct psb_relay *relay);
 
-/* Takes over both descriptors (also when it fails). Returns the pair's number, which is never used again. */
-int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags);
-/* What `a` had said already goes to `b` first; then `a` is read like any other. A pair that is gone is none to release.
+/* Takes over both descriptors (also when it fails). What `a` had said already goes to `b` first. Returns the pair's
+ * number, which is never used again. */
+int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, const char *said, size_t size);
+/* The same for a pair that was held: from now on `a` is read like any other. A pair that is gone is none to release.
  */
 int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *said, size_t size);
 /* Resets both. A pair that is gone is none to cut. */

@@ -11,6 +11,7 @@ a name past.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.gate.dial import Denied, Target
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
 
 WORDS_SECONDS = 10.0  # from the first byte of a hello or a first line to its end
+LATE = Verdict(Way.REFUSE, "the first words were not finished in time")
 
 
 async def carry(admission: Admission, target: Target, client: Stream, server: Stream, *, opaque: bool = False) -> None:
@@ -54,53 +56,57 @@ class _Carried:
         self._number = 0
 
     async def run(self) -> None:
-        ear = self._client.ear()
         sniffer = Sniffer(self._target, lambda name, port: self._admission.rules.name(name, port).allowed)
-        hearing = asyncio.create_task(_hear(ear, sniffer))
-        try:
-            if await self._server_is_first(hearing):
-                await self._flow(hearing, ear)
-            else:
-                await self._follow(*await hearing, ear)
-        finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
-            ear.close()
+        verdict = await _hear(self._client, sniffer, self._client_is_first)
+        if verdict is None:
+            await self._flow(sniffer)
+        else:
+            await self._follow(verdict, bytes(sniffer.said))
 
     async def pass_on(self) -> None:
         """What the client has said, and everything after it."""
         said, self._client.said = self._client.said, b""
-        self._splice()
-        await self._release(said)
+        self._splice(said)
+        await asyncio.shield(self._over)
 
     def end(self) -> None:
         """Cuts what is still relayed."""
         if self._number and not self._over.done():
             self._admission.relay.cut(self._number)
 
-    async def _server_is_first(self, hearing: asyncio.Task[tuple[Verdict, bytes]]) -> bool:
-        speaks = self._server.readable()
+    async def _client_is_first(self) -> bool:
+        """Waits for either to speak; the client is heard first where both have."""
+        if self._client.said or not self._client.is_quiet():
+            return True
+        client, server = self._client.readable(), self._server.readable()
         try:
-            await _first_of(hearing, speaks)
-            return not hearing.done()
+            await _first_of(client, server)
+            return client.done()
         finally:
-            self._server.unwatch(speaks)
+            self._client.unwatch(client)
+            self._server.unwatch(server)
 
-    async def _flow(self, hearing: asyncio.Task[tuple[Verdict, bytes]], ear: Stream) -> None:
+    async def _flow(self, sniffer: Sniffer) -> None:
         """The server's words flow; the client's, once they are heard. No HTTP server speaks first."""
-        self._splice()
-        await _first_of(hearing, self._over)
-        if self._over.done():
-            return
-        verdict, said = await hearing
-        ear.close()
+        ear = self._client.ear()
+        self._splice(hold=True)
+        hearing = asyncio.create_task(_hear(ear, sniffer, _always))
+        try:
+            await _first_of(hearing, self._over)
+            if self._over.done():
+                return
+            verdict = await hearing or LATE
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+            ear.close()
         if verdict.way is Way.PASS:
-            await self._release(said)
+            self._admission.relay.release(self._number, bytes(sniffer.said))
+            await asyncio.shield(self._over)
         else:
             self._deny(verdict.why or "HTTP to a server that has spoken first")
 
-    async def _follow(self, verdict: Verdict, said: bytes, ear: Stream) -> None:
-        ear.close()
+    async def _follow(self, verdict: Verdict, said: bytes) -> None:
         self._client.said = said
         if verdict.way is Way.PASS:
             await self.pass_on()
@@ -124,32 +130,33 @@ class _Carried:
     def _deny(self, why: str) -> None:
         self._admission.ledger.denied("tcp", *self._target, Decision(False, why, ""))
 
-    def _splice(self) -> None:
+    def _splice(self, said: bytes = b"", *, hold: bool = False) -> None:
         def ended(spliced: object) -> None:
             if not self._over.done():
                 self._over.set_result(spliced)
 
-        relay = self._admission.relay
-        self._number = relay.splice(self._client.give(), self._server.give(), self._target, ended, hold=True)
-
-    async def _release(self, said: bytes) -> None:
-        self._admission.relay.release(self._number, said)
-        await asyncio.shield(self._over)
+        relay, client, server = self._admission.relay, self._client.give(), self._server.give()
+        self._number = relay.splice(client, server, self._target, ended, hold=hold, said=said)
 
 
-async def _hear(ear: Stream, sniffer: Sniffer) -> tuple[Verdict, bytes]:
-    """The verdict, and all that was said up to it. Silence may last; what has begun has to come to a point."""
-    async with asyncio.timeout(None) as patience:
-        try:
-            while True:
+async def _hear(ear: Stream, sniffer: Sniffer, goes_on: Callable[[], Awaitable[bool]]) -> Verdict | None:
+    """The verdict; None when it does not go on. Silence may last; what has begun has to come to a point."""
+    try:
+        async with asyncio.timeout(None) as patience:
+            while await goes_on():
                 more = await ear.read()
                 verdict = sniffer.hear(more) if more else sniffer.end()
                 if verdict is not None:
-                    return verdict, bytes(sniffer.said)
+                    return verdict
                 if patience.when() is None:
                     patience.reschedule(asyncio.get_running_loop().time() + WORDS_SECONDS)
-        except TimeoutError:
-            return Verdict(Way.REFUSE, "the first words were not finished in time"), b""
+    except TimeoutError:
+        return LATE
+    return None
+
+
+async def _always() -> bool:
+    return True
 
 
 async def _first_of(*waited: asyncio.Future[Any]) -> None:

@@ -92,21 +92,26 @@ class Forwarder:
 
     async def _next_request(self) -> h11.Request | None:
         """None when there will be no further one. A head has to be whole in time; silence is another matter."""
-        begun = bool(self._asked.trailing_data[0])
-        async with asyncio.timeout(HEAD_SECONDS if begun else None) as patience:
-            try:
-                while (event := self._asked.next_event()) is h11.NEED_DATA:
-                    if not begun and not await self._is_spoken_to():
-                        return None
-                    if not begun:
-                        begun = True
-                        patience.reschedule(asyncio.get_running_loop().time() + HEAD_SECONDS)
-                    self._asked.receive_data(await self._client.read())
-            except TimeoutError:
-                raise Refused(*http.refusal(408, "bad-request", "the head was not finished in time")) from None
+        try:
+            event = await self._next_event()
+        except TimeoutError:
+            raise Refused(*http.refusal(408, "bad-request", "the head was not finished in time")) from None
         if not isinstance(event, h11.Request):
             return None
         self._method = event.method
+        return event
+
+    async def _next_event(self) -> object:
+        """Raises TimeoutError."""
+        begun = bool(self._asked.trailing_data[0])
+        async with asyncio.timeout(HEAD_SECONDS if begun else None) as patience:
+            while (event := self._asked.next_event()) is h11.NEED_DATA:
+                if not begun and not await self._is_spoken_to():
+                    return None
+                if not begun:
+                    begun = True
+                    patience.reschedule(asyncio.get_running_loop().time() + HEAD_SECONDS)
+                self._asked.receive_data(await self._client.read())
         return event
 
     async def _is_spoken_to(self) -> bool:

@@ -50,15 +50,18 @@ class Relay:
         self._thread = threading.Thread(target=self._run, args=(self._relay,), name="pysandbox-relay", daemon=True)
         self._thread.start()
 
-    def splice(self, a: socket.socket, b: socket.socket, tag: object, done: Done, *, hold: bool = False) -> int:
-        """Takes both over (also when it fails). The pair's number, which is never used again. Raises OSError."""
+    def splice(
+        self, a: socket.socket, b: socket.socket, tag: object, done: Done, *, hold: bool = False, said: bytes = b""
+    ) -> int:
+        """Takes both over (also when it fails). `said` is what has been read of `a`. The pair's number, which is never
+        used again. Raises OSError."""
         flags = lib.PSB_RELAY_HOLD if hold else 0
         with self._lock:
             if self._relay is None:
                 a.close()
                 b.close()
                 raise OSError(errno.ESHUTDOWN, "the relay has ended")
-            number = int(_checked(lib.psb_relay_add(self._relay, a.detach(), b.detach(), flags)))
+            number = int(_checked(lib.psb_relay_add(self._relay, a.detach(), b.detach(), flags, said, len(said))))
             self._waiting[number] = (tag, done)  # before the lock is free: its end is not missed
         return number
 

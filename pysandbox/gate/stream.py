@@ -10,7 +10,7 @@ import socket
 import struct
 from contextlib import suppress
 
-READ_AT_ONCE = 262144
+READ_AT_ONCE = 65536
 LINGER_SECONDS = 1.0  # for a client to read the last words before it is hung up on
 LINGER_BYTES = 1 << 20
 
@@ -81,6 +81,17 @@ class Stream:
                 while unread < LINGER_BYTES and (more := await self._loop.sock_recv(self.sock, READ_AT_ONCE)):
                     unread += len(more)
         self.close()
+
+
+async def until_readable(sock: socket.socket) -> None:
+    """Nobody else may wait for it meanwhile."""
+    loop = asyncio.get_running_loop()
+    waited: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sock, _mark, waited)
+    try:
+        await waited
+    finally:
+        loop.remove_reader(sock)
 
 
 def _mark(waited: asyncio.Future[None]) -> None:

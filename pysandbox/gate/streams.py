@@ -11,12 +11,13 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pysandbox.gate.carry import carry
 from pysandbox.gate.socks_door import serve_socks
-from pysandbox.gate.stream import Stream
+from pysandbox.gate.stream import Stream, until_readable
 from pysandbox.gate.transparent import serve_transparent
 
 if TYPE_CHECKING:
@@ -36,41 +37,34 @@ async def serve(admission: Admission, kind: str, listener: socket.socket) -> Non
     listener.setblocking(False)
     try:
         while True:
+            await until_readable(listener)
             await slots.acquire()
-            accepted = await _accepted(listener, slots)
-            task = asyncio.create_task(_served(served, admission, accepted, slots))
+            try:
+                accepted, _ = listener.accept()
+            except OSError as error:  # it has gone already, or this process has no descriptor left for now
+                slots.release()
+                await asyncio.sleep(0 if isinstance(error, BlockingIOError) else ACCEPT_PAUSE)
+                continue
+            client = Stream(accepted)
+            task = asyncio.create_task(_served(served, admission, client))
             tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            task.add_done_callback(partial(_over, tasks, client, slots))
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _accepted(listener: socket.socket, slots: asyncio.Semaphore) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    try:
-        while True:
-            try:
-                return (await loop.sock_accept(listener))[0]
-            except OSError:  # it has gone already, or this process has no descriptor left for now
-                await asyncio.sleep(ACCEPT_PAUSE)
-    except BaseException:
-        slots.release()
-        raise
+async def _served(served: Callable[[Admission, Stream], Awaitable[None]], admission: Admission, client: Stream) -> None:
+    with suppress(OSError):  # of the client's; what concerns a server was told where it happened
+        await served(admission, client)
 
 
-async def _served(
-    served: Callable[[Admission, Stream], Awaitable[None]], admission: Admission, accepted: socket.socket,
-    slots: asyncio.Semaphore,
-) -> None:  # fmt: skip
-    client = Stream(accepted)
-    try:
-        with suppress(OSError):  # of the client's; what concerns a server was told where it happened
-            await served(admission, client)
-    finally:
-        client.reset()  # whoever was parted from in peace is closed already
-        slots.release()
+def _over(tasks: set[asyncio.Task[None]], client: Stream, slots: asyncio.Semaphore, task: asyncio.Task[None]) -> None:
+    """Also of a task that was cancelled before it began."""
+    tasks.discard(task)
+    client.reset()  # whoever was parted from in peace is closed already
+    slots.release()
 
 
 async def serve_http(admission: Admission, client: Stream) -> None:

@@ -1,7 +1,7 @@
 """The doors of a cage without a cage: served in a thread by the gatekeeper's own parts, over loopback.
 
-Every name leads to 127.0.0.1, by way of a hosts file, so that a test's servers stand for the world. The transparent door
-listens at an address of its own, which stands for one name, as synthetic addresses do inside.
+Every name leads to 127.0.0.1, by way of a hosts file, so that a test's servers stand for the world. The transparent
+door listens at an address of its own, which stands for one name, as synthetic addresses do inside.
 """
 
 from __future__ import annotations
@@ -70,8 +70,12 @@ class Doors:
     def _door(self, kind: str, address: tuple[str, int]) -> int:
         listener = socket.create_server(address, backlog=512)
         self._listeners.append(listener)
-        self.call(lambda: self.admission.start(serve(self.admission, kind, listener)))
+        self.call(lambda: self.admission.start(self._keep(kind, listener)))
         return int(listener.getsockname()[1])
+
+    async def _keep(self, kind: str, listener: socket.socket) -> None:
+        with listener:
+            await serve(self.admission, kind, listener)
 
     def close(self) -> None:
         self.call(self.admission.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import ssl
@@ -207,13 +208,26 @@ def test_each_request_on_a_connection_is_decided_by_itself(doors: Doors) -> None
             f"GET http://evil.com:{port}/3 HTTP/1.1\r\nHost: evil.com:{port}\r\n\r\n"
             f"GET http://{ALLOWED}:{port}/4 HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n",
         )
-    assert [line.split()[1] for line in answer.split(b"\r\n") if line.startswith(b"HTTP/")] == [b"200", b"200", b"403"]
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"403"]
     assert [each.split()[1] for each in origin.heads] == [b"/1", b"/2"]
     assert doors.denied() == ["evil.com"]
 
 
+def test_requests_that_come_byte_by_byte_are_the_same_requests(doors: Doors) -> None:
+    origin = Origin()
+    with server(origin) as port, connect(doors.ports["http"]) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for path, host in (("1", ALLOWED), ("2", "evil.com")):
+            for byte in f"GET http://{host}:{port}/{path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode():
+                sock.sendall(bytes([byte]))
+        said = everything(sock)
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200", b"403"]
+    assert [each.split()[1] for each in origin.heads] == [b"/1"]
+
+
 SMUGGLING = {
-    "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "both lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\n"
+    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": "POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n123456",
     "odd coding": "POST {url} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "coding in 1.0": "POST {url} HTTP/1.0\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -320,7 +334,7 @@ def test_a_request_waits_for_100_continue_and_a_head_has_no_body(doors: Doors) -
         assert exactly(sock, 2) == b"ok"
         sock.sendall(f"HEAD {url}\r\n".encode())
         assert b"Content-Length: 999" in head(sock)
-        sock.sendall(f"GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n".encode())
+        sock.sendall(b"GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n")
         assert head(sock).startswith(b"HTTP/1.1 403")
 
 
@@ -382,7 +396,7 @@ def test_an_unknown_address_meets_a_reset(doors: Doors) -> None:
     doors.admission.rules = doors.admission.rules.tightened(())
     with server(echo) as port:
         doors.transparent(port)
-        with connect(port, SYNTHETIC) as sock, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), connect(port, SYNTHETIC) as sock:
             everything(sock)
     assert doors.denied()
 
@@ -444,7 +458,7 @@ def test_tls_to_another_name_or_none_is_refused_with_an_alert(
     context.check_hostname = name is not None
     with server(speaks_tls(certificate)) as port:
         _, sock = connected(doors, ALLOWED, port)
-        with sock, pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME|unrecognized name"):
+        with sock, pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
             context.wrap_socket(sock, server_hostname=name)
     assert doors.denied() == [ALLOWED]
 
@@ -529,13 +543,13 @@ def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeyp
     try:
         silent = [connect(doors.ports["http"]) for _ in range(3)]
         with server(echo) as port, connect(doors.ports["http"]) as late:
-            late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\n\r\n".encode())
+            late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n".encode())
             late.settimeout(0.2)
             with pytest.raises(TimeoutError):
                 late.recv(1)
             late.settimeout(PATIENCE)
             silent.pop().close()
-            assert head(late).startswith(b"HTTP/1.1 200") or head(late)
+            assert head(late).startswith(b"HTTP/1.1 200")
         for sock in silent:
             sock.close()
     finally:
