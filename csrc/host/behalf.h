@@ -28,10 +28,10 @@ struct deed {
     uint64_t args[6];
     int socket; /* our duplicate, -1: none */
     int domain, protocol;
-    int foreign;         /* the caller's socket is of the host's network */
-    int fresh;           /* `socket` is a new one of the host's network, to be put in the place of the caller's */
-    int close_on_exec;   /* ... which is closed at an exec */
-    int named;           /* the address stands for the real one */
+    int foreign;       /* the caller's socket is of the host's network */
+    int fresh;         /* `socket` is a new one of the host's network, to be put in the place of the caller's */
+    int close_on_exec; /* ... which is closed at an exec */
+    int named;         /* the address stands for the real one */
     uint8_t real[16];
     int blocking;        /* the caller waits for as long as it takes */
     int connecting;      /* a connect is under way */

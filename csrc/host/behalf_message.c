@@ -100,9 +100,8 @@ static int is_harmless(const struct deed *deed, const struct cmsghdr *data) {
     static const struct {
         int level, type;
     } KNOWN[] = {
-        {SOL_IP, IP_TTL},           {SOL_IP, IP_TOS},           {SOL_IPV6, IPV6_TCLASS},
-        {SOL_IPV6, IPV6_HOPLIMIT},  {SOL_IPV6, IPV6_DONTFRAG},  {SOL_UDP, UDP_SEGMENT},
-        {SOL_TLS, TLS_SET_RECORD_TYPE},
+        {SOL_IP, IP_TTL},          {SOL_IP, IP_TOS},       {SOL_IPV6, IPV6_TCLASS},        {SOL_IPV6, IPV6_HOPLIMIT},
+        {SOL_IPV6, IPV6_DONTFRAG}, {SOL_UDP, UDP_SEGMENT}, {SOL_TLS, TLS_SET_RECORD_TYPE},
     };
     size_t i;
     if (is_source(data)) return !deed->foreign && !deed->fresh;

@@ -1,5 +1,6 @@
-/* An unconnected UDP socket of the host's network hears whoever knows its port. A filter of the socket's own lets in only
- * what comes from a listed address and port, and is locked: the cage cannot take it off (socket(7), SO_LOCK_FILTER). */
+/* An unconnected UDP socket of the host's network hears whoever knows its port. A filter of the socket's own lets in
+ * only what comes from a listed address and port, and is locked: the cage cannot take it off (socket(7),
+ * SO_LOCK_FILTER). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>

@@ -1,5 +1,5 @@
-/* The options of a socket that was not used yet, on another one. What needs a privilege, chooses a device, a source or a
- * group of receivers, or cannot be read back is left out. */
+/* The options of a socket that was not used yet, on another one. What needs a privilege, chooses a device, a source or
+ * a group of receivers, or cannot be read back is left out. */
 #include <linux/in6.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

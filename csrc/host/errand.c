@@ -2,8 +2,8 @@
  * one thing there and is gone.
  *
  * Like the child of a spawn it is in the host's memory, on a stack of its own, with every signal blocked; and it holds
- * the caller up until it is gone. It ends without a signal and is collected here, so that no other wait of the host sees
- * it. */
+ * the caller up until it is gone. It ends without a signal and is collected here, so that no other wait of the host
+ * sees it. */
 #include "errand.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The inside of a cage's network namespace, reached from the host: its routes, its redirect, and the sockets that the
  * host serves. cage-init has no capability and knows nothing of it: a short-lived child of the host, which owns the
- * cage's user namespace, enters both namespaces and works there; it shares the host's descriptor table, so what it opens
- * is the host's.
+ * cage's user namespace, enters both namespaces and works there; it shares the host's descriptor table, so what it
+ * opens is the host's.
  *
  * A socket stays in the namespace it was made in, whoever holds it: that is what makes a door. Everything that comes
  * into being is noted in the host's memory at once, and closed here when any later part fails. */
@@ -18,7 +18,8 @@
 #include "../sys.h"
 #include "errand.h"
 
-#define ANSWER 1024 /* an acknowledgement is 36 bytes; of a refusal the rest, a copy of the message, is not looked at */
+#define ANSWER 1024 /* an acknowledgement is 36 bytes; of a refusal the rest, a copy of the message, is not looked at  \
+                     */
 
 struct visit {
     struct psb_inside *wanted;
@@ -88,8 +89,7 @@ static long bind_to(int fd, const struct psb_socket *wanted) {
 }
 
 static long make_socket(struct psb_socket *wanted) {
-    long result =
-        sys_call(SYS_socket, wanted->family, wanted->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0);
+    long result = sys_call(SYS_socket, wanted->family, wanted->type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0, 0);
     if (result < 0) return result;
     wanted->fd = (int)result;
     if (wanted->port) {

@@ -1,5 +1,5 @@
-/* Sockets inside a cage's network namespace, made from the host (read by cffi, preprocessor lines stripped). No function
- * holds a lock; each may be called from any thread. */
+/* Sockets inside a cage's network namespace, made from the host (read by cffi, preprocessor lines stripped). No
+ * function holds a lock; each may be called from any thread. */
 #ifndef PSB_HOST_NETNS_H
 #define PSB_HOST_NETNS_H
 
@@ -30,8 +30,8 @@ struct psb_inside {
     struct psb_error error; /* out */
 };
 
-/* Carries it out in the user and network namespaces of the cage whose init has this pidfd. 0; or -1, and nothing is left
- * open then. */
+/* Carries it out in the user and network namespaces of the cage whose init has this pidfd. 0; or -1, and nothing is
+ * left open then. */
 int psb_inside(int init_pidfd, struct psb_inside *wanted);
 
 /* Whether nf_tables takes this batch, tried in namespaces of their own: 0, or the errno of what refused it. */

@@ -32,7 +32,7 @@
 #endif
 
 #define DENIALS 64
-#define NAMED 1024 /* addresses of one cage that stand for another */
+#define NAMED 1024         /* addresses of one cage that stand for another */
 #define MOST_TELLINGS 4096 /* of those that nobody waits for */
 #define TICK_MS 50         /* how often the callers of waiting calls are looked after */
 #define WAKE_TAG (1ULL << 63)
@@ -281,6 +281,8 @@ static void look_up_name(const struct guest *guest, struct deed *deed) {
         if (port < each->first_port || port > each->last_port || !can_have(deed, each->real)) continue;
         memcpy(deed->real, each->real, sizeof deed->real);
         deed->named = 1;
+        if (way_of(deed, &guest->rules) == PSB_WAY_GRANT) return;
+        deed->named = 0;
     }
 }
 
@@ -632,11 +634,11 @@ int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct
 }
 
 /* The place for one: its own, a new one, or that of whichever would be forgotten first. */
-static struct named *place_for(struct guest *guest, const uint8_t *synthetic) {
+static struct named *place_for(struct guest *guest, const struct named *wanted) {
     struct named *oldest = guest->named;
     uint32_t i;
     for (i = 0; i < guest->n_named; i++) {
-        if (!memcmp(guest->named[i].synthetic, synthetic, sizeof oldest->synthetic)) return &guest->named[i];
+        if (!memcmp(&guest->named[i], wanted, offsetof(struct named, until_ms))) return &guest->named[i];
         if (guest->named[i].until_ms < oldest->until_ms) oldest = &guest->named[i];
     }
     return guest->n_named < NAMED ? &guest->named[guest->n_named++] : oldest;
@@ -644,20 +646,20 @@ static struct named *place_for(struct guest *guest, const uint8_t *synthetic) {
 
 int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_t *synthetic, const uint8_t *real,
                       uint16_t first_port, uint16_t last_port, uint64_t milliseconds) {
+    struct named named;
     struct guest *guest;
     int result = -ENOENT;
+    memset(&named, 0, sizeof named);
+    memcpy(named.synthetic, synthetic, sizeof named.synthetic);
+    memcpy(named.real, real, sizeof named.real);
+    named.first_port = first_port;
+    named.last_port = last_port;
+    named.until_ms = now_ms() + milliseconds;
     pthread_mutex_lock(&notifier->lock);
     guest = find_guest(notifier, cage);
     if (guest && !guest->named) guest->named = calloc(NAMED, sizeof *guest->named);
     if (guest) result = guest->named ? 0 : -ENOMEM;
-    if (!result) {
-        struct named *named = place_for(guest, synthetic);
-        memcpy(named->synthetic, synthetic, sizeof named->synthetic);
-        memcpy(named->real, real, sizeof named->real);
-        named->first_port = first_port;
-        named->last_port = last_port;
-        named->until_ms = now_ms() + milliseconds;
-    }
+    if (!result) *place_for(guest, &named) = named;
     pthread_mutex_unlock(&notifier->lock);
     return result;
 }

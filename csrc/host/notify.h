@@ -123,8 +123,9 @@ void psb_notifier_free(struct psb_notifier *notifier);
 int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const struct psb_rules *rules);
 /* New rules; calls that wait keep the answer they will get, but for connects that wait to leave the cage's network. */
 int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct psb_rules *rules);
-/* For `milliseconds`, a TCP connect to the first address leads to the second, in the host's network, when the rules name
- * it (PSB_WAY_NAMED); both as sixteen bytes. -ENOENT: the cage is gone. */
+/* For `milliseconds`, a TCP connect to the first address leads to the second, in the host's network, when the rules
+ * name it (PSB_WAY_NAMED); both as sixteen bytes. Of several for one the first that may be is taken. -ENOENT: the cage
+ * is gone. */
 int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_t *synthetic, const uint8_t *real,
                       uint16_t first_port, uint16_t last_port, uint64_t milliseconds);
 /* Closes the listener; what still waits fails with ENOSYS, as do all later calls. */

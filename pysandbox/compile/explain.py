@@ -127,7 +127,9 @@ def _reaches(policy: Policy) -> Iterable[str]:
 
 
 def _host(rule: HostRule) -> str:
-    below = " and every name below it" if rule.include_subdomains else ""
+    below = (
+        " and every name below it" if rule.include_subdomains else "" if "*" in rule.domain else ", no name below it,"
+    )
     how = ", and nothing looks at what is sent" if rule.direct else ""
     return f"{rule.domain}{below} can be connected to{_on(rule.ports)}{how}."
 

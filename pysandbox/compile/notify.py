@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from pysandbox.compile.doors import reaches_hosts
 from pysandbox.compile.init_calls import INIT_CALLS
 from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
@@ -48,7 +49,7 @@ def has_own_network(policy: Policy) -> bool:
 
 
 def _names_direct_hosts(policy: Policy) -> bool:
-    return has_own_network(policy) and any(getattr(host, "direct", False) for host in policy.hosts)
+    return reaches_hosts(policy) and any(host.direct for host in policy.hosts)
 
 
 def _leads_out(policy: Policy) -> bool:
@@ -64,7 +65,8 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
     ("syscalls.scm_rights", _refuses_descriptors, {"SENDMSG": "LIST"}),
     ("network.allow_ips", _lists_addresses, {"CONNECT": "LIST", "SENDTO": "LIST", "SENDMSG": "LIST"}),
     (
-        "network.allow_ips", _leads_out,
+        "network.allow_ips",
+        _leads_out,
         dict.fromkeys(("CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"), "LIST"),
     ),
     ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),

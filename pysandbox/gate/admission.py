@@ -88,17 +88,18 @@ class Admission:
         return address
 
     def grant_direct(self, name: str, answer: Answer) -> None:
-        """Tells the supervisor where the grants of a name lead, that need no relay."""
+        """Tells the supervisor where the grants of a name lead, that need no relay. One that it does not take is served
+        by the relay."""
         supervision = self._supervision()
-        grant = getattr(supervision, "grant_address", None)
-        if grant is None:
+        if supervision is None:
             return
         synthetic = sixteen(self.names.address_of(name))
         for first, last in self.rules.direct_ports(name):
             for address in answer.addresses:
                 alone = first == last or not is_special(address)  # a special address is listed port by port
                 if alone and reached(self, name, address, first).allowed:
-                    grant(synthetic, sixteen(address), first, last, float(answer.ttl))
+                    with suppress(OSError):
+                        supervision.grant_address(synthetic, sixteen(address), first, last, float(answer.ttl))
 
     # ---- connections --------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 
 SYNTHETIC = IPv4Network("198.18.0.0/15")  # RFC 2544: for benchmarks inside one network, never on the internet
@@ -18,8 +17,8 @@ class Names:
     """Any thread may ask. An address is not given to another name until all the others were used, so that one that a
     program has kept for long leads to its own name or nowhere."""
 
-    def __init__(self, kept: int = NAMES_KEPT, dropped: Callable[[IPv4Address], None] | None = None) -> None:
-        self._kept, self._dropped = kept, dropped
+    def __init__(self, kept: int = NAMES_KEPT) -> None:
+        self._kept = kept
         self._by_name: OrderedDict[str, IPv4Address] = OrderedDict()
         self._by_address: dict[IPv4Address, str] = {}
         self._next = DOORS
@@ -27,7 +26,6 @@ class Names:
 
     def address_of(self, name: str) -> IPv4Address:
         """The address of a canonical name; a new one for a name that has none."""
-        gone = None
         with self._lock:
             address = self._by_name.get(name)
             if address is None:
@@ -37,9 +35,7 @@ class Names:
                 address = self._by_name[name] = self._new_address()
                 self._by_address[address] = name
             self._by_name.move_to_end(name)
-        if gone is not None and self._dropped is not None:
-            self._dropped(gone)
-        return address
+            return address
 
     def name_of(self, address: object) -> str | None:
         """The name behind an address; None for an address that stands for none."""

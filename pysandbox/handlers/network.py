@@ -33,8 +33,10 @@ def way_to(call: Call, rules: Rules) -> str:
 
 
 def _is_granted(call: Call, rules: Rules) -> bool:
-    return bool(rules.grants and call.address) and family(call.address) != AF_UNSPEC and (
-        _listed(call, rules.grants) and not _is_own(call)
+    return (
+        bool(rules.grants and call.address)
+        and family(call.address) != AF_UNSPEC
+        and (_listed(call, rules.grants) and not _is_own(call))
     )
 
 

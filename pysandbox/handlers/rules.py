@@ -10,7 +10,8 @@ from pysandbox.policy.endpoint import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`endpoints` may be reached in the network of the caller's socket; a process that bears a mark of `by_mark`, only what that list holds as well."""
+    """`endpoints` may be reached in the network of the caller's socket; a process that bears a mark of `by_mark`, only
+    what that list holds as well."""
 
     endpoints: tuple[Endpoint, ...]
     by_mark: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)

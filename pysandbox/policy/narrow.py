@@ -55,7 +55,9 @@ def _dials_less(old: tuple[str, ...], new: tuple[str, ...], policy: Policy) -> b
 
 def _serves_less(old: tuple[int, ...], new: tuple[int, ...], policy: Policy) -> bool:
     """A list of ports beside `allow_host_loopback` holds it to these; without it, it opens them."""
-    return not old if policy.allow_host_loopback and new else set(new) <= set(old)
+    if policy.allow_host_loopback:
+        return not old or (bool(new) and set(new) <= set(old))
+    return set(new) <= set(old)
 
 
 def _falls(old: float | None, new: float | None, policy: Policy) -> bool:

@@ -136,8 +136,8 @@ def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
 
 
 def _deafen(held: socket.socket) -> int:
-    """Connected to nobody, a socket's next send or connect is decided anew. One of the host's network over UDP hears, by
-    the filter it was given for good (csrc/host/direct_filter.c), whoever was listed then: it is aimed at itself."""
+    """Connected to nobody, a socket's next send or connect is decided anew. One of the host's network over UDP hears,
+    by the filter it was given for good (csrc/host/direct_filter.c), whoever was listed then: it is aimed at itself."""
     if held.proto != socket.IPPROTO_UDP or not held.getsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER):
         return 0
     with suppress(OSError):

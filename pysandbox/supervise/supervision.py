@@ -26,7 +26,7 @@ from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
 from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
-from pysandbox.policy.endpoint import Endpoint
+from pysandbox.policy.endpoint import SYNTHETIC, Endpoint
 from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, wire
@@ -100,15 +100,15 @@ class Supervision:
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-        """Leaves what is in both lists; returns it."""
+        """Leaves what is in both lists; returns it. With something left the doors stay open: what they lead to is the
+        gatekeeper's to decide."""
+        doors = (SYNTHETIC,) if endpoints and self.plan.net is not None else ()
         with self._lock:
-            self._rules = self._rules.narrowed(endpoints, "policy_fn")
+            self._rules = self._rules.narrowed((*endpoints, *doors), "policy_fn")
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
             return self._rules.endpoints
 
-    def grant_address(
-        self, synthetic: bytes, real: bytes, first_port: int, last_port: int, seconds: float
-    ) -> None:
+    def grant_address(self, synthetic: bytes, real: bytes, first_port: int, last_port: int, seconds: float) -> None:
         """For so long, connections over TCP to the address of the cage that stands for a name (both in sixteen bytes)
         go to the real one, by a socket of the host's network; later, or where the list in force does not hold the real
         address, into the cage's own network. Raises OSError."""

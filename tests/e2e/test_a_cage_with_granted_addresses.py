@@ -1,4 +1,4 @@
-"""A cage that is granted addresses is a cage like any other: its own loopback, unix sockets, netlink, and a callback."""
+"""A cage that is granted addresses is a cage like any other: its own loopback, unix sockets, netlink, a callback."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+
 from _support.cage import cage_python
 from _support.outside import LISTED, OTHER, outside
-
 from pysandbox import Cage, Policy, SandboxCompileError
 
 OWN = """
@@ -34,7 +34,8 @@ socket.send_fds(dialled, [b"fd"], [accepted.fileno()])
 passed = socket.socket(fileno=socket.recv_fds(other, 9, 1)[1][0])
 passed.sendall(b"passed"); said["passed"] = client.recv(9).decode()
 d = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); d.bind("\\0abstract")
-socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"abstract", "\\0abstract"); said["abstract"] = d.recv(9).decode()
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"abstract", "\\0abstract")
+said["abstract"] = d.recv(9).decode()
 with multiprocessing.connection.Listener() as l:
     t = threading.Thread(target=lambda: multiprocessing.connection.Client(l.address).send("pickled")); t.start()
     said["pickled"] = l.accept().recv(); t.join()

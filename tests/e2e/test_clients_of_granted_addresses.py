@@ -1,5 +1,5 @@
-"""Real clients over granted addresses: each dials, talks and hears, in a cage with a network of its own. The server sees
-who dialled, so that what came through anything but a socket of the host's would show."""
+"""Real clients over granted addresses: each dials, talks and hears, in a cage with a network of its own. The server
+sees who dialled, so that what came through anything but a socket of the host's would show."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _support.outside import LISTED, SIX, outside
 
+from _support.outside import LISTED, SIX, outside
 from pysandbox import Cage, Policy
 
 PYTHON = "/usr/bin/python3"
@@ -102,19 +102,24 @@ before = look(); s.connect((host, port)); assert look() == before, (before, look
     "inherited by a child": PLAIN
     + """
 s = socket.socket(family); os.set_inheritable(s.fileno(), True); s.connect((host, port))
-code = "import socket; s = socket.socket(fileno=int(__import__('sys').argv[1])); s.sendall(b'GET / HTTP/1.1\\\\r\\\\n\\\\r\\\\n'); print(s.recv(200)[-5:].decode())"
+code = (
+    "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); s.sendall(b'GET / HTTP/1.1\\\\r\\\\n\\\\r\\\\n');"
+    "print(s.recv(200)[-5:].decode())"
+)
 os.execv(sys.executable, [sys.executable, "-c", code, str(s.fileno())])
 """,
 }
 NODE = """
 const net = require("net"); const [host, port] = process.argv.slice(1);
-const s = net.connect({host, port: +port, family: host.includes(":") ? 6 : 4, noDelay: true, keepAlive: true}, () => s.write("GET / HTTP/1.1\\r\\n\\r\\n"));
+const to = {host, port: +port, family: host.includes(":") ? 6 : 4, noDelay: true, keepAlive: true};
+const s = net.connect(to, () => s.write("GET / HTTP/1.1\\r\\n\\r\\n"));
 let said = ""; s.on("data", (d) => said += d); s.on("error", (e) => { console.log("" + e); process.exit(1); });
 s.on("close", () => console.log(said.slice(-5)));
 """
 FETCH = """
 const [host, port] = process.argv.slice(1);
-fetch(`http://${host.includes(":") ? "[" + host + "]" : host}:${port}/`).then((r) => r.text()).then(console.log, (e) => { console.log(e); process.exit(1); });
+const url = `http://${host.includes(":") ? "[" + host + "]" : host}:${port}/`;
+fetch(url).then((r) => r.text()).then(console.log, (e) => { console.log(e); process.exit(1); });
 """
 GO = """package main
 import ("fmt"; "io"; "net"; "os"; "time")
@@ -289,8 +294,8 @@ def watched(s):
     e = select.epoll(); e.register(s, select.EPOLLIN); return e
 def crowded(s):
     return [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
-said = {"plain": stays(lambda s: None), "bound": stays(lambda s: s.bind(("", 0))), "duplicated": stays(lambda s: s.dup()),
-        "in an epoll set": stays(watched), "in a crowd": stays(crowded)}
+said = {"plain": stays(lambda s: None), "bound": stays(lambda s: s.bind(("", 0))),
+        "duplicated": stays(lambda s: s.dup()), "in an epoll set": stays(watched), "in a crowd": stays(crowded)}
 print("hello" if said == {**dict.fromkeys(said, True), "plain": False} else said)
 """
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from pysandbox import PIPE, Cage, Policy
 from pysandbox.events import Event
 from pysandbox.launch.runtime import Runtime
 from pysandbox.policy.host import HostRule
+from pysandbox.probe.facts import HostFacts
 
 RESOLVE = """
 import socket
@@ -127,6 +129,23 @@ def test_a_connection_that_lost_its_grant_is_cut(runtime):
             talks.wait(10)
 
 
+def test_without_nf_tables_there_are_listeners_for_the_names_that_were_resolved(runtime, monkeypatch):
+    def without(facts: HostFacts) -> HostFacts:
+        return replace(facts, nf_tables=False)
+
+    monkeypatch.setattr("pysandbox.launch.runtime.asked_for_redirects", without)
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        port = service.getsockname()[1]
+        policy = Policy(egress="proxy-only", host_loopback_ports=[port])
+        with Cage(policy, runtime=runtime) as cage, cage.spawn(script(TALK, str(port)), stdout=PIPE) as talks:
+            connection, _ = service.accept()
+            with connection:
+                assert connection.recv(5) == bytes(range(5))
+            talks.wait(10)
+            refused = "import socket; report(attempt(socket.create_connection, ('host.pysandbox.internal', 1), 10))"
+            assert cage_python(cage, refused) == "ECONNREFUSED"
+
+
 def test_without_a_way_out_no_gatekeeper_is_started(runtime):
     Cage(Policy(), runtime=runtime).run(["/bin/true"])
     Cage(hosts(), runtime=runtime).run(["/bin/true"])
@@ -179,6 +198,7 @@ def test_a_host_that_just_ends_ends_quietly(server):
 from pysandbox import Cage, Policy
 from pysandbox.launch.runtime import Runtime
 from pysandbox.policy.host import HostRule
+from pysandbox.probe.facts import HostFacts
 runtime = Runtime(nameservers=[{server.place!r}])
 policy = Policy(egress="proxy-only", hosts=[HostRule(domain="a.test")])
 cage = Cage(policy, runtime=runtime).open()

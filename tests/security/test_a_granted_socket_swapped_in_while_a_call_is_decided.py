@@ -1,6 +1,7 @@
 """Claim: who swaps a granted socket into a call that was judged for another one gains nothing.
 
-A second of tries each way, and uncaged until one has won: to have it listen, to bind it, to aim it elsewhere, to pass it on.
+A second of tries each way, and uncaged until one has won: to have it listen, to bind it, to aim it elsewhere, to pass
+it on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from _support.outside import LISTED, OTHER, outside
 
 from .harness import caged, policy, read_report

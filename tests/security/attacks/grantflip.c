@@ -1,7 +1,8 @@
-/* Swaps a descriptor (and an address) while a call on it is decided: grantflip WAY LISTED PORT FULL OTHER OTHER_PORT MS.
+/* Swaps a descriptor (and an address) while a call on it is decided: grantflip WAY LISTED PORT FULL OTHER OTHER_PORT
+ * MS.
  *
- * One place of the descriptor table is now a harmless socket, now one that a grant made. Says how often the calls worked,
- * and whether the granted socket came to what it may not be, for so many milliseconds or until it did. */
+ * One place of the descriptor table is now a harmless socket, now one that a grant made. Says how often the calls
+ * worked, and whether the granted socket came to what it may not be, for so many milliseconds or until it did. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +69,8 @@ static uint64_t network(int s) {
 static int give(int to) {
     char data = 'x', control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec vector = {&data, 1};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
@@ -81,7 +83,8 @@ static int give(int to) {
 static int take(int from, uint64_t bad) {
     char data, control[CMSG_SPACE(sizeof(int))];
     struct iovec vector = {&data, 1};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     int fd, leads;
     if (recvmsg(from, &message, MSG_DONTWAIT) != 1 || !CMSG_FIRSTHDR(&message)) return 0;
     memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);

@@ -25,6 +25,14 @@ from pysandbox.policy.model import Policy, options
     ({"memory_mb": 99}, "99 MiB"),
     ({"cpu_percent": 33}, "33 % of one processor"),
     ({"walltime_sec": 5.0}, "after 5 s, and killed 5 s later"),
+    ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "ports": [443]}]}, "can be connected to on port 443"),
+    ({"egress": "proxy-only", "hosts": [{"domain": "a.example"}]}, "a.example, no name below it, can be"),
+    ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "include_subdomains": True}]}, "every name below it"),
+    ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "direct": True}]}, "nothing looks at what is sent"),
+    ({"egress": "proxy-only", "host_loopback_ports": [5432]}, "host.pysandbox.internal on port 5432"),
+    ({"allow_ips": ["192.0.2.7"]}, "Addresses that can be connected to: 192.0.2.7"),
+    ({"ports": ["8080"]}, "127.0.0.1:8080:8080/tcp"),
+    ({"unix_sockets": ["/run/a"]}, "Unix sockets of the host that can be connected to: /run/a"),
     ({"caged": False}, "no cage at all"),
 ])  # fmt: skip
 def test_what_a_policy_says_is_in_its_explanation_and_not_in_the_defaults(change: dict[str, Any], word: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from ipaddress import ip_address
 
 import pytest
 
@@ -13,6 +14,8 @@ from _support.gate import admitted, net_plan, upstream
 from _support.nameserver import A, NameServer
 from pysandbox.events import Event
 from pysandbox.gate.dial import Denied, Target, Unreachable, dial, target_of
+from pysandbox.gate.rules import sixteen
+from pysandbox.gate.upstream import Answer
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.names import HOST_ALIAS
 
@@ -181,3 +184,43 @@ def test_rules_that_are_tightened_while_it_connects_hold_for_what_it_connects(se
             await dialling
 
     asyncio.run(race())
+
+
+class Supervision:
+    """Takes direct grants, or refuses them."""
+
+    def __init__(self, failure: OSError | None = None) -> None:
+        self.granted: list[tuple[bytes, bytes, int, int, float]] = []
+        self._failure = failure
+
+    def grant_address(self, *granted: object) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self.granted.append(granted)
+
+
+@pytest.mark.parametrize(("address", "granted"), [("203.0.113.7", True), ("127.0.0.1", False), ("10.0.0.1", False)])
+def test_a_direct_grant_is_made_for_the_addresses_that_a_dial_would_take(address, granted):
+    supervision = Supervision()
+
+    async def resolve() -> None:
+        admission = admitted(net_plan("a.com", ports=(443,), direct=True), upstream(), [])
+        admission._supervision = lambda: supervision
+        admission.grant_direct("a.com", Answer((ip_address(address),), 30))
+
+    asyncio.run(resolve())
+    synthetic, real = sixteen(ip_address("198.18.1.0")), sixteen(ip_address(address))
+    assert supervision.granted == ([(synthetic, real, 443, 443, 30.0)] if granted else [])
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_direct_grant_that_is_not_taken_or_not_asked_for_leaves_the_relay(direct):
+    supervision = Supervision(OSError("no room"))
+
+    async def resolve() -> None:
+        admission = admitted(net_plan("a.com", direct=direct), upstream(), [])
+        admission._supervision = lambda: supervision
+        admission.grant_direct("a.com", Answer((ip_address("203.0.113.7"),), 30))
+        assert admission.rules.name("a.com", 443).allowed
+
+    asyncio.run(resolve())

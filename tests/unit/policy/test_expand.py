@@ -64,13 +64,13 @@ def test_a_path_expands_to_its_absolute_form(path, result):
         ("$UP/etc", "leaves the working directory"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["allow", "allow_write", "deny", "mask", "allow_execve"])
+@pytest.mark.parametrize("name", ["allow", "allow_write", "deny", "mask", "unix_sockets", "allow_execve"])
 def test_what_cannot_be_expanded_is_refused_in_every_list(name, path, message):
     entry = path if name != "allow_execve" or "/" in path or path[0] in "$~" else f"./{path}"
     with pytest.raises(PolicyError) as caught:
         expand(Policy(**{name: [entry]}), **AROUND)
     assert message in caught.value.message
-    assert caught.value.key in (f"filesystem.{name}", f"process.{name}")
+    assert caught.value.key in (f"filesystem.{name}", f"process.{name}", f"network.{name}")
 
 
 def test_the_home_directory_of_nobody_is_refused_only_where_it_is_named():

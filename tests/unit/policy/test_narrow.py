@@ -19,7 +19,7 @@ WIDE = Policy(
     limits_required=False, seccomp="default", seccomp_mode="deny-list", allow_syscalls=["ptrace"],
     deny_syscalls=["bpf"], egress="direct", unsafe_direct=True, isolation="landlock",
     syscall_lists={"allow": ["read", "write"], "deny": ["acct"]}, contract_mode="relaxed", ports=["80", "81"],
-    allow_host_loopback=True, dlp_decompress=False, dlp_dns_entropy_threshold=0.9,
+    allow_host_loopback=True, unix_sockets=["/run/a", "/run/b"], dlp_decompress=False, dlp_dns_entropy_threshold=0.9,
     dlp_extra_scopes={"npm_token": ["a.example", "b.example"]},
     hosts=[
         {"domain": "a.example", "methods": ["GET", "PUT"], "allow_credentials": ["npm_token"],
@@ -76,6 +76,8 @@ def test_every_choice_has_a_place_in_its_order():
         {"notifier": True},
         {"contract_mode": "strict"},
         {"ports": ["80"], "allow_host_loopback": False},
+        {"host_loopback_ports": [5432]},
+        {"unix_sockets": ["/run/a"], "dns_ipv6": "nxdomain"},
         {"dlp_enabled": True, "dlp_canary_tokens": True, "dlp_decompress": True, "dlp_max_decode_depth": 33},
         {
             "dlp_dns_entropy_threshold": 0.8,
@@ -126,6 +128,8 @@ def test_less_is_granted(tighter):
         ({"syscall_lists": {"allow": ["read"]}}, "syscalls.lists"),
         ({"notifier": False}, "syscalls.notifier"),
         ({"ports": ["80", "81", "82"]}, "network.ports"),
+        ({"unix_sockets": ["/run/a", "/run/b", "/run/c"]}, "network.unix_sockets"),
+        ({"dns_ipv6": "resolve"}, "network.dns.ipv6"),
         ({"dlp_canary_tokens": False}, "network.dlp.canary_tokens"),
         ({"dlp_max_decode_depth": 31}, "network.dlp.max_decode_depth"),
         ({"dlp_extra_scopes": {"github_pat": ["a.example"]}}, "network.dlp.extra_scopes"),
@@ -187,3 +191,37 @@ def test_narrowing_both_ways_happens_only_between_equally_tight_policies(first, 
 @given(POLICIES)
 def test_every_policy_narrows_to_itself(policy):
     assert policy.narrow(**policy.given) == policy
+
+
+@pytest.mark.parametrize(
+    ("alias", "before", "after", "is_tighter"),
+    [
+        (True, [], [1], True), (True, [1, 2], [1], True), (True, [1], [1, 2], False), (True, [1], [], False),
+        (False, [1, 2], [1], True), (False, [1], [], True), (False, [1], [2], False), (False, [], [1], False),
+    ],
+)  # fmt: skip
+def test_a_list_of_ports_holds_the_alias_to_them_or_opens_it(alias, before, after, is_tighter):
+    policy = Policy(allow_host_loopback=alias, host_loopback_ports=before)
+    try:
+        policy.narrow(host_loopback_ports=after)
+    except PolicyError:
+        assert not is_tighter
+    else:
+        assert is_tighter
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_tighter"),
+    [
+        ({}, {"ports": [443]}, True), ({"ports": [443, 80]}, {"ports": [80]}, True), ({"ports": [443]}, {}, False),
+        ({"direct": True}, {}, True), ({}, {"direct": True}, False),
+    ],
+)  # fmt: skip
+def test_fewer_ports_and_a_look_at_what_is_sent_are_tighter(before, after, is_tighter):
+    policy = Policy(hosts=[{"domain": "a.example", **before}])
+    try:
+        policy.narrow(hosts=[{"domain": "a.example", **after}])
+    except PolicyError:
+        assert not is_tighter
+    else:
+        assert is_tighter

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from pysandbox.probe import kernel
-from pysandbox.probe.facts import HostFacts, host_facts
+from pysandbox.probe.facts import HostFacts, asked_for_redirects, host_facts
 
 FULL_NEEDS = ("USER_NS", "NET_NS", "MOUNT_SETATTR", "PROC")
 
@@ -87,3 +87,15 @@ def test_the_caller_is_who_the_kernel_says(facts_of: Callable[..., HostFacts]) -
 )
 def test_a_kernel_release_is_read_as_two_numbers(release: str, version: tuple[int, int]) -> None:
     assert kernel.version(release) == version
+
+
+@pytest.mark.parametrize(("number", "works"), [(0, True), (errno.EPROTONOSUPPORT, False)])
+def test_redirects_are_asked_for_once_and_only_when_somebody_wants_to_know(
+    number: int, works: bool, facts_of: Callable[..., HostFacts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(kernel, "redirect", lambda: asked.append(number) or number)
+    facts = facts_of("FULL")
+    assert (facts.nf_tables, asked) == (None, [])
+    known = asked_for_redirects(facts)
+    assert (known.nf_tables, asked_for_redirects(known), asked) == (works, known, [number])

@@ -19,6 +19,7 @@ def host(root: Path | str = "/absent-root", *, refused: str = "", release: str =
         root=str(root),
         release=release,
         probe=lambda name: errno.EPERM if name == refused else 0,
+        redirect=lambda: errno.EPROTONOSUPPORT if refused == "redirect" else 0,
         landlock_abi=lambda: abi,
         landlock_errata=lambda: None,
     )
@@ -55,6 +56,12 @@ def test_the_minimum_is_namespaces_seccomp_and_a_kernel_that_has_them() -> None:
 def test_a_host_without_one_required_feature_is_below_the_minimum(probe: str) -> None:
     assert minimum_met(read_all(host()))
     assert not minimum_met(read_all(host(refused=probe)))
+
+
+def test_a_kernel_without_nf_tables_says_so_and_still_meets_the_minimum() -> None:
+    readings = {row.name: reading for row, reading in read_all(host(refused="redirect"))}
+    assert (readings["nf_tables"].ok, readings["nf_tables"].detail.split()[0]) == (False, "EPROTONOSUPPORT")
+    assert minimum_met(read_all(host(refused="redirect")))
 
 
 def test_a_host_without_an_optional_feature_still_meets_the_minimum() -> None:
