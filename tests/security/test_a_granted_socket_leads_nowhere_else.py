@@ -13,7 +13,7 @@ import threading
 from contextlib import ExitStack
 from typing import Any
 
-from _support.outside import LISTED, OTHER, outside
+from _support.outside import LISTED, OTHER, SIX, outside
 
 from .harness import Report, caged, policy, program, uncaged
 
@@ -244,3 +244,47 @@ def test_uncaged_the_same_program_goes_everywhere() -> None:
         "multicast", "encapsulation", "pass tcp", "pass udp",
     }  # fmt: skip
     assert said["reached"] == 3
+
+
+LOOSE = """
+    import socket
+    def heard(family, host, port):
+        s = socket.socket(family, socket.SOCK_DGRAM)
+        s.settimeout(1)
+        s.sendto(b"who", (host, port))
+        return [s.recv(10).decode()]
+    attempt("four", heard, socket.AF_INET, FOUR, PORT)
+    attempt("mapped", heard, socket.AF_INET6, "::ffff:" + FOUR, PORT)
+    attempt("six", heard, socket.AF_INET6, SIX, PORT)
+    attempt("another port", heard, socket.AF_INET, FOUR, PORT - 1)
+"""
+
+
+def answers(allow: list[str], cage: bool) -> dict[str, Any]:
+    """Each datagram is answered twice: first from another port of the same address, then from where it went."""
+    port = 6001
+    with ExitStack() as stack:
+        places = [(socket.AF_INET, LISTED), (socket.AF_INET6, SIX)]
+        for family, host in places:
+            pair = [stack.enter_context(socket.socket(family, socket.SOCK_DGRAM)) for _ in range(2)]
+            for each, number in zip(pair, (port - 1, port), strict=True):
+                each.bind((host, number))
+            threading.Thread(target=_twice, args=pair, daemon=True).start()
+        argv = program(LOOSE, FOUR=LISTED, SIX=SIX, PORT=port)
+        report = caged(argv, policy(allow_ips=allow)) if cage else uncaged(argv)
+        return {name: each.value and each.value[0] for name, each in report.attempts.items()}
+
+
+def _twice(other: socket.socket, asked: socket.socket) -> None:
+    while True:
+        caller = asked.recvfrom(10)[1]
+        other.sendto(b"other", caller)
+        asked.sendto(b"asked", caller)
+
+
+def test_a_socket_that_is_connected_to_nobody_hears_the_listed_ports_only() -> None:
+    lists = [f"{LISTED}:6001/udp", f"[{SIX}]:6001/udp"]
+    both = ["192.0.2.0/24:1-100", f"{LISTED}/31:6000-6001/udp", "2001:db8::/32:6000-6001"]
+    assert outside(answers, lists, False)["six"] == "other"
+    assert outside(answers, lists, True) == {"four": "asked", "mapped": "asked", "six": "asked", "another port": None}
+    assert outside(answers, both, True) == {"four": "other", "mapped": "other", "six": "other", "another port": None}
