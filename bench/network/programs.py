@@ -74,8 +74,8 @@ times = []
 for _ in range(count + 1):
     t = time.perf_counter_ns()
     s = dial()
-    s.sendall(b"x")
-    s.recv(1)
+    s.sendall(b"x\\n")
+    s.recv(2)
     times.append(time.perf_counter_ns() - t)
     s.close()
 print(json.dumps(times[1:]))

@@ -30,6 +30,7 @@ PYTHON = "/usr/bin/python3"
 NAME = "origin.example"
 POLICY = Policy(egress="proxy-only", hosts=(HostRule(domain=NAME),), allow=(str(CLIENT),))  # type: ignore[arg-type]
 LIVES = (8, 20)  # seconds of a cage
+RAMP = 0.1  # seconds between the first cages: a thousand that dial in one instant would measure the instant
 GROWTH, SLACK_KB = 1.1, 8 << 10  # of memory, under the same load
 SHOWN = 20
 
@@ -111,7 +112,8 @@ def under_load(runtime: Runtime, score: Score, seconds: float, cages: int, conne
                for number in range(cages)]  # fmt: skip
     for each in places_:
         each.start()
-    time.sleep(seconds / 3)
+        time.sleep(RAMP)
+    time.sleep(max(0.0, until - time.monotonic() - seconds * 2 / 3))
     early = memory_kb()
     time.sleep(max(0.0, until - time.monotonic() - 2))
     late = memory_kb()

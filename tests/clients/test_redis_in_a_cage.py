@@ -36,8 +36,8 @@ def answers(line):
 with Cage(Policy(ports=(f"{outside}:{inside}",)), runtime=runtime) as cage:
     with cage.spawn(server, cwd="/tmp", stdin=DEVNULL, stdout=DEVNULL):
         said = [answers(b"PING"), ask(b"SET word cage"), ask(b"GET word")]
-        done = subprocess.run(["redis-benchmark", "-p", str(outside), "-t", "set,get", "-n", "2000", "-c", "50", "--csv"],
-                              capture_output=True, text=True, timeout=60)
+        load = ["redis-benchmark", "-p", str(outside), "-t", "set,get", "-n", "2000", "-c", "50", "--csv"]
+        done = subprocess.run(load, capture_output=True, text=True, timeout=60)
         said.append(done.stdout)
 try:
     ask(b"PING")

@@ -60,7 +60,7 @@ class Internet:
 
     @contextmanager
     def serving(self, argv: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-        """One more server, which says "ready" and ends with its stdin; killed at the end if it has not ended by then."""
+        """One more server, which says "ready" and ends with its stdin; killed at the end."""
         process = self.space.start(argv, serving=True, stdin=subprocess.PIPE)
         assert process.stdout is not None
         try:

@@ -69,7 +69,7 @@ def found(program: str) -> str | None:
 
 @dataclass(frozen=True)
 class Space:
-    """The namespaces, for as long as their holders live; `directory` is where those who run in them keep their files."""
+    """The namespaces, while their holders live; `directory` is where those who run in them keep their files."""
 
     hosts: subprocess.Popen[bytes]
     servers: subprocess.Popen[bytes]
@@ -82,8 +82,8 @@ class Space:
         return [*enter, f"--wd={self.directory}", "--", *(ORDINARY_USER if ordinary else ()), *argv]
 
     def start(
-        self, argv: Sequence[str], *, ordinary: bool = False, serving: bool = False, env: Mapping[str, str] | None = None,
-        stdin: int = subprocess.DEVNULL,
+        self, argv: Sequence[str], *, ordinary: bool = False, serving: bool = False,
+        env: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE, stderr: int | IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:  # fmt: skip
         return subprocess.Popen(
