@@ -124,7 +124,7 @@ def test_another_user_reaches_no_door(net: Internet) -> None:
         attempts = {
             "fds": ["ls", f"/proc/{host}/fd"],
             "namespace": ["nsenter", f"--target={init}", "--net", "true"],
-            "user namespace": ["nsenter", f"--target={init}", "--user", "--net", "true"],
+            "user namespace": ["nsenter", f"--target={init}", "--user", "--preserve-credentials", "--net", "true"],
         }
         as_root = {name: subprocess.run(argv, capture_output=True).returncode for name, argv in attempts.items()}
         as_other = {
