@@ -33,7 +33,7 @@ async def carry(admission: Admission, target: Target, client: Stream, server: St
     assert task is not None
     try:
         held = admission.hold(target, server.sock, task.cancel)
-    except Denied:
+    except (Denied, OSError):  # or the server has hung up already
         server.reset()
         client.reset()
         return

@@ -219,6 +219,9 @@ class Forwarder:
         except Denied as denied:
             server.close()
             raise Refused(*http.denial(denied)) from None
+        except OSError:
+            server.close()
+            raise Refused(*http.refusal(502, "upstream-unreachable", f"{target.host} has hung up")) from None
 
     def _leave(self) -> None:
         upstream, self._upstream = self._upstream, None

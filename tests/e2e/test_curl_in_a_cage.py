@@ -77,5 +77,7 @@ def test_a_large_download_arrives_whole(runtime: Runtime) -> None:
 
     with server(large) as port, Cage(POLICY, runtime=runtime) as cage:
         for way in WAYS.values():
-            code, counted = curl(cage, *way, "-o", "/dev/null", "-w", "%{size_download}", f"http://{HOST_ALIAS}:{port}/")
+            code, counted = curl(
+                cage, *way, "-o", "/dev/null", "-w", "%{size_download}", f"http://{HOST_ALIAS}:{port}/"
+            )
             assert (code, counted) == (0, str(size))
