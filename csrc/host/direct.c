@@ -67,7 +67,8 @@ int step_outside(struct deed *deed, const struct psb_rules *rules) {
     fresh = socket(deed->domain, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, deed->protocol);
     if (fresh < 0) return 0;
     copy_options(deed->socket, fresh, deed->domain, deed->protocol);
-    if (sends && hear_listed_only(fresh, rules)) {
+    /* A thread may have gone to another network since; its sockets would not be known for what they are. */
+    if (network_of(fresh) != rules->network || (sends && hear_listed_only(fresh, rules))) {
         close(fresh);
         return 0;
     }

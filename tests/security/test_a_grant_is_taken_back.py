@@ -164,6 +164,7 @@ def named() -> dict[str, Any]:
         ask("before")
         grant(LISTED, 60, (port + 1, 65535))
         ask("another port")
+        grant(LISTED, 0, (port + 1, 65535))
         grant("127.0.0.1", 60)
         ask("the host's loopback", home)
         grant(LISTED, 60)
