@@ -2,6 +2,7 @@
 
 unit      pure, no process, < 10 ms        kernel   hand-written Plans to the C core
 e2e       the public API and the CLI       security one claim a file: control, attack, evidence
+clients   real clients and servers, in an internet of the tests' own
 meta      the tree itself                  root     needs real root; everything else runs unprivileged
 slow      more than a second               guest    also run on the kernels of tools/matrix; tests/guest only there
 landlock  needs that Landlock ABI
@@ -25,12 +26,14 @@ import pytest
 
 from _support import cage, ccode
 from _support.golden import Golden
+from _support.internet import Host as NetHost
+from _support.internet import Internet, internet
 from _support.outcome import FAILED, Outcome
 from _support.residue import Picture
 from _support.stillness import Stillness
 
 TESTS = Path(__file__).parent
-FOLDERS = ("unit", "kernel", "e2e", "security", "meta", "guest")
+FOLDERS = ("unit", "kernel", "e2e", "clients", "security", "meta", "guest")
 GUEST = os.environ.get("PSB_GUEST", "")  # the kernel that tools/matrix has booted, "" everywhere else
 SETTLE = 3.0  # seconds the kernel may take to tear down what a test has closed
 
@@ -144,6 +147,26 @@ def registry_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def whole_net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
+    with internet(tmp_path_factory.mktemp("net")) as net:
+        yield net
+
+
+@pytest.fixture(scope="session")
+def net_host(whole_net: Internet) -> Iterator[NetHost]:
+    """The host that makes the cages of most tests in it."""
+    with whole_net.host() as host:
+        yield host
+
+
+@pytest.fixture
+def net(whole_net: Internet) -> Internet:
+    """One internet for the whole run; what a test looks at is what has arrived since it began."""
+    whole_net.forget()
+    return whole_net
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 """The doors of a cage where connections arrive: one task for each of them, bounded, and ended with the cage.
 
 A stranger's code is on the other end. What it can do is open connections, so they are counted for all doors of a cage
-together: what is more than MOST_STREAMS waits in the kernel's backlog until one of them has ended. Nothing that is said
-on one ends the door.
+together: what is more than `most_streams` waits in the kernel's backlog until one of them has ended. Nothing that is
+said on one ends the door.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
 
 MOST_STREAMS = 1024  # of one cage, at all its doors
+SHARE = 4  # a cage gets one part in so many of the descriptors that this process may have,
+EACH = 3  # of which a stream needs as many: for the client, for the server, and while one of them is handed over
 ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
 
 _slots: WeakKeyDictionary[Admission, asyncio.Semaphore] = WeakKeyDictionary()
@@ -32,7 +35,7 @@ _slots: WeakKeyDictionary[Admission, asyncio.Semaphore] = WeakKeyDictionary()
 async def serve(admission: Admission, kind: str, listener: socket.socket) -> None:
     """For ever; cancelled at the end, with all that has come in by it. `listener` is the caller's to close."""
     served = {"socks": serve_socks, "http": serve_http, "tcp": serve_transparent}[kind]
-    slots = _slots.setdefault(admission, asyncio.Semaphore(MOST_STREAMS))
+    slots = _slots.setdefault(admission, asyncio.Semaphore(most_streams()))
     tasks: set[asyncio.Task[None]] = set()
     listener.setblocking(False)
     try:
@@ -53,6 +56,11 @@ async def serve(admission: Admission, kind: str, listener: socket.socket) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def most_streams() -> int:
+    """What a program with few descriptors can spare: it has other cages, and itself, to think of."""
+    return min(MOST_STREAMS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE // EACH)
 
 
 async def _served(served: Callable[[Admission, Stream], Awaitable[None]], admission: Admission, client: Stream) -> None:

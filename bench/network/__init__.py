@@ -1,0 +1,15 @@
+"""What the ways out of a cage cost: python -m bench.network
+
+__main__.py   the command: makes an internet, runs `inside` in it, as an ordinary user
+inside.py     the rows, each measured in turns with no cage at all; the table that is printed
+programs.py   what is run in and outside of cages: programs that measure themselves
+redis.py      redis-benchmark against a server in a cage
+spawns.py     what a way out adds to a spawn
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))  # _support.internet

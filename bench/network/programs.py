@@ -1,0 +1,116 @@
+"""Programs that measure themselves and print a list of nanoseconds; and the server that they talk to.
+
+Each client is given WAY HOST PORT COUNT. `dial` is the same few lines in all of them: no library of a client hides in
+the figures, and the way is the only thing that differs.
+"""
+
+from __future__ import annotations
+
+ECHO, DRAIN = 7107, 7109  # not the ports of the internet's own servers, which are not made for speed
+
+DIAL = """
+import json, os, socket, struct, sys, time
+way, host, port, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+
+def door(name):
+    address = os.environ[name].rpartition("/")[2].rpartition(":")
+    s = socket.create_connection((address[0], int(address[2])))
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+def dial():
+    if way == "plain":
+        s = socket.create_connection((host, port))
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+    if way == "socks":
+        s = door("ALL_PROXY")
+        s.sendall(b"\\5\\1\\0")
+        assert s.recv(2) == b"\\5\\0"
+        s.sendall(b"\\5\\1\\0\\3" + bytes([len(host)]) + host.encode() + struct.pack("!H", port))
+        answer = s.recv(10)
+        assert answer[:2] == b"\\5\\0", answer
+        return s
+    s = door("HTTPS_PROXY")
+    s.sendall(f"CONNECT {host}:{port} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n".encode())
+    answer = b""
+    while b"\\r\\n\\r\\n" not in answer:
+        answer += s.recv(4096)
+    assert b" 200 " in answer.partition(b"\\r\\n")[0], answer
+    return s
+"""
+ROUND_TRIP = (
+    DIAL
+    + """
+s, data, times = dial(), b"x" * 256, []
+for _ in range(count):
+    t = time.perf_counter_ns()
+    s.sendall(data)
+    s.recv(256)
+    times.append(time.perf_counter_ns() - t)
+print(json.dumps(times))
+"""
+)
+# `count` MiB, until the server has said that it has them all: nothing is left in a buffer on the way.
+BULK = (
+    DIAL
+    + """
+s, data = dial(), bytes(1 << 18)
+s.sendall(b"!")
+t = time.perf_counter_ns()
+for _ in range(4 * count):
+    s.sendall(data)
+s.shutdown(socket.SHUT_WR)
+assert int(s.makefile().readline()) == count << 20
+print(json.dumps([time.perf_counter_ns() - t]))
+"""
+)
+# The first, which also has the name resolved, does not count. Each is used once: a connection is not made before the
+# other end has answered.
+NEW = (
+    DIAL
+    + """
+times = []
+for _ in range(count + 1):
+    t = time.perf_counter_ns()
+    s = dial()
+    s.sendall(b"x\\n")
+    s.recv(2)
+    times.append(time.perf_counter_ns() - t)
+    s.close()
+print(json.dumps(times[1:]))
+"""
+)
+# SERVER ADDRESS PORT PORT: echoes on the first port and counts on the second.
+SERVER = """
+import socket, sys, threading
+
+def echo(c):
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while data := c.recv(65536):
+        c.sendall(data)
+
+def drain(c):
+    c.recv(1)
+    total, buffer = 0, bytearray(1 << 19)
+    while got := c.recv_into(buffer):
+        total += got
+    c.sendall(b"%d\\n" % total)
+
+def one(serve, c):
+    with c:
+        try:
+            serve(c)
+        except OSError:
+            pass
+
+def all_of(serve, port):
+    with socket.create_server((sys.argv[1], port), backlog=4096) as listener:
+        while True:
+            threading.Thread(target=one, args=(serve, listener.accept()[0]), daemon=True).start()
+
+for serve, port in ((echo, int(sys.argv[2])), (drain, int(sys.argv[3]))):
+    threading.Thread(target=all_of, args=(serve, port), daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+"""

@@ -1,0 +1,98 @@
+"""Put behind the prelude by `network.attack`: how a program in a cage talks to each of its doors, byte by byte.
+
+Every entrance takes the name as bytes and gives what the door said: "reached" when the echo server behind it has
+answered, else the door's own words. Nothing is encoded, folded or checked on the way.
+"""
+
+# ruff: noqa: F821
+# mypy: ignore-errors
+import socket
+import struct
+
+PATIENCE = 8.0
+RESOLVER = "198.18.0.1"
+QUESTION = 0x1234
+
+
+def door(variable):
+    address, _, port = os.environ[variable].rpartition("/")[2].rpartition(":")
+    return address, int(port)
+
+
+def echoes(s):
+    s.settimeout(PATIENCE)
+    s.sendall(b"is anybody there?\n")
+    return "reached" if s.recv(100) else "closed"
+
+
+def direct(address, port, kind=socket.SOCK_STREAM, family=socket.AF_INET):
+    with socket.socket(family, kind) as s:
+        s.settimeout(PATIENCE)
+        s.connect((address, port))
+        return echoes(s)
+
+
+def socks(name, port, kind=3, command=1):
+    with socket.create_connection(door("ALL_PROXY"), PATIENCE) as s:
+        s.sendall(b"\5\1\0")
+        assert s.recv(2) == b"\5\0"
+        length = bytes([len(name)]) if kind == 3 else b""
+        s.sendall(b"\5" + bytes([command, 0, kind]) + length + name + struct.pack("!H", port))
+        said = s.recv(300)
+        if said[:2] != b"\5\0":
+            return f"SOCKS {said[1]}" if len(said) > 1 else "closed"
+        return echoes(s)
+
+
+def status_of(answer):
+    return answer.split(b" ")[1].decode() if answer.startswith(b"HTTP/1.1 ") else "closed"
+
+
+def http(head, body=b""):
+    """The status of what the HTTP door answers to these bytes."""
+    with socket.create_connection(door("HTTP_PROXY"), PATIENCE) as s:
+        s.sendall(head + body)
+        answer = s.recv(4096)
+        return status_of(answer)
+
+
+def connect(authority, port):
+    with socket.create_connection(door("HTTPS_PROXY"), PATIENCE) as s:
+        target = authority + b":%d" % port
+        s.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n")
+        answer = s.recv(4096)
+        status = status_of(answer)
+        return echoes(s) if status == "200" else status
+
+
+def encoded(name):
+    return b"".join(bytes([len(each)]) + each for each in name.split(b".") if each) + b"\0"
+
+
+def dns(name, kind=1, at=None, tcp=False, raw=False):
+    """[rcode, addresses or texts] of one question; `raw`: the name is encoded already."""
+    question = (
+        struct.pack("!6H", QUESTION, 0x100, 1, 0, 0, 0) + (name if raw else encoded(name)) + struct.pack("!2H", kind, 1)
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM) as s:
+        s.settimeout(PATIENCE)
+        s.connect((at or RESOLVER, 53))
+        s.sendall(struct.pack("!H", len(question)) + question if tcp else question)
+        answer = s.recv(4096)
+    answer = answer[2:] if tcp else answer
+    if len(answer) < 12:
+        return ["closed"]
+    count = struct.unpack("!H", answer[6:8])[0]
+    return [answer[3] & 15, *([socket.inet_ntoa(answer[-4:])] if count and kind == 1 else [count] if count else [])]
+
+
+def says(name, action, *arguments):
+    """As `attempt`; a timeout and a reset are answers too."""
+    try:
+        say(name, action(*arguments))
+    except TimeoutError:
+        say(name, "silence")
+    except (ConnectionResetError, BrokenPipeError):
+        say(name, "reset")
+    except OSError as error:
+        say(name, errno.errorcode.get(error.errno, str(error)))
