@@ -28,9 +28,8 @@ lock = threading.Lock()
 until = time.monotonic() + seconds
 
 
-def door(name: str) -> socket.socket:
-    address, _, number = os.environ[name].rpartition("/")[2].rpartition(":")
-    return socket.create_connection((address, int(number)), PATIENCE)
+def door(number: int) -> socket.socket:
+    return socket.create_connection(("198.18.0.1", number), PATIENCE)
 
 
 def plain() -> socket.socket:
@@ -38,7 +37,7 @@ def plain() -> socket.socket:
 
 
 def socks() -> socket.socket:
-    s = door("ALL_PROXY")
+    s = door(1080)
     s.sendall(b"\5\1\0")
     exactly(s, 2)
     s.sendall(b"\5\1\0\3" + bytes([len(host)]) + host.encode() + struct.pack("!H", port))
@@ -49,7 +48,7 @@ def socks() -> socket.socket:
 
 
 def connect() -> socket.socket:
-    s = door("HTTPS_PROXY")
+    s = door(3128)
     s.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):

@@ -1,7 +1,7 @@
 """The clients: how each is called, and by which ways out it can go.
 
-A way is what the client knows of proxies: `http` and `socks` leave it the variables that pysandbox exports, cut down to
-that one door; `none` takes all of them away, so that only the transparent door is left. `{at}` is the host name that
+A way is what the client knows of proxies: `http` leaves it the variables that pysandbox exports, `socks` makes them name
+the other door; `none` takes all of them away, so that only the transparent door is left. `{at}` is the host name that
 is asked for, and every client prints, or ends with 0 having checked, the page that is there.
 """
 
@@ -16,9 +16,8 @@ from _support.internet import places
 PAGE = places.PAGE.strip()
 VARIABLES = "http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY"
 WAYS = {
-    "http": "unset all_proxy ALL_PROXY",
-    "socks": f"socks=${{ALL_PROXY:-$all_proxy}}; case $socks in socks5h://*) ;; *) exit 99;; esac; "
-             f"for each in {VARIABLES}; do export $each=$socks; done",
+    "http": ":",
+    "socks": f"for each in {VARIABLES}; do export $each=socks5h://198.18.0.1:1080; done",
     "none": f"unset {VARIABLES}",
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from _support.internet import LISTED, on_a_host
+from _support.rooted import LISTED, on_a_host
 from pysandbox import Cage, Policy, PolicyError, UnsupportedError
 
 NOTHING = {"interfaces": [], "addresses": [], "routes": [], "tables": []}

@@ -1,13 +1,13 @@
 """The routed back end, tried from the inside, with a witness on the other side of the wire.
 
-Each test runs as root of a network of its own (`_support.internet`). CONTROL: the host itself, or a cage with the
+Each test runs as root of a network of its own (`_support.rooted`). CONTROL: the host itself, or a cage with the
 grant, reaches the place. ATTACK: a cage without it tries. EVIDENCE: the witness saw no packet, or the service got no
 byte. `bared` takes the rules inside the cage away first, so that what is tried is the wall in the host alone.
 """
 
 from __future__ import annotations
 
-from _support.internet import HOST, LISTED, METADATA, OTHER, PRIVATE, on_a_host
+from _support.rooted import HOST, LISTED, METADATA, OTHER, PRIVATE, on_a_host
 
 BARE = """
 from pysandbox.compile import nftables as nft

@@ -50,9 +50,9 @@ HOLD = """
 """
 # Each opens one connection and keeps it in this state, in a list; False where the door refused it.
 CROWDS = {
-    "silent": "at = lambda n: (door('ALL_PROXY'), b'')",
-    "half a SOCKS greeting": "at = lambda n: (door('ALL_PROXY'), b'\\5')",
-    "half a SOCKS name": "at = lambda n: (door('ALL_PROXY'), b'\\5\\1\\0\\5\\1\\0\\3\\xffabc')",
+    "silent": "at = lambda n: (SOCKS, b'')",
+    "half a SOCKS greeting": "at = lambda n: (SOCKS, b'\\5')",
+    "half a SOCKS name": "at = lambda n: (SOCKS, b'\\5\\1\\0\\5\\1\\0\\3\\xffabc')",
     "half a head": "at = lambda n: (door('HTTP_PROXY'), b'CONNECT origin.example:443 HTTP/1.1\\r\\nHost: o')",
     "an endless head": "at = lambda n: (door('HTTP_PROXY'), b'GET / HTTP/1.1\\r\\n' + b'x: y\\r\\n' * 5000)",
     "half a ClientHello": "at = lambda n: (('origin.example', 443), b'\\x16\\x03\\x01\\x02\\x00\\x01')",
@@ -74,7 +74,7 @@ KEEP = """
 JUNK = """
     import random
     chance = random.Random(7)
-    doors = [door("ALL_PROXY"), door("HTTP_PROXY"), (RESOLVER, 53), ("198.18.99.9", 443), (RESOLVER, 3129)]
+    doors = [SOCKS, door("HTTP_PROXY"), (RESOLVER, 53), ("198.18.99.9", 443), (RESOLVER, 3129)]
     def opened(n):
         try:
             with socket.create_connection(doors[n % len(doors)], PATIENCE) as s:

@@ -28,7 +28,7 @@ TLS = """
             return "reached" if inner.recv(100) else "closed"
 
     def by_socks(name):
-        s = socket.create_connection(door("ALL_PROXY"), PATIENCE)
+        s = socket.create_connection(SOCKS, PATIENCE)
         s.sendall(b"\\5\\1\\0")
         s.recv(2)
         s.sendall(b"\\5\\1\\0\\3" + bytes([len(LISTED)]) + LISTED.encode() + struct.pack("!H", 443))
@@ -87,7 +87,7 @@ REQUESTS = """
         return [line.split(b" ")[1].decode() for line in got.split(b"\\r\\n") if line.startswith(b"HTTP/1.1 ")]
 
     def by_socks(data):
-        s = socket.create_connection(door("ALL_PROXY"), PATIENCE)
+        s = socket.create_connection(SOCKS, PATIENCE)
         s.sendall(b"\\5\\1\\0")
         s.recv(2)
         s.sendall(b"\\5\\1\\0\\3" + bytes([len(LISTED)]) + LISTED.encode() + struct.pack("!H", 80))

@@ -27,7 +27,7 @@ PLACES = (GATEWAY, LISTED, OTHER, METADATA, PRIVATE)
 PORTS = (7, 9, 53)
 PRELUDE = """
 import contextlib, json, os, sys
-from _support.internet import *
+from _support.rooted import *
 from _support.cage import cage_python, uncaged_python
 from pysandbox import Cage, Policy
 from pysandbox.launch.runtime import Runtime
