@@ -18,7 +18,7 @@
 #include "../sys.h"
 #include "errand.h"
 
-#define ANSWER 1024 /* an acknowledgement is 36 bytes; the rest of a refusal, a copy of the message, is not looked at */
+#define ANSWER 1024 /* an acknowledgement is 36 bytes; of a refusal only the beginning is looked at */
 
 struct visit {
     struct psb_inside *wanted;

@@ -113,7 +113,7 @@ class Internet:
 
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         self._process = subprocess.Popen(
-            ["unshare", "--net", sys.executable, "-m", "_support.internet"],
+            ["unshare", "--net", sys.executable, "-m", "_support.rooted"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._ask() == "here"
