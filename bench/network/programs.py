@@ -64,7 +64,7 @@ assert int(s.makefile().readline()) == count << 20
 print(json.dumps([time.perf_counter_ns() - t]))
 """
 )
-# The first does not count, and the name is resolved before. Each is used once: a connection is not made before the other
+# The first does not count, the name is resolved before. Each is used once: a connection is not made before the other
 # end has answered.
 NEW = (
     DIAL

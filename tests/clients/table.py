@@ -1,6 +1,6 @@
 """The clients: how each is called, and by which ways out it can go.
 
-A way is what the client knows of proxies: `http` leaves it the variables that pysandbox exports, `socks` makes them name
+A way is what the client knows of proxies: `http` leaves it the variables of a cage as they are, `socks` makes them name
 the other door; `none` takes all of them away, so that only the transparent door is left. `{at}` is the host name that
 is asked for, and every client prints, or ends with 0 having checked, the page that is there.
 """
