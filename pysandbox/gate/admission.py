@@ -55,6 +55,7 @@ class Admission:
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
+        self.own_name = ""  # the cage's host name, which some programs look up
         self.ended = False
         self._left = left
         self._supervision = supervision  # what decides the cage's calls, for direct grants

@@ -66,7 +66,7 @@ class _Carried:
     async def pass_on(self) -> None:
         """What the client has said, and everything after it."""
         said, self._client.said = self._client.said, b""
-        self._splice(said)
+        self._splice(self._server.send_at_once(said))
         await asyncio.shield(self._over)
 
     def end(self) -> None:

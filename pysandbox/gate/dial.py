@@ -11,12 +11,15 @@ import asyncio
 import errno
 import os
 import socket
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.gate.names import SYNTHETIC
 from pysandbox.gate.rules import Decision
+from pysandbox.gate.stream import until_writable
 from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
 
 if TYPE_CHECKING:
@@ -63,10 +66,12 @@ async def dial(admission: Admission, target: Target) -> socket.socket:
         raise _denied(admission, target, Decision(False, f"not a host: {error}", "")) from None
     if not 0 < target.port < 65536:
         raise _denied(admission, target, Decision(False, "not a port", ""))
+    rules = admission.rules
     addresses = await _addresses(admission, target, host)
     connected = await _first_of(addresses, target)
     try:
-        admission.demand(target, connected)  # the rules may have been tightened meanwhile
+        if admission.rules is not rules:  # they were tightened meanwhile
+            admission.demand(target, connected)
         admission.ledger.allowed("tcp", *target)
     except BaseException:
         connected.close()
@@ -103,7 +108,12 @@ def reached(admission: Admission, host: str, address: IPAddress, port: int) -> D
 
 
 def is_own(address: IPAddress) -> bool:
-    """Whether the kernel would leave from the very address that it goes to; sends nothing."""
+    """Whether the kernel would leave from the very address that it goes to; sends nothing. Asked again every second."""
+    return _is_own(address, int(time.monotonic()))
+
+
+@lru_cache(maxsize=1024)
+def _is_own(address: IPAddress, second: int) -> bool:
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -123,6 +133,8 @@ def _denied(admission: Admission, target: Target, decision: Decision) -> Denied:
 
 async def _first_of(addresses: Sequence[IPAddress], target: Target) -> socket.socket:
     """The first address that answers, each tried a moment after the one before it. Raises Unreachable."""
+    if len(addresses) == 1:
+        return await _only(addresses[0], target)
     trying: set[asyncio.Task[socket.socket]] = set()
     failure: OSError = TimeoutError(errno.ETIMEDOUT, "nobody answered")
     waiting = list(addresses)
@@ -145,16 +157,34 @@ async def _first_of(addresses: Sequence[IPAddress], target: Target) -> socket.so
         pass
     finally:
         await _give_up(trying)
+    raise _unreachable(target, failure)
+
+
+async def _only(address: IPAddress, target: Target) -> socket.socket:
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await _connect(address, target.port)
+    except OSError as error:  # TimeoutError is one, without a number
+        raise _unreachable(target, error if error.errno else TimeoutError(errno.ETIMEDOUT, "")) from None
+
+
+def _unreachable(target: Target, failure: OSError) -> Unreachable:
     number = failure.errno or errno.EHOSTUNREACH
-    raise Unreachable(number, f"{target.host}:{target.port}: {os.strerror(number)}")
+    return Unreachable(number, f"{target.host}:{target.port}: {os.strerror(number)}")
 
 
 async def _connect(address: IPAddress, port: int) -> socket.socket:
+    """Raises OSError. A server next door has answered by the time that the call returns."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(made, (str(address), port))
+        number = made.connect_ex((str(address), port))
+        if number == errno.EINPROGRESS:
+            await until_writable(made)
+            number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
     except BaseException:
         made.close()
         raise

@@ -57,7 +57,7 @@ class Answers:
             name = _name_of(question)
         except BadName as error:
             return self._refuse(question, _shown(question), Decision(False, f"not a name: {error}", ""))
-        if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, 6.3: never anybody else's
+        if self._is_own(name):
             return message.answer(question, NOERROR, [_address(LOCALHOST, LONGEST_TTL)] if question.kind == A else [])
         decision = self._admission.rules.name(name, None)
         if not decision.allowed:
@@ -68,6 +68,10 @@ class Answers:
         task = self._admission.start(self._look_up(question, name))
         task.add_done_callback(self._answered)
         return task
+
+    def _is_own(self, name: str) -> bool:
+        """The cage's own loopback: `localhost` is never anybody else's (RFC 6761, 6.3), nor is its host name."""
+        return name == "localhost" or name.endswith(".localhost") or name == self._admission.own_name
 
     def _answered(self, _: asyncio.Task[bytes]) -> None:
         """Also of a task that was cancelled before it began."""

@@ -125,6 +125,7 @@ class Gatekeeper:
             live.id, net, Ledger(live.id, self.sink), self.loop, self.upstream, self.relay, lambda: live.supervision,
             left=self._left,
         )  # fmt: skip
+        admission.own_name = live.hostname
         if net.doors and not net.redirect:
             from pysandbox.gate.streams import serve
 

@@ -26,7 +26,7 @@ class Spliced(NamedTuple):
 
     number: int
     tag: object
-    from_a: int  # bytes that `a` said and `b` took
+    from_a: int  # bytes that `a` said here and `b` took
     from_b: int
     end: str  # "closed": both had said all; "reset": one was gone; "cut"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -107,6 +108,7 @@ def sixteen(address: IPAddress) -> bytes:
     return address.packed if address.version == 6 else MAPPED + address.packed
 
 
+@lru_cache(maxsize=1024)
 def is_special(address: IPAddress) -> bool:
     packed = sixteen(address)
     return any(each.holds(packed, 0, TCP) for each in special())

@@ -6,6 +6,7 @@ What was read too far is put back with `said`. The socket is this object's, unti
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import struct
 from contextlib import suppress
@@ -27,6 +28,12 @@ class Stream:
         said, self.said = self.said, b""
         return said or await self._loop.sock_recv(self.sock, READ_AT_ONCE)
 
+    def send_at_once(self, said: bytes) -> bytes:
+        """What could not be sent without waiting; an error is left for whoever has the socket next."""
+        with suppress(OSError):
+            return said[self.sock.send(said) :] if said else said
+        return said
+
     async def send(self, said: bytes) -> None:
         """Raises OSError."""
         if said:
@@ -41,11 +48,11 @@ class Stream:
     def readable(self) -> asyncio.Future[None]:
         """Done when there is something to read, an end or an error. `unwatch` it before anybody reads."""
         waited = self._loop.create_future()
-        self._loop.add_reader(self.sock, _mark, waited)
+        self._loop.add_reader(self.sock.fileno(), _mark, waited)
         return waited
 
     def unwatch(self, waited: asyncio.Future[None]) -> None:
-        self._loop.remove_reader(self.sock)
+        self._loop.remove_reader(self.sock.fileno())
         waited.cancel()
 
     def is_quiet(self) -> bool:
@@ -83,15 +90,33 @@ class Stream:
         self.close()
 
 
+# The loop is given numbers: for a socket object it would spell out a message about it first, and throw that away.
+
+
 async def until_readable(sock: socket.socket) -> None:
     """Nobody else may wait for it meanwhile."""
-    loop = asyncio.get_running_loop()
+    loop, fd = asyncio.get_running_loop(), sock.fileno()
     waited: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(sock, _mark, waited)
+    loop.add_reader(fd, _mark, waited)
     try:
         await waited
     finally:
-        loop.remove_reader(sock)
+        loop.remove_reader(fd)
+
+
+async def until_writable(sock: socket.socket) -> None:
+    """The same; at once where it is."""
+    poller = select.poll()
+    poller.register(sock, select.POLLOUT)
+    if poller.poll(0):
+        return
+    loop, fd = asyncio.get_running_loop(), sock.fileno()
+    waited: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(fd, _mark, waited)
+    try:
+        await waited
+    finally:
+        loop.remove_writer(fd)
 
 
 def _mark(waited: asyncio.Future[None]) -> None:

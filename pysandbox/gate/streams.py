@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MOST_STREAMS = 1024  # of one cage, at all its doors
 SHARE = 4  # a cage gets one part in so many of the descriptors that this process may have,
 EACH = 3  # of which a stream needs as many: for the client, for the server, and while one of them is handed over
+ACCEPTED_AT_ONCE = 16  # then those who are in have their turn
 ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
 
 _slots: WeakKeyDictionary[Admission, asyncio.Semaphore] = WeakKeyDictionary()
@@ -40,22 +41,34 @@ async def serve(admission: Admission, kind: str, listener: socket.socket) -> Non
     listener.setblocking(False)
     try:
         while True:
-            await until_readable(listener)
             await slots.acquire()
-            try:
-                accepted, _ = listener.accept()
-            except OSError as error:  # it has gone already, or this process has no descriptor left for now
+            accepted = _accept(listener)
+            if isinstance(accepted, OSError):  # this process has no descriptor left for now, or nobody is there
                 slots.release()
-                await asyncio.sleep(0 if isinstance(error, BlockingIOError) else ACCEPT_PAUSE)
+                await (until_readable(listener) if _is_nobody(accepted) else asyncio.sleep(ACCEPT_PAUSE))
                 continue
             client = Stream(accepted)
             task = asyncio.create_task(_served(served, admission, client))
             tasks.add(task)
             task.add_done_callback(partial(_over, tasks, client, slots))
+            if len(tasks) % ACCEPTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _accept(listener: socket.socket) -> socket.socket | OSError:
+    try:
+        return listener.accept()[0]
+    except OSError as error:
+        return error
+
+
+def _is_nobody(error: OSError) -> bool:
+    """Also of somebody who has gone before he was let in."""
+    return isinstance(error, BlockingIOError | ConnectionAbortedError)
 
 
 def most_streams() -> int:

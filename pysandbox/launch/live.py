@@ -53,6 +53,7 @@ class LiveInit:
         doors: dict[tuple[str, str], int] | None = None,
     ) -> None:
         self.id = cage_id
+        self.hostname = ""  # of the cage, where it has one of its own
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
         self.condemned: Condemned | None = None  # why the watchdog has killed the cage

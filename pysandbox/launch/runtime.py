@@ -255,6 +255,7 @@ class Runtime:
             undo.callback(opened.undo)
             doors = native.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
             live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors)
+            live.hostname = name
             undo.pop_all()
         self._lives.add(live)
         settle(live, plan, born_inside=born_in >= 0)

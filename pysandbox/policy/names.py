@@ -8,6 +8,7 @@ and ::ffff:127.0.0.1 are all 127.0.0.1, and no name. What has two readings is re
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TypeAlias
 
@@ -33,6 +34,7 @@ class BadName(ValueError):
     """What was given as a host is none; says why."""
 
 
+@lru_cache(maxsize=1024)
 def canonical(text: str | bytes) -> str | IPAddress:
     """The one spelling of a host: a name in lower case, as A-labels and without the last dot; or an address. Raises
     BadName."""

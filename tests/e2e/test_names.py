@@ -73,6 +73,13 @@ def test_an_allowed_name_resolves_and_no_other_does(runtime, events, server):
     assert denied["invocation_id"] == told(events, "subagent.spawn")[0]["invocation_id"]
 
 
+def test_the_cage_s_own_host_name_is_its_own_loopback_and_no_refusal(runtime, events):
+    ask = "import socket; report([socket.gethostbyname(socket.gethostname()), socket.gethostname()])"
+    address, name = cage_python(Cage(hosts("a.test"), runtime=runtime), ask)
+    assert address == "127.0.0.1" and name.startswith("cage-")
+    assert told(events, "gatekeeper.dns_denied") == []
+
+
 def test_the_result_has_what_was_refused_and_the_counters_and_so_has_the_end(runtime, events):
     result = Cage(hosts("a.test"), runtime=runtime).run([PYTHON, "-c", ASK_FOR_B])
     (denial,) = result.denials
