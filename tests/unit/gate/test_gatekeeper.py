@@ -27,7 +27,7 @@ class Live:
     """What the gatekeeper needs of a cage: its doors, here on loopback."""
 
     def __init__(self) -> None:
-        self.id, self.supervision, self.admission = "cage", None, None
+        self.id, self.hostname, self.supervision, self.admission = "cage", "cage-1", None, None
         door = socket.socket(type=socket.SOCK_DGRAM)
         door.bind(("127.0.0.1", 0))
         self.place = door.getsockname()
