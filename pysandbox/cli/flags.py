@@ -25,6 +25,7 @@ SHORT = {"--strict": ("-s",), "--port": ("-p",), "--monitor": ("-m",)}
 
 # Flags that users of other versions know, and what has taken their place.
 REPLACED = {"--profile": "use --seccomp PROFILE", "--config": "use -r FILE"}
+ELSEWHERE = {"--host": "network"}  # whose section is not where one would look for it
 METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
 
@@ -75,7 +76,7 @@ def add_policy_flags(parser: argparse.ArgumentParser, defaults: Mapping[str, Any
         if described.flag:
             names = (*SHORT.get(described.flag, ()), described.flag)
             default = defaults.get(field.name, field.default)
-            groups[described.section].add_argument(
+            groups[ELSEWHERE.get(described.flag, described.section)].add_argument(
                 *names, dest=field.name, default=None, **_argument(str(field.type), described, default)
             )
 

@@ -253,8 +253,9 @@ class Policy:
     )  # fmt: skip
     # [[host]]
     hosts: tuple[HostRule, ...] = option(
-        "", "host", "One block for each host that may be reached.", default=(), merge="blocks"
-    )
+        "", "host", "The hosts that may be reached, a block for each; as a text, NAME or NAME:PORT.", default=(),
+        merge="blocks", flag="--host", item="name[:port]",
+    )  # fmt: skip
     # top level
     strict: bool = option(
         "", "strict", "Kill a process at its first refused system call; nothing may degrade.", default=False,

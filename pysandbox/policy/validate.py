@@ -273,7 +273,7 @@ def host_rules(option: Option, value: object) -> tuple[HostRule, ...]:
 
 
 def _host_rule(value: object) -> HostRule:
-    given = value.given if type(value) is HostRule else value
+    given = value.given if type(value) is HostRule else _host_text(value) if isinstance(value, str) else value
     if not isinstance(given, Mapping):
         raise Refused(f"must be a table, not {shown(value)}", 'write [[host]] and below it domain = "example.com"')
     names = [column.name for column in COLUMNS]
@@ -283,6 +283,14 @@ def _host_rule(value: object) -> HostRule:
     if "domain" not in given:
         raise Refused("a host needs the key domain", 'write domain = "example.com"')
     return HostRule(**{each.name: _column(each, given[each.name]) for each in COLUMNS if each.name in given})
+
+
+def _host_text(text: str) -> Mapping[str, object]:
+    """NAME or NAME:PORT."""
+    name, colon, port = text.partition(":")
+    if colon and not (port.isascii() and port.isdecimal()):
+        raise Refused(f"{shown(text)} is not NAME or NAME:PORT", "write example.com or example.com:443")
+    return {"domain": name, "ports": [int(port)]} if colon else {"domain": name}
 
 
 def _column(column: Field[Any], value: object) -> Any:

@@ -17,6 +17,7 @@ SAMPLES = {
     "tuple[tuple[str, str], ...]": ("A=b", (("A", "b"),)),
     "tuple[str, ...]": ("/bin/true", ("/bin/true",)),
     "tuple[int, ...]": ("32", (32,)),
+    "tuple[HostRule, ...]": ("a.example:443", ("a.example:443",)),
     "int": ("32", 32),
     "int | None": ("32", 32),
     "float": ("2.5", 2.5),

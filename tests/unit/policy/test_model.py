@@ -115,7 +115,7 @@ def test_a_whole_number_of_seconds_is_the_same_wall_time_as_the_fraction():
         ({"dlp_extra_scopes": {"github_pat": "a.example"}}, "network.dlp.extra_scopes", "must be a list"),
         ({"dlp_extra_scopes": ["github_pat"]}, "network.dlp.extra_scopes", "must be pairs"),
         ({"syscall_lists": {"alow": ["read"]}}, "syscalls.lists", "must be one of"),
-        ({"hosts": ["a.example"]}, "host", "must be a table"),
+        ({"hosts": [7]}, "host", "must be a table"),
         ({"hosts": [{"methods": []}]}, "host", "needs the key domain"),
         ({"hosts": [{"domain": "a.example", "method": []}]}, "host", "'method' is not a key of a host"),
         ({"hosts": [{"domain": "https://a.example/"}]}, "host", "must be a host name"),
@@ -151,6 +151,22 @@ def test_a_refusal_suggests_what_was_meant(given, suggestion):
     with pytest.raises(PolicyError) as caught:
         Policy(**given)
     assert caught.value.suggestion is None if suggestion is None else suggestion in str(caught.value)
+
+
+def test_a_host_may_be_a_text():
+    written = Policy(hosts=["PyPI.org.", "**.example.com:8443", "a.example:1", "a.example:2"])
+    assert [(each.domain, each.ports) for each in written.hosts] == [
+        ("pypi.org", ()), ("**.example.com", (8443,)), ("a.example", (1, 2)),
+    ]  # fmt: skip
+    assert Policy.parse('host = ["pypi.org:443"]').hosts == Policy(hosts=["pypi.org:443"]).hosts
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.example:", "a.example:x", "a.example:0", "a:1:2", "[::1]:1", "10.0.0.1", "http://a.b"]
+)
+def test_what_is_no_host_is_refused(text: str):
+    with pytest.raises(PolicyError, match="host"):
+        Policy(hosts=[text])
 
 
 def test_hosts_and_ports_are_kept_in_one_spelling():
