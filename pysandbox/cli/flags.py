@@ -26,7 +26,7 @@ SHORT = {"--strict": ("-s",), "--port": ("-p",), "--monitor": ("-m",)}
 # Flags that users of other versions know, and what has taken their place.
 REPLACED = {"--profile": "use --seccomp PROFILE", "--config": "use -r FILE"}
 ELSEWHERE = {"--host": "network"}  # whose section is not where one would look for it
-METAVARS = {"Grant": "PATH", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
+METAVARS = {"Grant": "PATH", "HostRule": "NAME[:PORT]", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
 
 class UsageError(Exception):

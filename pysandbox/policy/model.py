@@ -254,7 +254,7 @@ class Policy:
     # [[host]]
     hosts: tuple[HostRule, ...] = option(
         "", "host", "The hosts that may be reached, a block for each; as a text, NAME or NAME:PORT.", default=(),
-        merge="blocks", flag="--host", item="name[:port]",
+        merge="blocks", flag="--host",
     )  # fmt: skip
     # top level
     strict: bool = option(
