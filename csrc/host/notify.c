@@ -646,7 +646,7 @@ static struct named *place_for(struct guest *guest, const struct named *wanted) 
 
 int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_t *synthetic, const uint8_t *real,
                       uint16_t first_port, uint16_t last_port, uint64_t milliseconds) {
-    struct named named;
+    struct named named, *all;
     struct guest *guest;
     int result = -ENOENT;
     memset(&named, 0, sizeof named);
@@ -657,9 +657,12 @@ int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_
     named.until_ms = now_ms() + milliseconds;
     pthread_mutex_lock(&notifier->lock);
     guest = find_guest(notifier, cage);
-    if (guest && !guest->named) guest->named = calloc(NAMED, sizeof *guest->named);
-    if (guest) result = guest->named ? 0 : -ENOMEM;
-    if (!result) *place_for(guest, &named) = named;
+    if (guest) {
+        all = guest->named ? guest->named : calloc(NAMED, sizeof *all);
+        guest->named = all;
+        result = all ? 0 : -ENOMEM;
+        if (all) *place_for(guest, &named) = named;
+    }
     pthread_mutex_unlock(&notifier->lock);
     return result;
 }

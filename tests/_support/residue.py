@@ -108,11 +108,18 @@ def _mounts() -> Iterator[tuple[str, str]]:
         yield number, f"mount {number} on {point}"
 
 
+def _is_ours(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except FileNotFoundError:  # removed meanwhile, as it should be
+        return False
+
+
 def _paths() -> Iterator[tuple[str, str]]:
     folders = {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", *_cgroups()}
     for folder in folders - {""}:
         for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
-            if os.lstat(path).st_uid == os.geteuid() and not path.endswith(LEAF) and path != _registry():
+            if _is_ours(path) and not path.endswith(LEAF) and path != _registry():
                 yield path, path
     stale = _stale_records()
     for path in glob.glob(f"{glob.escape(_registry())}/[.0-9A-Z]*"):

@@ -18,6 +18,8 @@ from pysandbox import Cage, Event, Policy
 from pysandbox.errors import SandboxNetworkError
 from pysandbox.launch.runtime import Runtime
 
+pytestmark = pytest.mark.guest
+
 OUT = Policy(egress="proxy-only", hosts=[{"domain": "a.example"}])
 KINDS = {("dns", "udp"), ("dns", "tcp"), ("socks", "tcp"), ("http", "tcp"), ("tcp", "tcp")}
 TRY = """

@@ -21,6 +21,8 @@ from pysandbox.launch.runtime import Runtime
 from pysandbox.policy.host import HostRule
 from pysandbox.probe.facts import HostFacts
 
+pytestmark = pytest.mark.guest
+
 RESOLVE = """
 import socket
 def resolved(name):

@@ -17,7 +17,7 @@ from pysandbox.probe import kernel, netlink
 from .inject import ERRNO, KILL, answering, under
 from .plans import Init, carry_out, opened, plan, refusal
 
-ON_EVERY_KERNEL = pytest.mark.guest  # the others need nf_tables, which a kernel may lack
+pytestmark = pytest.mark.guest
 
 DOORS = [("udp", netlink.DOORS, netlink.DNS_PORT), ("tcp", netlink.DOORS, netlink.TCP_PORT), ("tcp", netlink.DOORS, 80)]
 SO_ORIGINAL_DST = 80
@@ -43,7 +43,6 @@ def said_to(init: Init, address: str, port: int, kind: str = "SOCK_STREAM") -> s
     return init.attempt(f"({say})(socket.socket(type=socket.{kind}))")
 
 
-@ON_EVERY_KERNEL
 def test_they_are_the_host_s_to_close_and_to_keep(init: Init) -> None:
     made = doors(init, routes=netlink.ROUTES)
     try:
@@ -56,7 +55,6 @@ def test_they_are_the_host_s_to_close_and_to_keep(init: Init) -> None:
         close(made)
 
 
-@ON_EVERY_KERNEL
 def test_they_are_in_the_cage_and_nowhere_else(init: Init) -> None:
     made = doors(init, routes=netlink.ROUTES)
     try:
@@ -75,7 +73,6 @@ def test_they_are_in_the_cage_and_nowhere_else(init: Init) -> None:
         close(made)
 
 
-@ON_EVERY_KERNEL
 def test_without_the_redirect_other_addresses_are_the_cage_s_own_and_empty(init: Init) -> None:
     close(doors(init, routes=netlink.ROUTES))
     assert said_to(init, "192.0.2.1", 80) == "ECONNREFUSED"
@@ -117,7 +114,6 @@ def test_there_is_no_way_for_ipv6(init: Init) -> None:
     assert init.attempt("socket.socket(socket.AF_INET6).connect(('2001:db8::1', 80))") == "ENETUNREACH"
 
 
-@ON_EVERY_KERNEL
 def test_one_that_is_not_bound_connects_to_what_the_cage_serves(init: Init) -> None:
     command = init.start(
         "/usr/bin/python3", "-I", "-S", "-c",
@@ -196,7 +192,6 @@ def test_an_answer_that_does_not_come_is_an_error(init: Init) -> None:
     assert under(silent, lambda: why_not(init, **LED)) == ("door_route", "EPROTO", "lo")
 
 
-@ON_EVERY_KERNEL
 def test_an_address_that_is_taken_is_named(init: Init) -> None:
     made = doors(init, routes=netlink.ROUTES)
     try:
@@ -205,7 +200,6 @@ def test_an_address_that_is_taken_is_named(init: Init) -> None:
         close(made)
 
 
-@ON_EVERY_KERNEL
 def test_a_cage_that_is_gone_cannot_be_entered() -> None:
     init = carry_out(plan(loopback=True))
     pidfd = os.dup(init.opened.pidfd)

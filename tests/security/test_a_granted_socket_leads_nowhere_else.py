@@ -13,9 +13,13 @@ import threading
 from contextlib import ExitStack
 from typing import Any
 
+import pytest
+
 from _support.outside import LISTED, OTHER, SIX, outside
 
 from .harness import Report, caged, policy, program, uncaged
+
+pytestmark = pytest.mark.guest
 
 ATTACK = """
     import array, fcntl, socket, struct, threading, time
