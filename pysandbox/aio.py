@@ -142,6 +142,9 @@ class AsyncCage:
     async def stats(self) -> Stats:
         return await _in_executor(self.cage.stats)
 
+    async def restrict_network(self, addresses: Sequence[str]) -> int:
+        return await _in_executor(lambda: self.cage.restrict_network(addresses))
+
     @property
     def id(self) -> str | None:
         return self.cage.id
