@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -171,16 +173,15 @@ report([attempt(connect, path) for path in sys.argv[1:]])
 
 
 @pytest.fixture
-def sockets(tmp_path: Path) -> Any:
-    """Two listening sockets side by side; their paths."""
-    made = {}
-    for name in ("granted", "other"):
-        made[str(tmp_path / name)] = listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(tmp_path / name))
-        listener.listen()
-    yield list(made)
-    for listener in made.values():
-        listener.close()
+def sockets() -> Any:
+    """Two listening sockets side by side; their paths, which may have 107 bytes (unix(7))."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, ExitStack() as open_ones:
+        paths = [f"{folder}/granted", f"{folder}/other"]
+        for path in paths:
+            listener = open_ones.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(path)
+            listener.listen()
+        yield paths
 
 
 @pytest.mark.parametrize("network", [{}, {"egress": "proxy-only", "hosts": [{"domain": "a.example"}]}])
