@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 
-STALL = 1.0  # seconds an answer may take
 PATIENCE = 30.0
 LENGTH = struct.Struct("!I")
 LARGEST = 48 << 10
 
-host, port, token, count, seconds = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3]), *map(int, sys.argv[4:])
+host, port, token, count, seconds = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3]), *map(int, sys.argv[4:6])
+stall = float(sys.argv[6])  # seconds an answer may take
 report: dict[str, list[object]] = {"stalls": [], "wrong": [], "failed": []}
 done = {"connections": 0, "frames": 0, "bytes": 0}
 lock = threading.Lock()
@@ -80,7 +80,7 @@ def frame(number: int, chance: random.Random) -> bytes:
 
 def timed(began: float, what: str) -> None:
     took = time.monotonic() - began
-    if took > STALL:
+    if took > stall:
         report["stalls"].append([began, took, what])
 
 

@@ -33,6 +33,7 @@ LIVES = (8, 20)  # seconds of a cage
 RAMP = 0.1  # seconds between the first cages: a thousand that dial in one instant would measure the instant
 GROWTH, SLACK_KB = 1.1, 8 << 10  # of memory, under the same load
 SHOWN = 20
+STALL = sys.argv[4] if len(sys.argv) > 4 else "1.0"  # seconds an answer may take
 
 
 @dataclass
@@ -85,7 +86,8 @@ def memory_kb() -> int:
 
 
 def arguments(host: str, connections: int, seconds: int) -> list[str]:
-    return [PYTHON, "-I", "-S", str(CLIENT), host, str(PORT), secrets.token_hex(16), str(connections), str(seconds)]
+    return [PYTHON, "-I", "-S", str(CLIENT), host, str(PORT), secrets.token_hex(16), str(connections), str(seconds),
+            STALL]  # fmt: skip
 
 
 def one_place(runtime: Runtime, score: Score, until: float, connections: int) -> None:
@@ -157,7 +159,7 @@ def tell(score: Score, excused: int) -> int:
     done = score.done
     print(f"{done['cages']} cages, {done['connections']} connections, {done['frames']} frames, "
           f"{done['bytes'] >> 20} MiB")  # fmt: skip
-    print(f"{len(score.stalls)} answers after more than a second, {excused} without a cage")
+    print(f"{len(score.stalls)} answers after more than {STALL} s, {excused} without a cage")
     for text, count in Counter(score.found).most_common(SHOWN):
         print(f"FOUND {count} times: {text}")
     if not score.found:
