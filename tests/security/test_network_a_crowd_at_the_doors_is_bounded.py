@@ -88,7 +88,7 @@ JUNK = """
 MOST = 3200  # descriptors of the host for one cage, whatever happens in it
 FEW = 512  # RLIMIT_NOFILE of a program that could not spare what a crowd of MANY would take
 MANY = 250  # not more than wait in a backlog
-BESIDE_AT_MOST = 2.0  # seconds that another cage's two connections take meanwhile; alone, some milliseconds
+BESIDE_AT_MOST = 6.0  # seconds that another cage's two connections take meanwhile; alone, some milliseconds
 
 
 def besieged(net: Internet, count: int, *crowd: str, limit: int = 0) -> dict[str, object]:
