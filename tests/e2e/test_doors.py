@@ -192,6 +192,7 @@ def test_a_unix_socket_that_is_granted_is_reached_and_its_neighbour_is_not(
     assert cage_python(Policy(unix_sockets=sockets[:1], **network), CONNECT, *sockets) == ["ok", "ENOENT"]
 
 
+@pytest.mark.landlock(6)
 def test_a_unix_socket_is_granted_in_landlock_isolation_as_well(sockets: list[str]) -> None:
     """Where its neighbours are reached too: that isolation says so."""
     policy = Policy(isolation="landlock", run_as="self", unix_sockets=sockets[:1])
