@@ -15,7 +15,7 @@ from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import RESTRICTED, Event, Sink
 from pysandbox.launch import native
 from pysandbox.launch.restrict import restrict_pids
-from pysandbox.policy.endpoint import Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_endpoint
 from pysandbox.policy.refusal import Refused
 from pysandbox.supervise.cut import cut_connections, cut_stopped
 from pysandbox.supervise.tasks import Stopped, below
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
     from pysandbox.supervise.supervision import Supervision
 
-DOORS = parse_endpoint("198.18.0.0/15/tcp")  # the addresses of doors, and those that stand for names
+DOORS = SYNTHETIC._replace(protocols=TCP)  # the addresses of doors, and those that stand for names
 SMALLEST_MEMORY_MB = 16  # as resources.memory_mb
 
 
