@@ -17,10 +17,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pysandbox.compile import nftables as nft
 from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.endpoint import MAPPED, TCP, UDP, Endpoint
 from pysandbox.policy.model import Policy
+from pysandbox.probe import nftables as nft
 from pysandbox.probe.facts import HostFacts
 
 NETWORK, NETWORK_PREFIX = b"\x0a\x8f\0\0", 16  # 10.143.0.0/16, document 000

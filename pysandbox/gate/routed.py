@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pysandbox.compile import nftables as nft
 from pysandbox.compile import routed as rules
 from pysandbox.errors import SandboxNetworkError, UnsupportedError
 from pysandbox.events import NOTE, Event, Sink, ignore
@@ -32,6 +31,7 @@ from pysandbox.gate.transaction import refused, send
 from pysandbox.launch import native
 from pysandbox.launch.owner import Owner, this_process
 from pysandbox.policy.endpoint import TCP, UDP
+from pysandbox.probe import nftables as nft
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan, Plan

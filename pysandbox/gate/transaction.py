@@ -1,7 +1,7 @@
 """One transaction of nf_tables in the network namespace of this process, and the kernel's verdict on it.
 
 By a plain socket: pyroute2 sends each rule as a transaction of its own, and a cage's wall shall be there as a whole or
-not at all. What is sent is made by `compile.nftables`.
+not at all. What is sent is made by `probe.nftables`.
 """
 
 from __future__ import annotations

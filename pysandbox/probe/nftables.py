@@ -1,4 +1,4 @@
-"""The words in which nf_tables is told of rules, as bytes: what `compile.routed` writes its rules with.
+"""The words in which nf_tables is told of rules, as bytes: what `netlink` and `compile.routed` write their rules with.
 
 An expression is bytes, a rule the sum of its expressions, a batch one transaction: the kernel takes all of it or
 nothing. Registers and attributes are those of linux/netfilter/nf_tables.h; what is for the kernel's own header is in
@@ -104,9 +104,11 @@ def destination(address: bytes, prefix: int = 32) -> bytes:
 def _within(offset: int, address: bytes, prefix: int, other: bool) -> bytes:
     if prefix == 0:
         return b""
+    whole, rest = divmod(prefix, 8)
+    if not rest:
+        return _load(_NETWORK, offset, whole) + _compare(_NEQ if other else _EQ, address[:whole])
     mask = ((1 << 32) - (1 << (32 - prefix))).to_bytes(4, "big")
-    narrowed = b"" if prefix == 32 else _masked(mask)
-    return _load(_NETWORK, offset, 4) + narrowed + _compare(_NEQ if other else _EQ, address)
+    return _load(_NETWORK, offset, 4) + _masked(mask) + _compare(_NEQ if other else _EQ, address)
 
 
 def protocol(number: int) -> bytes:
@@ -195,12 +197,12 @@ def rules(table: str, chain: str, each: Iterable[bytes]) -> tuple[Body, ...]:
     return tuple((NEWRULE, CREATE | APPEND, _text(1, table) + _text(2, chain) + _nest(4, rule)) for rule in each)
 
 
-def batch(family: int, bodies: Sequence[Body]) -> bytes:
-    """One transaction. A refusal is told for each message, the acknowledgement for the last alone: the kernel has room
-    for a few hundred answers, and a list may be longer."""
+def batch(family: int, bodies: Sequence[Body], *, answered: bool = False) -> bytes:
+    """One transaction. A refusal is told for each message, the acknowledgement for the last alone unless each is to be
+    `answered`: the kernel has room for a few hundred answers, and a list may be longer."""
     messages = [
         message(
-            NFTABLES << 8 | kind, REQUEST | flags | (ACK if sequence == len(bodies) else 0), sequence,
+            NFTABLES << 8 | kind, REQUEST | flags | (ACK if answered or sequence == len(bodies) else 0), sequence,
             struct.pack(">BBH", family, 0, 0) + body,
         )
         for sequence, (kind, flags, body) in enumerate(bodies, start=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from _support.rooted import HOST, LISTED, METADATA, OTHER, PRIVATE, on_a_host
 
 BARE = """
-from pysandbox.compile import nftables as nft
+from pysandbox.probe import nftables as nft
 from pysandbox.launch import native
 def bared(cage):
     batch = nft.batch(nft.IPV4, [nft.delete_table("pysandbox")])

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from pysandbox import Policy
-from pysandbox.compile import nftables as nft
 from pysandbox.compile import routed
 from pysandbox.compile.routed import passages
 from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.probe import nftables as nft
 
 
 def order(*texts: str) -> list[tuple[bytes, bool]]:
