@@ -135,10 +135,18 @@ static int connect_at_once(struct deed *deed, const struct sockaddr_storage *to,
     return result;
 }
 
-/* A socket that cannot leave the cage's network tries its luck there: the address leads to a door, or nowhere. */
+/* 1: the socket is of the host's network by now. One that cannot be stays in the cage's, where every IPv4 address is
+ * local: a TCP connection arrives at a door, but a datagram only where somebody listens at its very address. */
 static int leaves(struct deed *deed, const struct psb_rules *rules) {
-    if (way_of(deed, rules) != PSB_WAY_GRANT) return 0;
+    if (deed->carried || way_of(deed, rules) != PSB_WAY_GRANT) return 0;
     return deed->foreign || step_outside(deed, rules);
+}
+
+static int is_stranded(const struct deed *deed, const struct psb_rules *rules) {
+    uint8_t address[16];
+    uint16_t port;
+    if (deed->protocol != IPPROTO_UDP || deed->foreign || deed->fresh || deed->carried) return 0;
+    return !spell(deed, address, &port) && port && is_four(address) && way_of(deed, rules) == PSB_WAY_GRANT;
 }
 
 static int connect_outside(struct deed *deed, const struct sockaddr_storage *to, uint32_t size) {
@@ -153,6 +161,7 @@ static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *r
     memcpy(&to, deed->address, sizeof deed->address);
     if (deed->domain == AF_UNIX) result = reach_unix(deed, rules, &to, &size, &held);
     if (!result && is_inet(deed) && leaves(deed, rules)) aim(deed, &to, &size);
+    if (is_stranded(deed, rules)) return DEED_WAIT_CARRIER;
     if (!result) result = deed->fresh ? connect_outside(deed, &to, size) : connect_at_once(deed, &to, size);
     if (held >= 0) close(held);
     if (!deed->blocking || (result != -EINPROGRESS && result != -EAGAIN)) return done(deed, result);
@@ -216,6 +225,7 @@ static enum deed_outcome send_something(struct deed *deed, const struct psb_rule
     const int flags = (int)deed->args[deed->number == SYS_sendmsg ? 2 : 3];
     enum deed_outcome outcome;
     if (is_inet(deed) && deed->protocol == IPPROTO_UDP && deed->address_size && !deed->fresh) leaves(deed, rules);
+    if (deed->address_size && is_stranded(deed, rules)) return DEED_WAIT_CARRIER;
     outcome = deed->number == SYS_sendto ? do_sendto(deed, rules) : send_messages(deed, rules, pidfds);
     if (outcome == DEED_DONE) outcome = wait_if_full(deed, flags);
     if (outcome == DEED_DONE) break_pipe(deed, flags);

@@ -19,6 +19,7 @@ enum deed_outcome {
     DEED_DONE, /* deed->value is what the call returns, or -errno */
     DEED_WAIT_READY,
     DEED_WAIT_A_WHILE, /* nothing can be polled for: a unix socket's full queue */
+    DEED_WAIT_CARRIER, /* nobody listens yet at the address, in the cage's network */
     DEED_PASS          /* the kernel goes on: a family that the rules leave to it */
 };
 
@@ -31,6 +32,7 @@ struct deed {
     int foreign;       /* the caller's socket is of the host's network */
     int fresh;         /* `socket` is a new one of the host's network, to be put in the place of the caller's */
     int close_on_exec; /* ... which is closed at an exec */
+    int carried;       /* in the cage's network somebody listens at the address, and carries it on */
     int named;         /* the address stands for the real one */
     uint8_t real[16];
     int blocking;        /* the caller waits for as long as it takes */
@@ -60,6 +62,8 @@ uint32_t way_of(const struct deed *deed, const struct psb_rules *rules);
 /* The address as sixteen bytes and a port: 0, or -1 for what is not an IP address. */
 int spell(const struct deed *deed, uint8_t *bytes, uint16_t *port);
 sa_family_t family(const struct deed *deed);
+/* Whether sixteen bytes are an IPv4 address. */
+int is_four(const uint8_t *address);
 /* Whether a socket of the caller's family can be connected to the address. */
 int can_have(const struct deed *deed, const uint8_t *address);
 /* Of a name: the real address in the place of the one that was read. */

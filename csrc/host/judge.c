@@ -63,8 +63,12 @@ int spell(const struct deed *deed, uint8_t *bytes, uint16_t *port) {
     return 0;
 }
 
+int is_four(const uint8_t *address) {
+    return !memcmp(address, MAPPED, sizeof MAPPED);
+}
+
 int can_have(const struct deed *deed, const uint8_t *address) {
-    return deed->domain == AF_INET6 || !memcmp(address, MAPPED, sizeof MAPPED);
+    return deed->domain == AF_INET6 || is_four(address);
 }
 
 void aim(const struct deed *deed, struct sockaddr_storage *to, uint32_t *size) {

@@ -105,7 +105,8 @@ union notification {
 static void tell(struct psb_notifier *notifier, const struct psb_told *told) {
     const size_t size = offsetof(struct telling, told) + offsetof(struct psb_told, text) + told->text_size + 1;
     struct telling *telling;
-    if (told->kind != PSB_TOLD_ASKED && notifier->n_tellings >= MOST_TELLINGS) return;
+    const int waits = told->kind == PSB_TOLD_ASKED || told->kind == PSB_TOLD_STRANDED;
+    if (!waits && notifier->n_tellings >= MOST_TELLINGS) return;
     telling = malloc(size);
     if (!telling) return; /* what waits is refused at its deadline */
     memcpy(&telling->told, told, offsetof(struct psb_told, text) + told->text_size + 1);
@@ -266,6 +267,16 @@ static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
     ticket->state = ticket->awaited ? TICKET_SOCKET : TICKET_LATER;
 }
 
+static void await_python(struct psb_notifier *notifier, const struct guest *guest, struct ticket *ticket,
+                         enum psb_told_kind kind) {
+    struct psb_told told;
+    ticket->state = TICKET_PYTHON;
+    ticket->deadline_ms = now_ms() + guest->rules.deadline_ms;
+    describe(&told, kind, guest, ticket->call, &ticket->deed);
+    told.ticket = ticket->number;
+    tell(notifier, &told);
+}
+
 /* A name's address that is not remembered any more is one of the cage's own network, as any other. */
 static void look_up_name(const struct guest *guest, struct deed *deed) {
     const uint64_t now = now_ms();
@@ -317,10 +328,11 @@ static int act(struct psb_notifier *notifier, struct guest *guest, uint64_t id, 
         give(guest, id, -ENOMEM);
         return 0;
     }
-    if (outcome == DEED_WAIT_READY)
-        await_socket(notifier, ticket);
-    else
-        ticket->state = TICKET_LATER;
+    switch (outcome) {
+    case DEED_WAIT_READY: await_socket(notifier, ticket); break;
+    case DEED_WAIT_CARRIER: await_python(notifier, guest, ticket, PSB_TOLD_STRANDED); break;
+    default: ticket->state = TICKET_LATER;
+    }
     return 1;
 }
 
@@ -372,17 +384,12 @@ static int read_call(struct psb_notifier *notifier, const struct guest *guest, u
 static void ask_python(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, uint32_t call,
                        struct deed *deed) {
     struct ticket *ticket = new_ticket(notifier, guest, id, call, deed);
-    struct psb_told told;
     if (!ticket) {
         give(guest, id, -EPERM);
         return;
     }
-    ticket->state = TICKET_PYTHON;
-    ticket->deadline_ms = now_ms() + guest->rules.deadline_ms;
     deed->socket = -1; /* the ticket's now */
-    describe(&told, PSB_TOLD_ASKED, guest, call, deed);
-    told.ticket = ticket->number;
-    tell(notifier, &told);
+    await_python(notifier, guest, ticket, PSB_TOLD_ASKED);
 }
 
 static void pass_and_tell(struct psb_notifier *notifier, struct guest *guest, uint64_t id, uint32_t call,
@@ -735,8 +742,10 @@ static int answer(struct psb_notifier *notifier, struct ticket **place, int kind
     case PSB_ANSWER_ERRNO: result = give(guest, ticket->id, -value); break;
     case PSB_ANSWER_RETURN: result = give(guest, ticket->id, value); break;
     case PSB_ANSWER_INJECT: result = inject(guest, ticket->id, (int)value, flags); break;
+    case PSB_ANSWER_CARRIED:
     case PSB_ANSWER_BEHALF:
         if (!is_network(ticket->call)) return -EINVAL;
+        ticket->deed.carried |= kind == PSB_ANSWER_CARRIED;
         if (act(notifier, guest, ticket->id, &ticket->deed, ticket, ticket->call)) {
             poke(notifier);
             return 0;

@@ -61,7 +61,9 @@ enum psb_told_kind {
     PSB_TOLD_ASKED = 1,   /* waits for psb_answer or psb_answer_exec */
     PSB_TOLD_PASSED = 2,  /* PSB_ACTION_TELL */
     PSB_TOLD_REFUSED = 3, /* by the table, for the first time; the count is in psb_denials */
-    PSB_TOLD_LATE = 4     /* the deadline passed; the call was refused */
+    PSB_TOLD_LATE = 4,    /* the deadline passed; the call was refused */
+    PSB_TOLD_STRANDED = 5 /* a datagram to a granted address, by a socket that cannot leave the cage's network: waits
+                           * for PSB_ANSWER_CARRIED */
 };
 
 struct psb_told {
@@ -91,11 +93,12 @@ struct psb_denial {
 };
 
 enum psb_answer_kind {
-    PSB_ANSWER_ERRNO,  /* it fails with `value` */
-    PSB_ANSWER_RETURN, /* it returns `value` */
-    PSB_ANSWER_BEHALF, /* it is done on behalf, with the address that was read */
-    PSB_ANSWER_INJECT  /* descriptor `value` of this process is installed in the caller, close-on-exec if `flags`, and
-                        * its number returned */
+    PSB_ANSWER_ERRNO,   /* it fails with `value` */
+    PSB_ANSWER_RETURN,  /* it returns `value` */
+    PSB_ANSWER_BEHALF,  /* it is done on behalf, with the address that was read */
+    PSB_ANSWER_CARRIED, /* the same, in the cage's network: somebody listens at the address by now */
+    PSB_ANSWER_INJECT   /* descriptor `value` of this process is installed in the caller, close-on-exec if `flags`, and
+                         * its number returned */
 };
 
 /* What an execve may become: path and arguments as the kernel shows its own copy of them, each with its NUL. */

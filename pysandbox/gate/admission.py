@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -24,6 +25,7 @@ from pysandbox.policy.names import IPAddress, canonical, plain
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
     from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.outbound import Outbound
     from pysandbox.gate.upstream import Answer, Upstream
     from pysandbox.policy.endpoint import Endpoint
 
@@ -54,6 +56,7 @@ class Admission:
         self.names = Names()
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
+        self.outbound: Outbound | None = None  # where addresses are listed
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.own_name = ""  # the cage's host name, which some programs look up
         self.ended = False
@@ -101,6 +104,20 @@ class Admission:
                 if alone and reached(self, name, address, first).allowed:
                     with suppress(OSError):
                         supervision.grant_address(synthetic, sixteen(address), first, last, float(answer.ttl))
+
+    # ---- datagrams ----------------------------------------------------------------------------------------------
+
+    def carry_datagrams(self, host: str, port: int) -> None:
+        """Returns when somebody listens at the address in the cage's network, who carries on what is sent there. Any
+        thread but the loop's. Raises OSError, StartError, CageClosedError, RuntimeError."""
+        outbound, target = self.outbound, Target(host, port)
+        if outbound is None:
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+        try:
+            if not outbound.serves(target):
+                outbound.open(target)
+        except Denied as denied:
+            raise OSError(errno.EPERM, str(denied)) from None
 
     # ---- connections --------------------------------------------------------------------------------------------
 
@@ -160,7 +177,11 @@ class Admission:
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         self.rules = self.rules.tightened(endpoints)
-        return self.cut(lambda each: self._may_stay(each.target, each.address).allowed)
+        lost = self.outbound.cut(self._may_send) if self.outbound is not None else 0
+        return lost + self.cut(lambda each: self._may_stay(each.target, each.address).allowed)
+
+    def _may_send(self, target: Target) -> bool:
+        return self.rules.address(ip_address(target.host), target.port, "udp").allowed
 
     def _may_stay(self, target: Target, address: IPAddress) -> Decision:
         host = canonical(target.host)

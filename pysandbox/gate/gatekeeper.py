@@ -24,6 +24,7 @@ from pysandbox.gate import dns
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
+from pysandbox.gate.outbound import Outbound
 from pysandbox.gate.published import Ports, Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
 from pysandbox.gate.upstream import Upstream
@@ -130,6 +131,8 @@ class Gatekeeper:
             from pysandbox.gate.streams import serve
 
             admission.listen = Listeners(admission, live, serve)
+        if net.endpoints:
+            admission.outbound = Outbound(admission, live)
         return admission
 
     def _serve(

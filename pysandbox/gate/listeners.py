@@ -46,7 +46,8 @@ class Listeners:
         while len(self._serving) >= NAMES:
             self._serving.popitem(last=False)[1].cancel()
         listeners = self._open(str(address), self._ports(name))
-        self._serving[address] = self._admission.start(self._run(address, listeners))
+        self._serving[address] = task = self._admission.start(self._run(listeners))
+        task.add_done_callback(lambda _: _close(listeners))
 
     def _ports(self, name: str) -> tuple[int, ...]:
         rules = self._admission.rules
@@ -70,12 +71,14 @@ class Listeners:
             os.close(pidfd)
         return listeners
 
-    async def _run(self, address: IPv4Address, listeners: list[socket.socket]) -> None:
-        try:
-            await asyncio.gather(*(self._serve(self._admission, "tcp", each) for each in listeners))
-        finally:
-            for each in listeners:
-                each.close()
+    async def _run(self, listeners: list[socket.socket]) -> None:
+        await asyncio.gather(*(self._serve(self._admission, "tcp", each) for each in listeners))
+
+
+def _close(listeners: list[socket.socket]) -> None:
+    """Also those whose task was cancelled before it began."""
+    for each in listeners:
+        each.close()
 
 
 def _owned(fd: int) -> socket.socket:

@@ -1,7 +1,7 @@
 """A port of the cage on the host (network.ports): what connects there is connected to the cage's own loopback.
 
     listen             takes the ports on the host, in the thread that opens the cage: a taken one refuses the cage
-    serve_published    one port, in the gatekeeper's loop, until the cage ends; `published_udp` is for UDP
+    serve_published    one port, in the gatekeeper's loop, until the cage ends; UDP by an `Exchange`
 
 The inside is reached by sockets of the cage's own network namespace (`Stock`), connected to 127.0.0.1 there, and to
 ::1 where nothing listens at that. Nothing but the listed ports is forwarded, and nothing of the host's network is seen
@@ -37,6 +37,7 @@ BACKLOG = 256
 AT_ONCE = 8  # sockets made in one visit to the cage, which costs as much as all of them
 WAITING = 64  # connections of one port that the cage has not accepted yet
 MOST = 1024  # connections of one port
+PEERS = 256  # of one UDP port
 PATIENCE = 10.0  # seconds for the cage to accept
 CALM = 0.1  # seconds until the next try, where descriptors or memory are short
 RESET = struct.pack("ii", 1, 0)  # struct linger: closing it is a RST
@@ -105,11 +106,22 @@ async def serve_published(admission: Admission, published: Published, taken: soc
     """Serves what `listen` took until it is cancelled; what it has relayed is cut then. Closing `taken` is the
     caller's."""
     if published.protocol == "udp":
-        from pysandbox.gate import published_udp
+        from pysandbox.gate.datagrams import Exchange, Peers
 
-        await published_udp.serve(published, taken, stock)
+        ways = [partial(_inside, stock, address, published.inside) for address in LOOPBACK]
+        await Exchange(taken, ways, Peers(PEERS)).serve()
     else:
         await _serve_tcp(admission, published, taken, stock)
+
+
+def _inside(stock: Stock, address: str, port: int) -> socket.socket:
+    inside = stock.take("udp", address)
+    try:
+        inside.connect((address, port))
+    except OSError:
+        inside.close()
+        raise
+    return inside
 
 
 async def _serve_tcp(admission: Admission, published: Published, listener: socket.socket, stock: Stock) -> None:

@@ -12,7 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from errno import EACCES, ENOENT, EPERM
+from errno import EACCES, ENETUNREACH, ENOENT, EPERM
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.compile.plan import Plan
@@ -40,7 +41,7 @@ from pysandbox.supervise.tasks import command_line, family_of, group_of
 if TYPE_CHECKING:
     from pysandbox.supervise.supervisor import Supervisor
 
-CALLBACKS = 16  # of one cage at once; further calls wait for one of them to return, or for their deadline
+CALLBACKS = 16  # of one cage at once, or calls that wait for the gatekeeper; further ones wait, or for their deadline
 KINDS_KEPT = 256  # of refusals in the ledger
 REFUSED_EXEC = {EPERM: "changed while it was decided", EACCES: "cannot be traced"}
 PASSED_IN_MONITOR = frozenset({"exec", "syscall"})
@@ -144,17 +145,21 @@ class Supervision:
             call = wire.call_of(told)
             denial = self._first[replace(call, domain=0)] = self._denial(call, self._rule_of(call))
             self._tell_denial(denial)
+        elif told.kind == wire.STRANDED:
+            self._take_turn(partial(self._carry, int(told.ticket), wire.call_of(told)), step_back)
         elif told.kind == wire.LATE:
-            self._fail(wire.call_of(told), f"the callback took longer than {self._deadline:g} s")
+            who = "gatekeeper" if self._caller is None else "callback"
+            self._fail(wire.call_of(told), f"the {who} took longer than {self._deadline:g} s")
             self._remember(self._denial(wire.call_of(told), "policy_fn"))
 
     def _decide_soon(self, ticket: int, call: Call, args: list[int], step_back: Callable[[], None]) -> None:
-        def task() -> None:
-            self._decide(ticket, call, args)
-
+        task = partial(self._decide, ticket, call, args)
         if self._caller is None:
             task()
-            return
+        else:
+            self._take_turn(task, step_back)
+
+    def _take_turn(self, task: Callable[[], None], step_back: Callable[[], None]) -> None:
         with self._lock:
             if self._busy >= CALLBACKS:
                 self._backlog.append(task)
@@ -284,6 +289,22 @@ class Supervision:
                 return
         self._remember(self._denial(call, verdict.rule), tell=True)
         wire.answer(self._supervisor.notifier, ticket, "ERRNO", verdict.number)
+
+    def _carry(self, ticket: int, call: Call) -> None:
+        """A datagram to a listed address, of a socket that cannot be exchanged for one of the host's network: before it
+        is sent the gatekeeper listens there, in the cage's."""
+        address, admission = ip_address(call.address), self.live.admission
+        try:
+            if address is None or admission is None:
+                raise OSError(ENETUNREACH, "no gatekeeper")
+            admission.carry_datagrams(address.host, address.port)
+        except Exception as error:
+            number = error.errno if isinstance(error, OSError) else None
+            if number is None:
+                self._fail(call, f"{type(error).__name__}: {error}")
+            wire.answer(self._supervisor.notifier, ticket, "ERRNO", number or ENETUNREACH)
+        else:
+            wire.answer(self._supervisor.notifier, ticket, "CARRIED")
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ KINDS = tuple(
 assert tuple(getattr(lib, f"PSB_CALL_{name}") for name in KINDS) == tuple(range(len(KINDS)))
 
 ASKED, PASSED, REFUSED, LATE = lib.PSB_TOLD_ASKED, lib.PSB_TOLD_PASSED, lib.PSB_TOLD_REFUSED, lib.PSB_TOLD_LATE
+STRANDED = lib.PSB_TOLD_STRANDED
 MOST_DENIALS = 64  # kinds of them that the C half tells apart for each cage
 MACHINE = os.uname().machine
 _KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points to lives as long as the struct

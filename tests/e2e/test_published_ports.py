@@ -217,18 +217,18 @@ def test_each_udp_caller_gets_its_own_answers(at: str) -> None:
 
 
 def test_a_flood_of_udp_callers_costs_a_bounded_number_of_sockets() -> None:
-    from pysandbox.gate import published_udp
+    from pysandbox.gate import published
 
     port = free(socket.SOCK_DGRAM)
     with serving(ECHO_UDP, "127.0.0.1", f"{port}:8000/udp"):
         before = len(os.listdir("/proc/self/fd"))
-        for _ in range(published_udp.PEERS + 200):
+        for _ in range(published.PEERS + 200):
             with socket.socket(type=socket.SOCK_DGRAM) as one:
                 one.settimeout(PATIENCE)
                 one.connect(("127.0.0.1", port))
                 one.send(b"hello")
                 assert one.recv(99).startswith(b"hello")
-        assert len(os.listdir("/proc/self/fd")) - before <= published_udp.PEERS + published_udp.AT_ONCE
+        assert len(os.listdir("/proc/self/fd")) - before <= published.PEERS + published.AT_ONCE
 
 
 def test_a_runtime_without_such_a_policy_has_no_gatekeeper() -> None:

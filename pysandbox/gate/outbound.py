@@ -1,0 +1,112 @@
+"""Datagrams to listed addresses, from sockets that cannot be exchanged for one of the host's because they are bound or
+watched before they send (node's dgram, Java's DatagramSocket): somebody listens at the very address in the cage's
+network, where every address is local, and carries what comes to the real one.
+
+A listener is made when the supervisor meets such a send, which waits for it. It is a descriptor of the host's, so a
+cage has few: those that were made longest ago go first, and are made again at the next send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from errno import ESHUTDOWN
+from functools import partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from pysandbox.gate.admission import in_loop
+from pysandbox.gate.datagrams import Exchange, Peers
+from pysandbox.gate.dial import Denied, Target
+from pysandbox.gate.streams import most_streams
+from pysandbox.launch import native
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import Admission
+    from pysandbox.launch.live import LiveInit
+
+LISTENERS = 32  # of one cage
+PEERS = 256  # sockets in a cage that are heard of at all of them; fewer where this process may have few descriptors
+
+
+class Outbound:
+    """Of one cage. Belongs to the gatekeeper's loop, but for `serves` and `open`. IPv4 alone: an IPv6 address is not
+    local to a cage."""
+
+    def __init__(self, admission: Admission, live: LiveInit) -> None:
+        self._admission, self._live = admission, live
+        self._serving: OrderedDict[Target, asyncio.Task[None]] = OrderedDict()
+        self._peers = Peers(min(PEERS, most_streams()))
+        self._visiting = threading.Lock()  # one visit to the cage at a time
+
+    def serves(self, target: Target) -> bool:
+        return target in self._serving
+
+    def open(self, target: Target) -> None:
+        """Returns when somebody listens. Any thread but the loop's: a visit to the cage takes as long as a fork, a cage
+        may ask for one at every datagram, and others wait for the loop. Raises Denied, OSError, StartError,
+        CageClosedError, RuntimeError."""
+        with self._visiting:
+            if self.serves(target):
+                return
+            self._demand(target)
+            listener = self._listen(target)
+            try:
+                in_loop(self._admission.loop, partial(self._serve, target, listener))
+            except BaseException:
+                listener.close()
+                raise
+
+    def _demand(self, target: Target) -> None:
+        decision = self._admission.rules.address(ip_address(target.host), target.port, "udp")
+        if not decision.allowed:
+            self._admission.ledger.denied("udp", *target, decision)
+            raise Denied(target, decision)
+
+    def _serve(self, target: Target, listener: socket.socket) -> None:
+        """In the loop. Whoever tightens the rules finds it, or has come first."""
+        self._demand(target)
+        if self._admission.ended:
+            raise OSError(ESHUTDOWN, os.strerror(ESHUTDOWN))
+        while len(self._serving) >= LISTENERS:
+            self._serving.popitem(last=False)[1].cancel()
+        self._admission.doors.append(listener)
+        exchange = Exchange(listener, [partial(self._connected, target)], self._peers)
+        self._serving[target] = task = self._admission.start(exchange.serve())
+        task.add_done_callback(partial(self._close, target, listener))
+
+    def _listen(self, target: Target) -> socket.socket:
+        pidfd = self._live.pin()
+        try:
+            (made,) = native.sockets_inside(pidfd, [("udp", *target)])
+        finally:
+            os.close(pidfd)
+        return socket.socket(fileno=made)
+
+    def _connected(self, target: Target) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            made.connect(target)
+            self._admission.ledger.allowed("udp", *target)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _close(self, target: Target, listener: socket.socket, task: asyncio.Task[None]) -> None:
+        """Also of one whose task was cancelled before it began."""
+        if self._serving.get(target) is task:
+            del self._serving[target]
+        self._admission.doors.remove(listener)
+        listener.close()
+
+    def cut(self, keep: Callable[[Target], bool]) -> int:
+        """Nobody listens any more at what is not to be kept; how many addresses that were."""
+        lost = [target for target in self._serving if not keep(target)]
+        for target in lost:
+            self._serving.pop(target).cancel()
+        return len(lost)
