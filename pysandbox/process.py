@@ -318,7 +318,7 @@ class Process:
         supervision, admission = self._live.supervision, self._live.admission
         return (
             *(supervision.denials() if supervision is not None else ()),
-            *(admission.ledger.denials() if admission is not None else ()),
+            *(admission.denials() if admission is not None else ()),
         )
 
     # ---- signals and the end ------------------------------------------------------------------------------------

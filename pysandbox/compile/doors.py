@@ -21,6 +21,7 @@ from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT
 SOCKS_PORT, HTTP_PORT = 1080, 3128
 DNS = (Door("dns", "udp", DOORS, DNS_PORT), Door("dns", "tcp", DOORS, DNS_PORT))
 PROXIES = (Door("socks", "tcp", DOORS, SOCKS_PORT), Door("http", "tcp", DOORS, HTTP_PORT))
+LOST = Door("lost", "raw", DOORS, 0)
 TRANSPARENT = Door("tcp", "tcp", DOORS, TCP_PORT)  # where the redirect leads to; without one, nothing arrives there
 
 RESOLV_TEXT = f"nameserver {DOORS}\n"
@@ -62,7 +63,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
     bridge = routed.bridge(policy, host) if out else ""
     endpoints = tuple(map(parse_endpoint, policy.allow_ips)) if out else ()
     return NetPlan(
-        doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else [])) if out else (),
+        doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else []), *([] if bridge else [LOST])) if out else (),
         routes=(routed.local_routes() if bridge else ROUTES) if out else b"",
         redirect=routed.inside(endpoints, DOORS, DNS_PORT, TCP_PORT) if bridge else REDIRECT if redirected else b"",
         hosts=tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if reaches_hosts(policy) else (),

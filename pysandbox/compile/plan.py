@@ -164,12 +164,12 @@ class NotifyPlan:
 @dataclass(frozen=True, slots=True)
 class Door:
     """A socket in the cage's network namespace that the gatekeeper serves. `kind`: what is spoken there: dns, socks,
-    http, or tcp, where redirected connections arrive."""
+    http; tcp, where redirected connections arrive; or lost, which hears of datagrams that arrive nowhere."""
 
     kind: str
-    protocol: str  # "tcp", which listens, or "udp"
+    protocol: str  # "tcp", which listens, "udp" or "raw"
     address: str  # IPv4
-    port: int
+    port: int  # 0: not bound
 
 
 @dataclass(frozen=True, slots=True)

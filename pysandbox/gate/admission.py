@@ -17,6 +17,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pysandbox.gate import lost
 from pysandbox.gate.dial import Denied, Target, Unreachable, reached
 from pysandbox.gate.names import Names
 from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.ledger import Ledger
     from pysandbox.gate.outbound import Outbound
     from pysandbox.gate.upstream import Answer, Upstream
+    from pysandbox.handlers.denial import Denial
     from pysandbox.policy.endpoint import Endpoint
 
 MOST_CONNECTIONS = 1024  # of one cage, in the relay
@@ -56,6 +58,7 @@ class Admission:
         self.names = Names()
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
+        self.ear: socket.socket | None = None  # hears of datagrams that arrive nowhere
         self.outbound: Outbound | None = None  # where addresses are listed
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.own_name = ""  # the cage's host name, which some programs look up
@@ -118,6 +121,16 @@ class Admission:
                 outbound.open(target)
         except Denied as denied:
             raise OSError(errno.EPERM, str(denied)) from None
+
+    # ---- what was refused ---------------------------------------------------------------------------------------
+
+    def denials(self) -> tuple[Denial, ...]:
+        """Every refusal until now, also of datagrams that nobody has looked at yet. Any thread but the loop's."""
+        ear = self.ear
+        with suppress(RuntimeError, TimeoutError, ValueError):  # the gatekeeper has ended, or is closing it
+            if ear is not None and lost.has_heard(ear):
+                in_loop(self.loop, lambda: lost.hear(self))
+        return self.ledger.denials()
 
     # ---- connections --------------------------------------------------------------------------------------------
 

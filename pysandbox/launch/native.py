@@ -280,7 +280,7 @@ def send(control: int, message: bytes, fds: Sequence[int]) -> None:
 # ---- the cage's network -----------------------------------------------------------------------------------------
 
 BACKLOG = 256  # connections that wait at a listener; a cage that makes more is its own loss
-_TYPES = {"tcp": 1, "udp": 2}  # SOCK_STREAM, SOCK_DGRAM
+_TYPES = {"tcp": 1, "udp": 2, "raw": 3}  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW
 
 
 def sockets_inside(
@@ -288,7 +288,8 @@ def sockets_inside(
 ) -> list[int]:
     """Sockets in the network namespace of the cage whose init has this pidfd: close-on-exec, non-blocking, the caller's
     to close. Each of `wanted` is a protocol ("tcp" listens), an address and a port; with port 0 it is neither bound nor
-    listening, and the address only says of which family it is. `routes` and `redirect` are netlink messages, sent
+    listening, and the address only says of which family it is. "raw" hears datagrams that go elsewhere, and is -1 where
+    the host refuses such sockets. `routes` and `redirect` are netlink messages, sent
     there first. Raises StartError; then nothing is open."""
     held = [(ffi.new("char[]", f"{at}:{port}/{protocol}".encode())) for protocol, at, port in wanted]
     sockets = ffi.new("struct psb_socket[]", len(wanted) or 1)
@@ -321,7 +322,7 @@ def open_doors(pidfd: int, net: NetPlan) -> dict[tuple[str, str], int]:
         return {}
     wanted = [(door.protocol, door.address, door.port) for door in net.doors]
     fds = sockets_inside(pidfd, wanted, routes=net.routes, redirect=net.redirect)
-    return {(door.kind, door.protocol): fd for door, fd in zip(net.doors, fds, strict=True)}
+    return {(door.kind, door.protocol): fd for door, fd in zip(net.doors, fds, strict=True) if fd >= 0}
 
 
 # struct psb_exec is all uint32_t: its field names, in order, come from the C declaration.

@@ -23,7 +23,7 @@ from pysandbox.launch.runtime import Runtime
 pytestmark = pytest.mark.guest
 
 OUT = Policy(egress="proxy-only", hosts=[{"domain": "a.example"}])
-KINDS = {("dns", "udp"), ("dns", "tcp"), ("socks", "tcp"), ("http", "tcp"), ("tcp", "tcp")}
+KINDS = {("dns", "udp"), ("dns", "tcp"), ("socks", "tcp"), ("http", "tcp"), ("tcp", "tcp"), ("lost", "raw")}
 TRY = """
 import socket
 def open(address, kind=socket.SOCK_STREAM):

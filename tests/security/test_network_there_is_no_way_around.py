@@ -125,6 +125,9 @@ def test_no_datagram_leaves(net_host: Host, net: Internet) -> None:
 
     assert said.let_through(NOT_SENT) == {}
     assert net.arrivals_at(*SERVERS) == []
+    told = {each["target"] for each in said.answer.denials if each["kind"] == "udp"}
+    assert told >= {*(f"{each}:{places.ECHO}" for each in (places.DENIED, places.ORIGIN, places.METADATA)),
+                    f"origin.example:{places.ECHO}", "origin.example:443"}  # fmt: skip
 
 
 def test_no_other_kind_of_socket_exists(net_host: Host) -> None:
