@@ -25,6 +25,7 @@ from pysandbox.probe.facts import PathFact, PathFacts
 
 ROOT = "/"
 UNIX_SOCKETS = "network.unix_sockets"
+SOCKETS = "/run"
 OF_THE_DOORS = (RESOLV, NSSWITCH)  # made in every cage with a way out, granted or not
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
 
@@ -163,9 +164,15 @@ def _add_tree(view: View, tree: Tree, paths: PathFacts) -> None:
     if known is not None:
         tree = replace(tree, writable=tree.writable or known.writable, optional=tree.optional and known.optional)
     view.trees[real] = tree
-    if tree.writable and nearest(paths[paths.home].real, {real: True}):
-        message = f"{tree.fact.path!r} is writable and holds the home directory with all its secrets"
-        view.notes.append(wide_grant(tree.key, message))
+    view.notes.extend(wide_grant(tree.key, f"{tree.fact.path!r} {reason}") for reason in _wide(tree, paths))
+
+
+def _wide(tree: Tree, paths: PathFacts) -> Iterator[str]:
+    if tree.writable and nearest(paths[paths.home].real, {tree.fact.real: True}):
+        yield "is writable and holds the home directory with all its secrets"
+    if tree.fact.kind == "dir" and nearest(tree.fact.real, {SOCKETS: True}):
+        yield ("is where programs of the host listen: a unix socket that a cage sees can be connected to, read-only or "
+               f"not; {UNIX_SOCKETS} grants a single one")  # fmt: skip
 
 
 def _own(real: str) -> str | None:

@@ -51,6 +51,13 @@ def test_the_home_directory_as_writable_workdir_is_noted() -> None:
     assert notes_of(plan_of(Policy(workdir="write")), WIDE_GRANT) == []
 
 
+@pytest.mark.parametrize(("path", "noted"), [("/run", 1), ("/run/daemon", 1), ("/run/daemon/file", 0), ("/runs", 0)])
+def test_a_directory_in_which_programs_of_the_host_listen_is_noted(path: str, noted: int) -> None:
+    tree = "/run/daemon/file\n/runs/\n/home/ann/project/\n/tmp/"
+    told = notes_of(plan_of(Policy(allow=grants(path)), tree=tree), WIDE_GRANT)
+    assert len([each for each in told if "network.unix_sockets" in each]) == noted
+
+
 @pytest.mark.parametrize("path", ["/tmp", "/proc", "/proc/meminfo", "/dev", "/dev/kvm"])
 def test_the_hosts_copy_of_what_a_cage_has_itself_is_left_out(path: str) -> None:
     plan = plan_of(Policy(allow_write=grants(path)))
