@@ -1,14 +1,13 @@
 /* START HERE for run-time decisions: the loop that receives calls and answers them from tables.
  *
  * One thread runs psb_notifier_run for all cages of a supervisor; others answer what Python decided. One mutex guards
- * everything, and nothing that is done under it blocks. A call that cannot be answered yet is a ticket: it waits for
- * Python (until its deadline), or for a socket (for as long as its caller lives). */
+ * everything (notifier.h), is taken here alone, and nothing that is done under it blocks. A call that cannot be
+ * answered yet is a ticket (tickets.c): it waits for Python (until its deadline), or for a socket (for as long as its
+ * caller lives). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,82 +16,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "arguments.h"
+#include "answers.h"
 #include "behalf.h"
 #include "direct.h"
 #include "image.h"
+#include "notifier.h"
 #include "notify.h"
+#include "tickets.h"
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS _IOW('!', 4, uint64_t)
 #endif
 #define SYNC_WAKE_UP 1ULL
-#ifndef SECCOMP_ADDFD_FLAG_SEND
-#define SECCOMP_ADDFD_FLAG_SEND 2
-#endif
 
-#define DENIALS 64
-#define NAMED 1024         /* addresses of one cage that stand for another */
-#define MOST_TELLINGS 4096 /* of those that nobody waits for */
-#define TICK_MS 50         /* how often the callers of waiting calls are looked after */
+#define TICK_MS 50 /* how often the callers of waiting calls are looked after */
 #define WAKE_TAG (1ULL << 63)
-#define TICKET_TAG (1ULL << 62)
-
-enum ticket_state {
-    TICKET_PYTHON,
-    TICKET_SOCKET,
-    TICKET_LATER
-};
-
-struct named {
-    uint8_t synthetic[16], real[16];
-    uint16_t first_port, last_port;
-    uint64_t until_ms;
-};
-
-struct guest {
-    uint32_t number;
-    int listener;
-    struct psb_rules rules;
-    struct named *named; /* NULL until the first */
-    uint32_t n_named;
-    struct psb_denial denials[DENIALS];
-    uint32_t n_denials;
-    uint64_t lost;
-    struct guest *next;
-};
-
-struct ticket {
-    uint64_t number;
-    uint32_t guest;
-    uint64_t id; /* the kernel's cookie */
-    enum ticket_state state;
-    uint64_t deadline_ms;
-    uint32_t call;
-    int awaited; /* its socket is in the epoll set */
-    struct deed deed;
-    struct ticket *next;
-};
-
-struct telling {
-    struct telling *next;
-    struct psb_told told; /* allocated up to its text's end */
-};
-
-struct psb_notifier {
-    pthread_mutex_t lock;
-    pthread_cond_t something;
-    int epoll, wake;
-    int stopping;
-    uint32_t last_guest;
-    uint64_t last_ticket;
-    struct guest *guests;
-    struct ticket *tickets;
-    struct telling *first, *last;
-    uint32_t n_tellings;
-    uint64_t next_look_ms; /* when the waiting calls are looked after next */
-    struct pidfds pidfds;
-};
 
 /* struct seccomp_notif of a newer kernel may be longer than ours. */
 union notification {
@@ -103,119 +41,17 @@ union notification {
 /* ---- telling Python ---------------------------------------------------------------------------------------------- */
 
 static void tell(struct psb_notifier *notifier, const struct psb_told *told) {
-    const size_t size = offsetof(struct telling, told) + offsetof(struct psb_told, text) + told->text_size + 1;
-    struct telling *telling;
-    const int waits = told->kind == PSB_TOLD_ASKED || told->kind == PSB_TOLD_STRANDED;
-    if (!waits && notifier->n_tellings >= MOST_TELLINGS) return;
-    telling = malloc(size);
-    if (!telling) return; /* what waits is refused at its deadline */
-    memcpy(&telling->told, told, offsetof(struct psb_told, text) + told->text_size + 1);
-    telling->next = NULL;
-    if (notifier->last)
-        notifier->last->next = telling;
-    else
-        notifier->first = telling;
-    notifier->last = telling;
-    notifier->n_tellings++;
-    pthread_cond_signal(&notifier->something);
+    if (queue_telling(&notifier->tellings, told)) pthread_cond_signal(&notifier->something);
 }
 
-static void describe(struct psb_told *told, enum psb_told_kind kind, const struct guest *guest, uint32_t call,
-                     const struct deed *deed) {
-    memset(told, 0, offsetof(struct psb_told, text) + 1);
-    told->kind = kind;
-    told->cage = guest->number;
-    told->call = call;
-    told->number = deed->number;
-    told->pid = deed->tid;
-    told->domain = deed->domain;
-    told->protocol = deed->protocol;
-    told->address_size = deed->address_size;
-    memcpy(told->address, deed->address, sizeof told->address);
-    memcpy(told->args, deed->args, sizeof told->args);
-}
-
-static int same(const struct psb_denial *denial, uint32_t call, const struct deed *deed) {
-    return denial->call == call && denial->number == deed->number && denial->protocol == deed->protocol &&
-           denial->address_size == deed->address_size && !memcmp(denial->address, deed->address, sizeof deed->address);
-}
-
-/* Refusals are counted by what was refused, so that a flood of them costs the host nothing. */
 static void note_denial(struct psb_notifier *notifier, struct guest *guest, uint32_t call, const struct deed *deed) {
-    struct psb_denial *denial;
     struct psb_told told;
-    uint32_t i;
-    for (i = 0; i < guest->n_denials; i++)
-        if (same(&guest->denials[i], call, deed)) {
-            guest->denials[i].count++;
-            return;
-        }
-    if (guest->n_denials == DENIALS) {
-        guest->lost++;
-        return;
-    }
-    denial = &guest->denials[guest->n_denials++];
-    memset(denial, 0, sizeof *denial);
-    denial->call = call;
-    denial->number = deed->number;
-    denial->pid = deed->tid;
-    denial->protocol = deed->protocol;
-    denial->address_size = deed->address_size;
-    memcpy(denial->address, deed->address, sizeof denial->address);
-    denial->count = 1;
-    describe(&told, PSB_TOLD_REFUSED, guest, call, deed);
+    if (!count_refusal(&guest->refusals, call, deed)) return;
+    describe(&told, PSB_TOLD_REFUSED, guest->number, call, deed);
     tell(notifier, &told);
 }
 
-/* ---- answering --------------------------------------------------------------------------------------------------- */
-
-static int send_answer(const struct guest *guest, uint64_t id, int64_t value, int32_t error, uint32_t flags) {
-    union {
-        struct seccomp_notif_resp answer;
-        uint8_t room[64];
-    } out = {.answer = {.id = id, .val = value, .error = error, .flags = flags}};
-    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_SEND, &out) < 0 ? -errno : 0;
-}
-
-static int pass(const struct guest *guest, uint64_t id) {
-    return send_answer(guest, id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
-}
-
-static int give(const struct guest *guest, uint64_t id, int64_t value) {
-    return value < 0 ? send_answer(guest, id, 0, (int32_t)value, 0) : send_answer(guest, id, value, 0, 0);
-}
-
-static int still_waits(const struct guest *guest, uint64_t id) {
-    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
-}
-
-/* One ioctl installs the descriptor and answers (Linux 5.14). */
-static int inject(const struct guest *guest, uint64_t id, int fd, uint32_t flags) {
-    struct seccomp_notif_addfd add = {
-        .id = id, .flags = SECCOMP_ADDFD_FLAG_SEND, .srcfd = (uint32_t)fd, .newfd_flags = flags};
-    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
-}
-
-/* The socket of the host's network over the caller's number; then the caller may hear that it is connected. */
-static int install(const struct guest *guest, uint64_t id, const struct deed *deed) {
-    struct seccomp_notif_addfd add = {.id = id,
-                                      .flags = SECCOMP_ADDFD_FLAG_SETFD,
-                                      .srcfd = (uint32_t)deed->socket,
-                                      .newfd = (uint32_t)deed->args[0],
-                                      .newfd_flags = deed->close_on_exec ? O_CLOEXEC : 0};
-    if (deed->blocking) fcntl(deed->socket, F_SETFL, fcntl(deed->socket, F_GETFL) & ~O_NONBLOCK);
-    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
-}
-
-/* One that could not be connected is not given away: the caller keeps its own, and may try another address. */
-static void finish(const struct guest *guest, uint64_t id, struct deed *deed) {
-    const int works = deed->value >= 0 || deed->value == -EINPROGRESS;
-    const int result = deed->fresh && works ? install(guest, id, deed) : 0;
-    give(guest, id, result ? result : deed->value);
-}
-
-/* ---- guests and tickets -------------------------------------------------------------------------------------------
- */
+/* ---- guests ------------------------------------------------------------------------------------------------------ */
 
 static struct guest *find_guest(struct psb_notifier *notifier, uint32_t number) {
     struct guest *guest = notifier->guests;
@@ -223,84 +59,28 @@ static struct guest *find_guest(struct psb_notifier *notifier, uint32_t number) 
     return guest;
 }
 
-static struct ticket **find_ticket(struct psb_notifier *notifier, uint64_t number) {
-    struct ticket **place = &notifier->tickets;
-    while (*place && (*place)->number != number) place = &(*place)->next;
-    return place;
-}
-
-/* Closing our duplicate would not take the socket out of the epoll set: the caller has it still. */
-static void drop_ticket(const struct psb_notifier *notifier, struct ticket **place) {
-    struct ticket *ticket = *place;
-    *place = ticket->next;
-    if (ticket->awaited) epoll_ctl(notifier->epoll, EPOLL_CTL_DEL, ticket->deed.socket, NULL);
-    end_deed(&ticket->deed);
-    free(ticket);
-}
-
 static void poke(const struct psb_notifier *notifier) {
     const uint64_t one = 1;
     if (write(notifier->wake, &one, sizeof one) < 0) errno = 0; /* full: it will wake up anyway */
 }
 
-static struct ticket *new_ticket(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, uint32_t call,
-                                 const struct deed *deed) {
-    struct ticket *ticket = calloc(1, sizeof *ticket);
-    if (!ticket) return NULL;
-    ticket->number = ++notifier->last_ticket;
-    ticket->guest = guest->number;
-    ticket->id = id;
-    ticket->call = call;
-    ticket->deed = *deed;
-    ticket->next = notifier->tickets;
-    notifier->tickets = ticket;
-    return ticket;
-}
-
 /* ---- doing it on behalf -------------------------------------------------------------------------------------------
  */
-
-static void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
-    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u64 = TICKET_TAG | ticket->number};
-    const int operation = ticket->awaited ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    ticket->awaited = !epoll_ctl(notifier->epoll, operation, ticket->deed.socket, &event);
-    ticket->state = ticket->awaited ? TICKET_SOCKET : TICKET_LATER;
-}
 
 static void await_python(struct psb_notifier *notifier, const struct guest *guest, struct ticket *ticket,
                          enum psb_told_kind kind) {
     struct psb_told told;
     ticket->state = TICKET_PYTHON;
     ticket->deadline_ms = now_ms() + guest->rules.deadline_ms;
-    describe(&told, kind, guest, ticket->call, &ticket->deed);
+    describe(&told, kind, guest->number, ticket->call, &ticket->deed);
     told.ticket = ticket->number;
     tell(notifier, &told);
-}
-
-/* A name's address that is not remembered any more is one of the cage's own network, as any other. */
-static void look_up_name(const struct guest *guest, struct deed *deed) {
-    const uint64_t now = now_ms();
-    uint8_t asked[16];
-    uint16_t port;
-    uint32_t i;
-    deed->named = 0;
-    if (!guest->n_named || deed->number != SYS_connect || deed->protocol != IPPROTO_TCP || spell(deed, asked, &port))
-        return;
-    for (i = 0; i < guest->n_named; i++) {
-        const struct named *each = &guest->named[i];
-        if (memcmp(each->synthetic, asked, sizeof asked) || now >= each->until_ms) continue;
-        if (port < each->first_port || port > each->last_port || !can_have(deed, each->real)) continue;
-        memcpy(deed->real, each->real, sizeof deed->real);
-        deed->named = 1;
-        if (way_of(deed, &guest->rules) == PSB_WAY_GRANT) return;
-        deed->named = 0;
-    }
 }
 
 /* The list may have become shorter since the call was decided, or began to wait. */
 static int may_go_on(const struct guest *guest, struct deed *deed) {
     if (!is_inet(deed) || deed->connecting || deed->fresh) return 1;
-    look_up_name(guest, deed);
+    look_up_name(&guest->names, &guest->rules, deed);
     return way_of(deed, &guest->rules) != 0;
 }
 
@@ -400,7 +180,7 @@ static void pass_and_tell(struct psb_notifier *notifier, struct guest *guest, ui
         pass(guest, id);
         return;
     }
-    describe(&told, PSB_TOLD_PASSED, guest, call, deed);
+    describe(&told, PSB_TOLD_PASSED, guest->number, call, deed);
     if (call == PSB_CALL_EXEC) {
         const int at = deed->number == SYS_execveat;
         const int64_t size = read_text(deed->tid, deed->args[at], told.text, sizeof told.text);
@@ -461,7 +241,7 @@ static void refuse_late(struct psb_notifier *notifier, struct ticket **place) {
     const struct guest *guest = find_guest(notifier, ticket->guest);
     struct psb_told told;
     if (guest && !give(guest, ticket->id, -EPERM)) {
-        describe(&told, PSB_TOLD_LATE, guest, ticket->call, &ticket->deed);
+        describe(&told, PSB_TOLD_LATE, guest->number, ticket->call, &ticket->deed);
         told.ticket = ticket->number;
         tell(notifier, &told);
     }
@@ -549,7 +329,7 @@ void psb_notifier_stop(struct psb_notifier *notifier) {
 static void free_guest(struct guest *guest) {
     close(guest->listener);
     free((void *)(uintptr_t)guest->rules.endpoints);
-    free(guest->named);
+    forget_names(&guest->names);
     free(guest);
 }
 
@@ -560,11 +340,7 @@ void psb_notifier_free(struct psb_notifier *notifier) {
         notifier->guests = guest->next;
         free_guest(guest);
     }
-    while (notifier->first) {
-        struct telling *telling = notifier->first;
-        notifier->first = telling->next;
-        free(telling);
-    }
+    drop_tellings(&notifier->tellings);
     forget_pidfds(&notifier->pidfds);
     if (notifier->epoll >= 0) close(notifier->epoll);
     if (notifier->wake >= 0) close(notifier->wake);
@@ -640,47 +416,16 @@ int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct
     return guest ? 0 : -ENOENT;
 }
 
-/* The place for one: its own, a new one, or that of whichever would be forgotten first. */
-static struct named *place_for(struct guest *guest, const struct named *wanted) {
-    struct named *oldest = guest->named;
-    uint32_t i;
-    for (i = 0; i < guest->n_named; i++) {
-        if (!memcmp(&guest->named[i], wanted, offsetof(struct named, until_ms))) return &guest->named[i];
-        if (guest->named[i].until_ms < oldest->until_ms) oldest = &guest->named[i];
-    }
-    return guest->n_named < NAMED ? &guest->named[guest->n_named++] : oldest;
-}
-
 int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_t *synthetic, const uint8_t *real,
                       uint16_t first_port, uint16_t last_port, uint64_t milliseconds) {
-    struct named named, *all;
+    const uint64_t until_ms = now_ms() + milliseconds;
     struct guest *guest;
-    int result = -ENOENT;
-    memset(&named, 0, sizeof named);
-    memcpy(named.synthetic, synthetic, sizeof named.synthetic);
-    memcpy(named.real, real, sizeof named.real);
-    named.first_port = first_port;
-    named.last_port = last_port;
-    named.until_ms = now_ms() + milliseconds;
+    int result;
     pthread_mutex_lock(&notifier->lock);
     guest = find_guest(notifier, cage);
-    if (guest) {
-        all = guest->named ? guest->named : calloc(NAMED, sizeof *all);
-        guest->named = all;
-        result = all ? 0 : -ENOMEM;
-        if (all) *place_for(guest, &named) = named;
-    }
+    result = guest ? remember_name(&guest->names, synthetic, real, first_port, last_port, until_ms) : -ENOENT;
     pthread_mutex_unlock(&notifier->lock);
     return result;
-}
-
-static void drop_tickets_of(struct psb_notifier *notifier, uint32_t cage) {
-    struct ticket **place = &notifier->tickets;
-    while (*place)
-        if ((*place)->guest == cage)
-            drop_ticket(notifier, place);
-        else
-            place = &(*place)->next;
 }
 
 int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage) {
@@ -701,14 +446,10 @@ int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage) {
 
 int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial *denials, size_t room, uint64_t *lost) {
     struct guest *guest;
-    int count = -ENOENT;
+    int count;
     pthread_mutex_lock(&notifier->lock);
     guest = find_guest(notifier, cage);
-    if (guest) {
-        count = (int)(guest->n_denials < room ? guest->n_denials : room);
-        memcpy(denials, guest->denials, (size_t)count * sizeof *denials);
-        *lost = guest->lost;
-    }
+    count = guest ? copy_refusals(&guest->refusals, denials, room, lost) : -ENOENT;
     pthread_mutex_unlock(&notifier->lock);
     return count;
 }
@@ -716,18 +457,10 @@ int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial 
 int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told) {
     struct telling *telling;
     pthread_mutex_lock(&notifier->lock);
-    while (!notifier->first && !notifier->stopping) pthread_cond_wait(&notifier->something, &notifier->lock);
-    telling = notifier->first;
-    if (telling) {
-        notifier->first = telling->next;
-        if (!notifier->first) notifier->last = NULL;
-        notifier->n_tellings--;
-    }
+    while (!notifier->tellings.first && !notifier->stopping) pthread_cond_wait(&notifier->something, &notifier->lock);
+    telling = take_telling(&notifier->tellings);
     pthread_mutex_unlock(&notifier->lock);
-    if (!telling) return 0;
-    memcpy(told, &telling->told, offsetof(struct psb_told, text) + telling->told.text_size + 1);
-    free(telling);
-    return 1;
+    return telling ? hand_over(telling, told) : 0;
 }
 
 static int answer(struct psb_notifier *notifier, struct ticket **place, int kind, int64_t value, uint32_t flags) {
@@ -785,33 +518,15 @@ static int take_exec(struct psb_notifier *notifier, uint64_t number, struct tick
     return alone->listener < 0 ? -ENOENT : 0;
 }
 
-/* 0 when the kernel goes on with it. */
-static int pass_if_same(const struct guest *guest, const struct ticket *ticket, const char *expected, size_t size) {
-    const struct deed *deed = &ticket->deed;
-    int result = compare_arguments(deed->tid, deed->number, deed->args, expected, size);
-    if (!still_waits(guest, ticket->id)) return -ENOENT;
-    if (!result) return pass(guest, ticket->id);
-    give(guest, ticket->id, -EPERM);
-    return -EPERM;
-}
-
 int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *expected, size_t size,
                     const struct psb_image *image) {
     struct guest alone = {.listener = -1};
     struct ticket ticket;
-    struct watch watch;
     int result = take_exec(notifier, number, &ticket, &alone);
     if (result) return result;
-    if (is_init(ticket.deed.tid, alone.rules.init_pid)) {
-        result = pass(&alone, ticket.id);
-    } else if ((result = watch_exec(&watch, ticket.deed.tid)) == 0) {
-        int ended;
-        result = pass_if_same(&alone, &ticket, expected, size);
-        ended = end_watch(&watch, result ? NULL : image);
-        if (!result) result = ended;
-    } else {
-        result = give(&alone, ticket.id, -EPERM) ? -ENOENT : -EACCES;
-    }
+    result = is_init(ticket.deed.tid, alone.rules.init_pid)
+                 ? pass(&alone, ticket.id)
+                 : pass_exec(&alone, ticket.id, &ticket.deed, expected, size, image);
     close(alone.listener);
     return result;
 }
