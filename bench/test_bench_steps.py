@@ -13,7 +13,7 @@ import pytest
 from bench.subjects import TRUE, wait_for_pool
 from pysandbox import Cage, Policy
 from pysandbox.compile.compiler import compile_plan
-from pysandbox.launch.native import NativePlan
+from pysandbox.launch.structs import encode_plan
 from pysandbox.policy.model import Grant
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts
@@ -68,7 +68,7 @@ def test_compile_plan(benchmark: Benchmark, policy: Policy, host: HostFacts, pat
 
 
 def test_encode(benchmark: Benchmark, policy: Policy, host: HostFacts, paths: PathFacts) -> None:
-    benchmark(NativePlan, compile_plan(policy, host, paths), host.uid, host.gid)
+    benchmark(encode_plan, compile_plan(policy, host, paths), host.uid, host.gid)
 
 
 def test_cold_open(benchmark: Benchmark) -> None:

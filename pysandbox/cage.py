@@ -6,7 +6,7 @@
     Cage(policy).detach(["server"])         one command that outlives this process; Cage.attach(id) finds it again
 
 What happens between here and the kernel: `Runtime.prepare` compiles the policy into a Plan (cached), `Runtime.take`
-gives a waiting cage-init, `launch.native` sends it the order, and a Process stands for the running command.
+gives a waiting cage-init, `launch.orders` sends it the order, and a Process stands for the running command.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.compile.plan import SCRATCH, Plan
 from pysandbox.errors import PolicyError
-from pysandbox.launch import native
+from pysandbox.launch import orders
 from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.policy.match import may_execute
 
@@ -81,7 +81,7 @@ class Start(NamedTuple):
     quiet: bool  # only its end is reported, or that it never ran
 
 
-def encode(start: Start, targets: Sequence[int]) -> native.Order:
+def encode(start: Start, targets: Sequence[int]) -> orders.Order:
     """The order; `targets` are the numbers of its descriptors in the cage."""
     command, plan = start.command, start.prepared.plan
     env = {name: start.live.scratch if value == SCRATCH else value for name, value in plan.env}
@@ -89,7 +89,7 @@ def encode(start: Start, targets: Sequence[int]) -> native.Order:
         env = {**os.environ, **env}
     env.update(command.env)
     cwd = os.path.join(plan.cwd or "/", command.cwd) if command.cwd is not None else plan.cwd
-    return native.encode_order(
+    return orders.encode_order(
         argv=[os.fsencode(each) for each in command.argv],
         env=[os.fsencode(f"{name}={value}") for name, value in env.items()],
         paths=[os.fsencode(each) for each in command.candidates(env.get("PATH", DEFAULT_PATH))],

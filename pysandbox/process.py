@@ -22,7 +22,7 @@ from pysandbox.errors import CageClosedError, ExitError
 from pysandbox.events import Event, Sink, ignore
 from pysandbox.exchange import exchange
 from pysandbox.handlers.denial import Denial
-from pysandbox.launch import native
+from pysandbox.launch import orders
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Note
@@ -134,7 +134,7 @@ class Process:
         self._collect_at_close = collect_at_close  # it wakes the worker: `run` does that last
         self._began = time.monotonic()
         self._ended: float | None = None
-        self._final: native.Report | None = None  # None after the end: the cage died with it
+        self._final: orders.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
         self._limit = ""  # the limit that ended it, where its reason does not say
         self._refused_forks = False
@@ -174,7 +174,7 @@ class Process:
         with self._lock:
             if self._ended is not None:
                 return
-            report = native.read_report(self._report_fd)
+            report = orders.read_report(self._report_fd)
             if report is not None and report.kind == "started":
                 self.pid = report.pid
                 return

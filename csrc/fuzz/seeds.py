@@ -17,7 +17,8 @@ from typing import Any
 from pysandbox._native import ffi, lib
 
 from pysandbox.compile.plan import LandlockPlan, Limit, Plan
-from pysandbox.launch import native
+from pysandbox.launch import orders
+from pysandbox.launch.structs import encode_limits, encode_plan
 
 PLAN = Plan(
     isolation="full", namespaces=("USER", "PID"), inside_uid=1, inside_gid=1, hostname_prefix="", staging="/mnt",
@@ -35,7 +36,7 @@ ORDERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "stdio": {"targets": [0, 1, 2]},
     "many-descriptors": {"targets": list(range(250))},
-    "limits": {"targets": [0, 1], "limits": native.encode_limits(PLAN), "n_limits": len(PLAN.limits)},
+    "limits": {"targets": [0, 1], "limits": encode_limits(PLAN), "n_limits": len(PLAN.limits)},
     "texts": {"argv": [b"sh", b"-c", b"", b"\xff"], "env": [b"A=1", b"B="], "paths": [b"/bin/sh", b"/usr/bin/sh"]},
     "one-shot": {"oneshot": True, "terminal": True, "quiet": True, "walltime": 1.5},
 }
@@ -48,9 +49,9 @@ SETUPS: dict[str, dict[str, Any]] = {
 
 def exec_seeds() -> Iterator[tuple[str, bytes]]:
     for name, fields in ORDERS.items():
-        order = native.encode_order(**{**PLAIN, **fields})
+        order = orders.encode_order(**{**PLAIN, **fields})
         yield name, order.header + order.body
-    order = native.encode_order(**{**PLAIN, **ORDERS["texts"]})
+    order = orders.encode_order(**{**PLAIN, **ORDERS["texts"]})
     header = ffi.new("struct psb_exec *")
     ffi.memmove(header, order.header, len(order.header))
     header.flags |= lib.PSB_EXEC_BODY_FD  # set by the encoder beyond PSB_MAX_INLINE, which is long for a seed
@@ -59,9 +60,9 @@ def exec_seeds() -> Iterator[tuple[str, bytes]]:
 
 def setup_seeds() -> Iterator[tuple[str, bytes]]:
     for name, fields in SETUPS.items():
-        yield name, native.NativePlan(replace(PLAN, **fields), 1, 1)._setup
-    yield "signal", received(lambda control: native.send_signal(control, 7, 15, "session"))
-    yield "nudge", received(native.nudge)
+        yield name, encode_plan(replace(PLAN, **fields), 1, 1)._setup
+    yield "signal", received(lambda control: orders.send_signal(control, 7, 15, "session"))
+    yield "nudge", received(orders.nudge)
 
 
 def control_seeds() -> Iterator[tuple[str, bytes]]:

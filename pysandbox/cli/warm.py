@@ -16,7 +16,7 @@ from pysandbox.cli.attend import OUT_OF_TIME, Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
 from pysandbox.cli.warm_trail import Trail
 from pysandbox.errors import CageError
-from pysandbox.launch import ids, native, plans
+from pysandbox.launch import ids, native, orders, plans
 from pysandbox.launch.image import plan_of
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.lookup import DEFAULT_PATH, candidates
@@ -161,7 +161,7 @@ class WarmCommand:
         finally:
             os.close(write)
         self.stdio.given()
-        first = native.read_report(self._report_fd)
+        first = orders.read_report(self._report_fd)
         if first is None or first.kind != "started":
             self._trail.ended(first)
             raise CageError("the long way tells why")
@@ -186,7 +186,7 @@ class WarmCommand:
 
     def wait(self) -> int:
         """The exit code, as a shell would see it."""
-        final = native.read_report(self._report_fd)
+        final = orders.read_report(self._report_fd)
         self._trail.ended(final)
         if final is None:  # cage-init was killed, and everything with it
             return KILLED
@@ -227,10 +227,10 @@ def _streams(live: LiveInit, *, pty: bool) -> Stdio:
     return stdio
 
 
-def _order(entry: dict[str, Any], argv: list[str], command_id: int, targets: list[int]) -> native.Order:
+def _order(entry: dict[str, Any], argv: list[str], command_id: int, targets: list[int]) -> orders.Order:
     passed = {name: os.environ[name] for name in entry["passed"] if name in os.environ}
     env = {**entry["env"], **passed}
-    return native.encode_order(
+    return orders.encode_order(
         argv=[os.fsencode(each) for each in argv],
         env=[os.fsencode(f"{name}={value}") for name, value in env.items()],
         paths=[os.fsencode(each) for each in candidates(argv[0], env.get("PATH", DEFAULT_PATH))],

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pysandbox.launch.native import Report
+    from pysandbox.launch.orders import Report
 
 SIGKILL, SIGSYS = 9, 31
 

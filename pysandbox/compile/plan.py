@@ -1,7 +1,7 @@
 """The Plan: an exact, kernel-shaped work order. C carries it out without deciding anything.
 
 A Plan is plain frozen data, equal for equal inputs, with a stable digest. It names kernel objects by their kernel
-names; numbers that C also needs (mount kinds, flags) are named here and resolved in `launch.native` against
+names; numbers that C also needs (mount kinds, flags) are named here and resolved in `launch.structs` against
 csrc/abi.h, so that there is no second list. Strict, monitor and missing kernel features have been compiled away.
 """
 

@@ -17,7 +17,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pysandbox.errors import CageClosedError, StartError
-from pysandbox.launch import native
+from pysandbox.launch import netns
 from pysandbox.policy.names import matches
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Listeners:
         try:
             for port in ports:
                 with suppress(StartError):
-                    listeners += map(_owned, native.sockets_inside(pidfd, [("tcp", address, port)]))
+                    listeners += map(_owned, netns.sockets_inside(pidfd, [("tcp", address, port)]))
         finally:
             os.close(pidfd)
         return listeners

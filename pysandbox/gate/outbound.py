@@ -23,7 +23,7 @@ from pysandbox.gate.admission import in_loop
 from pysandbox.gate.datagrams import Exchange, Peers
 from pysandbox.gate.dial import Denied, Target
 from pysandbox.gate.streams import most_streams
-from pysandbox.launch import native
+from pysandbox.launch import netns
 
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
@@ -82,7 +82,7 @@ class Outbound:
     def _listen(self, target: Target) -> socket.socket:
         pidfd = self._live.pin()
         try:
-            (made,) = native.sockets_inside(pidfd, [("udp", *target)])
+            (made,) = netns.sockets_inside(pidfd, [("udp", *target)])
         finally:
             os.close(pidfd)
         return socket.socket(fileno=made)

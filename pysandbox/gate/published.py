@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pysandbox.errors import CageClosedError, StartError
-from pysandbox.launch import native
+from pysandbox.launch import netns
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Published
@@ -92,7 +92,7 @@ class Stock:
     def _make(self, protocol: str, unbound: str) -> list[socket.socket]:
         pidfd = self._live.pin()
         try:
-            return [socket.socket(fileno=fd) for fd in native.sockets_inside(pidfd, [(protocol, unbound, 0)] * AT_ONCE)]
+            return [socket.socket(fileno=fd) for fd in netns.sockets_inside(pidfd, [(protocol, unbound, 0)] * AT_ONCE)]
         finally:
             os.close(pidfd)
 

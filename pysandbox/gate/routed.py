@@ -28,7 +28,7 @@ from pysandbox.compile import routed as rules
 from pysandbox.errors import SandboxNetworkError, UnsupportedError
 from pysandbox.events import NOTE, Event, Sink, ignore
 from pysandbox.gate.transaction import refused, send
-from pysandbox.launch import native
+from pysandbox.launch import netns
 from pysandbox.launch.owner import Owner, this_process
 from pysandbox.policy.endpoint import TCP, UDP
 from pysandbox.probe import nftables as nft
@@ -100,7 +100,7 @@ def attach(live: LiveInit, plan: Plan, tell: Sink = ignore) -> Attachment:
         network.brport("set", index=link["index"], isolated=1)  # ports do not hear each other
         network.link("set", index=link["index"], state="up")
         inside = rules.interface(link.get_attr("IFLA_LINK"), slot.cage, slot.gateway, PREFIX)
-        native.sockets_inside(live.pidfd, (), routes=inside)
+        netns.sockets_inside(live.pidfd, (), routes=inside)
         _allow_echo(live, plan, net, tell)
         return Attachment(slot, undo.pop_all())
 
@@ -228,7 +228,7 @@ def _allow_echo(live: LiveInit, plan: Plan, net: NetPlan, tell: Sink) -> None:
         return
     group = os.getegid() if plan.inside_gid < 0 else plan.inside_gid
     try:
-        native.setting_inside(live.pidfd, ECHO, f"{group} {group}")
+        netns.setting_inside(live.pidfd, ECHO, f"{group} {group}")
     except OSError as error:
         tell(Event(NOTE.name, {"key": "network.allow_ips", "reason": f"no ICMP echo: {error}"}))
 

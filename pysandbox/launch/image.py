@@ -64,7 +64,7 @@ def plan_of(image: Image) -> NativePlan:
     for rule in rules:
         rule.path = next(places)
     plan.mounts, plan.landlock.rules = mounts, rules
-    return NativePlan.restored(plan, setup, [text, mounts, rules])
+    return NativePlan(plan, setup, [text, mounts, rules])
 
 
 def _copy(struct: str, source: Any, count: int) -> Any:

@@ -12,7 +12,7 @@ import select
 from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.errors import CageClosedError
-from pysandbox.launch import native
+from pysandbox.launch import native, orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,15 +90,15 @@ class LiveInit:
         """An order follows within microseconds: cage-init wakes up meanwhile. A dead or closed cage is no error."""
         with self._lock:
             if not self.closed:
-                native.nudge(self._control)
+                orders.nudge(self._control)
 
-    def execute(self, order: native.Order, report_fd: int, fds: Sequence[int]) -> None:
+    def execute(self, order: orders.Order, report_fd: int, fds: Sequence[int]) -> None:
         """Sends a command. Raises CageClosedError when the cage is closed or its init is dead."""
         with self._lock:
             self._demand_open()
             self.orders += 1
             try:
-                native.send_order(self._control, order, report_fd, fds)
+                orders.send_order(self._control, order, report_fd, fds)
             except (BrokenPipeError, ConnectionResetError):
                 raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
         for wake in self.woken:
@@ -115,7 +115,7 @@ class LiveInit:
             if self.closed:
                 return
             try:
-                native.send_signal(self._control, command_id, number, scope)
+                orders.send_signal(self._control, command_id, number, scope)
             except (BrokenPipeError, ConnectionResetError):
                 return
 
@@ -126,7 +126,7 @@ class LiveInit:
         try:
             if self.closed or not _takes_a_message(self._control):
                 return False
-            native.send_signal(self._control, 0, number, "all")
+            orders.send_signal(self._control, 0, number, "all")
             return True
         except (BrokenPipeError, ConnectionResetError):
             return False

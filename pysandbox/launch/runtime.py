@@ -21,7 +21,7 @@ from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
-from pysandbox.launch import ids, native, self_check
+from pysandbox.launch import ids, native, netns, self_check, structs
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.recorder import Recorder
@@ -186,7 +186,7 @@ class Runtime:
             raise
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
-        carried = native.NativePlan(plan, host.uid, host.gid)
+        carried = structs.encode_plan(plan, host.uid, host.gid)
         return Prepared(
             resolved,
             plan,
@@ -194,7 +194,7 @@ class Runtime:
             watch(paths),
             _watch_covered(plan, paths),
             carried,
-            native.encode_limits(plan),
+            structs.encode_limits(plan),
             uses_scratch(plan),
         )
 
@@ -253,7 +253,7 @@ class Runtime:
             born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
             opened = prepared.native.open(self._init(plan), name, own or scratch, born_in)
             undo.callback(opened.undo)
-            doors = native.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
+            doors = netns.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
             live = LiveInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors)
             live.hostname = name
             undo.pop_all()

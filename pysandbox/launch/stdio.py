@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from pysandbox.launch import native
+from pysandbox.launch import native, orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class Stdio:
     def pass_on(self, fds: Sequence[int]) -> None:
         """Descriptors the command inherits under the same numbers. Raises ValueError for 0-2 and for too many, OSError
         for closed ones."""
-        if len(self.child) + len(fds) > native.MOST_FDS:
-            raise ValueError(f"pass_fds: {len(fds)} are too many; {native.MOST_FDS - 3} is the most")
+        if len(self.child) + len(fds) > orders.MOST_FDS:
+            raise ValueError(f"pass_fds: {len(fds)} are too many; {orders.MOST_FDS - 3} is the most")
         for fd in fds:
             if not isinstance(fd, int):
                 raise TypeError(f"pass_fds: {fd!r} is not a descriptor; pass the number, as fileno() gives it")

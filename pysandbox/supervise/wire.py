@@ -1,6 +1,6 @@
 """Between the extension's structs and Python: the calls of csrc/host/notify.h, and a `Call` from what was told.
 
-Beside `launch.native` and `probe.kernel` the third and last importer of the extension.
+Nothing else of `supervise` imports the extension.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Hand-made plans, and the bare cage that carries one out: what every test in this folder starts from.
 
 `plan(...)` is a full cage with the host's programs in it, `bare(...)` one with nothing but what is named, `flat(...)`
-one without namespaces. `opened(plan)` hands one to `launch.native` and gives an `Init`: orders, signals and any other
-bytes go in, records come out. Nothing here compiles a policy, and nothing waits for longer than PATIENCE.
+one without namespaces. `opened(plan)` hands one to `launch.structs` and `launch.native`, and gives an `Init`: orders,
+signals and any other bytes go in, records come out. Nothing here compiles a policy, and nothing waits for longer than
+PATIENCE.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 
 from pysandbox.compile.plan import LandlockPlan, MountKind, MountStep, Plan
 from pysandbox.errors import StartError
-from pysandbox.launch import native
+from pysandbox.launch import native, orders
+from pysandbox.launch.structs import encode_plan
 from pysandbox.probe.kernel import landlock_abi
 
 ABI = landlock_abi()
@@ -96,12 +98,12 @@ class Command:
     id: int
     reports: int
 
-    def record(self) -> native.Report | None:
+    def record(self) -> orders.Report | None:
         """The next record; None at end-of-file."""
         assert readable(self.reports), "no record: cage-init hangs"
-        return native.read_report(self.reports)
+        return orders.read_report(self.reports)
 
-    def expect(self, kind: str) -> native.Report:
+    def expect(self, kind: str) -> orders.Report:
         record = self.record()
         assert record is not None and record.kind == kind, f"expected {kind!r}, got {record}"
         return record
@@ -116,8 +118,8 @@ class Outcome:
 
     said: str
     complained: str
-    started: native.Report | None
-    exited: native.Report
+    started: orders.Report | None
+    exited: orders.Report
 
     @property
     def code(self) -> int:
@@ -163,9 +165,9 @@ class Init:
         native.send(self.opened.control, message, fds)
 
     def signal(self, command: Command | None, number: int, scope: str = "one") -> None:
-        native.send_signal(self.opened.control, command.id if command else 0, number, scope)
+        orders.send_signal(self.opened.control, command.id if command else 0, number, scope)
 
-    def order(self, argv: Sequence[str], fds: Mapping[int, int], **options: Any) -> tuple[native.Order, list[int]]:
+    def order(self, argv: Sequence[str], fds: Mapping[int, int], **options: Any) -> tuple[orders.Order, list[int]]:
         """The encoded order and its descriptors; `fds` maps numbers in the cage to descriptors of this process."""
         given = {
             "env": ("PATH=/usr/bin:/bin",), "paths": argv[:1], "cwd": "/", "limits": b"", "n_limits": 0,
@@ -175,7 +177,7 @@ class Init:
         for name in ("env", "paths"):
             given[name] = [os.fsencode(text) for text in given[name]]
         given["cwd"] = os.fsencode(given["cwd"])
-        encoded = native.encode_order(argv=[os.fsencode(text) for text in argv], targets=list(fds), **given)
+        encoded = orders.encode_order(argv=[os.fsencode(text) for text in argv], targets=list(fds), **given)
         return encoded, list(fds.values())
 
     def deliver(self, send: Any) -> Command:
@@ -191,7 +193,7 @@ class Init:
     def start(self, *argv: str, fds: Mapping[int, int] | None = None, **options: Any) -> Command:
         number = next(self.ids)
         order, sources = self.order(argv, fds or {}, command_id=number, **options)
-        command = self.deliver(lambda report: native.send_order(self.opened.control, order, report, sources))
+        command = self.deliver(lambda report: orders.send_order(self.opened.control, order, report, sources))
         command.id = number
         return command
 
@@ -260,7 +262,7 @@ def _text(fd: int) -> str:
 def carry_out(wanted: Plan, *, uid: int | None = None, gid: int | None = None, hostname: str = "cage",
               first: bytes | None = None, program: str = native.INIT_PATH) -> Init:  # fmt: skip
     """Opens a cage. `first` replaces its first message, `program` is executed in place of cage-init."""
-    carried = native.NativePlan(wanted, os.getuid() if uid is None else uid, os.getgid() if gid is None else gid)
+    carried = encode_plan(wanted, os.getuid() if uid is None else uid, os.getgid() if gid is None else gid)
     if first is not None:
         carried._setup = first
     init_fd = os.open(program, os.O_PATH | os.O_CLOEXEC)

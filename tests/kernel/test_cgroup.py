@@ -18,6 +18,7 @@ from pysandbox.compile.plan import CgroupPlan, Plan, Setting
 from pysandbox.errors import StartError
 from pysandbox.launch import native
 from pysandbox.launch.cgroup import PREFIX, Cgroup
+from pysandbox.launch.structs import encode_plan
 from pysandbox.probe import cgroups, kernel
 
 from .plans import Init, flat, plan, refusal
@@ -40,7 +41,7 @@ def own_group(pid: int) -> str:
 
 
 def born_in(group: Cgroup, wanted: Plan | None = None) -> Init:
-    carried = native.NativePlan(wanted or plan(), os.getuid(), os.getgid())
+    carried = encode_plan(wanted or plan(), os.getuid(), os.getgid())
     init_fd = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
     try:
         cage = carried.open(init_fd, "cage", "", group.fd)

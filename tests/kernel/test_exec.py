@@ -14,7 +14,7 @@ import pytest
 from pysandbox._native import lib
 
 from pysandbox.errors import StartError
-from pysandbox.launch import native
+from pysandbox.launch import orders
 
 from .plans import PYTHON, Init, opened, plan, step
 
@@ -209,5 +209,5 @@ def test_commands_run_side_by_side(init: Init) -> None:
 
 def test_an_order_that_follows_a_nudge_is_run(init: Init) -> None:
     for _ in range(20):
-        native.nudge(init.opened.control)
+        orders.nudge(init.opened.control)
         assert init.run("/bin/true").code == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pysandbox.compile.plan import Limit
-from pysandbox.launch.native import encode_limits
+from pysandbox.launch.structs import encode_limits
 
 from .plans import Init, opened, plan
 

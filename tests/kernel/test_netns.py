@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pysandbox.errors import SandboxNetworkError, StartError
-from pysandbox.launch import native
+from pysandbox.launch import netns
 from pysandbox.probe import kernel, netlink
 
 from .inject import ERRNO, KILL, answering, under
@@ -30,7 +30,7 @@ def init() -> Iterator[Init]:
 
 
 def doors(init: Init, **led: bytes) -> list[socket.socket]:
-    return [socket.socket(fileno=fd) for fd in native.sockets_inside(init.opened.pidfd, DOORS, **led)]
+    return [socket.socket(fileno=fd) for fd in netns.sockets_inside(init.opened.pidfd, DOORS, **led)]
 
 
 def close(sockets: list[socket.socket]) -> None:
@@ -135,7 +135,7 @@ def test_one_that_is_not_bound_connects_to_what_the_cage_serves(init: Init) -> N
 
 def _unbound(init: Init) -> list[socket.socket]:
     wanted = [("tcp", "0.0.0.0", 0), ("tcp", "::", 0), ("udp", "0.0.0.0", 0)]
-    return [socket.socket(fileno=fd) for fd in native.sockets_inside(init.opened.pidfd, wanted)]
+    return [socket.socket(fileno=fd) for fd in netns.sockets_inside(init.opened.pidfd, wanted)]
 
 
 # ---- what fails ------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ FAILURES = [
 
 def why_not(init: Init, **led: bytes) -> tuple[str, str, str | None]:
     with pytest.raises(StartError) as caught:
-        native.sockets_inside(init.opened.pidfd, DOORS, **led)
+        netns.sockets_inside(init.opened.pidfd, DOORS, **led)
     assert isinstance(caught.value, SandboxNetworkError)
     return refusal(caught.value)
 
@@ -206,7 +206,7 @@ def test_a_cage_that_is_gone_cannot_be_entered() -> None:
     init.close()
     try:
         with pytest.raises(StartError) as caught:
-            native.sockets_inside(pidfd, DOORS)
+            netns.sockets_inside(pidfd, DOORS)
         assert refusal(caught.value) == ("door_enter", "ESRCH", None)
     finally:
         os.close(pidfd)

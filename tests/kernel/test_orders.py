@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pysandbox._native import ffi, lib
 
-from pysandbox.launch import native
+from pysandbox.launch import orders
 
 from .inject import ALLOW_ALL
 from .plans import Init, opened, plan
@@ -35,11 +35,11 @@ def signal(**fields: int) -> bytes:
     return struct_bytes("psb_signal", **{"kind": lib.PSB_MESSAGE_SIGNAL, "id": 1, "signal": 15, **fields})
 
 
-def with_body(order: native.Order, body: bytes) -> native.Order:
-    return native.Order(order.header, body, order.body_in_fd)
+def with_body(order: orders.Order, body: bytes) -> orders.Order:
+    return orders.Order(order.header, body, order.body_in_fd)
 
 
-def changed(order: native.Order, **fields: int) -> bytes:
+def changed(order: orders.Order, **fields: int) -> bytes:
     """The order's message, with other values in some fields of its header."""
     header = ffi.new("struct psb_exec *")
     ffi.memmove(header, order.header, len(order.header))

@@ -15,7 +15,8 @@ from pysandbox._native import ffi, lib
 
 from pysandbox.compile.plan import Plan
 from pysandbox.errors import StartError
-from pysandbox.launch import native
+from pysandbox.launch import native, orders
+from pysandbox.launch.structs import encode_plan
 
 from .plans import WALL, Init, carry_out, flat, opened, plan, readable, refusal, why_not
 
@@ -106,7 +107,7 @@ def test_the_host_s_signals_are_as_they_were() -> None:
 def test_a_host_without_descriptors_is_told(room: int, path: str) -> None:
     """The limit is set so that `room` descriptors can be opened."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    carried = native.NativePlan(plan(), os.getuid(), os.getgid())
+    carried = encode_plan(plan(), os.getuid(), os.getgid())
     init_fd = os.open(native.INIT_PATH, os.O_PATH)
     filled = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]  # no hole is left below the last
     for fd in filled[-room:] if room else []:
@@ -128,7 +129,7 @@ def test_a_message_to_a_dead_cage_is_a_broken_pipe_and_no_signal() -> None:
         assert init.ended()
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             init.send(b"\4\0\0\0")
-        native.nudge(init.opened.control)
+        orders.nudge(init.opened.control)
 
 
 def test_more_descriptors_than_a_message_can_carry_are_refused() -> None:
@@ -144,17 +145,17 @@ def test_a_record_is_read_whole_or_not_at_all() -> None:
     read, write = os.pipe2(os.O_NONBLOCK)
     try:
         with pytest.raises(BlockingIOError):
-            native.read_report(read)
+            orders.read_report(read)
         os.write(write, bytes(ffi.buffer(record)))
-        found = native.read_report(read)
+        found = orders.read_report(read)
         assert found is not None and (found.kind, found.pid, found.error) == ("started", 7, None)
         os.write(write, b"short")
         with pytest.raises(OSError) as failure:
-            native.read_report(read)
+            orders.read_report(read)
         assert failure.value.errno == errno.EBADMSG
         os.close(write)
         write = -1
-        assert native.read_report(read) is None
+        assert orders.read_report(read) is None
     finally:
         os.close(read)
         if write >= 0:

@@ -11,10 +11,10 @@ from _support.rooted import HOST, LISTED, METADATA, OTHER, PRIVATE, on_a_host
 
 BARE = """
 from pysandbox.probe import nftables as nft
-from pysandbox.launch import native
+from pysandbox.launch import netns
 def bared(cage):
     batch = nft.batch(nft.IPV4, [nft.delete_table("pysandbox")])
-    native.sockets_inside(cage.open()._live.pidfd, (), redirect=batch)
+    netns.sockets_inside(cage.open()._live.pidfd, (), redirect=batch)
     return cage
 def to(place):
     return [packet for packet in internet.seen() if packet[2] == place]

@@ -1,0 +1,60 @@
+"""What the host makes in the network namespace of a running cage: sockets, doors, settings (csrc/host/netns.c)."""
+
+from __future__ import annotations
+
+import os
+from _socket import AF_INET, AF_INET6, inet_pton
+
+from pysandbox._native import ffi, lib
+from pysandbox.launch import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pysandbox.compile.plan import NetPlan
+
+BACKLOG = 256  # connections that wait at a listener; a cage that makes more is its own loss
+_TYPES = {"tcp": 1, "udp": 2, "raw": 3}  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW
+
+
+def sockets_inside(
+    pidfd: int, wanted: Sequence[tuple[str, str, int]], *, routes: bytes = b"", redirect: bytes = b""
+) -> list[int]:
+    """Sockets in the network namespace of the cage whose init has this pidfd: close-on-exec, non-blocking, the caller's
+    to close. Each of `wanted` is a protocol ("tcp" listens), an address and a port; with port 0 it is neither bound nor
+    listening, and the address only says of which family it is. "raw" hears datagrams that go elsewhere, and is -1 where
+    the host refuses such sockets. `routes` and `redirect` are netlink messages, sent there first. Raises StartError;
+    then nothing is open."""
+    held = [(ffi.new("char[]", f"{at}:{port}/{protocol}".encode())) for protocol, at, port in wanted]
+    sockets = ffi.new("struct psb_socket[]", len(wanted) or 1)
+    for socket, name, (protocol, address, port) in zip(sockets, held, wanted, strict=False):
+        socket.name, socket.type, socket.port = name, _TYPES[protocol], port
+        socket.family = AF_INET6 if ":" in address else AF_INET
+        packed = inet_pton(socket.family, address)
+        ffi.memmove(socket.address, packed, len(packed))
+        socket.backlog = BACKLOG if protocol == "tcp" and port else 0
+    messages = [ffi.from_buffer(routes), ffi.from_buffer(redirect)]
+    inside = ffi.new("struct psb_inside *", {
+        "routes": messages[0], "routes_size": len(routes), "redirect": messages[1], "redirect_size": len(redirect),
+        "sockets": sockets, "n_sockets": len(wanted),
+    })  # fmt: skip
+    if lib.psb_inside(pidfd, inside):
+        raise native.start_error(inside.error)
+    return [socket.fd for socket in sockets[0 : len(wanted)]]
+
+
+def setting_inside(pidfd: int, path: str, value: str) -> None:
+    """Writes a setting below /proc/sys/net in the network namespace of that cage. Raises OSError."""
+    result = lib.psb_setting_inside(pidfd, path.encode(), value.encode())
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+
+
+def open_doors(pidfd: int, net: NetPlan) -> dict[tuple[str, str], int]:
+    """The doors of a cage by kind and protocol, once its namespace leads to them. Raises StartError."""
+    if not net.doors:
+        return {}
+    wanted = [(door.protocol, door.address, door.port) for door in net.doors]
+    fds = sockets_inside(pidfd, wanted, routes=net.routes, redirect=net.redirect)
+    return {(door.kind, door.protocol): fd for door, fd in zip(net.doors, fds, strict=True) if fd >= 0}

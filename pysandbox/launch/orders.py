@@ -1,0 +1,153 @@
+"""What is said to a waiting cage-init, and what it says: orders and signals out, reports in.
+
+An order's strings are joined here and nothing is interpreted; csrc/init/orders.c takes them apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from pysandbox._native import ffi, lib
+from pysandbox.errors import StartError
+from pysandbox.launch import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
+
+# struct psb_exec is all uint32_t: its field names, in order, come from the C declaration.
+_EXEC_FIELDS = tuple(name for name, _ in ffi.typeof("struct psb_exec").fields)
+_EXEC_STRUCT = struct.Struct(f"={len(_EXEC_FIELDS)}I")
+_EXEC, _ONESHOT, _TERMINAL = lib.PSB_MESSAGE_EXEC, lib.PSB_EXEC_ONESHOT, lib.PSB_EXEC_TERMINAL
+_BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PSB_MAX_INLINE
+
+MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
+
+
+class Order:
+    """One command, encoded. With `body_in_fd` the body is too long for a message and travels in a memfd."""
+
+    __slots__ = ("body", "body_in_fd", "header")
+
+    def __init__(self, header: bytes, body: bytes, body_in_fd: bool) -> None:
+        self.header, self.body, self.body_in_fd = header, body, body_in_fd
+
+
+def encode_order(
+    *,
+    argv: Sequence[bytes],
+    env: Sequence[bytes],
+    paths: Sequence[bytes],
+    cwd: bytes,
+    targets: Sequence[int],
+    limits: bytes,
+    n_limits: int,
+    walltime: float | None,
+    grace: float,
+    command_id: int,
+    oneshot: bool,
+    terminal: bool,
+    quiet: bool,
+) -> Order:
+    """The struct psb_exec and its body. Strings must hold no NUL (checked by the caller, who knows their names)."""
+    padded = [*targets, 0] if len(targets) & 1 else targets
+    fds = b"".join(target.to_bytes(4, "little") for target in padded)
+    body = b"\0".join((fds + limits + cwd, *paths, *argv, *env, b""))
+    in_fd = len(body) > _MAX_INLINE
+    if len(body) > lib.PSB_MAX_BODY:
+        raise StartError("exec", errno.E2BIG, None, native.HINTS["exec", errno.E2BIG])
+    fields = {
+        "kind": _EXEC,
+        "flags": (_ONESHOT if oneshot else 0)
+        | (_TERMINAL if terminal else 0)
+        | (_BODY_FD if in_fd else 0)
+        | (_QUIET if quiet else 0),
+        "id": command_id,
+        "n_fds": len(targets),
+        "n_limits": n_limits,
+        "n_paths": len(paths),
+        "n_argv": len(argv),
+        "n_env": len(env),
+        "body_size": len(body),
+        "walltime_ms": 0 if walltime is None else min(max(1, round(walltime * 1000)), LONGEST_MS),
+        "grace_ms": min(round(grace * 1000), LONGEST_MS),
+        "pad": 0,
+    }
+    return Order(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
+
+
+def send_order(control: int, order: Order, report_fd: int, fds: Sequence[int]) -> None:
+    """Sends a command; its reports come on the pipe whose write end is `report_fd`."""
+    if not order.body_in_fd:
+        native.send(control, order.header + order.body, (report_fd, *fds))
+        return
+    body_fd = os.memfd_create("pysandbox-order", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(order.body)
+        while rest:
+            rest = rest[os.write(body_fd, rest) :]
+        native.send(control, order.header, (report_fd, body_fd, *fds))
+    finally:
+        os.close(body_fd)
+
+
+def nudge(control: int) -> None:
+    """Tells cage-init that an order follows at once. Only a hint: what becomes of it shows when the order is sent."""
+    lib.psb_nudge(control)
+
+
+def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
+    """`scope`: "one" process, its "session", or "all" of the cage."""
+    message = ffi.new("struct psb_signal *")
+    message.kind = lib.PSB_MESSAGE_SIGNAL
+    message.id, message.signal = command_id, number
+    message.scope = getattr(lib, f"PSB_SIGNAL_{scope.upper()}")
+    native.send(control, bytes(ffi.buffer(message)), ())
+
+
+class Report:
+    """One record of cage-init about one command; `kind` is "failed", "started" or "exited". Times in seconds."""
+
+    __slots__ = (
+        "error",
+        "killed_others",
+        "kind",
+        "max_rss_kb",
+        "pid",
+        "status",
+        "system_time",
+        "timed_out",
+        "user_time",
+    )  # fmt: skip
+
+    def __init__(self, record: Any) -> None:
+        self.kind: str = _KINDS[record.kind]
+        self.pid: int = record.pid
+        self.status: int = record.status
+        self.timed_out = bool(record.timed_out)
+        self.killed_others: int = record.killed_others
+        self.user_time: float = record.user_us / 1e6
+        self.system_time: float = record.system_us / 1e6
+        self.max_rss_kb: int = record.max_rss_kb
+        self.error = native.start_error(record.error) if record.error.step else None
+
+
+_KINDS = {lib.PSB_REPORT_FAILED: "failed", lib.PSB_REPORT_STARTED: "started", lib.PSB_REPORT_EXITED: "exited"}
+
+
+def read_report(fd: int) -> Report | None:
+    """The next record (blocks until there is one), None when cage-init is gone. BlockingIOError on an O_NONBLOCK fd."""
+    record = ffi.new("struct psb_report *")
+    result = -errno.EINTR
+    while result == -errno.EINTR:
+        result = lib.psb_read_report(fd, record)
+    if result == 0:
+        return None
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return Report(record)

@@ -1,0 +1,116 @@
+"""What of a Plan becomes C structs (csrc/abi.h): the cage, its first message, its limits. A pure translation: names to
+the kernel's numbers, texts to memory that the structs point to.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pysandbox._native import ffi, lib
+from pysandbox.compile.plan import SCRATCH, LandlockPlan, MountStep, Plan
+from pysandbox.launch.native import NativePlan
+from pysandbox.launch.numbers import (
+    CLONE_NEW,
+    LANDLOCK_ACCESS_FS,
+    LANDLOCK_ACCESS_NET,
+    LANDLOCK_SCOPE,
+    MOUNT_ATTR,
+    RLIM_INFINITY,
+    mask,
+    rlimit,
+)
+
+BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
+
+
+def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
+    """For cages of this user."""
+    keep: list[Any] = []
+    scoped = bool(plan.landlock and "SIGNAL" in plan.landlock.scoped)
+    struct = ffi.new("struct psb_plan *")
+    struct.namespaces = mask(CLONE_NEW, plan.namespaces)
+    struct.inside_uid = uid if plan.inside_uid < 0 else plan.inside_uid
+    struct.inside_gid = gid if plan.inside_gid < 0 else plan.inside_gid
+    struct.outside_uid, struct.outside_gid = uid, gid
+    struct.loopback = plan.loopback
+    struct.scope_signals = scoped and not plan.namespaces
+    struct.unconfined = plan.isolation == "none"
+    struct.staging = _text(plan.staging, keep)
+    _fill_mounts(struct, plan.mounts, keep)
+    if plan.landlock is not None:
+        _fill_landlock(struct.landlock, plan.landlock, keep)
+    listens = plan.notify is not None
+    return NativePlan(struct, _setup_message(plan, scoped), keep, listens=listens, scratch=_scratch_places(plan))
+
+
+def _text(text: str, keep: list[Any]) -> Any:
+    held = ffi.new("char[]", os.fsencode(text))
+    keep.append(held)
+    return held
+
+
+def _fill_mounts(out: Any, steps: tuple[MountStep, ...], keep: list[Any]) -> None:
+    mounts = ffi.new("struct psb_mount[]", len(steps) or 1)
+    keep.append(mounts)
+    for index, step in enumerate(steps):
+        _fill_mount(mounts[index], step, keep)
+    out.mounts, out.n_mounts = mounts, len(steps)
+
+
+def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
+    out.kind = getattr(lib, f"PSB_MOUNT_{step.kind.value}")
+    out.flags = (
+        (lib.PSB_OPTIONAL if step.optional else 0)
+        | (lib.PSB_INSIDE_BIND if step.inside_bind else 0)
+        | (lib.PSB_VERIFY if step.ino else 0)
+    )
+    out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
+    out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))
+    out.source, out.target, out.data = (_text(each, keep) for each in (step.source, step.target, step.data))
+
+
+def _fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:
+    rules = ffi.new("struct psb_rule[]", len(wanted.rules) or 1)
+    keep.append(rules)
+    for index, rule in enumerate(wanted.rules):
+        rules[index].path = _text(rule.path, keep)
+        rules[index].access = mask(LANDLOCK_ACCESS_FS, rule.access)
+        rules[index].optional, rules[index].dev, rules[index].ino = rule.optional, rule.dev, rule.ino
+    out.enabled = 1
+    out.handled_fs = mask(LANDLOCK_ACCESS_FS, wanted.handled_fs)
+    out.handled_net = mask(LANDLOCK_ACCESS_NET, wanted.handled_net)
+    out.scoped = mask(LANDLOCK_SCOPE, wanted.scoped)
+    out.rules, out.n_rules = rules, len(wanted.rules)
+
+
+def _scratch_places(plan: Plan) -> tuple[list[int], list[int]]:
+    """The mounts and the rules that wait for the scratch directory's path."""
+    rules = plan.landlock.rules if plan.landlock is not None and not plan.namespaces else ()
+    return (
+        [index for index, step in enumerate(plan.mounts) if step.source == SCRATCH],
+        [index for index, rule in enumerate(rules) if rule.path == ""],
+    )
+
+
+def _setup_message(plan: Plan, scoped: bool) -> bytes:
+    setup = ffi.new("struct psb_setup *")
+    setup.kind = lib.PSB_MESSAGE_SETUP
+    setup.filter_count = len(plan.seccomp) // BPF_INSTRUCTION_SIZE
+    if plan.filter_early:
+        setup.flags |= lib.PSB_SETUP_FILTER_EARLY
+    if plan.notify is not None:
+        setup.flags |= lib.PSB_SETUP_LISTENER
+    if plan.landlock is not None:
+        setup.flags |= lib.PSB_SETUP_LANDLOCK
+    if not plan.namespaces:
+        setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
+    return bytes(ffi.buffer(setup)) + plan.seccomp
+
+
+def encode_limits(plan: Plan) -> bytes:
+    limits = ffi.new("struct psb_limit[]", len(plan.limits) or 1)
+    for index, limit in enumerate(plan.limits):
+        limits[index].resource = rlimit(limit.resource)
+        limits[index].value = RLIM_INFINITY if limit.value is None else limit.value
+    return bytes(ffi.buffer(limits))[: len(plan.limits) * ffi.sizeof("struct psb_limit")]
