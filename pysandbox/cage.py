@@ -23,7 +23,7 @@ from pysandbox.asking import Decide
 from pysandbox.audit.told import labels_of, limit_values, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.errors import CageClosedError, CagePausedError, CageTimeout, PolicyError, UnsupportedError
-from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, Sink, ignore
+from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
@@ -31,7 +31,6 @@ from pysandbox.policy.model import Policy
 from pysandbox.process import Order, Process, Result
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import Plan
     from pysandbox.detached import Detached
     from pysandbox.files import Files
     from pysandbox.launch.live import LiveInit
@@ -240,7 +239,9 @@ class Cage:
         if prepared.plan.notify is not None:
             self._decide.supervise(self.runtime, live, prepared)
         if prepared.routed:
-            _route(live, prepared.plan, self.runtime.sink)
+            from pysandbox.gate.routed import route
+
+            route(live, prepared.plan, self.runtime.sink)
         if prepared.plan.net is not None:
             from pysandbox.gate.gatekeeper import admit
 
@@ -426,17 +427,6 @@ def _resume(live: LiveInit) -> None:
 
     with suppress(CageClosedError):  # its init was killed: nothing is left to go on
         resume(live)
-
-
-def _route(live: LiveInit, plan: Plan, sink: Sink) -> None:
-    """Gives a cage its interface. Raises CageError; the cage ends then."""
-    from pysandbox.gate.routed import attach
-
-    try:
-        live.attachment = attach(live, plan, sink)
-    except BaseException:
-        live.close()
-        raise
 
 
 def _send(

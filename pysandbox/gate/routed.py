@@ -3,7 +3,7 @@
     bridge kaged-br0 ── kaged-vh-N ══ kaged-vc-N    10.143.<cage>.<endpoint>/30, N = 64 * cage + endpoint / 4
                         (in the host)   (in the cage)
 
-`attach` gives a waiting cage its pair, `Attachment.close` takes it away; the names are document 000's, shortened to the
+`route` gives a waiting cage its pair, `Attachment.close` takes it away; the names are document 000's, shortened to the
 15 bytes of an interface's name. The rules are `compile.routed`'s, and come before what they hold: until a pair is up,
 nothing passes it. What is made inside the cage is made by the short-lived child that makes its doors.
 
@@ -80,6 +80,15 @@ class Attachment:
     def forget(self) -> None:
         """In a forked copy of the host: all of it is the original's."""
         self._undo.pop_all()
+
+
+def route(live: LiveInit, plan: Plan, tell: Sink) -> None:
+    """Gives a cage that has not run anything yet its interface. Raises what `attach` does; the cage ends then."""
+    try:
+        live.attachment = attach(live, plan, tell)
+    except BaseException:
+        live.close()
+        raise
 
 
 def attach(live: LiveInit, plan: Plan, tell: Sink = ignore) -> Attachment:
