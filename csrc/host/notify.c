@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "answers.h"
 #include "behalf.h"
+#include "bell.h"
 #include "direct.h"
 #include "image.h"
 #include "notifier.h"
@@ -60,8 +60,7 @@ static struct guest *find_guest(struct psb_notifier *notifier, uint32_t number) 
 }
 
 static void poke(const struct psb_notifier *notifier) {
-    const uint64_t one = 1;
-    if (write(notifier->wake, &one, sizeof one) < 0) errno = 0; /* full: it will wake up anyway */
+    ring(notifier->wake);
 }
 
 /* ---- doing it on behalf -------------------------------------------------------------------------------------------
@@ -269,9 +268,8 @@ static void look_after_tickets(struct psb_notifier *notifier) {
 
 static void hear(struct psb_notifier *notifier, const struct epoll_event *event) {
     struct guest *guest;
-    uint64_t count;
     if (event->data.u64 & WAKE_TAG) {
-        if (read(notifier->wake, &count, sizeof count) < 0) errno = 0;
+        silence(notifier->wake);
     } else if (event->data.u64 & TICKET_TAG) {
         struct ticket **place = find_ticket(notifier, event->data.u64 & ~TICKET_TAG);
         if (*place && (*place)->state == TICKET_SOCKET) take_up(notifier, place);
@@ -308,7 +306,7 @@ struct psb_notifier *psb_notifier_new(void) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = WAKE_TAG};
     if (!notifier) return NULL;
     notifier->epoll = epoll_create1(EPOLL_CLOEXEC);
-    notifier->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    notifier->wake = new_bell();
     pthread_mutex_init(&notifier->lock, NULL);
     pthread_cond_init(&notifier->something, NULL);
     if (notifier->epoll >= 0 && notifier->wake >= 0 &&

@@ -17,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bell.h"
 #include "relay.h"
 
 #define CHUNK (256 * 1024)
@@ -255,8 +255,7 @@ static void carry_out(struct psb_relay *relay, struct order *order) {
 
 static struct order *take_orders(struct psb_relay *relay, int *stopping) {
     struct order *orders;
-    uint64_t rung;
-    (void)!read(relay->wake, &rung, sizeof rung);
+    silence(relay->wake);
     pthread_mutex_lock(&relay->lock);
     orders = relay->first_order;
     relay->first_order = relay->last_order = NULL;
@@ -278,7 +277,6 @@ static int obey(struct psb_relay *relay) {
 }
 
 static void tell_ended(struct psb_relay *relay) {
-    const uint64_t one = 1;
     struct pair *pair;
     if (!relay->dead) return;
     pthread_mutex_lock(&relay->lock);
@@ -292,7 +290,7 @@ static void tell_ended(struct psb_relay *relay) {
         relay->last_ended = pair;
     }
     pthread_mutex_unlock(&relay->lock);
-    (void)!write(relay->ended, &one, sizeof one);
+    ring(relay->ended);
 }
 
 static void end_all(struct psb_relay *relay) {
@@ -326,11 +324,6 @@ int psb_relay_run(struct psb_relay *relay) {
 
 /* ---- other threads ----------------------------------------------------------------------------------------------- */
 
-static void ring(struct psb_relay *relay) {
-    const uint64_t one = 1;
-    (void)!write(relay->wake, &one, sizeof one);
-}
-
 static uint64_t leave(struct psb_relay *relay, struct order *order) {
     uint64_t number;
     pthread_mutex_lock(&relay->lock);
@@ -342,7 +335,7 @@ static uint64_t leave(struct psb_relay *relay, struct order *order) {
         relay->first_order = order;
     relay->last_order = order;
     pthread_mutex_unlock(&relay->lock);
-    ring(relay);
+    ring(relay->wake);
     return number;
 }
 
@@ -412,7 +405,7 @@ void psb_relay_stop(struct psb_relay *relay) {
     pthread_mutex_lock(&relay->lock);
     relay->stopping = 1;
     pthread_mutex_unlock(&relay->lock);
-    ring(relay);
+    ring(relay->wake);
 }
 
 int psb_relay_ended_fd(const struct psb_relay *relay) {
@@ -420,7 +413,6 @@ int psb_relay_ended_fd(const struct psb_relay *relay) {
 }
 
 int psb_relay_ended(struct psb_relay *relay, struct psb_spliced *ended, size_t room) {
-    uint64_t rung;
     struct pair *pair;
     size_t n;
     pthread_mutex_lock(&relay->lock);
@@ -432,7 +424,7 @@ int psb_relay_ended(struct psb_relay *relay, struct psb_spliced *ended, size_t r
     }
     if (!relay->first_ended) {
         relay->last_ended = NULL;
-        (void)!read(relay->ended, &rung, sizeof rung);
+        silence(relay->ended);
     }
     pthread_mutex_unlock(&relay->lock);
     return (int)n;
@@ -447,8 +439,8 @@ struct psb_relay *psb_relay_new(void) {
     pthread_mutex_init(&relay->lock, NULL);
     relay->chunk = malloc(CHUNK);
     relay->epoll = epoll_create1(EPOLL_CLOEXEC);
-    relay->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    relay->ended = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    relay->wake = new_bell();
+    relay->ended = new_bell();
     if (!relay->chunk || relay->epoll < 0 || relay->wake < 0 || relay->ended < 0 ||
         epoll_ctl(relay->epoll, EPOLL_CTL_ADD, relay->wake, &event) < 0) {
         psb_relay_free(relay);

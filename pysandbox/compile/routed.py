@@ -18,13 +18,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import MAPPED, TCP, UDP, Endpoint
+from pysandbox.policy.endpoint import MAPPED, SYNTHETIC_NETWORK, SYNTHETIC_PREFIX, TCP, UDP, Endpoint
 from pysandbox.policy.model import Policy
 from pysandbox.probe import nftables as nft
 from pysandbox.probe.facts import HostFacts
 
 NETWORK, NETWORK_PREFIX = b"\x0a\x8f\0\0", 16  # 10.143.0.0/16, document 000
-SYNTHETIC, SYNTHETIC_PREFIX = b"\xc6\x12\0\0", 15  # 198.18.0.0/15: the doors, and the addresses that names get
 LOOPBACK = b"\x7f\0\0\0"
 ANY_PORT = (0, 0xFFFF)
 DNS = 53
@@ -32,7 +31,7 @@ DNS = 53
 # What a range must lie within to reach it. RFC 6890, without the documentation blocks.
 GUARDED: tuple[tuple[bytes, int], ...] = (
     (b"\0\0\0\0", 8), (b"\x0a\0\0\0", 8), (b"\x64\x40\0\0", 10), (b"\x7f\0\0\0", 8), (b"\xa9\xfe\0\0", 16),
-    (b"\xac\x10\0\0", 12), (b"\xc0\0\0\0", 24), (b"\xc0\xa8\0\0", 16), (SYNTHETIC, SYNTHETIC_PREFIX),
+    (b"\xac\x10\0\0", 12), (b"\xc0\0\0\0", 24), (b"\xc0\xa8\0\0", 16), (SYNTHETIC_NETWORK, SYNTHETIC_PREFIX),
     (b"\xe0\0\0\0", 4), (b"\xf0\0\0\0", 4),
 )  # fmt: skip
 
@@ -138,7 +137,7 @@ def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> byte
     let = (
         nft.interface("oifname", "lo") + nft.ACCEPT,
         nft.destination(LOOPBACK, 8) + nft.ACCEPT,
-        nft.destination(SYNTHETIC, SYNTHETIC_PREFIX)
+        nft.destination(SYNTHETIC_NETWORK, SYNTHETIC_PREFIX)
         + nft.ACCEPT,  # led to a door just now: still bound for the way out
         *(each.match + (nft.ACCEPT if each.open else nft.DROP) for each in listed),
     )
@@ -216,7 +215,9 @@ _UNICAST, _TYPE_LOCAL, _BOOT = 1, 2, 3
 
 def local_routes() -> bytes:
     """Only the doors and the addresses of names are local to the cage; all else has a way out, or none."""
-    return _route(1, _LOCAL, _HOST, _TYPE_LOCAL, SYNTHETIC_PREFIX, nft.attribute(1, SYNTHETIC) + _of(_LOOPBACK_INDEX))
+    return _route(
+        1, _LOCAL, _HOST, _TYPE_LOCAL, SYNTHETIC_PREFIX, nft.attribute(1, SYNTHETIC_NETWORK) + _of(_LOOPBACK_INDEX)
+    )
 
 
 def interface(index: int, cage: bytes, gateway: bytes, prefix: int) -> bytes:

@@ -8,7 +8,9 @@ import threading
 from collections import OrderedDict
 from ipaddress import IPv4Address, IPv4Network
 
-SYNTHETIC = IPv4Network("198.18.0.0/15")  # RFC 2544: for benchmarks inside one network, never on the internet
+from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX
+
+SYNTHETIC = IPv4Network((SYNTHETIC_NETWORK, SYNTHETIC_PREFIX))
 DOORS = 256  # the first of them are the doors' own
 NAMES_KEPT = 4096  # of one cage; the name that was used longest ago goes first
 

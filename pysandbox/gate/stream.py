@@ -9,6 +9,7 @@ import asyncio
 import select
 import socket
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 
 READ_AT_ONCE = 65536
@@ -95,13 +96,8 @@ class Stream:
 
 async def until_readable(sock: socket.socket) -> None:
     """Nobody else may wait for it meanwhile."""
-    loop, fd = asyncio.get_running_loop(), sock.fileno()
-    waited: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, _mark, waited)
-    try:
-        await waited
-    finally:
-        loop.remove_reader(fd)
+    loop = asyncio.get_running_loop()
+    await _until(loop.add_reader, loop.remove_reader, sock.fileno())
 
 
 async def until_writable(sock: socket.socket) -> None:
@@ -110,13 +106,17 @@ async def until_writable(sock: socket.socket) -> None:
     poller.register(sock, select.POLLOUT)
     if poller.poll(0):
         return
-    loop, fd = asyncio.get_running_loop(), sock.fileno()
-    waited: asyncio.Future[None] = loop.create_future()
-    loop.add_writer(fd, _mark, waited)
+    loop = asyncio.get_running_loop()
+    await _until(loop.add_writer, loop.remove_writer, sock.fileno())
+
+
+async def _until(add: Callable[..., None], remove: Callable[[int], bool], fd: int) -> None:
+    waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    add(fd, _mark, waited)
     try:
         await waited
     finally:
-        loop.remove_writer(fd)
+        remove(fd)
 
 
 def _mark(waited: asyncio.Future[None]) -> None:

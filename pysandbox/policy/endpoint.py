@@ -49,7 +49,11 @@ LOOPBACK = (
     Endpoint(MAPPED + b"\x7f\0\0\0", 104, 0, 65535, TCP | UDP),
     Endpoint(bytes(15) + b"\x01", 128, 0, 65535, TCP | UDP),
 )
-SYNTHETIC = Endpoint(MAPPED + b"\xc6\x12\0\0", 111, 0, 65535, TCP | UDP)  # 198.18.0.0/15: doors, and names
+# The doors of a cage, and the addresses that stand for names in it. RFC 2544: for benchmarks inside one network, never
+# on the internet. The same in csrc/host/judge.c.
+SYNTHETIC_NETWORK, SYNTHETIC_PREFIX = bytes((198, 18, 0, 0)), 15
+SYNTHETIC_TEXT = f"{'.'.join(map(str, SYNTHETIC_NETWORK))}/{SYNTHETIC_PREFIX}"
+SYNTHETIC = Endpoint(MAPPED + SYNTHETIC_NETWORK, 96 + SYNTHETIC_PREFIX, 0, 65535, TCP | UDP)
 OWN = (*LOOPBACK, SYNTHETIC)  # what a cage with a network of its own has for itself
 
 
@@ -80,7 +84,7 @@ def parse_endpoint(text: str) -> Endpoint:
 # knows, and what is no single host. IPv6 that carries an IPv4 address (NAT64, 6to4, Teredo) could carry any of them.
 _SPECIAL = (
     "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-    "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4",
+    "192.168.0.0/16", SYNTHETIC_TEXT, "224.0.0.0/4", "240.0.0.0/4",
     "168.63.129.16",  # a cloud's metadata at a public address
     "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2002::/16", "fc00::/7", "fe80::/10",
     "fec0::/10", "ff00::/8",

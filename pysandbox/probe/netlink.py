@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import struct
 
+from pysandbox.policy.endpoint import SYNTHETIC_NETWORK
 from pysandbox.probe import nftables as nft
 
-DOORS = "198.18.0.1"  # RFC 2544: addresses that no real host has
+_ADDRESS = SYNTHETIC_NETWORK[:3] + b"\1"
+DOORS = ".".join(map(str, _ADDRESS))  # all of them listen there
 DNS_PORT, TCP_PORT = 53, 3129
 
 # ---- rtnetlink ------------------------------------------------------------------------------------------------
@@ -33,7 +35,7 @@ ROUTES = nft.message(
 
 TABLE, CHAIN = "pysandbox", "output"
 HOOK_OUTPUT, PRIORITY_DSTNAT = 3, -100
-_ADDRESS, _LOOPBACK = bytes(map(int, DOORS.split("."))), bytes((127, 0, 0, 0))
+_LOOPBACK = bytes((127, 0, 0, 0))
 
 # Names are asked of the DNS door, whichever server they are asked of; every other TCP connection arrives at the TCP
 # door. The cage's own loopback, and the doors themselves, are left alone: dnat and not redirect, which would lead into

@@ -28,17 +28,13 @@ TLS = """
             return "reached" if inner.recv(100) else "closed"
 
     def by_socks(name):
-        s = socket.create_connection(SOCKS, PATIENCE)
-        s.sendall(b"\\5\\1\\0")
-        s.recv(2)
-        s.sendall(b"\\5\\1\\0\\3" + bytes([len(LISTED)]) + LISTED.encode() + struct.pack("!H", 443))
-        assert s.recv(10)[:2] == b"\\5\\0"
+        s, said = through_socks(LISTED.encode(), 443)
+        assert said[:2] == b"\\5\\0"
         return shake(s, name)
 
     def by_connect(name):
-        s = socket.create_connection(door("HTTPS_PROXY"), PATIENCE)
-        s.sendall(b"CONNECT " + LISTED.encode() + b":443 HTTP/1.1\\r\\nHost: " + LISTED.encode() + b":443\\r\\n\\r\\n")
-        assert b" 200 " in s.recv(1000)
+        s, status = through_connect(LISTED.encode(), 443)
+        assert status == "200"
         return shake(s, name)
 
     def by_address(name):
@@ -87,20 +83,16 @@ REQUESTS = """
         return [line.split(b" ")[1].decode() for line in got.split(b"\\r\\n") if line.startswith(b"HTTP/1.1 ")]
 
     def by_socks(data):
-        s = socket.create_connection(SOCKS, PATIENCE)
-        s.sendall(b"\\5\\1\\0")
-        s.recv(2)
-        s.sendall(b"\\5\\1\\0\\3" + bytes([len(LISTED)]) + LISTED.encode() + struct.pack("!H", 80))
-        assert s.recv(10)[:2] == b"\\5\\0"
+        s, said = through_socks(LISTED.encode(), 80)
+        assert said[:2] == b"\\5\\0"
         return requests(s, data)
 
     def by_address(data):
         return requests(socket.create_connection((LISTED, 80), PATIENCE), data)
 
     def by_connect(data):
-        s = socket.create_connection(door("HTTPS_PROXY"), PATIENCE)
-        s.sendall(b"CONNECT " + LISTED.encode() + b":80 HTTP/1.1\\r\\nHost: " + LISTED.encode() + b":80\\r\\n\\r\\n")
-        assert b" 200 " in s.recv(1000)
+        s, status = through_connect(LISTED.encode(), 80)
+        assert status == "200"
         return requests(s, data)
 
     def by_door(data):

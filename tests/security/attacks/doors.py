@@ -33,13 +33,19 @@ def direct(address, port, kind=socket.SOCK_STREAM, family=socket.AF_INET):
         return echoes(s)
 
 
+def through_socks(name, port, kind=3, command=1):
+    """A connection that the SOCKS door was asked to make, and the door's answer."""
+    s = socket.create_connection(SOCKS, PATIENCE)
+    s.sendall(b"\5\1\0")
+    assert s.recv(2) == b"\5\0"
+    length = bytes([len(name)]) if kind == 3 else b""
+    s.sendall(b"\5" + bytes([command, 0, kind]) + length + name + struct.pack("!H", port))
+    return s, s.recv(300)
+
+
 def socks(name, port, kind=3, command=1):
-    with socket.create_connection(SOCKS, PATIENCE) as s:
-        s.sendall(b"\5\1\0")
-        assert s.recv(2) == b"\5\0"
-        length = bytes([len(name)]) if kind == 3 else b""
-        s.sendall(b"\5" + bytes([command, 0, kind]) + length + name + struct.pack("!H", port))
-        said = s.recv(300)
+    s, said = through_socks(name, port, kind, command)
+    with s:
         if said[:2] != b"\5\0":
             return f"SOCKS {said[1]}" if len(said) > 1 else "closed"
         return echoes(s)
@@ -57,12 +63,17 @@ def http(head, body=b""):
         return status_of(answer)
 
 
+def through_connect(authority, port):
+    """The same at the HTTP door, and the status of its answer."""
+    s = socket.create_connection(door("HTTPS_PROXY"), PATIENCE)
+    target = authority + b":%d" % port
+    s.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n")
+    return s, status_of(s.recv(4096))
+
+
 def connect(authority, port):
-    with socket.create_connection(door("HTTPS_PROXY"), PATIENCE) as s:
-        target = authority + b":%d" % port
-        s.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n")
-        answer = s.recv(4096)
-        status = status_of(answer)
+    s, status = through_connect(authority, port)
+    with s:
         return echoes(s) if status == "200" else status
 
 
