@@ -45,16 +45,6 @@ class Stream:
         ear.said, self.said = self.said, b""
         return ear
 
-    def readable(self) -> asyncio.Future[None]:
-        """Done when there is something to read, an end or an error. `unwatch` it before anybody reads."""
-        waited = self._loop.create_future()
-        self._loop.add_reader(self.sock.fileno(), _mark, waited)
-        return waited
-
-    def unwatch(self, waited: asyncio.Future[None]) -> None:
-        self._loop.remove_reader(self.sock.fileno())
-        waited.cancel()
-
     def is_quiet(self) -> bool:
         """Whether the other side has said nothing since, nor hung up."""
         try:
@@ -93,19 +83,21 @@ class Stream:
 # The loop is given numbers: for a socket object it would spell out a message about it first, and throw that away.
 
 
-async def until_readable(sock: socket.socket) -> None:
-    """Nobody else may wait for it meanwhile."""
-    loop, fd = asyncio.get_running_loop(), sock.fileno()
+async def until_readable(*socks: socket.socket) -> None:
+    """Until one of them has something to read, an end or an error. Nobody else may wait for it meanwhile."""
+    loop, fds = asyncio.get_running_loop(), [each.fileno() for each in socks]
     waited: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(fd, _mark, waited)
+    for fd in fds:
+        loop.add_reader(fd, _mark, waited)
     try:
         await waited
     finally:
-        loop.remove_reader(fd)
+        for fd in fds:
+            loop.remove_reader(fd)
 
 
 async def until_writable(sock: socket.socket) -> None:
-    """The same; at once where it is."""
+    """Until it can be written to, or has an error; at once where it is so."""
     poller = select.poll()
     poller.register(sock, select.POLLOUT)
     if poller.poll(0):
