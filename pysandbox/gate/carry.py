@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pysandbox.gate.dial import Denied, Target
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.sniff import Sniffer, Verdict, Way
-from pysandbox.gate.stream import Stream
+from pysandbox.gate.stream import Stream, until_readable
 
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
@@ -78,13 +78,8 @@ class _Carried:
         """Waits for either to speak; the client is heard first where both have."""
         if self._client.said or not self._client.is_quiet():
             return True
-        client, server = self._client.readable(), self._server.readable()
-        try:
-            await _first_of(client, server)
-            return client.done()
-        finally:
-            self._client.unwatch(client)
-            self._server.unwatch(server)
+        await until_readable(self._client.sock, self._server.sock)
+        return not self._client.is_quiet()
 
     async def _flow(self, sniffer: Sniffer) -> None:
         """The server's words flow; the client's, once they are heard. No HTTP server speaks first."""

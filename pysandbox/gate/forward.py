@@ -9,6 +9,7 @@ server is connected already and each Host must be its name.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h11
@@ -18,7 +19,7 @@ from pysandbox.gate.dial import Denied, Target, Unreachable, dial
 from pysandbox.gate.http import BadRequest
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.sniff import disagreement
-from pysandbox.gate.stream import Stream
+from pysandbox.gate.stream import Stream, until_readable
 
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
@@ -116,20 +117,15 @@ class Forwarder:
 
     async def _is_spoken_to(self) -> bool:
         """Waits between two requests: whether another one begins, before the server hangs up or patience ends."""
-        if self._client.said:
+        if self._client.said or not self._client.is_quiet():
             return True
-        client, server = self._client.readable(), self._upstream
-        ended = server.stream.readable() if server is not None and self._bound is not None else None
-        try:
-            waited = {client} if ended is None else {client, ended}
-            done, _ = await asyncio.wait(
-                waited, timeout=IDLE_SECONDS if self._bound is None else None, return_when=asyncio.FIRST_COMPLETED
-            )
-            return client in done
-        finally:
-            self._client.unwatch(client)
-            if ended is not None and server is not None:
-                server.stream.unwatch(ended)
+        heard = [self._client.sock]
+        if self._bound is not None and self._upstream is not None:
+            heard.append(self._upstream.stream.sock)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(IDLE_SECONDS if self._bound is None else None):
+                await until_readable(*heard)
+        return not self._client.is_quiet()
 
     async def _connect(self, request: h11.Request) -> Tunnel:
         try:

@@ -46,16 +46,6 @@ class Stream:
         ear.said, self.said = self.said, b""
         return ear
 
-    def readable(self) -> asyncio.Future[None]:
-        """Done when there is something to read, an end or an error. `unwatch` it before anybody reads."""
-        waited = self._loop.create_future()
-        self._loop.add_reader(self.sock.fileno(), _mark, waited)
-        return waited
-
-    def unwatch(self, waited: asyncio.Future[None]) -> None:
-        self._loop.remove_reader(self.sock.fileno())
-        waited.cancel()
-
     def is_quiet(self) -> bool:
         """Whether the other side has said nothing since, nor hung up."""
         try:
@@ -94,14 +84,14 @@ class Stream:
 # The loop is given numbers: for a socket object it would spell out a message about it first, and throw that away.
 
 
-async def until_readable(sock: socket.socket) -> None:
-    """Nobody else may wait for it meanwhile."""
+async def until_readable(*socks: socket.socket) -> None:
+    """Until one of them has something to read, an end or an error. Nobody else may wait for it meanwhile."""
     loop = asyncio.get_running_loop()
-    await _until(loop.add_reader, loop.remove_reader, sock.fileno())
+    await _until(loop.add_reader, loop.remove_reader, *(each.fileno() for each in socks))
 
 
 async def until_writable(sock: socket.socket) -> None:
-    """The same; at once where it is."""
+    """Until it can be written to, or has an error; at once where it is so."""
     poller = select.poll()
     poller.register(sock, select.POLLOUT)
     if poller.poll(0):
@@ -110,13 +100,15 @@ async def until_writable(sock: socket.socket) -> None:
     await _until(loop.add_writer, loop.remove_writer, sock.fileno())
 
 
-async def _until(add: Callable[..., None], remove: Callable[[int], bool], fd: int) -> None:
+async def _until(add: Callable[..., None], remove: Callable[[int], bool], *fds: int) -> None:
     waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    add(fd, _mark, waited)
+    for fd in fds:
+        add(fd, _mark, waited)
     try:
         await waited
     finally:
-        remove(fd)
+        for fd in fds:
+            remove(fd)
 
 
 def _mark(waited: asyncio.Future[None]) -> None:
