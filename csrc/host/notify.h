@@ -157,5 +157,7 @@ int psb_listed(const struct psb_rules *rules, const uint8_t *address, uint32_t s
 int64_t psb_read_text(int pid, uint64_t address, char *to, size_t room);
 /* A duplicate of a descriptor of another process's, close-on-exec. */
 int psb_get_fd(int pid, int fd);
+/* cut.c: ends the connection of an IP socket, and drops what it has not sent: 0 or -errno. */
+int psb_cut_socket(int fd);
 
 #endif

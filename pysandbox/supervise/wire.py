@@ -200,6 +200,13 @@ def get_fd(pid: int, fd: int) -> int:
     return int(taken)
 
 
+def cut_socket(fd: int) -> None:
+    """Ends the connection of an IP socket, and drops what it has not sent yet. Raises OSError."""
+    result = lib.psb_cut_socket(fd)
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+
+
 def number_of(syscall: str) -> int:
     return table(MACHINE).numbers[syscall]
 
