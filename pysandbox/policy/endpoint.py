@@ -15,6 +15,7 @@ from pysandbox.policy.refusal import Refused, shown
 
 MAPPED = b"\0" * 10 + b"\xff\xff"
 TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify.h
+WHOLE = 128  # bits of an address
 PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
 EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
 

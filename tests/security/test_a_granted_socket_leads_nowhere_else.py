@@ -288,7 +288,7 @@ def _twice(other: socket.socket, asked: socket.socket) -> None:
 
 def test_a_socket_that_is_connected_to_nobody_hears_the_listed_ports_only() -> None:
     lists = [f"{LISTED}:6001/udp", f"[{SIX}]:6001/udp"]
-    both = ["192.0.2.0/24:1-100", f"{LISTED}/31:6000-6001/udp", "2001:db8::/32:6000-6001"]
+    both = [*lists, "192.0.2.0/24:1-100", f"{LISTED}/31:6000-6001/udp", "2001:db8::/32:6000-6001"]
     assert outside(answers, lists, False)["six"] == "other"
     assert outside(answers, lists, True) == {"four": "asked", "mapped": "asked", "six": "asked", "another port": None}
     assert outside(answers, both, True) == {"four": "other", "mapped": "other", "six": "other", "another port": None}
