@@ -122,10 +122,11 @@ HANDED_OVER: Mapping[str, Decision] = {
 }
 
 # Options by which a packet first goes elsewhere than to its address: a source route (IP_OPTIONS), a routing header
-# (IPV6_RTHDR, IPV6_2292PKTOPTIONS). Refused where addresses are judged.
+# (IPV6_RTHDR, IPV6_2292PKTOPTIONS), or a flow label that carries one (IPV6_FLOWLABEL_MGR, where the kernel has Mobile
+# IPv6). Refused where addresses are judged.
 SOL_IP, SOL_IPV6 = 0, 41
 NO_ROUTES = When(1, INT, (SOL_IP,), When(2, INT, (4,), NEVER, ALLOW),
-                 When(1, INT, (SOL_IPV6,), When(2, INT, (57, 6), NEVER, ALLOW), ALLOW))  # fmt: skip
+                 When(1, INT, (SOL_IPV6,), When(2, INT, (57, 6, 32), NEVER, ALLOW), ALLOW))  # fmt: skip
 
 # Where sockets of the host's network are in the cage. An ioctl on one shows the host's interfaces (SIOCGIFCONF) or its
 # wireless networks; what belongs to the socket alone (0x8901-0x8907) stays. The options choose a device or a source
