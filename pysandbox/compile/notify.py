@@ -17,7 +17,16 @@ from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
 from pysandbox.compile.programs import programs
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, OWN, UDP, Endpoint, parse_endpoint, without_special
+from pysandbox.policy.endpoint import (
+    ANYWHERE,
+    OWN,
+    SYNTHETIC,
+    UDP,
+    UNSPECIFIED,
+    Endpoint,
+    parse_endpoint,
+    without_special,
+)
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
 
@@ -147,10 +156,11 @@ def _check_addresses(policy: Policy) -> None:
 
 def _check_not_own(text: str) -> None:
     asked = parse_endpoint(text)
-    own = next((each for each in OWN if asked.prefix >= each.prefix and each.holds(asked.address, 0, UDP)), None)
+    places = (*UNSPECIFIED, *OWN)  # the kernel takes an unspecified address for the loopback's
+    own = next((each for each in places if asked.prefix >= each.prefix and each.holds(asked.address, 0, UDP)), None)
     if own is None:
         return
-    if own in LOOPBACK:
+    if own != SYNTHETIC:
         raise SandboxCompileError(
             f"{text!r}: a cage with a network of its own has a loopback of its own, which needs no permission",
             key="network.allow_ips",

@@ -16,7 +16,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pysandbox.gate.dial import Denied, Target, Unreachable, reached
+from pysandbox.gate.dial import Denied, Target, Unreachable, asked, reached
 from pysandbox.gate.names import Names
 from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
 from pysandbox.policy.names import IPAddress, canonical, plain
@@ -165,7 +165,7 @@ class Admission:
     def _may_stay(self, target: Target, address: IPAddress) -> Decision:
         host = canonical(target.host)
         if not isinstance(host, str):
-            return self.rules.address(address, target.port, "tcp")
+            return asked(self, address, target.port)
         decision = self.rules.name(host, target.port)
         return self.rules.reached(host, address, target.port) if decision.allowed else decision
 

@@ -83,8 +83,8 @@ async def dial(admission: Admission, target: Target) -> socket.socket:
 async def _addresses(admission: Admission, target: Target, host: str | IPAddress) -> Sequence[IPAddress]:
     """The addresses that may be connected. Raises Denied, Unreachable."""
     if not isinstance(host, str):
-        decision = _asked(admission, host, target.port)
-        if not decision.allowed or host in SYNTHETIC:
+        decision = asked(admission, host, target.port)
+        if not decision.allowed or host in SYNTHETIC or host.is_unspecified:  # the kernel takes :: for ::1
             raise _denied(admission, target, decision)
         return (host,)
     decision = admission.rules.name(host, target.port)
@@ -103,10 +103,11 @@ async def _addresses(admission: Admission, target: Target, host: str | IPAddress
 def reached(admission: Admission, host: str, address: IPAddress, port: int) -> Decision:
     """A public address may still be this host's own, whose services are no more the cage's than those at 127.0.0.1."""
     decision = admission.rules.reached(host, address, port)
-    return _asked(admission, address, port) if decision.allowed and host != HOST_ALIAS and is_own(address) else decision
+    return asked(admission, address, port) if decision.allowed and host != HOST_ALIAS and is_own(address) else decision
 
 
-def _asked(admission: Admission, address: IPAddress, port: int) -> Decision:
+def asked(admission: Admission, address: IPAddress, port: int) -> Decision:
+    """Of an address that was asked for as such."""
     rules = admission.rules
     return rules.own(address, port, "tcp") if is_own(address) else rules.address(address, port, "tcp")
 

@@ -50,6 +50,7 @@ LOOPBACK = (
     Endpoint(MAPPED + b"\x7f\0\0\0", 104, 0, 65535, TCP | UDP),
     Endpoint(bytes(15) + b"\x01", 128, 0, 65535, TCP | UDP),
 )
+UNSPECIFIED = (Endpoint(MAPPED + bytes(4), 128, 0, 65535, TCP | UDP), Endpoint(bytes(16), 128, 0, 65535, TCP | UDP))
 SYNTHETIC = Endpoint(MAPPED + b"\xc6\x12\0\0", 111, 0, 65535, TCP | UDP)  # 198.18.0.0/15: doors, and names
 OWN = (*LOOPBACK, SYNTHETIC)  # what a cage with a network of its own has for itself
 

@@ -13,7 +13,7 @@ import pytest
 
 from _support.nameserver import NameServer
 from _support.outside import LISTED, OTHER, SIX, outside
-from pysandbox import Cage, Runtime
+from pysandbox import Cage, Runtime, SandboxCompileError
 from pysandbox.gate.message import A
 
 from .harness import in_cage, policy, program, uncaged
@@ -126,3 +126,33 @@ def test_no_name_leads_there() -> None:
 def test_a_range_that_is_cut_down_to_it_does_not_lead_there() -> None:
     heard = outside(said, ["203.0.113.0/24", "2001:db8::/32"], [], True, list(ADDRESSES))
     assert {name for name, reached in heard.items() if reached} == set()
+
+
+INSIDE = ("127.0.0.1", "0.0.0.0", "::1", "::", "::ffff:127.0.0.1", "::127.0.0.1")
+LOOPBACK = """
+    for name in INSIDE:
+        say(name, reaches(socks if CAGED else dial, *((name,) if CAGED else (name, socket.SOCK_STREAM))))
+"""
+
+
+def at_the_loopback(allow: list[str], cage: bool) -> list[str]:
+    with ExitStack() as stack:
+        names = {"ADDRESSES": (), "NAMES": (), "INSIDE": INSIDE, "CAGED": cage, "PORT": _serve(stack)}
+        argv = program(ATTACK, LOOPBACK, **names)
+        report = in_cage(stack.enter_context(Cage(policy(allow_ips=allow))), argv) if cage else uncaged(argv)
+        return [name for name, each in report.attempts.items() if each.value]
+
+
+@pytest.mark.parametrize("allow", [["::/96"], ["::/127"], ["0.0.0.0/8"], ["0.0.0.0/0", "::/0"]])
+def test_no_range_leads_to_the_hosts_loopback(allow: list[str]) -> None:
+    assert set(outside(at_the_loopback, allow, True)) == set()
+
+
+def test_uncaged_most_of_these_spellings_do() -> None:
+    assert set(outside(at_the_loopback, [], False)) == set(INSIDE[:5])
+
+
+@pytest.mark.parametrize("any_address", ["0.0.0.0", "::", "[::]:80", "0.0.0.0:80/tcp"])
+def test_an_unspecified_address_cannot_be_listed(any_address: str) -> None:
+    with pytest.raises(SandboxCompileError, match="loopback"):
+        Cage(policy(allow_ips=[any_address])).run(["true"])
