@@ -25,6 +25,7 @@ from pysandbox.policy.endpoint import (
     UNSPECIFIED,
     Endpoint,
     parse_endpoint,
+    parse_list,
     without_special,
 )
 from pysandbox.policy.model import Policy
@@ -199,7 +200,7 @@ def _endpoints(policy: Policy, watch: frozenset[str]) -> tuple[Endpoint, ...]:
     """What may be reached in the network of the caller's socket: the list, or, where nothing limits it or the cage's
     own network does, any address."""
     if _lists_addresses(policy) and not has_own_network(policy):
-        return tuple(map(parse_endpoint, policy.allow_ips))
+        return parse_list(policy.allow_ips)
     if policy.egress == "direct":
         return (ANYWHERE,)
     return (ANYWHERE,) if policy.isolation == "full" else ()

@@ -7,7 +7,7 @@ spelling. An IPv6 address with a port stands in brackets. No names: a name is th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ LOOPBACK = (
     Endpoint(MAPPED + b"\x7f\0\0\0", 104, 0, 65535, TCP | UDP),
     Endpoint(bytes(15) + b"\x01", 128, 0, 65535, TCP | UDP),
 )
+FOUR = Endpoint(MAPPED + bytes(4), 96, 0, 65535, TCP | UDP)  # every IPv4 address
 UNSPECIFIED = (Endpoint(MAPPED + bytes(4), 128, 0, 65535, TCP | UDP), Endpoint(bytes(16), 128, 0, 65535, TCP | UDP))
 SYNTHETIC = Endpoint(MAPPED + b"\xc6\x12\0\0", 111, 0, 65535, TCP | UDP)  # 198.18.0.0/15: doors, and names
 OWN = (*LOOPBACK, SYNTHETIC)  # what a cage with a network of its own has for itself
@@ -97,9 +98,19 @@ def special() -> tuple[Endpoint, ...]:
 def without_special(listed: Endpoint) -> tuple[Endpoint, ...]:
     """What an entry of a list means: all of it but what is special there, unless that is what it names (NET-10):
     `0.0.0.0/0` is the internet, `10.0.0.0/8` a private network."""
-    return tuple(
-        _pieces(listed, [each for each in special() if each.prefix > listed.prefix and _lies_in(each, listed)])
-    )
+    holes = [each for each in (FOUR, *special()) if each.prefix > listed.prefix and _lies_in(each, listed)]
+    return tuple(_pieces(listed, holes))
+
+
+def of_its_family(listed: Endpoint) -> tuple[Endpoint, ...]:
+    """An entry without the IPv4 addresses that lie in it only as they are kept: `::/0` is every IPv6 address."""
+    within = listed.prefix < FOUR.prefix and _lies_in(FOUR, listed)
+    return tuple(_pieces(listed, [FOUR])) if within else (listed,)
+
+
+def parse_list(texts: Iterable[str]) -> tuple[Endpoint, ...]:
+    """What a list of addresses means, of each family. Raises Refused."""
+    return tuple(piece for each in texts for piece in of_its_family(parse_endpoint(each)))
 
 
 def _pieces(whole: Endpoint, holes: list[Endpoint]) -> Iterator[Endpoint]:
