@@ -12,7 +12,7 @@
 #include "direct.h"
 
 /* Everybody else's calls wait meanwhile, so it is bounded as a whole: what is larger is not looked through. */
-#define MOST_LOOKS 512 /* at descriptors, and at lines of epoll sets */
+#define MOST_LOOKS 256 /* at descriptors, and at lines of epoll sets */
 #define SET_LOOKS 16   /* what opening one set counts for */
 #define EVENT_POLL "anon_inode:[eventpoll]"
 
