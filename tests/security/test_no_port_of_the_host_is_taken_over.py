@@ -1,5 +1,5 @@
-"""Claim: a granted socket never has a port that a program of the host has, so nothing that was sent to that one comes to
-the cage.
+"""Claim: a granted socket never has a port that a program of the host has, so nothing that was sent to that one comes
+to the cage.
 
 The program of the host lets others have its port (SO_REUSEADDR, which over UDP means at the same time). The kernel
 chooses the ports of the cage's sockets, so the cage makes many, and asks the server which one it got.
