@@ -55,6 +55,7 @@ class Admission:
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
+        self.publishing: asyncio.Task[None] | None = None  # serves the published ports
         self.own_name = ""  # the cage's host name, which some programs look up
         self.ended = False
         self._left = left
@@ -156,7 +157,14 @@ class Admission:
         with suppress(TimeoutError):
             async with asyncio.timeout(CUT_PATIENCE):
                 await self._is_cut.wait()
+                await self._unpublish()
         return cut
+
+    async def _unpublish(self) -> None:
+        """A cage that is left nothing is reached by nobody either: whoever connects could be told anything."""
+        if self.publishing is not None and self.rules.within == ():
+            self.publishing.cancel()
+            await asyncio.wait({self.publishing})
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         self.rules = self.rules.tightened(endpoints)
