@@ -30,6 +30,7 @@ struct deed {
     int socket; /* our duplicate, -1: none */
     int domain, protocol;
     int foreign;       /* the caller's socket is of the host's network */
+    int own;           /* the address is this host's, which no range leads to */
     int fresh;         /* `socket` is a new one of the host's network, to be put in the place of the caller's */
     int close_on_exec; /* ... which is closed at an exec */
     int carried;       /* in the cage's network somebody listens at the address, and carries it on */
@@ -59,6 +60,8 @@ uint64_t now_ms(void);
 
 /* judge.c: where an IP call may lead, by the rules alone; a bit of enum psb_way, or 0. */
 uint32_t way_of(const struct deed *deed, const struct psb_rules *rules);
+/* Asks the kernel where a grant would lead, and writes deed->own. */
+void look_home(struct deed *deed, const struct psb_rules *rules);
 /* The address as sixteen bytes and a port: 0, or -1 for what is not an IP address. */
 int spell(const struct deed *deed, uint8_t *bytes, uint16_t *port);
 sa_family_t family(const struct deed *deed);

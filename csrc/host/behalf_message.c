@@ -111,10 +111,29 @@ static int is_harmless(const struct deed *deed, const struct cmsghdr *data) {
 }
 
 /* SOL_SOCKET data other than descriptors (credentials, marks) would be the supervisor's, not the caller's. */
+static int judge_control(struct deed *deed, const struct psb_rules *rules, struct cmsghdr *each, struct parcel *parcel,
+                         struct pidfds *pidfds) {
+    if (is_inet(deed) && is_harmless(deed, each)) return 0;
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
+    return translate_rights(deed, rules, each, parcel, pidfds);
+}
+
+/* By hand, as the kernel goes through it: what it takes and this overlooks would be sent unjudged, and a descriptor in
+ * there would be one of the supervisor's. CMSG_NXTHDR of glibc before 2.36 overlooks a last one that is not padded. */
+static int judge_each(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel, struct pidfds *pidfds) {
+    size_t at = 0;
+    int result = 0;
+    while (!result && at + sizeof(struct cmsghdr) <= parcel->control_size) {
+        struct cmsghdr *each = (struct cmsghdr *)(void *)(parcel->ancillary.control + at);
+        if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > parcel->control_size - at) return -EINVAL;
+        result = judge_control(deed, rules, each, parcel, pidfds);
+        at += CMSG_ALIGN(each->cmsg_len);
+    }
+    return result;
+}
+
 static int read_control(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
                         struct pidfds *pidfds) {
-    struct msghdr view = {0};
-    struct cmsghdr *each;
     int result;
     if (!parcel->header.msg_control || !parcel->header.msg_controllen) return 0;
     if (rules->refuse_control) {
@@ -125,16 +144,7 @@ static int read_control(struct deed *deed, const struct psb_rules *rules, struct
     parcel->control_size = parcel->header.msg_controllen;
     result = read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->header.msg_control, parcel->ancillary.control,
                           parcel->control_size);
-    view.msg_control = parcel->ancillary.control;
-    view.msg_controllen = parcel->control_size;
-    for (each = CMSG_FIRSTHDR(&view); each && !result; each = CMSG_NXTHDR(&view, each)) {
-        const size_t left = parcel->control_size - (size_t)((uint8_t *)each - parcel->ancillary.control);
-        if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > left) return -EINVAL;
-        if (is_inet(deed) && is_harmless(deed, each)) continue;
-        if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
-        result = translate_rights(deed, rules, each, parcel, pidfds);
-    }
-    return result;
+    return result ? result : judge_each(deed, rules, parcel, pidfds);
 }
 
 static int64_t send_parcel(const struct deed *deed, const struct psb_rules *rules, struct parcel *parcel, int flags) {

@@ -30,6 +30,14 @@ int is_of_host(int socket, const struct psb_rules *rules) {
     return !network || network == rules->network;
 }
 
+void look_home(struct deed *deed, const struct psb_rules *rules) {
+    uint8_t address[16];
+    uint16_t port;
+    deed->own = 0;
+    if (!rules->network || way_of(deed, rules) != PSB_WAY_GRANT || spell(deed, address, &port)) return;
+    deed->own = psb_is_own(address) != 0;
+}
+
 static int number(int socket, int level, int name) {
     int value = -1;
     socklen_t size = sizeof value;

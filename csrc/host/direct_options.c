@@ -80,7 +80,10 @@ struct value {
 static struct value usual[KINDS][sizeof KEPT / sizeof *KEPT];
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 
+/* With SO_REUSEADDR the kernel may choose a UDP port that a program of the host has, whose datagrams would then come to
+ * the cage. */
 static int applies(size_t option, int domain, int protocol) {
+    if (KEPT[option].level == SOL_SOCKET && KEPT[option].name == SO_REUSEADDR && protocol != IPPROTO_TCP) return 0;
     if (KEPT[option].level == IPPROTO_TCP && protocol != IPPROTO_TCP) return 0;
     return KEPT[option].level != IPPROTO_IPV6 || domain == AF_INET6;
 }

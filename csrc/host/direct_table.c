@@ -11,7 +11,9 @@
 
 #include "direct.h"
 
-#define MOST_DESCRIPTORS 256 /* looked at, and lines of one epoll set: what is larger is not looked through */
+/* Everybody else's calls wait meanwhile, so it is bounded as a whole: what is larger is not looked through. */
+#define MOST_LOOKS 256 /* at descriptors, and at lines of epoll sets */
+#define SET_LOOKS 16   /* what opening one set counts for */
 #define EVENT_POLL "anon_inode:[eventpoll]"
 
 static FILE *open_info(int tid, int fd) {
@@ -21,14 +23,14 @@ static FILE *open_info(int tid, int fd) {
 }
 
 /* 1 when the set holds the inode, or more than is looked at. */
-static int watches(int tid, int epoll, ino_t inode) {
-    FILE *info = open_info(tid, epoll);
+static int watches(int tid, int epoll, ino_t inode, int *left) {
+    FILE *info = (*left -= SET_LOOKS) < 0 ? NULL : open_info(tid, epoll);
     char line[256];
-    int found = !info, lines = 0;
+    int found = !info;
     if (!info) return 1;
     while (!found && fgets(line, sizeof line, info)) {
         const char *number = strncmp(line, "tfd:", 4) ? NULL : strstr(line, " ino:");
-        found = ++lines > MOST_DESCRIPTORS || (number && strtoul(number + 5, NULL, 16) == inode);
+        found = --*left < 0 || (number && strtoul(number + 5, NULL, 16) == inode);
     }
     fclose(info);
     return found;
@@ -49,7 +51,7 @@ int stands_alone(int tid, int fd, int socket, int *close_on_exec) {
     char path[64], same[64], link[64];
     struct stat about;
     struct dirent *each;
-    int alone = 1, seen = 0;
+    int alone = 1, left = MOST_LOOKS;
     DIR *table;
     if (fstat(socket, &about) < 0 || (*close_on_exec = is_close_on_exec(tid, fd)) < 0) return 0;
     snprintf(same, sizeof same, "socket:[%lu]", (unsigned long)about.st_ino);
@@ -58,10 +60,10 @@ int stands_alone(int tid, int fd, int socket, int *close_on_exec) {
     if (!table) return 0;
     while (alone && (each = readdir(table))) {
         const ssize_t size = readlinkat(dirfd(table), each->d_name, link, sizeof link - 1);
-        if (++seen > MOST_DESCRIPTORS) alone = 0;
+        if (--left < 0) alone = 0;
         if (size < 0) continue;
         link[size] = 0;
-        if (!strcmp(link, EVENT_POLL)) alone = !watches(tid, atoi(each->d_name), about.st_ino);
+        if (!strcmp(link, EVENT_POLL)) alone = !watches(tid, atoi(each->d_name), about.st_ino, &left);
         if (!strcmp(link, same) && atoi(each->d_name) != fd) alone = 0;
     }
     closedir(table);

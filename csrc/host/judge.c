@@ -105,7 +105,7 @@ static int is_own(const uint8_t *address) {
 }
 
 /* Every way by which the list lets the address be reached. */
-static uint32_t ways_to(const struct psb_rules *rules, const uint8_t *address, uint16_t port, int protocol) {
+static uint32_t ways_to(const struct psb_rules *rules, const uint8_t *address, uint16_t port, int protocol, int own) {
     const uint32_t bit = protocol == IPPROTO_TCP ? 1 : protocol == IPPROTO_UDP ? 2 : 0;
     uint32_t ways = 0, i;
     for (i = 0; i < rules->n_endpoints; i++) {
@@ -113,6 +113,7 @@ static uint32_t ways_to(const struct psb_rules *rules, const uint8_t *address, u
         if (each->protocols & bit && port >= each->first_port && port <= each->last_port && within(address, each))
             ways |= each->ways;
     }
+    if (own && !(ways & PSB_WAY_OWN)) ways &= ~(uint32_t)PSB_WAY_GRANT;
     return is_own(address) ? ways & PSB_WAY_LOCAL : ways;
 }
 
@@ -131,8 +132,8 @@ uint32_t way_of(const struct deed *deed, const struct psb_rules *rules) {
     if (deed->number == SYS_bind || deed->number == SYS_listen) return way_without_address(deed);
     if (connects ? family(deed) == AF_UNSPEC : !deed->address_size) return way_without_address(deed);
     if (spell(deed, address, &port)) return 0;
-    if (deed->named && ways_to(rules, deed->real, port, deed->protocol) & PSB_WAY_NAMED) return PSB_WAY_GRANT;
-    ways = ways_to(rules, address, port, deed->protocol);
+    if (deed->named && ways_to(rules, deed->real, port, deed->protocol, 0) & PSB_WAY_NAMED) return PSB_WAY_GRANT;
+    ways = ways_to(rules, address, port, deed->protocol, deed->own);
     if (rules->grants && ways & PSB_WAY_GRANT) return PSB_WAY_GRANT;
     return deed->foreign ? 0 : ways & PSB_WAY_LOCAL;
 }

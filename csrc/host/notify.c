@@ -156,6 +156,7 @@ static int read_call(struct psb_notifier *notifier, const struct guest *guest, u
     if (is_network(call)) result = take_socket(deed, &notifier->pidfds);
     if (!result && is_network(call)) result = read_address(deed);
     if (!result && guest->rules.network && is_inet(deed)) deed->foreign = is_of_host(deed->socket, &guest->rules);
+    if (!result && is_network(call) && is_inet(deed)) look_home(deed, &guest->rules);
     if (!still_waits(guest, id)) return -ENOENT;
     return result == -ESRCH ? -EPERM : result;
 }

@@ -30,7 +30,8 @@ enum psb_action {
 enum psb_way {
     PSB_WAY_LOCAL = 1, /* in the network of the caller's socket */
     PSB_WAY_GRANT = 2, /* in the host's network, by a socket put in the place of the caller's */
-    PSB_WAY_NAMED = 4  /* the same, for an address that a name stands for (psb_grant_address) */
+    PSB_WAY_NAMED = 4, /* the same, for an address that a name stands for (psb_grant_address) */
+    PSB_WAY_OWN = 8    /* a grant holds although the address is this host's own */
 };
 
 /* Addresses and ports of one entry; IPv4 as ::ffff:a.b.c.d. */
@@ -160,5 +161,9 @@ int psb_listed(const struct psb_rules *rules, const uint8_t *address, uint32_t s
 int64_t psb_read_text(int pid, uint64_t address, char *to, size_t room);
 /* A duplicate of a descriptor of another process's, close-on-exec. */
 int psb_get_fd(int pid, int fd);
+/* direct_own.c: whether an address of sixteen bytes is this host's own, or no single host's: 1, 0, or -errno. */
+int psb_is_own(const uint8_t *address);
+/* cut.c: ends the connection of an IP socket, and drops what it has not sent: 0 or -errno. */
+int psb_cut_socket(int fd);
 
 #endif

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pysandbox.compile import routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
-from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.endpoint import parse_list
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import reaches_names, way_out
@@ -61,7 +61,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
         return None
     redirected = out and bool(host.nf_tables)
     bridge = routed.bridge(policy, host) if out else ""
-    endpoints = tuple(map(parse_endpoint, policy.allow_ips)) if out else ()
+    endpoints = parse_list(policy.allow_ips) if out else ()
     return NetPlan(
         doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else []), *([] if bridge else [LOST])) if out else (),
         routes=(routed.local_routes() if bridge else ROUTES) if out else b"",

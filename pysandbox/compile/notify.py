@@ -17,7 +17,17 @@ from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
 from pysandbox.compile.programs import programs
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, OWN, UDP, Endpoint, parse_endpoint, without_special
+from pysandbox.policy.endpoint import (
+    ANYWHERE,
+    OWN,
+    SYNTHETIC,
+    UDP,
+    UNSPECIFIED,
+    Endpoint,
+    parse_endpoint,
+    parse_list,
+    without_special,
+)
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
 
@@ -147,10 +157,11 @@ def _check_addresses(policy: Policy) -> None:
 
 def _check_not_own(text: str) -> None:
     asked = parse_endpoint(text)
-    own = next((each for each in OWN if asked.prefix >= each.prefix and each.holds(asked.address, 0, UDP)), None)
+    places = (*UNSPECIFIED, *OWN)  # the kernel takes an unspecified address for the loopback's
+    own = next((each for each in places if asked.prefix >= each.prefix and each.holds(asked.address, 0, UDP)), None)
     if own is None:
         return
-    if own in LOOPBACK:
+    if own != SYNTHETIC:
         raise SandboxCompileError(
             f"{text!r}: a cage with a network of its own has a loopback of its own, which needs no permission",
             key="network.allow_ips",
@@ -189,7 +200,7 @@ def _endpoints(policy: Policy, watch: frozenset[str]) -> tuple[Endpoint, ...]:
     """What may be reached in the network of the caller's socket: the list, or, where nothing limits it or the cage's
     own network does, any address."""
     if _lists_addresses(policy) and not has_own_network(policy):
-        return tuple(map(parse_endpoint, policy.allow_ips))
+        return parse_list(policy.allow_ips)
     if policy.egress == "direct":
         return (ANYWHERE,)
     return (ANYWHERE,) if policy.isolation == "full" else ()

@@ -196,6 +196,8 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
         decision = one(name)
         if choice.leads_out and name in arguments.LEADS_OUT:
             decision = hand_over(decision, arguments.LEADS_OUT[name])
+        if "sendmsg" in choice.notify and name in arguments.ON_BEHALF:
+            decision = hand_over(decision, arguments.ON_BEHALF[name])
         if choice.leads_out and name.startswith(arguments.RINGS):
             return Verdict.NEVER
         if name == "setsockopt" and "connect" in choice.notify:

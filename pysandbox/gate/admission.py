@@ -18,7 +18,7 @@ from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pysandbox.gate import lost
-from pysandbox.gate.dial import Denied, Target, Unreachable, reached
+from pysandbox.gate.dial import Denied, Target, Unreachable, asked, reached
 from pysandbox.gate.names import Names
 from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
 from pysandbox.policy.names import IPAddress, canonical, plain
@@ -61,6 +61,7 @@ class Admission:
         self.ear: socket.socket | None = None  # hears of datagrams that arrive nowhere
         self.outbound: Outbound | None = None  # where addresses are listed
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
+        self.publishing: asyncio.Task[None] | None = None  # serves the published ports
         self.own_name = ""  # the cage's host name, which some programs look up
         self.ended = False
         self._left = left
@@ -186,20 +187,24 @@ class Admission:
         with suppress(TimeoutError):
             async with asyncio.timeout(CUT_PATIENCE):
                 await self._is_cut.wait()
+                await self._unpublish()
         return cut
+
+    async def _unpublish(self) -> None:
+        """A cage that is left nothing is reached by nobody either: whoever connects could be told anything."""
+        if self.publishing is not None and self.rules.within == ():
+            self.publishing.cancel()
+            await asyncio.wait({self.publishing})
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         self.rules = self.rules.tightened(endpoints)
-        lost = self.outbound.cut(self._may_send) if self.outbound is not None else 0
-        return lost + self.cut(lambda each: self._may_stay(each.target, each.address).allowed)
-
-    def _may_send(self, target: Target) -> bool:
-        return self.rules.address(ip_address(target.host), target.port, "udp").allowed
+        silenced = self.outbound.cut() if self.outbound is not None else 0
+        return silenced + self.cut(lambda each: self._may_stay(each.target, each.address).allowed)
 
     def _may_stay(self, target: Target, address: IPAddress) -> Decision:
         host = canonical(target.host)
         if not isinstance(host, str):
-            return self.rules.address(address, target.port, "tcp")
+            return asked(self, address, target.port)
         decision = self.rules.name(host, target.port)
         return self.rules.reached(host, address, target.port) if decision.allowed else decision
 

@@ -17,8 +17,9 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, NamedTuple
 
+from pysandbox._native import lib
 from pysandbox.gate.names import SYNTHETIC
-from pysandbox.gate.rules import Decision
+from pysandbox.gate.rules import Decision, sixteen
 from pysandbox.gate.stream import until_writable
 from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
 
@@ -82,8 +83,8 @@ async def dial(admission: Admission, target: Target) -> socket.socket:
 async def _addresses(admission: Admission, target: Target, host: str | IPAddress) -> Sequence[IPAddress]:
     """The addresses that may be connected. Raises Denied, Unreachable."""
     if not isinstance(host, str):
-        decision = admission.rules.address(host, target.port, "tcp")
-        if not decision.allowed or host in SYNTHETIC:
+        decision = asked(admission, host, target.port)
+        if not decision.allowed or host in SYNTHETIC or host.is_unspecified:  # the kernel takes :: for ::1
             raise _denied(admission, target, decision)
         return (host,)
     decision = admission.rules.name(host, target.port)
@@ -102,25 +103,23 @@ async def _addresses(admission: Admission, target: Target, host: str | IPAddress
 def reached(admission: Admission, host: str, address: IPAddress, port: int) -> Decision:
     """A public address may still be this host's own, whose services are no more the cage's than those at 127.0.0.1."""
     decision = admission.rules.reached(host, address, port)
-    if decision.allowed and host != HOST_ALIAS and is_own(address):
-        return admission.rules.address(address, port, "tcp")
-    return decision
+    return asked(admission, address, port) if decision.allowed and host != HOST_ALIAS and is_own(address) else decision
+
+
+def asked(admission: Admission, address: IPAddress, port: int, protocol: str = "tcp") -> Decision:
+    """Of an address that was asked for as such."""
+    rules = admission.rules
+    return rules.own(address, port, protocol) if is_own(address) else rules.address(address, port, protocol)
 
 
 def is_own(address: IPAddress) -> bool:
-    """Whether the kernel would leave from the very address that it goes to; sends nothing. Asked again every second."""
-    return _is_own(address, int(time.monotonic()))
+    """Whether the kernel would deliver here what is sent there, or to no single host. Asked again every second."""
+    return _is_own(sixteen(address), int(time.monotonic()))
 
 
 @lru_cache(maxsize=1024)
-def _is_own(address: IPAddress, second: int) -> bool:
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(address), 9))
-            return bool(probe.getsockname()[0] == str(address))
-    except OSError:
-        return False  # no way there at all, which connecting will find out too
+def _is_own(packed: bytes, second: int) -> bool:
+    return bool(lib.psb_is_own(packed))  # also where it cannot be told
 
 
 def _denied(admission: Admission, target: Target, decision: Decision) -> Denied:

@@ -68,7 +68,7 @@ class Forwarder:
         """Until the client, or the server it is bound to, has no more to say. Raises OSError."""
         try:
             return await self._requests()
-        except h11.RemoteProtocolError as error:
+        except h11.ProtocolError as error:  # also of what was said to us and cannot be written anew
             await self._refuse(Refused(*http.refusal(error.error_status_hint, "bad-request", str(error))))
         except Refused as refused:
             await self._refuse(refused)

@@ -144,7 +144,7 @@ class Gatekeeper:
             admission.close_doors()
             return
         if ports:
-            admission.start(self._publish(admission, ports, stock))
+            admission.publishing = admission.start(self._publish(admission, ports, stock))
         answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
             admission.start(self._keep(door, kind, partial(self._service(kind, protocol, answers), admission, door)))

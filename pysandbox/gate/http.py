@@ -163,7 +163,8 @@ def blocked(what: str, decision: Decision) -> tuple[h11.Response, bytes]:
 
 
 def tokens(value: bytes) -> list[bytes]:
-    return [token.strip().lower() for token in value.split(b",")]
+    """Of a list; an element may be empty (RFC 9110 5.6.1), and says nothing."""
+    return [token for each in value.split(b",") if (token := each.strip().lower())]
 
 
 def _host(request: h11.Request) -> Authority | None:

@@ -14,7 +14,7 @@ import struct
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from pysandbox.gate.dial import target_of
+from pysandbox.gate.dial import asked, target_of
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.stream import until_readable
 
@@ -71,6 +71,6 @@ def tell(admission: Admission, address: IPv4Address, port: int) -> None:
     if target.host != str(address):
         admission.ledger.denied("udp", *target, UDP_TO_A_NAME)
         return
-    decision = admission.rules.address(address, port, "udp")
+    decision = asked(admission, address, port, "udp")
     if not decision.allowed:
         admission.ledger.denied("udp", *target, decision)

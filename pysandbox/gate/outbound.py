@@ -13,7 +13,6 @@ import os
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from errno import ESHUTDOWN
 from functools import partial
 from ipaddress import ip_address
@@ -21,12 +20,13 @@ from typing import TYPE_CHECKING
 
 from pysandbox.gate.admission import in_loop
 from pysandbox.gate.datagrams import Exchange, Peers
-from pysandbox.gate.dial import Denied, Target
+from pysandbox.gate.dial import Denied, Target, asked
 from pysandbox.gate.streams import most_streams
 from pysandbox.launch import netns
 
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
+    from pysandbox.gate.rules import Decision
     from pysandbox.launch.live import LiveInit
 
 LISTENERS = 32  # of one cage
@@ -62,7 +62,7 @@ class Outbound:
                 raise
 
     def _demand(self, target: Target) -> None:
-        decision = self._admission.rules.address(ip_address(target.host), target.port, "udp")
+        decision = self._decision(target)
         if not decision.allowed:
             self._admission.ledger.denied("udp", *target, decision)
             raise Denied(target, decision)
@@ -104,9 +104,12 @@ class Outbound:
         self._admission.doors.remove(listener)
         listener.close()
 
-    def cut(self, keep: Callable[[Target], bool]) -> int:
-        """Nobody listens any more at what is not to be kept; how many addresses that were."""
-        lost = [target for target in self._serving if not keep(target)]
+    def _decision(self, target: Target) -> Decision:
+        return asked(self._admission, ip_address(target.host), target.port, "udp")
+
+    def cut(self) -> int:
+        """Nobody listens any more at what the rules do not hold; how many addresses that were."""
+        lost = [target for target in self._serving if not self._decision(target).allowed]
         for target in lost:
             self._serving.pop(target).cancel()
         return len(lost)

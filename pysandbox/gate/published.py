@@ -129,7 +129,7 @@ async def _serve_tcp(admission: Admission, published: Published, listener: socke
     try:
         await asyncio.get_running_loop().create_future()  # until it is cancelled
     finally:
-        port.end()
+        await port.end()
 
 
 class Port:
@@ -147,6 +147,7 @@ class Port:
         self._waiting = asyncio.Semaphore(WAITING)
         self._connecting: set[asyncio.Task[None]] = set()
         self._relayed: set[int] = set()
+        self._is_empty = asyncio.Event()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -222,15 +223,21 @@ class Port:
 
     def _over(self, spliced: Spliced) -> None:
         self._relayed.discard(spliced.number)
+        if not self._relayed:
+            self._is_empty.set()
         self._left()
 
-    def end(self) -> None:
+    async def end(self) -> None:
+        """Returns when nobody is connected any more."""
         self._pause()
         self._ended = True
         for task in list(self._connecting):
             task.cancel()
+        self._is_empty.clear()
         for number in list(self._relayed):
             self._admission.relay.cut(number)
+        if self._relayed:
+            await self._is_empty.wait()
 
 
 def refuse(client: socket.socket) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.handlers.rules import both
-from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, Endpoint, special
+from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, WHOLE, Endpoint, special
 from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
 
 
@@ -62,6 +62,13 @@ class Rules:
         """Of an address that was asked for as such."""
         packed, bit = sixteen(address), PROTOCOLS[protocol]
         if not _holds(self.endpoints, packed, port, bit):
+            return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
+        return self._left(packed, port, bit)
+
+    def own(self, address: IPAddress, port: int, protocol: str) -> Decision:
+        """The same of an address of this host's: no range leads there, but the whole address, written down."""
+        packed, bit = sixteen(address), PROTOCOLS[protocol]
+        if not any(each.prefix == WHOLE and each.holds(packed, port, bit) for each in self.endpoints):
             return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
         return self._left(packed, port, bit)
 

@@ -7,7 +7,7 @@ spelling. An IPv6 address with a port stands in brackets. No names: a name is th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from pysandbox.policy.refusal import Refused, shown
 
 MAPPED = b"\0" * 10 + b"\xff\xff"
 TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify.h
+WHOLE = 128  # bits of an address
 PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
 EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
 
@@ -49,6 +50,8 @@ LOOPBACK = (
     Endpoint(MAPPED + b"\x7f\0\0\0", 104, 0, 65535, TCP | UDP),
     Endpoint(bytes(15) + b"\x01", 128, 0, 65535, TCP | UDP),
 )
+FOUR = Endpoint(MAPPED + bytes(4), 96, 0, 65535, TCP | UDP)  # every IPv4 address
+UNSPECIFIED = (Endpoint(MAPPED + bytes(4), 128, 0, 65535, TCP | UDP), Endpoint(bytes(16), 128, 0, 65535, TCP | UDP))
 # The doors of a cage, and the addresses that stand for names in it. RFC 2544: for benchmarks inside one network, never
 # on the internet. The same in csrc/host/judge.c.
 SYNTHETIC_NETWORK, SYNTHETIC_PREFIX = bytes((198, 18, 0, 0)), 15
@@ -99,9 +102,19 @@ def special() -> tuple[Endpoint, ...]:
 def without_special(listed: Endpoint) -> tuple[Endpoint, ...]:
     """What an entry of a list means: all of it but what is special there, unless that is what it names (NET-10):
     `0.0.0.0/0` is the internet, `10.0.0.0/8` a private network."""
-    return tuple(
-        _pieces(listed, [each for each in special() if each.prefix > listed.prefix and _lies_in(each, listed)])
-    )
+    holes = [each for each in (FOUR, *special()) if each.prefix > listed.prefix and _lies_in(each, listed)]
+    return tuple(_pieces(listed, holes))
+
+
+def of_its_family(listed: Endpoint) -> tuple[Endpoint, ...]:
+    """An entry without the IPv4 addresses that lie in it only as they are kept: `::/0` is every IPv6 address."""
+    within = listed.prefix < FOUR.prefix and _lies_in(FOUR, listed)
+    return tuple(_pieces(listed, [FOUR])) if within else (listed,)
+
+
+def parse_list(texts: Iterable[str]) -> tuple[Endpoint, ...]:
+    """What a list of addresses means, of each family. Raises Refused."""
+    return tuple(piece for each in texts for piece in of_its_family(parse_endpoint(each)))
 
 
 def _pieces(whole: Endpoint, holes: list[Endpoint]) -> Iterator[Endpoint]:

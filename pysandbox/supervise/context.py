@@ -15,7 +15,7 @@ from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import RESTRICTED, Event, Sink
 from pysandbox.launch import native
 from pysandbox.launch.restrict import restrict_pids
-from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_endpoint
+from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_list
 from pysandbox.policy.refusal import Refused
 from pysandbox.supervise.cut import cut_connections, cut_stopped
 from pysandbox.supervise.tasks import Stopped, below
@@ -144,7 +144,7 @@ def _parse(addresses: Sequence[str]) -> tuple[Endpoint, ...]:
         raise PolicyError("must be a list of addresses, not one string", key="restrict_network",
                           suggestion=f"write [{addresses!r}]")  # fmt: skip
     try:
-        return tuple(parse_endpoint(each) for each in addresses)
+        return parse_list(addresses)
     except Refused as refused:
         raise refused.error("restrict_network") from None
 

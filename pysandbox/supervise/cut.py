@@ -1,9 +1,10 @@
 """Cutting what is connected already: every socket of the cage's processes that leads where it may no longer.
 
-A socket is shut down (shutdown(2)) through a duplicate, so both ends learn of it. One whose connect is still under way
-shows no peer, and is shut down whatever its peer would be. Descriptors are looked for in every thread's table, and in
-unix sockets that carry some on their way (unix(7), SCM_RIGHTS), connections that nobody has accepted yet among them:
-those are received in the receiver's stead, and dropped, since they cannot be looked at without.
+A socket is reset through a duplicate, so that both ends learn of it and what it had still to send is dropped. One whose
+connect is still under way shows no peer, and is reset whatever its peer would be. Descriptors are looked for in every
+thread's table, and in unix sockets that carry some on their way (unix(7), SCM_RIGHTS), connections that nobody has
+accepted yet among them: those are received in the receiver's stead, and dropped, since they cannot be looked at
+without.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.live import LiveInit
 from pysandbox.policy.endpoint import MAPPED, Endpoint
 from pysandbox.supervise.tasks import Stopped, threads_of
-from pysandbox.supervise.wire import get_fd
+from pysandbox.supervise.wire import cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
 SO_LOCK_FILTER = 44  # <asm-generic/socket.h>
@@ -29,7 +30,7 @@ Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
 def cut_connections(live: LiveInit, endpoints: tuple[Endpoint, ...]) -> int:
-    """Shuts down every IP socket of the cage whose peer is not among the endpoints; how many. Stops it meanwhile."""
+    """Ends every IP socket of the cage whose peer is not among the endpoints; how many. Stops it meanwhile."""
     with Stopped(live) as stopped:
         return cut_stopped(stopped.processes, endpoints)
 
@@ -123,7 +124,7 @@ def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
         return 0
     state = _tcp_state(held)
     if state == TCP_SYN_SENT or (state == TCP_LISTEN and not anybody):
-        return _shut(held)
+        return _end(held)
     try:
         host, port, *_ = held.getpeername()
     except OSError:
@@ -132,16 +133,16 @@ def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
     peer = Address(packed if len(packed) == 16 else MAPPED + packed, port)
     if may_stay(peer, held.proto):
         return 0
-    return _shut(held)
+    return _end(held)
 
 
 def _deafen(held: socket.socket) -> int:
     """Connected to nobody, a socket's next send or connect is decided anew. One of the host's network over UDP hears,
-    by the filter it was given for good (csrc/host/direct_filter.c), whoever was listed then: it is aimed at itself."""
+    by the filter it was given for good (csrc/host/direct_filter.c), whoever was listed then."""
     if held.proto != socket.IPPROTO_UDP or not held.getsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER):
         return 0
     with suppress(OSError):
-        held.connect(("127.0.0.1" if held.family == socket.AF_INET else "::1", held.getsockname()[1]))
+        cut_socket(held.fileno())
     return 1
 
 
@@ -150,7 +151,9 @@ def _tcp_state(held: socket.socket) -> int:
     return held.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] if held.proto == socket.IPPROTO_TCP else 0
 
 
-def _shut(held: socket.socket) -> int:
+def _end(held: socket.socket) -> int:
     with suppress(OSError):
+        cut_socket(held.fileno())
+    with suppress(OSError):  # of UDP: nothing is sent, nor heard; a TCP socket is closed by now
         held.shutdown(socket.SHUT_RDWR)
     return 1

@@ -27,7 +27,7 @@ from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
 from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
-from pysandbox.policy.endpoint import SYNTHETIC, Endpoint
+from pysandbox.policy.endpoint import SYNTHETIC, WHOLE, Endpoint
 from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, wire
@@ -74,6 +74,8 @@ class Supervision:
         self._recorder = recorder
         source = "network.allow_ips" if policy.allow_ips else "network.egress"
         self._rules = Rules(plan.notify.endpoints, {}, source, plan.notify.grants, plan.notify.named)
+        # An address of this host is granted where it was listed whole; narrowed to it, a range does not name it.
+        self._own = tuple(each for each in plan.notify.grants if each.prefix == WHOLE)
         self._lock = threading.Lock()
         self._denials: dict[tuple[str, str, str], Denial] = {}
         self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
@@ -97,7 +99,8 @@ class Supervision:
         return wire.encode_rules(
             actions, self._rules.endpoints, init_pid=self.live.pid, deadline=self._deadline, sealed=notify.sealed,
             abstract=notify.abstract, refuse_control=notify.refuse_control,
-            grants=self._rules.grants if notify.leads_out else None, named=self._rules.named, walled=notify.walled,
+            grants=self._rules.grants if notify.leads_out else None, named=self._rules.named, own=self._own,
+            walled=notify.walled,
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
@@ -106,6 +109,7 @@ class Supervision:
         doors = (SYNTHETIC,) if endpoints and self.plan.net is not None else ()
         with self._lock:
             self._rules = self._rules.narrowed((*endpoints, *doors), "policy_fn")
+            self._own = both(self._own, endpoints)
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
             return self._rules.endpoints
 

@@ -78,12 +78,18 @@ def encode_rules(
     refuse_control: bool,
     grants: Sequence[Endpoint] | None = None,
     named: Sequence[Endpoint] = (),
+    own: Sequence[Endpoint] = (),
     walled: bool = False,
 ) -> Any:
     """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h. `grants`: None
-    for a cage that is given no socket of the host's network."""
+    for a cage that is given no socket of the host's network; `own`: those of them that may be this host's addresses."""
     rules = ffi.new("struct psb_rules *")
-    ways = (lib.PSB_WAY_LOCAL, endpoints), (lib.PSB_WAY_GRANT, grants or ()), (lib.PSB_WAY_NAMED, named)
+    ways = (
+        (lib.PSB_WAY_LOCAL, endpoints),
+        (lib.PSB_WAY_GRANT, grants or ()),
+        (lib.PSB_WAY_NAMED, named),
+        (lib.PSB_WAY_OWN, own),
+    )
     entries = [(way, endpoint) for way, listed in ways for endpoint in listed]
     table = ffi.new("struct psb_endpoint[]", max(1, len(entries)))
     for name, action in actions.items():
@@ -199,6 +205,13 @@ def get_fd(pid: int, fd: int) -> int:
     if taken < 0:
         raise OSError(-taken, os.strerror(-taken))
     return int(taken)
+
+
+def cut_socket(fd: int) -> None:
+    """Ends the connection of an IP socket, and drops what it has not sent yet. Raises OSError."""
+    result = lib.psb_cut_socket(fd)
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
 
 
 def number_of(syscall: str) -> int:

@@ -111,6 +111,10 @@ ATTACK = """
     attempt("multicast", lambda: loose().setsockopt(0, 35, socket.inet_aton("224.0.0.251") + socket.inet_aton(LISTED)))
     attempt("multicast source", lambda: loose().setsockopt(0, 42, bytes(136)))
     attempt("encapsulation", lambda: loose().setsockopt(17, 100, 2))
+    def label():
+        with socket.socket(socket.AF_INET6, DGRAM) as s:  # the label may carry a routing header
+            s.setsockopt(41, 32, bytes(15) + b"\1" + struct.pack("=IBBHHHI", 0, 0, 255, 1, 0, 0, 0))
+    attempt("flow label", label)
     attempt("upper layer", lambda: tcp().setsockopt(6, 31, b"tls"))
     attempt("unlock", lambda: loose().setsockopt(socket.SOL_SOCKET, 27, 0))
     attempt("ring", call, "io_uring_setup", 8, bytes(120))
@@ -143,8 +147,8 @@ REFUSED = (
     "host loopback tcp", "host any tcp", "tcp AF_UNSPEC", "udp AF_UNSPEC", "loose AF_UNSPEC", "reset AF_UNSPEC",
     "reset bind", "reset listen", "under way bind", "under way listen", "undone, bound, listening", "fast open",
     "mptcp",
-    "interfaces", "an interface", "wireless", "device", "multicast", "multicast source", "encapsulation", "upper layer",
-    "unlock", "ring", "pass tcp", "pass udp",
+    "interfaces", "an interface", "wireless", "device", "multicast", "multicast source", "encapsulation", "flow label",
+    "upper layer", "unlock", "ring", "pass tcp", "pass udp",
 )  # fmt: skip
 
 
@@ -245,7 +249,7 @@ def test_uncaged_the_same_program_goes_everywhere() -> None:
         *REACHED, "other tcp", "other udp", "udp again", "udp past its peer", "tcp again", "host loopback tcp",
         "host loopback udp", "reset bind",
         "under way bind", "under way listen", "undone, bound, listening", "tcp AF_UNSPEC", "interfaces", "an interface",
-        "multicast", "encapsulation", "pass tcp", "pass udp",
+        "multicast", "encapsulation", "flow label", "pass tcp", "pass udp",
     }  # fmt: skip
     assert said["reached"] == 3
 
@@ -288,7 +292,7 @@ def _twice(other: socket.socket, asked: socket.socket) -> None:
 
 def test_a_socket_that_is_connected_to_nobody_hears_the_listed_ports_only() -> None:
     lists = [f"{LISTED}:6001/udp", f"[{SIX}]:6001/udp"]
-    both = ["192.0.2.0/24:1-100", f"{LISTED}/31:6000-6001/udp", "2001:db8::/32:6000-6001"]
+    both = [*lists, "192.0.2.0/24:1-100", f"{LISTED}/31:6000-6001/udp", "2001:db8::/32:6000-6001"]
     assert outside(answers, lists, False)["six"] == "other"
     assert outside(answers, lists, True) == {"four": "asked", "mapped": "asked", "six": "asked", "another port": None}
     assert outside(answers, both, True) == {"four": "other", "mapped": "other", "six": "other", "another port": None}

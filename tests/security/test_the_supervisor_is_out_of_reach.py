@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 import pysandbox
 from pysandbox import Cage
 from pysandbox.launch.runtime import Runtime
@@ -59,3 +61,28 @@ def test_uncaged_a_process_of_the_same_user_can_be() -> None:
     with a_victim() as target:
         report = uncaged(program(ATTACK, PID=target.pid))
         assert report["ptrace"].errno == report["signal"].errno is None
+
+
+SENT_BY = """
+    import socket, struct
+
+    def sender():
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        b.setsockopt(socket.SOL_SOCKET, 76, 1)  # SO_PASSPIDFD
+        a.sendmsg([b"x"])
+        for level, kind, data in b.recvmsg(10, 100)[1]:
+            if kind == 4:  # SCM_PIDFD
+                about = content("/proc/self/fdinfo/%d" % struct.unpack("i", data)).decode()
+                return int(about.partition("Pid:")[2].split()[0])
+
+    attempt("sender", sender)
+"""
+
+
+def test_a_message_does_not_bring_the_supervisor_along() -> None:
+    """Where messages are decided the supervisor sends them; 0 is a process outside of the cage."""
+    kept, plain = (in_cage(Cage(policy(scm_rights=rights)), program(SENT_BY)) for rights in ("deny", "allow"))
+    if plain["sender"].errno == "ENOPROTOOPT":
+        pytest.skip("this kernel has no SO_PASSPIDFD (Linux 6.5)")
+    assert plain["sender"].value
+    assert kept["sender"].errno == "EPERM"

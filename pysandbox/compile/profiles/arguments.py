@@ -122,19 +122,20 @@ HANDED_OVER: Mapping[str, Decision] = {
 }
 
 # Options by which a packet first goes elsewhere than to its address: a source route (IP_OPTIONS), a routing header
-# (IPV6_RTHDR, IPV6_2292PKTOPTIONS). Refused where addresses are judged.
+# (IPV6_RTHDR, IPV6_2292PKTOPTIONS), or a flow label that carries one (IPV6_FLOWLABEL_MGR, where the kernel has Mobile
+# IPv6). Refused where addresses are judged.
 SOL_IP, SOL_IPV6 = 0, 41
 NO_ROUTES = When(1, INT, (SOL_IP,), When(2, INT, (4,), NEVER, ALLOW),
-                 When(1, INT, (SOL_IPV6,), When(2, INT, (57, 6), NEVER, ALLOW), ALLOW))  # fmt: skip
+                 When(1, INT, (SOL_IPV6,), When(2, INT, (57, 6, 32), NEVER, ALLOW), ALLOW))  # fmt: skip
 
 # Where sockets of the host's network are in the cage. An ioctl on one shows the host's interfaces (SIOCGIFCONF) or its
 # wireless networks; what belongs to the socket alone (0x8901-0x8907) stays. The options choose a device or a source
 # (SO_BINDTODEVICE, IP_TRANSPARENT), have the host join a group of receivers, or hand what arrives to another part of
-# the host's kernel (UDP_ENCAP, TCP_ULP); SO_PASSPIDFD and SO_PEERPIDFD would name the supervisor, which does the calls.
+# the host's kernel (UDP_ENCAP, TCP_ULP).
 SOL_SOCKET, SOL_TCP, SOL_UDP = 1, 6, 17
 DEVICE = When(1, INT ^ 0xF, (0x8900,), ALLOW, When(1, INT ^ 0xFF, (0x8900, 0x8B00), MILD, ALLOW))
 REFUSED_OPTIONS: Mapping[int, tuple[int, ...]] = {
-    SOL_SOCKET: (25, 62, 76),  # SO_BINDTODEVICE, SO_BINDTOIFINDEX, SO_PASSPIDFD
+    SOL_SOCKET: (25, 62),  # SO_BINDTODEVICE, SO_BINDTOIFINDEX
     # IP_FREEBIND, IP_TRANSPARENT, IP_MULTICAST_IF, IP_UNICAST_IF, IP_LOCAL_PORT_RANGE, IPV6_PKTINFO, joining groups
     SOL_IP: (15, 19, 32, 50, 51, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45, 46, 47, 48),
     SOL_IPV6: (17, 20, 21, 27, 28, 50, 42, 43, 44, 45, 46, 47, 48, 75, 76, 78),
@@ -154,7 +155,12 @@ RINGS = "io_uring_"
 LEADS_OUT: Mapping[str, Decision] = {
     "ioctl": DEVICE,
     "setsockopt": _options(REFUSED_OPTIONS),
-    "getsockopt": When(1, INT, (SOL_SOCKET,), When(2, INT, (77,), MILD, ALLOW), ALLOW),  # SO_PEERPIDFD
+}
+
+# Where messages are decided, the supervisor sends them: SO_PASSPIDFD and SO_PEERPIDFD would hand out a pidfd of it.
+ON_BEHALF: Mapping[str, Decision] = {
+    "setsockopt": _options({SOL_SOCKET: (76,)}),
+    "getsockopt": _options({SOL_SOCKET: (77,)}),
 }
 
 

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK, MAPPED, TCP, UDP, parse_endpoint, special, without_special
+from pysandbox.policy.endpoint import (
+    ANYWHERE,
+    LOOPBACK,
+    MAPPED,
+    TCP,
+    UDP,
+    of_its_family,
+    parse_endpoint,
+    parse_list,
+    special,
+    without_special,
+)
 from pysandbox.policy.refusal import Refused
 
 NETWORKS = st.one_of(
@@ -84,8 +95,18 @@ NAMED = ["10.0.0.0/8", "10.1.2.3", "169.254.169.254:80/tcp", "192.168.1.0/24", "
 def test_a_wide_range_means_the_internet_and_nothing_special(text: str, number: int, four: bool) -> None:
     whole = parse_endpoint(text)
     address = (b"\0" * 10 + b"\xff\xff" + number.to_bytes(16, "big")[12:]) if four else number.to_bytes(16, "big")
-    expected = whole.holds(address, 443, TCP) and not any(each.holds(address, 443, TCP) for each in special())
+    listed = any(each.holds(address, 443, TCP) for each in of_its_family(whole))
+    expected = listed and not any(each.holds(address, 443, TCP) for each in special())
     assert any(each.holds(address, 443, TCP) for each in without_special(whole)) is expected
+
+
+@given(st.integers(0, 2**128 - 1), st.integers(0, 2**32 - 1), st.integers(0, 80))
+def test_what_is_written_as_ipv6_holds_no_ipv4(number: int, four: int, prefix: int) -> None:
+    pieces = parse_list([f"::/{prefix}"])
+    six, mapped = number.to_bytes(16, "big"), MAPPED + four.to_bytes(4, "big")
+    assert not any(each.holds(mapped, 443, TCP) for each in pieces)
+    holds = parse_endpoint(f"::/{prefix}").holds(six, 443, TCP) and not six.startswith(MAPPED)
+    assert any(each.holds(six, 443, TCP) for each in pieces) is holds
 
 
 @pytest.mark.parametrize("text", NAMED)
@@ -102,7 +123,6 @@ def test_the_edges_of_what_is_special_are_where_they_should_be(text: str) -> Non
             if not 0 <= number < 1 << 128:
                 continue
             address = number.to_bytes(16, "big")
-            meant = parse_endpoint(text).holds(address, 443, TCP) and not any(
-                one.holds(address, 443, TCP) for one in special()
-            )
+            meant = any(one.holds(address, 443, TCP) for one in of_its_family(parse_endpoint(text)))
+            meant = meant and not any(one.holds(address, 443, TCP) for one in special())
             assert any(piece.holds(address, 443, TCP) for piece in pieces) is meant
