@@ -138,6 +138,35 @@ def _unbound(init: Init) -> list[socket.socket]:
     return [socket.socket(fileno=fd) for fd in netns.sockets_inside(init.opened.pidfd, wanted)]
 
 
+EAR = ("raw", netlink.DOORS, 0)
+FLAGS = socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+
+
+def test_an_ear_hears_of_what_is_sent_elsewhere(init: Init) -> None:
+    (fd,) = netns.sockets_inside(init.opened.pidfd, [EAR], routes=netlink.ROUTES)
+    with socket.socket(fileno=fd) as ear:
+        for address in ("127.0.0.1", netlink.DOORS, "203.0.113.9"):
+            assert said_to(init, address, 123, "SOCK_DGRAM") == "5"
+        heard = ear.recv(99)
+        assert (heard[16:20], heard[22:24]) == (bytes((203, 0, 113, 9)), b"\0\x7b")
+        with pytest.raises(BlockingIOError):
+            ear.recv(99)
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"), [("socket", {0: socket.AF_INET, 1: socket.SOCK_RAW | FLAGS}), ("setsockopt", {})]
+)
+def test_an_ear_that_is_refused_is_done_without(init: Init, call: str, arguments: dict[int, int]) -> None:
+    wanted = [EAR, *DOORS]
+    before = set(os.listdir("/proc/self/fd"))
+    refused, *made = under(
+        answering(ERRNO | errno.EPERM, call, arguments), lambda: netns.sockets_inside(init.opened.pidfd, wanted, **LED)
+    )
+    assert refused == -1 and min(made) >= 0
+    close([socket.socket(fileno=fd) for fd in made])
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
 # ---- what fails ------------------------------------------------------------------------------------------------
 
 LED = {"routes": netlink.ROUTES, "redirect": netlink.REDIRECT}
