@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from pysandbox.compile import routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
-from pysandbox.policy.endpoint import parse_list
+from pysandbox.policy.endpoint import MAPPED, Endpoint, parse_list
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import reaches_names, way_out
 from pysandbox.probe.facts import HostFacts
-from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT
+from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT, redirect
 
 SOCKS_PORT, HTTP_PORT = 1080, 3128
 DNS = (Door("dns", "udp", DOORS, DNS_PORT), Door("dns", "tcp", DOORS, DNS_PORT))
@@ -65,7 +65,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
     return NetPlan(
         doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else []), *([] if bridge else [LOST])) if out else (),
         routes=(routed.local_routes() if bridge else ROUTES) if out else b"",
-        redirect=routed.inside(endpoints, DOORS, DNS_PORT, TCP_PORT) if bridge else REDIRECT if redirected else b"",
+        redirect=_redirect(endpoints, bridge) if bridge or redirected else b"",
         hosts=tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if reaches_hosts(policy) else (),
         endpoints=endpoints,
         published=published,
@@ -73,6 +73,19 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
         bridge=bridge,
         ipv6=policy.dns_ipv6,
     )
+
+
+def _redirect(endpoints: tuple[Endpoint, ...], bridge: str) -> bytes:
+    if bridge:
+        return routed.inside(endpoints, DOORS, DNS_PORT, TCP_PORT)
+    resolvers = [(each.address[12:], each.prefix - 96) for each in endpoints if _is_resolver(each)]
+    return redirect(resolvers) if resolvers else REDIRECT
+
+
+def _is_resolver(each: Endpoint) -> bool:
+    """It may be asked for names by a granted socket, so what is asked by another kind of socket is not the door's."""
+    listed = each.first_port <= DNS_PORT <= each.last_port
+    return listed and each.prefix >= 96 and each.address.startswith(MAPPED)
 
 
 def loopback_ports(policy: Policy) -> tuple[int, ...] | None:

@@ -1,7 +1,8 @@
 """The netlink messages that turn a cage's network namespace into one with doors, as bytes. START HERE: the tables.
 
     ROUTES    every IPv4 address is local to the cage: nothing it sends can leave, all of it can be answered
-    REDIRECT  what is sent out of 127.0.0.0/8 arrives at a door instead: one batch of nf_tables messages
+    REDIRECT  what is sent out of 127.0.0.0/8 arrives at a door instead: one batch of nf_tables messages;
+              `redirect` makes it for a cage that may ask resolvers of its own
 
 The probe tries the very bytes that a cage will get, which is why they live here and not in `compile`. Pure; the
 numbers are those of linux/netlink.h and rtnetlink.h; how nf_tables is spoken to is in `nftables`.
@@ -10,6 +11,7 @@ numbers are those of linux/netlink.h and rtnetlink.h; how nf_tables is spoken to
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from pysandbox.policy.endpoint import SYNTHETIC_NETWORK
 from pysandbox.probe import nftables as nft
@@ -40,19 +42,33 @@ _LOOPBACK = bytes((127, 0, 0, 0))
 # Names are asked of the DNS door, whichever server they are asked of; every other TCP connection arrives at the TCP
 # door. The cage's own loopback, and the doors themselves, are left alone: dnat and not redirect, which would lead into
 # 127.0.0.0/8.
-RULES = (
-    nft.destination(_LOOPBACK, 8) + nft.RETURN,
-    nft.destination(_ADDRESS) + nft.RETURN,
+_OWN = (nft.destination(_LOOPBACK, 8) + nft.RETURN, nft.destination(_ADDRESS) + nft.RETURN)
+_LED = (
     nft.protocol(nft.UDP) + nft.ports(53, 53) + nft.dnat(_ADDRESS, DNS_PORT),
     nft.protocol(nft.TCP) + nft.ports(53, 53) + nft.dnat(_ADDRESS, DNS_PORT),
     nft.protocol(nft.TCP) + nft.dnat(_ADDRESS, TCP_PORT),
 )
-REDIRECT = nft.batch(
-    nft.IPV4,
-    (
-        nft.new_table(TABLE),
-        nft.base_chain(TABLE, CHAIN, "nat", HOOK_OUTPUT, PRIORITY_DSTNAT, accept=True),
-        *nft.rules(TABLE, CHAIN, RULES),
-    ),
-    answered=True,
-)
+
+
+def redirect(resolvers: Sequence[tuple[bytes, int]] = ()) -> bytes:
+    """`resolvers` are networks, each an IPv4 address and a prefix, that may be asked for names themselves: over TCP by
+    the TCP door, over UDP by whoever listens at the address (`gate.outbound`)."""
+    asked = [nft.destination(*each) + nft.ports(53, 53) for each in resolvers]
+    rules = (
+        *_OWN,
+        *(nft.protocol(nft.UDP) + each + nft.RETURN for each in asked),
+        *(nft.protocol(nft.TCP) + each + nft.dnat(_ADDRESS, TCP_PORT) for each in asked),
+        *_LED,
+    )
+    return nft.batch(
+        nft.IPV4,
+        (
+            nft.new_table(TABLE),
+            nft.base_chain(TABLE, CHAIN, "nat", HOOK_OUTPUT, PRIORITY_DSTNAT, accept=True),
+            *nft.rules(TABLE, CHAIN, rules),
+        ),
+        answered=True,
+    )
+
+
+REDIRECT = redirect()

@@ -6,10 +6,11 @@ import socket
 import struct
 import subprocess
 
+import pytest
 from pyroute2.netlink.nfnetlink.nftsocket import nft_rule_msg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from pysandbox.probe.netlink import REDIRECT, ROUTES
+from pysandbox.probe.netlink import REDIRECT, ROUTES, redirect
 
 RULES = """
 table ip pysandbox {
@@ -17,11 +18,19 @@ table ip pysandbox {
         type nat hook output priority -100; policy accept;
         ip daddr 127.0.0.0/8 return
         ip daddr 198.18.0.1 return
+        %s
         udp dport 53 dnat to 198.18.0.1:53
         tcp dport 53 dnat to 198.18.0.1:53
         meta l4proto tcp dnat to 198.18.0.1:3129
     }
 }
+"""
+RESOLVERS = [(bytes((192, 0, 2, 53)), 32), (bytes((203, 0, 113, 0)), 25)]
+ASKED = """
+        meta l4proto udp ip daddr 192.0.2.53 udp dport 53 return
+        meta l4proto udp ip daddr 203.0.113.0/25 udp dport 53 return
+        meta l4proto tcp ip daddr 192.0.2.53 tcp dport 53 dnat to 198.18.0.1:3129
+        meta l4proto tcp ip daddr 203.0.113.0/25 tcp dport 53 dnat to 198.18.0.1:3129
 """
 LOAD = """
 import socket, subprocess, sys
@@ -37,10 +46,13 @@ def in_a_network_of_its_own(*argv: str, said: str = "") -> str:
     return done.stdout
 
 
-def test_the_redirect_is_what_nft_makes_of_the_same_rules() -> None:
-    ours = in_a_network_of_its_own("/usr/bin/python3", "-I", "-S", "-c", LOAD + SHOW, REDIRECT.hex())
+@pytest.mark.parametrize(
+    ("batch", "more"), [(REDIRECT, ""), (redirect(RESOLVERS), ASKED)], ids=["plain", "with resolvers"]
+)
+def test_the_redirect_is_what_nft_makes_of_the_same_rules(batch: bytes, more: str) -> None:
+    ours = in_a_network_of_its_own("/usr/bin/python3", "-I", "-S", "-c", LOAD + SHOW, batch.hex())
     theirs = in_a_network_of_its_own(
-        "/bin/sh", "-c", "nft -f - && exec nft --debug=netlink -nn list ruleset", said=RULES
+        "/bin/sh", "-c", "nft -f - && exec nft --debug=netlink -nn list ruleset", said=RULES % more
     )
     assert ours == theirs
     assert ours.count("dnat") >= 3
