@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pysandbox.compile import routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
-from pysandbox.policy.endpoint import MAPPED, Endpoint, parse_list
+from pysandbox.policy.endpoint import MAPPED, WHOLE, Endpoint, parse_list
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import reaches_names, way_out
@@ -83,9 +83,11 @@ def _redirect(endpoints: tuple[Endpoint, ...], bridge: str) -> bytes:
 
 
 def _is_resolver(each: Endpoint) -> bool:
-    """It may be asked for names by a granted socket, so what is asked by another kind of socket is not the door's."""
+    """An address, or a range that names the port. A range with any port means hosts: who asks it for names, as programs
+    do that carry a resolver of their own, asks the door."""
+    meant = each.prefix == WHOLE or (each.first_port, each.last_port) != routed.ANY_PORT
     listed = each.first_port <= DNS_PORT <= each.last_port
-    return listed and each.prefix >= 96 and each.address.startswith(MAPPED)
+    return meant and listed and each.prefix >= 96 and each.address.startswith(MAPPED)
 
 
 def loopback_ports(policy: Policy) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ DIG = "dig +short +time=5 +tries=1 {more} @{at} denied.example"
     [
         (places.OTHER_RESOLVER, [LISTED], places.DENIED),
         (places.OTHER_RESOLVER, [places.OTHER_RESOLVER], places.DENIED),
+        (places.OTHER_RESOLVER, ["199.43.133.0/24:53"], places.DENIED),
         (places.OTHER_RESOLVER, [f"{places.OTHER_RESOLVER}:54-65535"], ""),
         (places.OTHER_RESOLVER, [f"{places.ORIGIN}:53"], ""),
         (places.RESOLVER, [LISTED], ""),
