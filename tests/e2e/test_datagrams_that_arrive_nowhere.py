@@ -8,12 +8,16 @@ from _support.cage import cage_script
 from pysandbox import Cage, Event, Policy, Runtime
 
 HOSTS = Policy(hosts=("origin.example",))
+# That nobody listens comes back as an error of the next call: the datagram has been looked for a place by then.
 SEND = """
 import socket
 for place in sys.argv[1:]:
     host, port = place.rsplit(":", 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.sendto(b"anybody?", (host, int(port)))
+        s.settimeout(2)
+        s.connect((host, int(port)))
+        s.send(b"anybody?")
+        attempt(s.recv, 99)
 """
 
 

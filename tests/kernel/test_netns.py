@@ -147,7 +147,9 @@ def test_an_ear_hears_of_what_is_sent_elsewhere(init: Init) -> None:
     with socket.socket(fileno=fd) as ear:
         for address in ("127.0.0.1", netlink.DOORS, "203.0.113.9"):
             assert said_to(init, address, 123, "SOCK_DGRAM") == "5"
+        ear.settimeout(60)
         heard = ear.recv(99)
+        ear.setblocking(False)
         assert (heard[16:20], heard[22:24]) == (bytes((203, 0, 113, 9)), b"\0\x7b")
         with pytest.raises(BlockingIOError):
             ear.recv(99)
