@@ -132,13 +132,14 @@ def test_java(tmp_path: Path) -> None:
 
 SEND = """
 import socket
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1); s.bind(("", 0))
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(20); s.bind(("", 0))
 said = []
 for place in sys.argv[1:]:
     host, port = place.split(":")
     said.append(attempt(s.sendto, place.encode(), (host, int(port))))
     try: said.append(s.recv(99).decode())
     except OSError as error: said.append("nothing")
+    s.settimeout(1)
 report(said)
 """
 

@@ -23,7 +23,7 @@ ATTACK = """
 
     def dial(address, kind):
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as s:
-            s.settimeout(5 if kind == socket.SOCK_STREAM else 0.5)
+            s.settimeout(20 if kind == socket.SOCK_STREAM else 2)
             s.connect((address, PORT))
             s.send(b"x")
             if s.recv(10) != b"reached":
@@ -31,7 +31,7 @@ ATTACK = """
 
     def loose(address):
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.settimeout(0.5)
+            s.settimeout(2)
             s.sendto(b"x", (address, PORT))
             s.recv(10)
 
