@@ -3,10 +3,9 @@
  * still be written to (MSG_ZEROCOPY, sendfile(2), splice(2)), or a datagram that is not whole yet (UDP_CORK). */
 #include <errno.h>
 #include <netinet/in.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include "notify.h"
+#include "direct.h"
 
 #define LONGEST_DATAGRAM 65535
 
@@ -18,19 +17,13 @@ static void drop_datagram(int fd) {
 
 /* The peer is then the socket itself (udp(7)): it hears no other. */
 static void aim_at_itself(int fd, int domain) {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in four;
-        struct sockaddr_in6 six;
-    } name;
-    socklen_t size = sizeof name;
-    memset(&name, 0, sizeof name);
-    if (getsockname(fd, &name.any, &size) < 0) return;
+    union ip_name name;
+    if (name_of(fd, &name)) return;
     if (domain == AF_INET)
         name.four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     else
         name.six.sin6_addr = in6addr_loopback;
-    (void)!connect(fd, &name.any, size);
+    (void)!connect(fd, &name.any, domain == AF_INET ? sizeof name.four : sizeof name.six);
 }
 
 /* A reset, and an empty queue (connect(2), AF_UNSPEC); also of a connect that is under way, and of a listener. */

@@ -1,6 +1,7 @@
 /* From a socket of the cage's network to one of the host's; see direct.h. */
 #include "direct.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -35,7 +36,8 @@ void look_home(struct deed *deed, const struct psb_rules *rules) {
     uint16_t port;
     deed->own = 0;
     if (!rules->network || way_of(deed, rules) != PSB_WAY_GRANT || spell(deed, address, &port)) return;
-    deed->own = psb_is_own(address) != 0;
+    deed->own = 1; /* what is granted even so need not be asked about */
+    deed->own = way_of(deed, rules) != PSB_WAY_GRANT && psb_is_own(address);
 }
 
 static int number(int socket, int level, int name) {
@@ -44,17 +46,17 @@ static int number(int socket, int level, int name) {
     return getsockopt(socket, level, name, &value, &size) < 0 ? -1 : value;
 }
 
+int name_of(int socket, union ip_name *name) {
+    socklen_t size = sizeof *name;
+    memset(name, 0, sizeof *name);
+    return getsockname(socket, &name->any, &size) < 0 ? -errno : 0;
+}
+
 /* A port that was chosen is one of the cage's network. */
 static int is_bound(int socket) {
-    union {
-        struct sockaddr_storage room;
-        struct sockaddr_in four;
-        struct sockaddr_in6 six;
-    } name;
-    socklen_t size = sizeof name;
-    memset(&name, 0, sizeof name);
-    if (getsockname(socket, (struct sockaddr *)&name, &size) < 0) return 1;
-    if (name.room.ss_family == AF_INET) return name.four.sin_port || name.four.sin_addr.s_addr;
+    union ip_name name;
+    if (name_of(socket, &name)) return 1;
+    if (name.any.sa_family == AF_INET) return name.four.sin_port || name.four.sin_addr.s_addr;
     return name.six.sin6_port || !IN6_IS_ADDR_UNSPECIFIED(&name.six.sin6_addr);
 }
 

@@ -5,6 +5,7 @@
 #ifndef PSB_DIRECT_H
 #define PSB_DIRECT_H
 
+#include <netinet/in.h>
 #include <stdint.h>
 
 #include "behalf.h"
@@ -16,6 +17,14 @@ uint64_t own_network(void);
 
 /* Whether a socket is of the host's network, or cannot be told from one. */
 int is_of_host(int socket, const struct psb_rules *rules);
+
+/* The address that an IP socket has of its own (getsockname(2)): 0 or -errno. */
+union ip_name {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+};
+int name_of(int socket, union ip_name *name);
 
 /* Puts a socket of the host's network in the place of deed->socket: 1; 0 where the caller's descriptor could not be
  * replaced without a trace, and then nothing has changed. */

@@ -9,8 +9,6 @@
 
 #include "direct.h"
 
-static const uint8_t MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
 struct question {
     struct nlmsghdr header;
     struct rtmsg route;
@@ -28,7 +26,7 @@ struct answer {
 };
 
 static struct question about(const uint8_t *address) {
-    const int four = !memcmp(address, MAPPED, sizeof MAPPED);
+    const int four = is_four(address);
     const uint16_t size = four ? 4 : 16;
     struct question question = {
         .header = {.nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST},

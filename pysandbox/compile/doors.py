@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pysandbox.compile import routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
-from pysandbox.policy.endpoint import MAPPED, WHOLE, Endpoint, parse_list
+from pysandbox.policy.endpoint import WHOLE, Endpoint, parse_list
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import reaches_names, way_out
@@ -87,7 +87,7 @@ def _is_resolver(each: Endpoint) -> bool:
     do that carry a resolver of their own, asks the door."""
     meant = each.prefix == WHOLE or (each.first_port, each.last_port) != routed.ANY_PORT
     listed = each.first_port <= DNS_PORT <= each.last_port
-    return meant and listed and each.prefix >= 96 and each.address.startswith(MAPPED)
+    return meant and listed and each.is_four
 
 
 def loopback_ports(policy: Policy) -> tuple[int, ...] | None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pysandbox.errors import SandboxCompileError, UnsupportedError
-from pysandbox.policy.endpoint import MAPPED, SYNTHETIC_NETWORK, SYNTHETIC_PREFIX, TCP, UDP, Endpoint
+from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX, TCP, UDP, Endpoint
 from pysandbox.policy.model import Policy
 from pysandbox.probe import nftables as nft
 from pysandbox.probe.facts import HostFacts
@@ -72,7 +72,7 @@ class Passage(NamedTuple):
 
 def passages(endpoints: tuple[Endpoint, ...]) -> Iterator[Passage]:
     """In order; what none of them matches is refused."""
-    four = [each for each in endpoints if each.prefix >= 96 and each.address.startswith(MAPPED)]
+    four = [each for each in endpoints if each.is_four]
     single = [each for each in four if each.prefix == 128]
     within = [each for each in four if each.prefix < 128 and _is_guarded(each)]
     wide = [each for each in four if each.prefix < 128 and not _is_guarded(each)]

@@ -18,7 +18,7 @@ from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pysandbox.gate import lost
-from pysandbox.gate.dial import Denied, Target, Unreachable, asked, reached
+from pysandbox.gate.dial import Denied, Target, Unreachable, asked, denied, reached
 from pysandbox.gate.names import Names
 from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
 from pysandbox.policy.names import IPAddress, canonical, plain
@@ -120,8 +120,8 @@ class Admission:
         try:
             if not outbound.serves(target):
                 outbound.open(target)
-        except Denied as denied:
-            raise OSError(errno.EPERM, str(denied)) from None
+        except Denied as refusal:
+            raise OSError(errno.EPERM, str(refusal)) from None
 
     # ---- what was refused ---------------------------------------------------------------------------------------
 
@@ -139,8 +139,7 @@ class Admission:
         """Raises Denied unless the rules, as they are now, would make this connection."""
         decision = self._may_stay(target, _peer_of(connected))
         if not decision.allowed:
-            self.ledger.denied("tcp", *target, decision)
-            raise Denied(target, decision)
+            raise denied(self, target, decision)
 
     def hold(self, target: Target, connected: socket.socket, cut: Callable[[], object]) -> int:
         """From now on the connection is cut when its grant is lost or the cage ends. `connected` is what `dial` gave,
@@ -148,8 +147,7 @@ class Admission:
         self.demand(target, connected)
         if self.ended or len(self.connections) >= MOST_CONNECTIONS:
             decision = Decision(False, f"more than {MOST_CONNECTIONS} connections at once", "")
-            self.ledger.denied("tcp", *target, decision)
-            raise Denied(target, decision)
+            raise denied(self, target, decision)
         self._number += 1
         self.connections[self._number] = Connection(target, _peer_of(connected), cut)
         return self._number

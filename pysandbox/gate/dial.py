@@ -64,9 +64,9 @@ async def dial(admission: Admission, target: Target) -> socket.socket:
         target = target_of(admission, target.host, target.port)
         host = canonical(target.host)
     except BadName as error:
-        raise _denied(admission, target, Decision(False, f"not a host: {error}", "")) from None
+        raise denied(admission, target, Decision(False, f"not a host: {error}", "")) from None
     if not 0 < target.port < 65536:
-        raise _denied(admission, target, Decision(False, "not a port", ""))
+        raise denied(admission, target, Decision(False, "not a port", ""))
     rules = admission.rules
     addresses = await _addresses(admission, target, host)
     connected = await _first_of(addresses, target)
@@ -85,18 +85,18 @@ async def _addresses(admission: Admission, target: Target, host: str | IPAddress
     if not isinstance(host, str):
         decision = asked(admission, host, target.port)
         if not decision.allowed or host in SYNTHETIC or host.is_unspecified:  # the kernel takes :: for ::1
-            raise _denied(admission, target, decision)
+            raise denied(admission, target, decision)
         return (host,)
     decision = admission.rules.name(host, target.port)
     if not decision.allowed:
-        raise _denied(admission, target, decision)
+        raise denied(admission, target, decision)
     found = HOST_LOOPBACK if host == HOST_ALIAS else await admission.resolve(host)
     if not found:
         raise Unreachable(errno.EHOSTUNREACH, f"{host} has no address")
     decided = [(each, reached(admission, host, each, target.port)) for each in found]
     allowed = [each for each, decision in decided if decision.allowed]
     if not allowed:
-        raise _denied(admission, target, decided[0][1])
+        raise denied(admission, target, decided[0][1])
     return allowed[:ADDRESSES_TRIED]
 
 
@@ -122,8 +122,9 @@ def _is_own(packed: bytes, second: int) -> bool:
     return bool(lib.psb_is_own(packed))  # also where it cannot be told
 
 
-def _denied(admission: Admission, target: Target, decision: Decision) -> Denied:
-    admission.ledger.denied("tcp", target.host, target.port, decision)
+def denied(admission: Admission, target: Target, decision: Decision, protocol: str = "tcp") -> Denied:
+    """To be raised; the refusal is written down here."""
+    admission.ledger.denied(protocol, *target, decision)
     return Denied(target, decision)
 
 

@@ -8,7 +8,6 @@ have them again when they are resolved again.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
@@ -17,7 +16,7 @@ from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pysandbox.errors import CageClosedError, StartError
-from pysandbox.launch import netns
+from pysandbox.gate.inside import sockets_inside
 from pysandbox.policy.names import matches
 
 if TYPE_CHECKING:
@@ -59,16 +58,9 @@ class Listeners:
         """In the loop, since it takes but a moment. Where the cage itself has a port it reaches itself alone;
         a cage that has ended has no use for any."""
         listeners: list[socket.socket] = []
-        try:
-            pidfd = self._live.pin()
-        except CageClosedError:
-            return []
-        try:
-            for port in ports:
-                with suppress(StartError):
-                    listeners += map(_owned, netns.sockets_inside(pidfd, [("tcp", address, port)]))
-        finally:
-            os.close(pidfd)
+        for port in ports:
+            with suppress(StartError, CageClosedError):
+                listeners += sockets_inside(self._live, [("tcp", address, port)])
         return listeners
 
     async def _run(self, listeners: list[socket.socket]) -> None:
@@ -79,7 +71,3 @@ def _close(listeners: list[socket.socket]) -> None:
     """Also those whose task was cancelled before it began."""
     for each in listeners:
         each.close()
-
-
-def _owned(fd: int) -> socket.socket:
-    return socket.socket(fileno=fd)

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from pysandbox.gate.admission import in_loop
 from pysandbox.gate.datagrams import Exchange, Peers
-from pysandbox.gate.dial import Denied, Target, asked
+from pysandbox.gate.dial import Target, asked, denied
+from pysandbox.gate.inside import sockets_inside
 from pysandbox.gate.streams import most_streams
-from pysandbox.launch import netns
 
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
@@ -54,7 +54,7 @@ class Outbound:
             if self.serves(target):
                 return
             self._demand(target)
-            listener = self._listen(target)
+            (listener,) = sockets_inside(self._live, [("udp", *target)])
             try:
                 in_loop(self._admission.loop, partial(self._serve, target, listener))
             except BaseException:
@@ -64,8 +64,7 @@ class Outbound:
     def _demand(self, target: Target) -> None:
         decision = self._decision(target)
         if not decision.allowed:
-            self._admission.ledger.denied("udp", *target, decision)
-            raise Denied(target, decision)
+            raise denied(self._admission, target, decision, "udp")
 
     def _serve(self, target: Target, listener: socket.socket) -> None:
         """In the loop. Whoever tightens the rules finds it, or has come first."""
@@ -78,14 +77,6 @@ class Outbound:
         exchange = Exchange(listener, [partial(self._connected, target)], self._peers)
         self._serving[target] = task = self._admission.start(exchange.serve())
         task.add_done_callback(partial(self._close, target, listener))
-
-    def _listen(self, target: Target) -> socket.socket:
-        pidfd = self._live.pin()
-        try:
-            (made,) = netns.sockets_inside(pidfd, [("udp", *target)])
-        finally:
-            os.close(pidfd)
-        return socket.socket(fileno=made)
 
     def _connected(self, target: Target) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from pysandbox.errors import CageClosedError, StartError
-from pysandbox.launch import netns
+from pysandbox.gate.inside import sockets_inside
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Published
@@ -86,15 +86,8 @@ class Stock:
         """One that can be connected to `address`; the caller's to close. Raises CageClosedError, StartError."""
         kept = self._kept.setdefault((protocol, address), [])
         if not kept:
-            kept += self._make(protocol, ANY[address])
+            kept += sockets_inside(self._live, [(protocol, ANY[address], 0)] * AT_ONCE)
         return kept.pop()
-
-    def _make(self, protocol: str, unbound: str) -> list[socket.socket]:
-        pidfd = self._live.pin()
-        try:
-            return [socket.socket(fileno=fd) for fd in netns.sockets_inside(pidfd, [(protocol, unbound, 0)] * AT_ONCE)]
-        finally:
-            os.close(pidfd)
 
     def close(self) -> None:
         for kept in self._kept.values():

@@ -35,6 +35,11 @@ class Endpoint(NamedTuple):
     last_port: int
     protocols: int
 
+    @property
+    def is_four(self) -> bool:
+        """Whether all of it is IPv4: the last four bytes of the address are meant then, of `prefix` - 96 bits."""
+        return self.prefix >= 96 and self.address.startswith(MAPPED)
+
     def holds(self, address: bytes, port: int, protocol: int) -> bool:
         """Whether an address of sixteen bytes, with a port and one protocol bit, is among them."""
         whole, rest = divmod(self.prefix, 8)
