@@ -25,6 +25,7 @@ KNOCK = """
         attempt(str(port), knock, port)
 """
 PORTS = ("1080", "3128", "3129")
+TRIES = 50
 
 
 def test_neither_the_host_nor_another_cage_reaches_it() -> None:
@@ -51,9 +52,13 @@ def test_neither_the_host_nor_another_cage_reaches_it() -> None:
 
 
 def test_its_own_cage_reaches_it() -> None:
-    """The control."""
+    """The control. The TCP door refuses whoever comes without a redirect, by a reset that may be there before the
+    connect has returned: it is tried until the connect is the faster one."""
     with Cage(OUT) as cage:
-        report = in_cage(cage, program(KNOCK, ADDRESS=DOORS))
+        for _ in range(TRIES):
+            report = in_cage(cage, program(KNOCK, ADDRESS=DOORS))
+            if report["3129"].errno != "ECONNRESET":
+                break
         assert {report[port].errno for port in PORTS} == {None}
 
 
