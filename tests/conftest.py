@@ -28,6 +28,7 @@ from _support import cage, ccode
 from _support.golden import Golden
 from _support.internet import Host as NetHost
 from _support.internet import Internet, internet
+from _support.lineage import mark_this_process
 from _support.outcome import FAILED, Outcome
 from _support.residue import Picture
 from _support.stillness import Stillness
@@ -46,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Outcome())
+    mark_this_process()
     state = tempfile.mkdtemp(prefix="psb-state-")  # the command line's audit trail is not the user's own
     config.add_cleanup(partial(shutil.rmtree, state, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = state

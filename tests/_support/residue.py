@@ -1,19 +1,23 @@
 """What a test may leave behind: nothing. A picture of this process and its cages, taken before and after.
 
 `Picture.take()` looks, `left_behind(before)` compares; the fixture in conftest.py waits a moment for what the kernel
-still tears down. Only things of this process and its cages are looked at, so that other work on the machine cannot
-fail a test.
+still tears down. Only things of this process and its descendants are looked at (lineage.py), so that other work on the
+machine, also the same user's, cannot fail a test.
 """
 
 from __future__ import annotations
 
 import glob
+import json
 import os
+import re
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+
+from _support.lineage import is_foreign, is_ours
 
 WORKER_PREFIX = "pysandbox-"  # the library's background worker; the only thread that may outlive a test
 LEAF = "/pysandbox-host"  # the cgroup this process itself may have had to move to
@@ -23,7 +27,7 @@ PROGRAMS = ("/cage-init", "/uncaged-init")  # what cages and uncaged runs start 
 ADVICE = {
     "fds": "an open file descriptor: close() the Cage or Process, or own it with `with`",
     "children": "a child process that still runs or was never waited for",
-    "strays": "a process that nobody waits for: a cage or a program outlived its owner",
+    "strays": "a process that outlived the test that started it: a cage, or a program of one",
     "mounts": "a mount in the host's mount namespace: propagation was not cut",
     "paths": "a temporary directory or cgroup that was not removed",
     "threads": f"a thread; only the background worker ({WORKER_PREFIX}*) may stay",
@@ -87,18 +91,13 @@ def _children() -> Iterator[tuple[str, str]]:
 
 
 def _strays() -> Iterator[tuple[str, str]]:
-    """Processes of this user in another PID namespace; all of this user's where the account is the suite's own.
-
-    Also orphans, which are nobody's children any more; not dead ones, which are init's to collect.
-    """
-    ours, me = os.readlink("/proc/self/ns/pid"), os.geteuid()
-    alone = me != 0 and "PSB_ALONE" in os.environ  # set by tests/run
+    """Every living descendant, also in another PID namespace, and orphans, which are nobody's children any more; not
+    dead ones, which are init's to collect."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            mine = os.stat(f"/proc/{pid}").st_uid == me
-            if mine and (alone or os.readlink(f"/proc/{pid}/ns/pid") != ours) and not _is_dead(pid):
+            if int(pid) != os.getpid() and is_ours(pid) and not _is_dead(pid):
                 yield pid, f"pid {pid} ({_command(pid)})"
-        except OSError:  # it ended, or it is a setuid program that is not ours to look into
+        except OSError:  # it ended
             continue
 
 
@@ -119,12 +118,26 @@ def _paths() -> Iterator[tuple[str, str]]:
     folders = {tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", *_cgroups()}
     for folder in folders - {""}:
         for path in glob.glob(f"{glob.escape(folder)}/pysandbox-*"):
-            if _is_ours(path) and not path.endswith(LEAF) and path != _registry():
+            if _is_ours(path) and not path.endswith(LEAF) and path != _registry() and not _is_in_use_elsewhere(path):
                 yield path, path
     stale = _stale_records()
     for path in glob.glob(f"{glob.escape(_registry())}/[.0-9A-Z]*"):
-        if path not in stale:
+        if path not in stale and not _is_of_another_host(path):
             yield path, path
+
+
+def _is_in_use_elsewhere(path: str) -> bool:
+    """A directory or group bears the name of the process that made it (launch/owner.py): "...-NAMESPACE-PID-START"."""
+    owner = re.search(r"pysandbox-\d+-(\d+)-\d+", path)
+    return owner is not None and is_foreign(owner[1])
+
+
+def _is_of_another_host(path: str) -> bool:
+    """A record of a live cage that this user has open besides."""
+    try:
+        return is_foreign(json.loads(_read(path))["host"][1])
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _stale_records() -> set[str]:

@@ -65,6 +65,38 @@ def test_a_process_of_another_pid_namespace_is_reported() -> None:
     assert "strays: pid" in residue_of(start)
 
 
+def test_an_orphan_in_a_session_of_its_own_is_reported() -> None:
+    """Its parent has ended: it is nobody's child any more."""
+
+    def start() -> Callable[[], object]:
+        read, write = os.pipe()
+        told, says = os.pipe()
+        script = "import os, sys; os.fork() and os._exit(0); os.setsid(); os.write(%d, b'.'); os.read(%d, 1)"
+        subprocess.run([sys.executable, "-c", script % (says, read)], pass_fds=(read, says), check=True)
+        os.read(told, 1)
+
+        def stop() -> None:
+            for fd in (write, read, told, says):
+                os.close(fd)
+
+        return stop
+
+    assert "strays: pid" in residue_of(start)
+
+
+def test_what_the_same_user_runs_besides_is_not_reported() -> None:
+    """A process that does not descend from the suite has another score; here one of ours takes such a score on."""
+
+    def start() -> Callable[[], object]:
+        other = "import os; open('/proc/self/oom_score_adj', 'w').write('999'); print(flush=True); input()"
+        child = subprocess.Popen([sys.executable, "-c", other], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        return lambda: child.communicate(b"\n")
+
+    assert "strays" not in residue_of(start)
+
+
 def test_a_temporary_directory_of_the_package_is_reported() -> None:
     def start() -> Callable[[], object]:
         folder = tempfile.TemporaryDirectory(prefix="pysandbox-")
