@@ -23,6 +23,7 @@ enum psb_mount_kind {
     PSB_MOUNT_FILE,
     PSB_MOUNT_SYMLINK,
     PSB_MOUNT_BIND,
+    PSB_MOUNT_PIN,
     PSB_MOUNT_TMPFS,
     PSB_MOUNT_PROC,
     PSB_MOUNT_DEVPTS,
@@ -36,9 +37,9 @@ enum psb_mount_kind {
 };
 
 enum psb_mount_flag {
-    PSB_OPTIONAL = 1,    /* a failure skips the step */
+    PSB_OPTIONAL = 1,    /* what is not there is skipped; any other failure is an error all the same */
     PSB_INSIDE_BIND = 2, /* the target lies in a foreign tree: never follow a symlink there */
-    PSB_VERIFY = 4       /* the source must still be (dev, ino) */
+    PSB_VERIFY = 4       /* the source must still be (dev, ino); only a constant of the setup goes without */
 };
 
 struct psb_mount {

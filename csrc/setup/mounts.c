@@ -1,9 +1,10 @@
 /* One step of the mount plan. Everything happens below `staging`, which becomes the cage's root.
  *
- * Two rules keep hostile trees harmless. A source named by the user is opened without following any symlink and must
- * still be the inode that was looked at (PSB_VERIFY). A target inside a bound tree is opened, inside the staging root,
- * without following any symlink (PSB_INSIDE_BIND): a mask can therefore never be led onto something else. Both are then
- * reached through /proc/self/fd, which names the very object that was checked. */
+ * Two rules keep hostile trees harmless. A source of the host is opened without following any symlink and must still be
+ * the inode that was looked at (PSB_VERIFY); what goes without is in the table `constants`, and nothing else is. A
+ * target inside a bound tree is opened, inside the staging root, without following any symlink (PSB_INSIDE_BIND): a
+ * mask can therefore never be led onto something else. Both are then reached through /proc/self/fd, which names the
+ * very object that was checked. A directory that is pinned is its own source: no path of the host is walked for it. */
 #include <linux/mount.h>
 #include <linux/openat2.h>
 
@@ -11,6 +12,8 @@
 
 #define MS_BIND_ 4096
 #define MS_REC_ 16384
+#define ENOENT_ 2
+#define ENOTDIR_ 20
 #define EEXIST_ (-17)
 #define ESTALE_ (-116)
 #define ENAMETOOLONG_ (-36)
@@ -90,10 +93,23 @@ static int make_symlink(struct path *path, size_t from, const char *to, struct p
     return 0;
 }
 
+/* Files of the host that every cage is given, looked at or not. No user can replace one. */
+static const char *const constants[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty"};
+
+static int is_constant(const char *path) {
+    size_t i, at;
+    for (i = 0; i < sizeof constants / sizeof *constants; i++) {
+        for (at = 0; constants[i][at] && constants[i][at] == path[at]; at++) continue;
+        if (constants[i][at] == path[at]) return 1;
+    }
+    return 0;
+}
+
 static int open_source(const struct psb_mount *mount, const char *path, struct object *source,
                        struct psb_error *error) {
     const int verify = (mount->flags & PSB_VERIFY) != 0;
     long result;
+    if (!verify && !is_constant(path)) return fail(error, PSB_STEP_SOURCE_CHANGED, ESTALE_, path);
     source->fd = verify ? open_no_symlinks(SYS_AT_FDCWD, path, 0) : sys_open(path, SYS_O_PATH | SYS_O_CLOEXEC, 0);
     if (source->fd < 0) return fail(error, PSB_STEP_SOURCE, source->fd, path);
     result = look(source->fd, mount->dev, verify ? mount->ino : 0, &source->is_directory);
@@ -149,27 +165,28 @@ static int mount_at(const struct psb_mount *mount, const char *staging, const ch
     return mount->attrs ? seal(staging, mount->target, mount->attrs, error) : 0;
 }
 
-/* Sources under /proc are the cage's own procfs, not the host's. */
 static int bind(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
-    static const char proc[] = "/proc/";
-    struct path path;
     struct object source = {-1, 0};
     char from[40];
-    const char *name = mount->source;
-    size_t i = 0;
-    int outcome;
-    while (proc[i] && name[i] == proc[i]) i++;
-    if (!proc[i]) {
-        if (join(&path, staging, name)) return fail(error, PSB_STEP_SOURCE, ENAMETOOLONG_, name);
-        name = path.text;
-    }
-    outcome = open_source(mount, name, &source, error);
+    int outcome = open_source(mount, mount->source, &source, error);
     if (!outcome) {
         fd_path(from, source.fd);
         outcome = mount_at(mount, staging, from, NULL, MS_BIND_ | MS_REC_, source.is_directory, PSB_STEP_BIND, error);
     }
     if (source.fd >= 0) sys_close((int)source.fd);
     return outcome;
+}
+
+/* Binds what is at the target onto itself, by the one descriptor: from now on it is a mount of its own, which cannot be
+ * renamed away. */
+static int pin(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+    char here[40];
+    long result, fd = open_inside(staging, mount->target);
+    if (fd < 0) return fail(error, PSB_STEP_TARGET, fd, mount->target);
+    fd_path(here, fd);
+    result = sys_call(SYS_mount, here, here, NULL, MS_BIND_ | MS_REC_, NULL, 0);
+    sys_close((int)fd);
+    return result < 0 ? fail(error, PSB_STEP_BIND, result, mount->target) : 0;
 }
 
 /* Covers the target with a nameless object: made on the root, bound, and unlinked at once, so that only the mount
@@ -229,6 +246,7 @@ static int dispatch(const struct psb_mount *mount, const char *staging, struct p
     case PSB_MOUNT_FILE:
     case PSB_MOUNT_SYMLINK: return make(mount, staging, error);
     case PSB_MOUNT_BIND: return bind(mount, staging, error);
+    case PSB_MOUNT_PIN: return pin(mount, staging, error);
     case PSB_MOUNT_TMPFS: return make_tmpfs(mount, staging, error);
     case PSB_MOUNT_PROC: return mount_at(mount, staging, "proc", "proc", 0, 1, PSB_STEP_PROC, error);
     case PSB_MOUNT_DEVPTS: return mount_at(mount, staging, "devpts", "devpts", 0, 1, PSB_STEP_DEVPTS, error);
@@ -243,9 +261,20 @@ static int dispatch(const struct psb_mount *mount, const char *staging, struct p
     return fail(error, PSB_STEP_ROOT, -22, mount->target);
 }
 
+/* An optional step is skipped when what it is about is not there, or when it would have given something and that cannot
+ * be had. A mask of what *is* there has failed, and so has a grant that lies inside another: it may be what keeps the
+ * cage from writing. */
+static int may_skip(const struct psb_mount *mount, const struct psb_error *error) {
+    const int absent = error->number == ENOENT_ || error->number == ENOTDIR_;
+    if (!(mount->flags & PSB_OPTIONAL)) return 0;
+    if (error->step == PSB_STEP_MQUEUE) return 1;
+    if (error->step == PSB_STEP_SOURCE) return absent || !(mount->flags & PSB_INSIDE_BIND);
+    return error->step == PSB_STEP_TARGET && absent;
+}
+
 int carry_out_mount(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
     if (!dispatch(mount, staging, error)) return 0;
-    if (!(mount->flags & PSB_OPTIONAL)) return -1;
+    if (!may_skip(mount, error)) return -1;
     error->step = PSB_STEP_NONE;
     return 0;
 }

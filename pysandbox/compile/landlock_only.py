@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from pysandbox.compile.exec_list import restricted
 from pysandbox.compile.landlock import FS_RIGHTS, NET_RIGHTS, SCOPES, Rights, abi_of, tree_rules
-from pysandbox.compile.plan import LandlockPlan, LandlockRule
-from pysandbox.compile.view import DEVICES, View, nearest
+from pysandbox.compile.plan import DEVICES, LandlockPlan, LandlockRule
+from pysandbox.compile.view import View, nearest
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from pysandbox.compile.exec_list import is_open, own_places, places_inside
 from pysandbox.compile.limits import tmpfs_mb
-from pysandbox.compile.plan import SCRATCH, Attr, MountKind, MountStep
-from pysandbox.compile.view import DEVICES, Tree, View, nearest, parent
+from pysandbox.compile.plan import DEVICES, SCRATCH, Attr, MountKind, MountStep
+from pysandbox.compile.view import Tree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
@@ -45,7 +45,7 @@ HIDDEN_IN_PROC = ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "
                   "1/mountinfo")  # fmt: skip
 PROC = (
     MountStep(MountKind.PROC, "/proc"),
-    MountStep(MountKind.BIND, "/proc/sys", "/proc/sys", inside_bind=True),
+    MountStep(MountKind.PIN, "/proc/sys", inside_bind=True),
     MountStep(MountKind.PROTECT, "/proc/sys", attrs=READ_ONLY, inside_bind=True),
     MountStep(MountKind.MQUEUE, "/dev/mqueue", optional=True),
     *(MountStep(MountKind.MASK_FILE, f"/proc/{name}", optional=True, inside_bind=True) for name in HIDDEN_IN_PROC),
@@ -158,7 +158,7 @@ def _bind_late(tree: Tree, view: View) -> Iterator[MountStep]:
     yield bind
     if tree.writable:
         for pin in _pins(real, view):
-            yield MountStep(MountKind.BIND, pin, pin, inside_bind=True)
+            yield MountStep(MountKind.PIN, pin, inside_bind=True)
     attrs = WRITABLE if tree.writable else READ_ONLY
     shut = () if _is_open(tree, view) else (Attr.NOEXEC,)
     yield MountStep(MountKind.PROTECT, real, attrs=(*attrs, *shut), inside_bind=bind.inside_bind)

@@ -17,6 +17,9 @@ from pysandbox.policy.endpoint import Endpoint
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
 
+# The host files that a plan may name without their inode, as csrc/setup/mounts.c has them: no user can replace one.
+DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
+
 
 class MountKind(Enum):
     """One mount or file system step; the value is the suffix of PSB_MOUNT_* in csrc/abi.h."""
@@ -25,6 +28,7 @@ class MountKind(Enum):
     FILE = "FILE"  # a regular file at target with content `data`, mode
     SYMLINK = "SYMLINK"  # target -> source
     BIND = "BIND"  # recursive bind of source (a real host path) onto target
+    PIN = "PIN"  # recursive bind of target onto itself, so that it cannot be renamed away
     TMPFS = "TMPFS"  # tmpfs at target, options in data ("size=...,mode=...")
     PROC = "PROC"  # new procfs at target
     DEVPTS = "DEVPTS"  # new devpts instance at target
@@ -50,8 +54,9 @@ class Attr(Enum):
 class MountStep:
     """`target` is a path inside the cage, absolute. `source` a real host path (no symlink in it) for BIND.
 
-    `optional`: failure skips the step (grants and /proc masks only; a denial is never optional).
-    `verify`: the source must still be inode (`dev`, `ino`) when it is bound, reached without any symlink.
+    `optional`: what is not there is skipped (grants and /proc masks only; a denial is never optional).
+    `dev`, `ino`: what the source must still be when it is bound, reached without any symlink. A source without them is
+    one of DEVICES, or SCRATCH, whose inode the launcher fills in: any other would lead where its path leads by then.
     `inside_bind`: the target lies inside a bind, so it is opened without following symlinks.
     """
 
@@ -65,6 +70,10 @@ class MountStep:
     inside_bind: bool = False
     dev: int = 0
     ino: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind is MountKind.BIND and not self.ino and self.source not in (*DEVICES, SCRATCH):
+            raise ValueError(f"{self.source!r} would be bound without having been looked at")
 
 
 @dataclass(frozen=True, slots=True)

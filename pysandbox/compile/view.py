@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pysandbox.compile.network import NSSWITCH, RESOLV, own_files
 from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
-from pysandbox.compile.plan import Note
+from pysandbox.compile.plan import DEVICES, Note
 from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
 from pysandbox.policy.model import Policy
@@ -27,7 +27,6 @@ ROOT = "/"
 UNIX_SOCKETS = "network.unix_sockets"
 SOCKETS = "/run"
 OF_THE_DOORS = (RESOLV, NSSWITCH)  # made in every cage with a way out, granted or not
-DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
 
 # Places that a full cage has of its own: a grant of the host's is left out (T30, COMP-08, COMP-09).
 OWN_PLACES: Mapping[str, str] = {

@@ -100,7 +100,7 @@ class NativePlan:
         plan = ffi.new("struct psb_plan *", self._struct[0])
         plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
         if scratch:
-            held += self._place_scratch(plan, held[1])
+            held += self._place_scratch(plan, held[1], os.lstat(scratch))
         opened = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1})
         try:
             if lib.psb_open_cage(plan, init_fd, opened):
@@ -112,17 +112,18 @@ class NativePlan:
             _undo(opened)
             raise
 
-    def _place_scratch(self, plan: Any, path: Any) -> list[Any]:
-        """Copies of the arrays in which the placeholder stands, with the path in its place."""
+    def _place_scratch(self, plan: Any, path: Any, found: os.stat_result) -> list[Any]:
+        """Copies of the arrays in which the placeholder stands, with its path and inode in its place."""
         of_mounts, of_rules = self._scratch
         mounts = ffi.new("struct psb_mount[]", max(1, plan.n_mounts))
         ffi.memmove(mounts, plan.mounts, plan.n_mounts * ffi.sizeof("struct psb_mount"))
         for index in of_mounts:
-            mounts[index].source = path
+            mounts[index].source, mounts[index].dev, mounts[index].ino = path, found.st_dev, found.st_ino
+            mounts[index].flags |= lib.PSB_VERIFY
         rules = ffi.new("struct psb_rule[]", max(1, plan.landlock.n_rules))
         ffi.memmove(rules, plan.landlock.rules, plan.landlock.n_rules * ffi.sizeof("struct psb_rule"))
         for index in of_rules:
-            rules[index].path = path
+            rules[index].path, rules[index].dev, rules[index].ino = path, found.st_dev, found.st_ino
         plan.mounts, plan.landlock.rules = mounts, rules
         return [mounts, rules]
 

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from pysandbox._native import ffi, lib
-from pysandbox.compile.plan import SCRATCH, LandlockPlan, MountStep, Plan
+from pysandbox.compile.plan import DEVICES, SCRATCH, LandlockPlan, LandlockRule, MountStep, Plan
 from pysandbox.launch.native import NativePlan
 from pysandbox.launch.numbers import (
     CLONE_NEW,
@@ -39,6 +39,8 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
     struct.staging = _text(plan.staging, keep)
     _fill_mounts(struct, plan.mounts, keep)
     if plan.landlock is not None:
+        if not plan.namespaces:
+            _demand_looked_at(plan.landlock.rules)
         _fill_landlock(struct.landlock, plan.landlock, keep)
     listens = plan.notify is not None
     return NativePlan(struct, _setup_message(plan, scoped), keep, listens=listens, scratch=_scratch_places(plan))
@@ -68,6 +70,14 @@ def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
     out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
     out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))
     out.source, out.target, out.data = (_text(each, keep) for each in (step.source, step.target, step.data))
+
+
+def _demand_looked_at(rules: tuple[LandlockRule, ...]) -> None:
+    """Without a root of its own a cage's rules are of the host's paths, each of which is the inode that was looked at,
+    but for those that no user can replace and the scratch directory, which is filled in."""
+    for rule in rules:
+        if not rule.ino and rule.path not in (*DEVICES, "") and not rule.path.startswith("/proc/"):
+            raise ValueError(f"{rule.path!r} would be given without having been looked at")
 
 
 def _fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox.compile.plan import Attr
+from pysandbox.compile.plan import Attr, MountKind, MountStep
+from pysandbox.errors import StartError
 
-from .plans import ROOT, bare, opened, plan, seen, step
+from .plans import ROOT, bare, opened, plan, refusal, seen, step
 
 pytestmark = pytest.mark.guest
 
@@ -80,9 +81,40 @@ def test_a_read_only_bind_refuses_writers_and_leaves_its_neighbours_alone(tree: 
     assert (tree / "file").read_text() == "caged"
 
 
-def test_a_source_below_proc_is_of_the_cage_s_own_proc() -> None:
-    with opened(plan(step("BIND", "/first", source="/proc/1"))) as init:
-        assert init.sh("cat /first/comm").result == (0, "cage-init\n")
+def test_a_pinned_directory_cannot_be_renamed_away_and_is_what_it_was(tree: Path) -> None:
+    with opened(plan(step("BIND", "/in", source=str(tree)), step("PIN", "/in/folder", inside_bind=True))) as init:
+        assert init.attempt("os.rename('/in/folder', '/in/other')") == "EBUSY"
+        assert init.sh("cat /in/folder/below; echo new > /in/folder/made").result == (0, "of the host, below")
+    assert (tree / "folder" / "made").read_text() == "new\n"
+    (tree / "folder").rename(tree / "other")  # CONTROL
+
+
+def test_a_pin_is_never_led_elsewhere_by_a_directory_that_became_a_symlink(tree: Path) -> None:
+    (tree / "there").symlink_to("/usr")
+    with (
+        pytest.raises(StartError) as caught,
+        opened(plan(step("BIND", "/in", source=str(tree)), step("PIN", "/in/there", inside_bind=True))),
+    ):
+        pass
+    assert refusal(caught.value) == ("target", "ELOOP", "/in/there")
+
+
+@pytest.mark.parametrize("source", ["/usr", "/dev", "/dev/nul", "/dev/null/", "/dev/full"])
+def test_a_source_that_was_not_looked_at_is_refused_unless_it_is_a_constant(source: str) -> None:
+    with pytest.raises(ValueError, match="looked at"):
+        MountStep(MountKind.BIND, "/in", source)
+    with pytest.raises(StartError) as caught, opened(plan(unlooked(source))):
+        pass
+    assert refusal(caught.value) == ("source_changed", "ESTALE", source)
+    with opened(plan(unlooked("/dev/zero"))):  # CONTROL
+        pass
+
+
+def unlooked(source: str) -> MountStep:
+    """What Python refuses to write down, as C would get it."""
+    written = MountStep(MountKind.BIND, "/in", "/dev/zero")
+    object.__setattr__(written, "source", source)
+    return written
 
 
 def test_a_tmpfs_has_the_size_and_the_mode_of_its_options() -> None:
@@ -162,17 +194,32 @@ def test_protection_reaches_everything_mounted_so_far_and_the_root_can_be_taken_
         assert {"ro"} <= init.mounts()["/usr"][1]
 
 
-def test_an_optional_step_that_fails_is_skipped_and_the_next_is_made() -> None:
+def test_an_optional_step_about_what_is_not_there_is_skipped_and_the_next_is_made() -> None:
     hopeless = (
         step("BIND", "/a", source="/nowhere", optional=True),
+        step("BIND", "/usr/nowhere", source="/nowhere", inside_bind=True, optional=True),
         step("MASK_FILE", "/usr/nowhere", inside_bind=True, optional=True),
-        step("TMPFS", "/t", data="colour=red", optional=True),
-        step("BIND", "/dev/null", source="/usr", optional=True),
+        step("MASK_FILE", "/usr/nowhere/deeper", inside_bind=True, optional=True),
+        step("MASK_FILE", "/usr/bin/env/below", inside_bind=True, optional=True),
     )
     with opened(plan(*hopeless, step("DIR", "/made"))) as init:
         assert os.path.isdir(init.root + "/made")
         assert not os.path.exists(init.root + "/a")
         assert init.run("/bin/true").code == 0
+
+
+def test_an_optional_step_that_fails_otherwise_is_an_error(tree: Path) -> None:
+    for name, failing in {
+        "a mask over what is there": step("MASK_DIR", "/in/file", inside_bind=True, optional=True),
+        "a grant inside another": step("BIND", "/in/folder", source=str(tree / "folder"), inside_bind=True,
+                                       optional=True, **seen(tree)),
+        "a file system": step("TMPFS", "/t", data="colour=red", optional=True),
+        "a link in the way": step("MASK_FILE", "/in/link/file", inside_bind=True, optional=True),
+    }.items():  # fmt: skip
+        (tree / "link").unlink(missing_ok=True)
+        (tree / "link").symlink_to("folder")
+        with pytest.raises(StartError), opened(plan(step("BIND", "/in", source=str(tree)), failing)):
+            raise AssertionError(name)
 
 
 def test_nothing_is_ever_made_in_a_tree_of_the_host(tree: Path) -> None:
@@ -183,7 +230,7 @@ def test_nothing_is_ever_made_in_a_tree_of_the_host(tree: Path) -> None:
 
 def test_a_mask_is_not_led_out_of_its_tree_by_a_directory_that_became_a_symlink(tree: Path) -> None:
     (tree / "there").symlink_to("/usr")
-    mask = step("MASK_DIR", "/in/there/bin", inside_bind=True, optional=True)
-    with opened(plan(step("BIND", "/in", source=str(tree)), mask)) as init:
-        assert init.run("/bin/true").code == 0
-        assert "/usr/bin" not in init.mounts()
+    mask = step("MASK_DIR", "/in/there/bin", inside_bind=True)
+    with pytest.raises(StartError) as caught, opened(plan(step("BIND", "/in", source=str(tree)), mask)):
+        pass
+    assert refusal(caught.value) == ("target", "ELOOP", "/in/there/bin")

@@ -82,8 +82,8 @@ PLANS: dict[str, tuple[Plan | PlanFor, str, str, str | None]] = {
     "a source that may not be reached": (
         plan(step("BIND", "/in", source="/root/any")), "source", "EACCES", "/root/any"),
     "a verified source behind a symlink": (linked, "source", "ELOOP", "{host}/link/file"),
-    "a source of the cage's own /proc that is not there": (
-        plan(step("BIND", "/in", source="/proc/nowhere")), "source", "ENOENT", "/mnt/proc/nowhere"),
+    "a pin on a symlink": (with_link("PIN"), "target", "ELOOP", "/tree/link"),
+    "a pin on nothing": (plan(step("PIN", "/usr/nowhere", inside_bind=True)), "target", "ENOENT", "/usr/nowhere"),
     "a source that was swapped": (swapped, "source_changed", "ESTALE", "{host}/file"),
     "a rule for what was swapped": (
         plan(landlock=ruled(LandlockRule("/usr", FS, dev=1, ino=1))), "source_changed", "ESTALE", "/usr"),

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pysandbox.compile.plan import Attr, MountKind, MountStep
 
-MOUNTS = {MountKind.BIND, MountKind.TMPFS, MountKind.PROC, MountKind.DEVPTS, MountKind.MQUEUE, MountKind.MASK_FILE,
-          MountKind.MASK_DIR, MountKind.DENY_FILE, MountKind.DENY_DIR}  # fmt: skip
+MOUNTS = {MountKind.BIND, MountKind.PIN, MountKind.TMPFS, MountKind.PROC, MountKind.DEVPTS, MountKind.MQUEUE,
+          MountKind.MASK_FILE, MountKind.MASK_DIR, MountKind.DENY_FILE, MountKind.DENY_DIR}  # fmt: skip
 
 
 @dataclass
@@ -29,7 +29,11 @@ class Mounts:
         for step in steps:
             if step.kind in MOUNTS:
                 self.table = [each for each in self.table if not below(each.target, step.target)]
-                self.table.append(Mount(step.target, step.kind, step.source, frozenset(step.attrs)))
+                source = step.source
+                kind = step.kind
+                if kind is MountKind.PIN:  # what is there already, as a mount of its own
+                    kind, source = self.at(step.target).kind, step.target
+                self.table.append(Mount(step.target, kind, source, frozenset(step.attrs)))
             elif step.kind is MountKind.PROTECT:
                 for each in self.table:
                     if below(each.target, step.target):

@@ -106,7 +106,7 @@ def test_policy_files_are_hidden_and_what_git_executes_is_read_only() -> None:
     assert f"{PROJECT}/pysandbox.toml" in paths_of(plan, "MASK_FILE")
     protected = [step.target for step in plan.mounts if step.kind.value == "PROTECT" and len(step.attrs) == 3]
     assert {f"{PROJECT}/.git/hooks", f"{PROJECT}/.git/config"} <= set(protected)
-    assert f"{PROJECT}/.git" in paths_of(plan, "BIND"), "an ancestor that is no mount point can be renamed away"
+    assert f"{PROJECT}/.git" in paths_of(plan, "PIN"), "an ancestor that is no mount point can be renamed away"
 
 
 def test_a_git_file_is_read_only_itself() -> None:
