@@ -5,6 +5,7 @@ conductor.py    starts and kills hosts, holds the watch on every operation, coll
 running.py      a host as the conductor sees it
 host.py         one host: threads that carry out operations, and a look at what they left behind
 operations.py   what a host does to its cages, one function each, and how often
+options.py      the same with every option, alone and in pairs, and what that costs a neighbour
 planted.py      operations that break the rules on purpose, for the tests of this program
 canary.py       what no cage may reach, and how one tries
 

@@ -124,8 +124,9 @@ class Conductor:
                     self.score.ended[host.running.pop(number)[0]] += 1
                 case {"found": str(text)}:
                     self._find([text])
-                case {"round": int()}:
+                case {"round": int(), "resident": int(resident)}:
                     self.score.events[ROUNDS] += 1
+                    self._find(host.grown(resident))
 
     def _look_after(self, host: HostProcess) -> None:
         slow = host.overdue(self.options.patience)

@@ -3,7 +3,7 @@
     python -m bench.soak.host SEED THREADS SETTLE CANARY SECRET [PLANTED]
 
 Goes on until its stdin ends. Says on its stdout, one JSON object a line: {"begin": id, "operation": name},
-{"end": id}, {"found": text}, {"round": number}. SIGUSR1 writes where every thread is to stderr.
+{"end": id}, {"found": text}, {"round": number, "resident": KiB}. SIGUSR1 writes where every thread is to stderr.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import warnings
 from _support.residue import Picture
 from bench.soak.canary import Whereabouts
 from bench.soak.operations import NEED_LANDLOCK, OPERATIONS, Operation, World
+from bench.soak.options import WITH_OPTIONS
 from bench.soak.planted import PLANTED
 from pysandbox import Policy, run
 from pysandbox.errors import UnsupportedError
@@ -78,6 +79,12 @@ def look(before: Picture, settle: float) -> list[str]:
     return []
 
 
+def resident_kib() -> int:
+    """VmRSS of this host (proc(5))."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
 def has_landlock() -> bool:
     try:
         run(["/bin/true"], Policy(isolation="landlock", run_as="self"))
@@ -88,7 +95,8 @@ def has_landlock() -> bool:
 
 def choices(planted: str) -> dict[Operation, int]:
     lacking = () if has_landlock() else NEED_LANDLOCK
-    choice = {each: weight for each, weight in OPERATIONS.items() if each not in lacking}
+    every = {**OPERATIONS, **WITH_OPTIONS}
+    choice = {each: weight for each, weight in every.items() if each not in lacking}
     return {PLANTED[planted]: OFTEN, **choice} if planted else choice
 
 
@@ -109,7 +117,7 @@ def main(seed: str, threads: str, settle: str, canary: str, secret: str, planted
             thread.join()
         for line in look(before, float(settle)):
             say(found=f"left behind: {line}")
-        say(round=number)
+        say(round=number, resident=resident_kib())
         if told_to_end():
             return
 

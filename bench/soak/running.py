@@ -15,6 +15,8 @@ from bench.soak import REPOSITORY
 
 DUMP_PATIENCE = 2.0  # seconds for a hanging host to write where it hangs
 KEPT_LOG = 4000  # characters
+WARM_ROUNDS = 20  # until caches of plans and idle workers have their size, and the allocator too
+GROWTH_KIB = 48 * 1024  # what a host may grow after that, in all its rounds together
 
 
 class HostProcess:
@@ -27,6 +29,7 @@ class HostProcess:
         self.running: dict[int, tuple[str, float]] = {}
         self._log = self.directory / "log"
         self._rest = b""
+        self._resident: list[int] = []  # KiB, after each round
         command = [sys.executable, "-m", "bench.soak.host", *arguments]
         environment = {**os.environ, "TMPDIR": str(self.directory), "XDG_RUNTIME_DIR": ""}
         with self._log.open("wb") as log:
@@ -48,6 +51,14 @@ class HostProcess:
             return []
         *whole, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in whole]
+
+    def grown(self, resident: int) -> list[str]:
+        """What is to be said of the host's memory after another round: a host that leaks grows without end."""
+        self._resident.append(resident)
+        warm = self._resident[:WARM_ROUNDS]
+        if len(self._resident) > WARM_ROUNDS and resident > max(warm) + GROWTH_KIB:
+            return [f"leak: a host grew from {max(warm)} to {resident} KiB in {len(self._resident)} rounds"]
+        return []
 
     def overdue(self, patience: float) -> str:
         """The operation that takes too long, "" when none does."""

@@ -30,9 +30,9 @@ def is_ours(pid: str | int) -> bool:
 
 
 def is_foreign(pid: str | int) -> bool:
-    """Whether a process of that number lives and is not ours."""
+    """Whether a process of that number lives and is not ours; never where nothing has been marked."""
     try:
-        return not is_ours(pid)
+        return _mark is not None and not is_ours(pid)
     except OSError:
         return False
 
