@@ -99,7 +99,7 @@ class Cage:
                 self._prepared = self._prepare()
                 self._live = self._take(self._prepared)
                 self._record(self._live, self._prepared, ())
-                self.runtime.replenish(self._prepared, self._shared_scratch(self._prepared))
+                self.runtime.replenish(self._prepared, self._shared(self._prepared))
         return self
 
     def __enter__(self) -> Self:
@@ -230,11 +230,12 @@ class Cage:
             message = "the working directory was deleted"
             raise PolicyError(message, key="cwd", suggestion="change to another one, or pass cwd=") from None
 
-    def _shared_scratch(self, prepared: Prepared) -> str:
-        return self.session.path if self.session is not None and prepared.uses_scratch else ""
+    def _shared(self, prepared: Prepared) -> Session | None:
+        """The session, where the plan has a directory to share."""
+        return self.session if prepared.uses_scratch else None
 
     def _take(self, prepared: Prepared) -> LiveInit:
-        live = self.runtime.take(prepared, self._shared_scratch(prepared))
+        live = self.runtime.take(prepared, self._shared(prepared))
         live.id = str(self.labels.get("invocation_id", live.id))
         if prepared.plan.notify is not None:
             self._decide.supervise(self.runtime, live, prepared)
@@ -370,7 +371,7 @@ class Cage:
     def _started(self, start: Start, process: Process) -> None:
         """What has to be known of a command that has its order."""
         if start.oneshot:
-            self.runtime.replenish(start.prepared, self._shared_scratch(start.prepared))
+            self.runtime.replenish(start.prepared, self._shared(start.prepared))
             self._record(start.live, start.prepared, start.command.argv)
             self.runtime.hold(process)
         else:

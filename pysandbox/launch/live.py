@@ -153,9 +153,9 @@ class LiveInit:
         if not self._lock.acquire(blocking=wait):
             return
         try:
-            if self._control >= 0:
-                os.close(self._control)
-                self._control = -1
+            control, self._control = self._control, -1
+            if control >= 0:
+                os.close(control)
         finally:
             self._lock.release()
 
@@ -179,8 +179,8 @@ class LiveInit:
                 os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
             except ChildProcessError:
                 pass  # the host waited for any child, or ignores SIGCHLD
+            self._reaped = True  # before: a copy that is forked in between then closes nothing twice
             os.close(self._pidfd)
-            self._reaped = True
             if self.tree is not None:
                 self.tree.close()
             if self.cgroup is not None:
@@ -188,9 +188,9 @@ class LiveInit:
             self._end_supervision()
             self._end_admission()
             if self.owns_scratch:
-                from pysandbox.launch.scratch import remove_scratch
+                from pysandbox.launch.removal import remove_tree
 
-                remove_scratch(self.scratch)
+                remove_tree(self.scratch)
             self._drop_record()
             return True
 
@@ -200,9 +200,9 @@ class LiveInit:
         _send_kill(self._pidfd)
 
     def _end_supervision(self) -> None:
-        if self.listener >= 0:
-            os.close(self.listener)
-            self.listener = -1
+        listener, self.listener = self.listener, -1
+        if listener >= 0:
+            os.close(listener)
         if self.supervision is not None:
             self.supervision.end()
 

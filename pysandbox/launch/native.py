@@ -27,7 +27,8 @@ INIT_PATH = f"{PACKAGE}/cage-init"
 UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which no security policy is attached
 
 WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
-RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10  # openat2(2)
+RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04  # openat2(2)
+RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
 
 HINTS = {
     ("clone", errno.EPERM): "this host forbids user namespaces: run `pysandbox check`, or use isolation = \"landlock\"",

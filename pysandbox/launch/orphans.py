@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import stat
 from collections.abc import Iterator
@@ -21,7 +20,8 @@ from typing import Literal
 from pysandbox.launch import descent, registry
 from pysandbox.launch.owner import Owner
 from pysandbox.launch.registry import Record, private_directory
-from pysandbox.launch.scratch import PREFIX, remove_scratch, scratch_parent
+from pysandbox.launch.removal import remove_below, remove_tree
+from pysandbox.launch.scratch import PREFIX, scratch_parent
 
 Kind = Literal["detached", "cage", "record", "scratch", "cgroup", "spool"]
 CGROUP_ROOTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
@@ -56,7 +56,7 @@ def remove(orphan: Orphan) -> None:
     elif orphan.kind == "spool":
         remove_spool(orphan.id)
     elif orphan.kind == "scratch":
-        remove_scratch(orphan.path)
+        remove_tree(orphan.path)
     else:
         with suppress(FileNotFoundError):
             os.rmdir(orphan.path)  # EBUSY while something runs in it
@@ -76,7 +76,7 @@ def sweep() -> tuple[Orphan, ...]:
 def remove_spool(cage_id: str) -> None:
     """The directory of a detached cage: its socket, its output, how it ended."""
     with suppress(FileNotFoundError), registry.opened() as folder:
-        shutil.rmtree(f"{cage_id}{SPOOL}", dir_fd=folder)
+        remove_below(folder, f"{cage_id}{SPOOL}")
 
 
 def _cages(known: list[Record]) -> Iterator[Orphan]:

@@ -26,7 +26,8 @@ from pysandbox.launch.live import LiveInit
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.recorder import Recorder
 from pysandbox.launch.registry import private_paths
-from pysandbox.launch.scratch import Session, make_scratch, remove_scratch, uses_scratch
+from pysandbox.launch.removal import remove_tree
+from pysandbox.launch.scratch import Session, make_scratch, uses_scratch
 from pysandbox.launch.settle import settle
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
@@ -211,12 +212,12 @@ class Runtime:
 
     # ---- cages --------------------------------------------------------------------------------------------------
 
-    def take(self, prepared: Prepared, scratch: str = "") -> LiveInit:
-        """A cage of this plan, waiting for its first order. `scratch` is the session's directory, for a plan that
-        shares one. Raises StartError, CageClosedError when this process is ending."""
+    def take(self, prepared: Prepared, session: Session | None = None) -> LiveInit:
+        """A cage of this plan, waiting for its first order. `session` has the directory of a plan that shares one.
+        Raises StartError, CageClosedError when this process is ending."""
         if self._ending:
             raise CageClosedError("this process was told to end, and ends its cages")
-        live = self._pool.take((prepared, scratch), lambda: self._open(prepared, scratch))
+        live = self._pool.take((prepared, session), lambda: self._open(prepared, session))
         if prepared.plan.watch is not None:
             self._guard().add(live, prepared.plan.watch)
         return live
@@ -235,17 +236,20 @@ class Runtime:
                 self._watchdog = self._watchdog or Watchdog()
         return self._watchdog
 
-    def replenish(self, prepared: Prepared, scratch: str = "") -> None:
+    def replenish(self, prepared: Prepared, session: Session | None = None) -> None:
         """Has the place of a taken cage refilled; call it once the cage has its order."""
-        self._pool.replenish((prepared, scratch))
+        self._pool.replenish((prepared, session))
 
-    def _open(self, prepared: Prepared, scratch: str) -> LiveInit:
+    def _open(self, prepared: Prepared, session: Session | None) -> LiveInit:
         """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""
         cage_id, plan = ids.new_id(), prepared.plan
+        if session is not None:
+            session.demand_open()
+        scratch = session.path if session is not None else ""
         with ExitStack() as undo:
             own = make_scratch() if prepared.uses_scratch and not scratch else ""
             if own:
-                undo.callback(remove_scratch, own)
+                undo.callback(remove_tree, own)
             group = self._cgroup(plan.cgroup, cage_id)
             if group is not None:
                 undo.callback(group.close)
@@ -258,6 +262,8 @@ class Runtime:
             live.hostname = name
             undo.pop_all()
         self._lives.add(live)
+        if session is not None:
+            _admit(session, live)
         settle(live, plan, born_inside=born_in >= 0)
         return live
 
@@ -304,7 +310,7 @@ class Runtime:
             return self._sessions[name]
 
     def end_session(self, name: str) -> None:
-        """Removes what the cages of a session shared (LIFE-11). Idempotent."""
+        """Ends the cages of a session and removes what they shared (LIFE-11). Idempotent."""
         with self._lock:
             session = self._sessions.pop(name, None)
         if session is not None:
@@ -317,7 +323,7 @@ class Runtime:
     def is_warm(self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset()) -> bool:
         """Whether the next cage of this policy is already waiting; compiles nothing."""
         prepared = self._prepared.get(_plan_key(policy, cwd, watched))
-        return prepared is not None and self._pool.ready((prepared, ""))
+        return prepared is not None and self._pool.ready((prepared, None))
 
     def _tell(self, event: Event) -> None:
         self.sink(event)
@@ -365,16 +371,17 @@ class Runtime:
         self.end_sessions()
 
     def leave(self) -> None:
-        """At the end of the interpreter: the kernel ends every cage, but files on the host are ours to remove."""
+        """At the end of the interpreter: the kernel ends every cage, but files on the host are ours to remove. What a
+        cage could write is removed after its end."""
         self._recorder.stop()
-        self.end_sessions()
         for live in _members(self._lives):
             live.unrecord()
-        if any(each.uses_scratch or each.plan.cgroup or each.routed for each in self._prepared.values()):
+        if any(_has_files(live) for live in _members(self._lives)):
             self.drain()
             for live in _members(self._lives):
-                if live.owns_scratch or live.cgroup is not None or live.attachment is not None:
+                if _has_files(live):
                     live.close()
+        self.end_sessions()
         self._left = True
 
     def forget(self) -> None:
@@ -405,6 +412,19 @@ def _members(held: weakref.WeakSet[T]) -> list[T]:
             return list(held)
         except RuntimeError:
             continue
+
+
+def _has_files(live: LiveInit) -> bool:
+    """Whether something on the host is to be removed when it has ended."""
+    return bool(live.scratch) or live.cgroup is not None or live.attachment is not None
+
+
+def _admit(session: Session, live: LiveInit) -> None:
+    try:
+        session.admit(live)
+    except CageClosedError:
+        live.close()
+        raise
 
 
 def _watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:

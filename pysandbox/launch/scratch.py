@@ -7,13 +7,18 @@ share one, removed when the session is closed (COMP-08, LIFE-11). Cages with nei
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
-from functools import partial
-from typing import Self
+import threading
+import weakref
+from typing import TYPE_CHECKING, Self
 
 from pysandbox.compile.plan import SCRATCH, Plan
+from pysandbox.errors import CageClosedError
 from pysandbox.launch.owner import this_process
+from pysandbox.launch.removal import remove_tree
+
+if TYPE_CHECKING:
+    from pysandbox.launch.live import LiveInit
 
 PREFIX = "pysandbox-"  # then the owner, so that what a killed host left is told from what is in use (orphans.py)
 
@@ -28,44 +33,45 @@ def scratch_parent() -> str:
     return runtime if runtime and os.access(runtime, os.W_OK | os.X_OK) else tempfile.gettempdir()
 
 
-def remove_scratch(path: str) -> None:
-    """Removes it with all that a hostile command may have left in it: symlinks are not followed (shutil.rmtree works by
-    descriptor), directories it made unreadable are opened up first."""
-    if os.path.lexists(path):
-        shutil.rmtree(path, onerror=partial(_open_up_and_retry, path))
-
-
-def _open_up_and_retry(root: str, function: object, path: str, _: object) -> None:
-    """Opens up what is inside; the directory that holds the scratch directory is not ours to change."""
-    parent = os.path.dirname(path)
-    try:
-        if path != root:
-            os.chmod(parent, 0o700, follow_symlinks=True)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)
-    except OSError:
-        return
-
-
 def uses_scratch(plan: Plan) -> bool:
     rules = plan.landlock.rules if plan.landlock else ()
     return any(rule.path == "" for rule in rules) or any(step.source == SCRATCH for step in plan.mounts)
 
 
 class Session:
-    """The /scratch that cages with `state = "scratch"` share. A context manager; `close` removes it, idempotent."""
+    """The /scratch that cages with `state = "scratch"` share. A context manager; `close` ends the cages that still use
+    it, then removes it, idempotent. A forked copy leaves both to the original."""
 
     def __init__(self) -> None:
         self.path = make_scratch()
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._users: weakref.WeakSet[LiveInit] = weakref.WeakSet()
         self._closed = False
 
+    def demand_open(self) -> None:
+        """Raises CageClosedError."""
+        if self._closed:
+            raise CageClosedError("this session is closed; make another one")
+
+    def admit(self, live: LiveInit) -> None:
+        """This cage uses it from now on, and is ended before it is removed. Raises CageClosedError."""
+        with self._lock:
+            self.demand_open()
+            self._users.add(live)
+
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            remove_scratch(self.path)
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            closed, self._closed = self._closed, True
+            users = list(self._users)
+        if closed:
+            return
+        for live in users:
+            live.end()
+        if all([live.reap() for live in users]):  # what hangs in the kernel may still write there: left to `orphans`
+            remove_tree(self.path)
 
     def __enter__(self) -> Self:
         return self
