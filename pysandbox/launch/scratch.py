@@ -70,7 +70,8 @@ class Session:
             return
         for live in users:
             live.end()
-        if all([live.reap() for live in users]):  # what hangs in the kernel may still write there: left to `orphans`
+        gone = [live.reap() for live in users]
+        if all(gone):  # what hangs in the kernel may still write there: left to `orphans`
             remove_tree(self.path)
 
     def __enter__(self) -> Self:

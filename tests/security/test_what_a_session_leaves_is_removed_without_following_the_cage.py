@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from pysandbox import Cage, CageClosedError, Policy, Runtime, Session
-
 from pysandbox.launch.removal import remove_tree
 
 from .harness import PYTHON
