@@ -139,17 +139,18 @@ SHORTFALLS: tuple[Shortfall, ...] = (
 )  # fmt: skip
 
 # (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and
-# abstract sockets (Landlock scope), resource limits of other processes (BPF), TCP (no rule on a port) and every other
-# protocol (BPF) unless egress is direct, the list of processes (no rule on /proc).
+# abstract sockets (Landlock scope), TCP (no rule on a port) unless egress is direct, the list of processes (no rule on
+# /proc); by the filter: resource limits and scheduling of other processes, unix sockets by path, listening, every other
+# protocol unless egress is direct, owner and attributes by path, System V and POSIX objects, what inotify tells.
 GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
-    ("isolation", lambda policy, host: True, "stat shows the metadata of any path of the host, granted or not"),
     ("isolation", lambda policy, host: True,
-     "chmod, chown, utimes and setxattr work on any file that the caller owns and the command can name"),
-    ("isolation", lambda policy, host: True, "unix sockets bound to a path of the host can be connected to"),
+     "stat, access, readlink and getxattr show the metadata of any path of the host, granted or not"),
     ("isolation", lambda policy, host: True,
-     "the scheduling (nice, affinity, policy) of every process of the caller can be changed"),
-    ("isolation", lambda policy, host: True,
-     "the host's name and System V IPC are shared with the caller"),
+     "chmod and utimes work on any file that the caller owns and the command can name"),
+    ("isolation", lambda policy, host: True, "the host's name is shared with the caller"),
+    ("syscalls.allow_extra", lambda policy, host: bool(_reopened(policy)),
+     "a call was opened that reaches what is the caller's outside of the cage: the host's System V and POSIX objects, "
+     "directories that were not granted (inotify), or owner and attributes of any file"),
     ("resources.tmp_mb", lambda policy, host: not watches_scratch(policy),
      "$TMPDIR is a directory of the host, held to tmp_mb only when that is set"),
     ("process.max_pids", _without("pids", lambda policy: policy.max_pids is not None),
@@ -182,7 +183,20 @@ def _refuses(verdict: str, policy: Policy) -> bool:
 
 
 def _gaps(policy: Policy, host: HostFacts) -> Iterator[Note]:
-    return (Note(ISOLATION_GAP, key, message) for key, applies, message in GAPS if applies(policy, host))
+    for key, applies, message in GAPS:
+        if applies(policy, host):
+            if policy.strict:
+                fix = 'set isolation = "full", or leave strict out'
+                raise UnsupportedError(f'isolation = "landlock" leaves open: {message}',
+                                       feature="mount_namespace", fix=fix)  # fmt: skip
+            yield Note(ISOLATION_GAP, key, message)
+
+
+def _reopened(policy: Policy) -> frozenset[str]:
+    """What the filter of landlock isolation closes, and this policy asks for."""
+    from pysandbox.compile.profiles.arguments import CLOSED_ON_THE_HOST
+
+    return CLOSED_ON_THE_HOST.intersection(policy.allow_syscalls)
 
 
 def closed_for_landlock(policy: Policy, host: HostFacts) -> Policy:

@@ -106,9 +106,7 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
         denial = "notify" if notify else "log"
     mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
-    namespace = policy.isolation == "full" or policy.egress == "direct"  # the cage's own, or the host's as asked for
-    inet = "echo" if policy.network_backend == "routed" else "inet"
-    sockets = inet if namespace else "tcp" if landlock_net else "local"
+    sockets = _sockets(policy, landlock_net)
     if notify is None:
         return Choice(policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists)
     # One listener serves the whole cage, so cage-init itself lives under this filter, whatever the profile.
@@ -116,6 +114,14 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
     deny = extras[1] | (EXEC_GUARD if dict(notify.actions).get("EXEC") == "ASK" else frozenset())
     calls = frozenset(notify.calls)
     return Choice(policy.seccomp, mode, sockets, denial, allow, deny, calls, policy.syscall_lists, notify.leads_out)
+
+
+def _sockets(policy: Policy, landlock_net: bool) -> str:
+    if policy.isolation == "full":
+        return "echo" if policy.network_backend == "routed" else "inet"
+    if policy.egress == "direct":
+        return "shared"
+    return "tcp" if landlock_net else "local"
 
 
 @cache
@@ -176,6 +182,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     listed = set(names_of(profile.allow))
     closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
     rules = arguments.rules(choice.sockets)
+    shut = arguments.CLOSED_ON_THE_HOST - choice.allow if choice.sockets in arguments.ON_THE_HOST else frozenset()
     limited = profile.limited if choice.mode == "allow-list" else {}
 
     def one(name: str) -> Decision:
@@ -188,6 +195,8 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.NEVER
         if name in choice.deny or name in closed:
             return Verdict.DENY
+        if name in shut:
+            return Verdict.MILD
         if choice.mode == "allow-list" and name not in listed and name not in choice.allow:
             return Verdict.DENY
         return ruled if name in choice.allow else limited.get(name, ruled)
@@ -198,7 +207,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             decision = hand_over(decision, arguments.LEADS_OUT[name])
         if "sendmsg" in choice.notify and name in arguments.ON_BEHALF:
             decision = hand_over(decision, arguments.ON_BEHALF[name])
-        if choice.leads_out and name.startswith(arguments.RINGS):
+        if name.startswith(arguments.RINGS) and (choice.leads_out or choice.sockets in arguments.ON_THE_HOST):
             return Verdict.NEVER
         if name == "setsockopt" and "connect" in choice.notify:
             return hand_over(decision, arguments.NO_ROUTES)

@@ -43,6 +43,11 @@ GAPS = {
     "attributes of a read-only file": Gap('attempt("it", os.setxattr, PLAIN, "user.x", b"1")', "xattr"),
     "system V segments": Gap('attempt("it", call, "shmget", 0x7073626C, 4096, 0o1600)', "ipc"),
     "message queues": Gap('attempt("it", call, "mq_open", "psb-gap", os.O_RDWR | os.O_CREAT, 0o600, 0)', "ipc"),
+    "where a link leads": Gap('attempt("it", os.readlink, LINK)', "readlink"),
+    "attributes of a file outside": Gap('attempt("it", os.listxattr, SECRET)', "getxattr"),
+    "what happens in a directory": Gap(
+        'attempt("it", call, "inotify_add_watch", ctypes.CDLL(None).inotify_init(), OUTSIDE, 0x100)', "inotify"
+    ),
     "udp": Gap(
         "import socket\n"
         'attempt("it", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", 9)))', "udp"
@@ -57,12 +62,14 @@ GAPS = {
 @pytest.mark.parametrize("name", GAPS)
 def test_each_gap_is_closed_or_owned_up_to(name: str, ground: Ground, tmp_path: Path) -> None:
     gap, plain = GAPS[name], ground.inside / "plain"
+    (ground.outside / "link").symlink_to("secret")
     with victim() as target, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(ground.inside / "listener"))
         listener.listen()
         attack = program(
             gap.body, HOSTNAME=socket.gethostname(), VICTIM=target.pid, WORD=target.secret, SECRET=str(ground.secret),
-            PLAIN=str(plain), SOCKET=str(ground.inside / "listener"),
+            PLAIN=str(plain), SOCKET=str(ground.inside / "listener"), LINK=str(ground.outside / "link"),
+            OUTSIDE=str(ground.outside),
         )  # fmt: skip
         report = caged(attack, policy("landlock", allow=[str(ground.inside)]))
 
@@ -77,6 +84,9 @@ PROMISES: dict[
     "deny": lambda tree: {"allow": [tree], "deny": [tree + "/plain"]},
     "mask": lambda tree: {"allow": [tree], "mask": [tree + "/plain"]},
     "run_as": lambda tree: {"run_as": "root"},
+    "unix_sockets": lambda tree: {"unix_sockets": [tree]},
+    "io_uring": lambda tree: {"allow_syscalls": ("io_uring_setup",)},
+    "leaves open": lambda tree: {"strict": True},
 }
 
 

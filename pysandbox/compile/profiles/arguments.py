@@ -61,10 +61,12 @@ def no_fast_open(flags: int) -> When:
     return any_bit(flags, MSG_FASTOPEN, NEVER, ALLOW)
 
 
-def families(inet: Decision) -> When:
-    """socket(domain, type, protocol): unix, route netlink, and `inet` for both IP families."""
+UNIX = When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET), ALLOW, NEVER)
+
+
+def families(inet: Decision, unix: Decision = UNIX) -> When:
+    """socket(domain, type, protocol): `unix`, route netlink, and `inet` for both IP families."""
     route = When(2, INT, (NETLINK_ROUTE,), ALLOW, NEVER)
-    unix = When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_DGRAM, SOCK_SEQPACKET), ALLOW, NEVER)
     other = When(0, INT, (AF_NETLINK,), route, NEVER)
     return When(0, INT, (AF_UNIX,), unix, When(0, INT, (AF_INET, AF_INET6), inet, other))
 
@@ -76,18 +78,22 @@ def transports(protocols: tuple[int, ...], datagram: Decision) -> When:
     return When(1, SOCK_TYPE_MASK, (SOCK_STREAM,), listed, When(1, SOCK_TYPE_MASK, (SOCK_DGRAM,), datagram, NEVER))
 
 
-# What the inet families may be used for. inet: TCP and UDP, in a network namespace that is the wall. tcp: without one,
-# where Landlock is the wall and sees TCP only. local: without either, so that no IP socket is made. A resolver opens
-# UDP sockets unasked, so those two refuse mildly. echo: as inet, and ping's sockets, which the kernel lets send nothing
-# but echo requests (ICMP), for a cage with an interface of its own.
+# What sockets there are. inet: TCP, UDP and unix sockets, in a network namespace that is the wall, or in the host's as
+# asked for. echo: as inet, and ping's sockets, which the kernel lets send nothing but echo requests (ICMP), for a cage
+# with an interface of its own. The others are those of landlock isolation (ON_THE_HOST). shared: the host's network,
+# asked for. tcp: Landlock is the wall and sees TCP only. local: without even that, so that no IP socket is made. A
+# resolver opens UDP sockets unasked, so these refuse mildly, and unix sockets, which libc tries for nscd and syslog.
 UDP = When(2, INT, (IPPROTO_IP, IPPROTO_UDP), ALLOW, NEVER)
 UDP_AND_ECHO = When(2, INT, (IPPROTO_IP, IPPROTO_UDP, IPPROTO_ICMP), ALLOW, NEVER)
+STREAMS = (IPPROTO_IP, IPPROTO_TCP)
 SOCKETS: Mapping[str, Decision] = {
-    "inet": families(transports((IPPROTO_IP, IPPROTO_TCP), UDP)),
-    "echo": families(transports((IPPROTO_IP, IPPROTO_TCP), UDP_AND_ECHO)),
-    "tcp": families(transports((IPPROTO_IP, IPPROTO_TCP), MILD)),
-    "local": families(MILD),
+    "inet": families(transports(STREAMS, UDP)),
+    "echo": families(transports(STREAMS, UDP_AND_ECHO)),
+    "shared": families(transports(STREAMS, UDP), MILD),
+    "tcp": families(transports(STREAMS, MILD), MILD),
+    "local": families(MILD, MILD),
 }
+ON_THE_HOST = frozenset({"shared", "tcp", "local"})  # without any namespace: what a call reaches is the host's
 
 RULES: Mapping[str, Decision] = {
     "clone": any_bit(0, CLONE_NEW, NEVER, ALLOW),
@@ -111,6 +117,39 @@ RULES: Mapping[str, Decision] = {
     "prlimit64": When(0, INT, (0,), ALLOW, MILD),  # by number it reaches cage-init, or without a PID namespace the host
     "seccomp": any_bit(1, SECCOMP_FILTER_FLAG_NEW_LISTENER, NEVER, ALLOW),
 }
+
+
+# Without namespaces. A unix socket by path is confined by no kernel's Landlock, so there is none; of a pair, datagram
+# sockets can be connected, and send, to another name. listen takes a port of the host where nothing was bound. The
+# scheduling calls reach, by number, every process of the caller: only one's own thread, which is 0, is left.
+def own_thread(number: int) -> When:
+    return When(number, INT, (0,), ALLOW, MILD)
+
+
+def own_threads(which: int, number: int, kinds: tuple[int, ...]) -> When:
+    """`which` is a process or a group, not all that a user has."""
+    return When(which, INT, kinds, own_thread(number), MILD)
+
+
+RULES_ON_THE_HOST: Mapping[str, Decision] = {
+    "socketpair": When(0, INT, (AF_UNIX,), When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_SEQPACKET), ALLOW, MILD), NEVER),
+    "setpriority": own_threads(0, 1, (0, 1)),  # PRIO_PROCESS, PRIO_PGRP
+    "ioprio_set": own_threads(0, 1, (1, 2)),  # IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP
+    "sched_setaffinity": own_thread(0),
+    "sched_setscheduler": own_thread(0),
+    "sched_setparam": own_thread(0),
+    "sched_setattr": own_thread(0),
+}
+# Closed without namespaces unless a policy names the call in allow_extra. They act by a name or a path that no rule
+# binds: the host's System V and POSIX objects, what happens in directories that were not granted, owner and attributes
+# (access control lists among them) of the caller's files anywhere. On an open file the same can be done (fchown).
+CLOSED_ON_THE_HOST = frozenset(
+    {
+        "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
+        "mq_open", "mq_unlink", "inotify_add_watch", "fanotify_init", "fanotify_mark", "chown", "lchown", "fchownat",
+        "setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat", "file_setattr",
+    }
+)  # fmt: skip
 
 
 # A place in the tree (O_PATH) gives no content, cannot be put into another process, and its flag is in a register.
@@ -166,4 +205,6 @@ ON_BEHALF: Mapping[str, Decision] = {
 
 def rules(sockets: str) -> dict[str, Decision]:
     """All of them, with socket's for one row of SOCKETS."""
-    return {**RULES, "socket": SOCKETS[sockets]}
+    shared = RULES_ON_THE_HOST if sockets in ON_THE_HOST else {}
+    listen = {"listen": MILD} if sockets in ("tcp", "local") else {}
+    return {**RULES, **shared, **listen, "socket": SOCKETS[sockets]}

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from golden.pretend import HOSTS, MODERN, PROJECT, SYSTEM, grants, notes_of, plan_of
+from pysandbox.compile import degrade
 from pysandbox.compile.notes import GRANT_SKIPPED, ISOLATION_GAP, NOT_COVERABLE
 from pysandbox.compile.plan import SCRATCH, LandlockPlan, Plan
 from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.model import Grant, Policy
+
+DIRECT: dict[str, Any] = {"egress": "direct", "unsafe_direct": True}
 
 
 def alone(**options: Any) -> Policy:
@@ -27,6 +30,7 @@ def wall(plan: Plan) -> LandlockPlan:
     ({"run_as": "nobody"}, "process.run_as"),
     ({"run_as": "root"}, "process.run_as"),
     ({"state": "scratch"}, "filesystem.state"),
+    ({"allow_syscalls": ("io_uring_setup",)}, "syscalls.allow_extra"),
     ({"allow": grants("/data"), "deny": grants("/data/set")}, "filesystem.deny"),
     ({"allow": grants("/data"), "mask": grants("/data/set")}, "filesystem.mask"),
     ({"allow_write": grants("/data"), "allow": grants("/data/set")}, "filesystem.allow"),
@@ -88,15 +92,23 @@ def test_home_and_tmpdir_are_the_scratch_directory_unless_home_is_granted() -> N
     assert ("HOME", "/home/ann") in plan_of(alone(allow=grants("/home/ann"))).env
 
 
-@pytest.mark.parametrize("word", ["stat", "chmod", "unix sockets", "host's name", "tmp_mb"])
+@pytest.mark.parametrize("word", ["stat", "readlink", "getxattr", "chmod", "host's name", "tmp_mb"])
 def test_each_gap_is_named(word: str) -> None:
     assert any(word in note for note in notes_of(plan_of(alone()), ISOLATION_GAP))
 
 
 def test_guards_that_cannot_be_made_are_named_and_strict_refuses_them() -> None:
     assert any(".git/hooks" in note for note in notes_of(plan_of(alone(workdir="write")), NOT_COVERABLE))
-    with pytest.raises(UnsupportedError, match=r"\.git/hooks"):
+    with pytest.raises(UnsupportedError, match="leaves open"):
         plan_of(alone(workdir="write", strict=True))
+
+
+def test_strict_refuses_each_gap_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gap in degrade.GAPS:
+        monkeypatch.setattr(degrade, "GAPS", (gap,))
+        asked = {"max_pids": 9, "allow_execve": ("/bin/sh",), "allow_syscalls": ("shmget",), **DIRECT}
+        with pytest.raises(UnsupportedError, match=r"leaves open: .*full"):
+            degrade.weigh(alone(strict=True, **asked), MODERN)
 
 
 def test_a_guard_that_cannot_be_made_is_no_rule_either() -> None:

@@ -221,10 +221,48 @@ def test_landlock_mode_opens_tcp_where_landlock_sees_it_and_nothing_where_not(ma
         assert seen("socket", domain, DGRAM, 0) == seen("socket", domain, DGRAM, 17) == EPERM
         assert {unseen("socket", domain, kind, 0) for kind in (STREAM, DGRAM, RAW)} == {EPERM}
     for asked in (seen, unseen):
-        assert asked("socket", UNIX, STREAM, 0) == asked("socket", NETLINK, RAW, 0) == ALLOW
+        assert asked("socket", NETLINK, RAW, 0) == ALLOW
         assert asked("socket", INET, STREAM, 262) == asked("socket", VSOCK, STREAM, 0) == EPERM
+        assert asked("listen", 3, 5) == EPERM
     direct = Filter(machine, Policy(isolation="landlock", egress="direct", unsafe_direct=True), landlock_net=False)
     assert direct("socket", INET, DGRAM, 0) == ALLOW and direct("socket", VSOCK, STREAM, 0) == EPERM
+    assert direct("listen", 3, 5) == ALLOW
+
+
+WITHOUT_NAMESPACES = [
+    pytest.param({"isolation": "landlock", **egress}, profile, id=f"{profile} {' '.join(map(str, egress))}")
+    for egress in ({}, {"egress": "direct", "unsafe_direct": True}) for profile in SHIPPED
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("monitor", [False, True])
+@pytest.mark.parametrize(("options", "profile"), WITHOUT_NAMESPACES)
+def test_without_namespaces_nothing_of_the_host_is_had_by_its_name(
+    options: dict[str, object], profile: str, monitor: bool, machine: str
+) -> None:
+    asked = Filter(machine, Policy(**options, seccomp=profile, monitor=monitor))  # type: ignore[arg-type]
+    refused = (LOG, EPERM) if profile == "seed-187" and monitor else (EPERM,)  # what is not on its list is only told
+    for kind, flags in product((STREAM, DGRAM, SEQPACKET, RAW), (0, FLAGS)):
+        assert asked("socket", UNIX, kind | flags, 0) == EPERM
+        opened = asked("socketpair", UNIX, kind | flags, 0)
+        assert opened == (ALLOW if kind in (STREAM, SEQPACKET) else EPERM), kind
+    for name in arguments.CLOSED_ON_THE_HOST:
+        assert not asked.has(name) or asked(name) in refused, name
+    for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"):
+        assert asked(name, 77) in refused and asked(name, UPPER | 77) in refused
+        assert asked(name, UPPER) in (ALLOW, *refused)
+    for which, who in ((0, 77), (1, 77), (2, 0), (2, 77), (UPPER | 2, 0)):
+        assert asked("setpriority", which, who) in refused, (which, who)
+    for which, who in ((1, 77), (2, 77), (3, 0), (UPPER | 3, 0)):
+        assert asked("ioprio_set", which, who) in refused, (which, who)
+
+
+def test_without_namespaces_a_closed_call_is_opened_by_name() -> None:
+    asked = x86(isolation="landlock", allow_syscalls=("shmget", "inotify_add_watch"))
+    assert asked("shmget") == asked("inotify_add_watch") == ALLOW and asked("semget") == EPERM
+    full = x86()
+    assert full("shmget") == full("setpriority", 0, 77) == full("listen") == full("lchown") == ALLOW
 
 
 @every_filter
