@@ -192,11 +192,11 @@ def _gaps(policy: Policy, host: HostFacts) -> Iterator[Note]:
             yield Note(ISOLATION_GAP, key, message)
 
 
-def _reopened(policy: Policy) -> frozenset[str]:
+def _reopened(policy: Policy) -> set[str]:
     """What the filter of landlock isolation closes, and this policy asks for."""
     from pysandbox.compile.profiles.arguments import CLOSED_ON_THE_HOST
 
-    return CLOSED_ON_THE_HOST.intersection(policy.allow_syscalls)
+    return CLOSED_ON_THE_HOST.keys() & set(policy.allow_syscalls)
 
 
 def closed_for_landlock(policy: Policy, host: HostFacts) -> Policy:

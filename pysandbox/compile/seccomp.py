@@ -182,7 +182,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     listed = set(names_of(profile.allow))
     closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
     rules = arguments.rules(choice.sockets)
-    shut = arguments.CLOSED_ON_THE_HOST - choice.allow if choice.sockets in arguments.ON_THE_HOST else frozenset()
+    shut = arguments.CLOSED_ON_THE_HOST if choice.sockets in arguments.ON_THE_HOST else {}
     limited = profile.limited if choice.mode == "allow-list" else {}
 
     def one(name: str) -> Decision:
@@ -195,8 +195,8 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.NEVER
         if name in choice.deny or name in closed:
             return Verdict.DENY
-        if name in shut:
-            return Verdict.MILD
+        if name in shut and name not in choice.allow:
+            return shut[name]
         if choice.mode == "allow-list" and name not in listed and name not in choice.allow:
             return Verdict.DENY
         return ruled if name in choice.allow else limited.get(name, ruled)

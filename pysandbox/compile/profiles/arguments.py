@@ -143,13 +143,16 @@ RULES_ON_THE_HOST: Mapping[str, Decision] = {
 # Closed without namespaces unless a policy names the call in allow_extra. They act by a name or a path that no rule
 # binds: the host's System V and POSIX objects, what happens in directories that were not granted, owner and attributes
 # (access control lists among them) of the caller's files anywhere. On an open file the same can be done (fchown).
-CLOSED_ON_THE_HOST = frozenset(
-    {
-        "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
-        "mq_open", "mq_unlink", "inotify_add_watch", "fanotify_init", "fanotify_mark", "chown", "lchown", "fchownat",
-        "setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat", "file_setattr",
-    }
-)  # fmt: skip
+# Answered as by a kernel without them, which programs go on from (cp -a keeps the mode where it cannot keep a list);
+# a change of owner is answered as to anybody who may not.
+CLOSED_ON_THE_HOST: Mapping[str, Verdict] = {
+    **dict.fromkeys(("chown", "lchown", "fchownat"), MILD),
+    **dict.fromkeys(("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"), ABSENT),
+    **dict.fromkeys(("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"), ABSENT),
+    **dict.fromkeys(("inotify_add_watch", "fanotify_init", "fanotify_mark"), ABSENT),
+    **dict.fromkeys(("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"), ABSENT),
+    "file_setattr": ABSENT,
+}
 
 
 # A place in the tree (O_PATH) gives no content, cannot be put into another process, and its flag is in a register.
