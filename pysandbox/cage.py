@@ -74,7 +74,7 @@ class Cage:
             raise TypeError(f"policy must be a Policy, not {type(policy).__name__}: write Policy(allow=[...])")
         self._reason = "daemon_no_sandbox" if self.runtime.no_sandbox else "dsl_disabled"
         if self.runtime.no_sandbox and self.policy.caged:
-            self.policy = replace(self.policy, caged=False)
+            self.policy = replace(self.policy, caged=False, strict=False)  # whatever it says (COMP-25)
         self.caged = self.policy.caged
         self.session = self.runtime.session(session) if isinstance(session, str) else session
         self.labels = labels_of(labels, session)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pysandbox.errors import PolicyError
 from pysandbox.policy.edit import add_to, layer_of
 from pysandbox.policy.match import covers
+from pysandbox.policy.reading import recipe_text
 from pysandbox.policy.recipe import Recipe, shipped_file
-from pysandbox.policy.sources import recipe_text
 
 SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/proc", "/sys", "/dev")
 OWN = "copy it to a file of your own, and give that with -r after it"

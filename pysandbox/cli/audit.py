@@ -86,9 +86,9 @@ def stream_path(namespace: Namespace) -> str:
 def _types(namespace: Namespace) -> int:
     for each in TYPES.values():
         if namespace.json:
-            print(json.dumps(asdict(each)))
+            console.document(asdict(each))
         else:
-            print(f"{each.name}\n    {each.doc}\n    {', '.join(each.fields)}")
+            console.out(each.name, f"    {each.doc}", f"    {', '.join(each.fields)}")
     return 0
 
 
@@ -105,24 +105,27 @@ def _list(namespace: Namespace) -> int:
     runs = all_runs(stream_path(namespace))
     palette = console.Palette(sys.stdout)
     for run in runs:
-        print(json.dumps(asdict(run)) if namespace.json else _line(run, palette))
+        if namespace.json:
+            console.document(asdict(run))
+        else:
+            console.out(_line(run, palette))
     if not runs and not namespace.json:
-        print("Nothing has run.")
+        console.out("Nothing has run.")
     return 0
 
 
-def _line(run: Run, palette: console.Palette) -> str:
+def _line(run: Run, palette: console.Palette) -> list[str]:
     first = run.commands[0]
     more = f"  (+{len(run.commands) - 1})" if len(run.commands) > 1 else ""
     refused = sum(each.count for each in run.refusals)
     parts = (
         f"{first.began[:19].replace('T', ' ')}  {run.id}",
         palette.paint(console.GREEN if first.exit_code == 0 else console.YELLOW, f"{ending(first):<20}"),
-        console.plain(" ".join(first.argv)) + more,
+        " ".join(first.argv) + more,
         palette.paint(console.RED, f"  {refused} refused") if refused else "",
         "" if run.caged else palette.paint(console.RED, "  NO CAGE"),
     )
-    return "  ".join(part for part in parts if part)
+    return [piece for part in parts if part for piece in ("  ", part)][1:]
 
 
 def ending(command: Command) -> str:
@@ -168,10 +171,10 @@ def _follow(path: str, namespace: Namespace) -> int:
 
 def _print(record: Record, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(asdict(record)))
+        console.document(asdict(record))
         return
     fields = ", ".join(f"{name}={json.dumps(each)}" for name, each in record.data.items() if name != "invocation_id")
-    print(console.plain(f"{record.seq:>6}  {record.time}  {record.type}  {fields}"))
+    console.out(f"{record.seq:>6}  {record.time}  {record.type}  {fields}")
 
 
 # ---- verify ----------------------------------------------------------------------------------------------------
@@ -184,18 +187,18 @@ def _verify(namespace: Namespace) -> int:
         expected = namespace.expect is None or any(each.hash == namespace.expect for each in records(path))
     good = verdict.ok and expected
     if namespace.json:
-        print(json.dumps({**asdict(verdict), "ok": good, "expected_found": expected}))
+        console.document({**asdict(verdict), "ok": good, "expected_found": expected})
         return 0 if good else BROKEN
     palette = console.Palette(sys.stdout)
     for each in verdict.breaks:
-        print(palette.paint(console.RED, console.plain(str(each))))
+        console.out(palette.paint(console.RED, str(each)))
     for each in verdict.torn:
-        print(palette.paint(console.YELLOW, console.plain(str(each))))
+        console.out(palette.paint(console.YELLOW, str(each)))
     if not expected:
-        print(palette.paint(console.RED, f"no record has the hash {console.plain(namespace.expect)}"))
-    print(f"{verdict.records} records ({verdict.first} to {verdict.last.seq}) in {verdict.files} files: {path}")
-    print(f"last hash: {verdict.last.hash}")
-    print(
+        console.out(palette.paint(console.RED, f"no record has the hash {namespace.expect}"))
+    console.out(f"{verdict.records} records ({verdict.first} to {verdict.last.seq}) in {verdict.files} files: {path}")
+    console.out(f"last hash: {verdict.last.hash}")
+    console.out(
         palette.paint(console.GREEN, "The chain holds.") if good else palette.paint(console.RED, "THE CHAIN IS BROKEN.")
     )
     return 0 if good else BROKEN

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pysandbox.cli.console import usage_error
+from pysandbox.cli.console import plain, usage_error
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.launch import descent, registry
 from pysandbox.launch.registry import Record
@@ -87,7 +87,7 @@ def age(record: Record) -> str:
 
 def printable(text: str, width: int) -> str:
     """One line of `width` columns at most: a command line is the cage's own choice of words."""
-    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+    clean = plain(text)
     return clean if len(clean) <= width else clean[: max(0, width - 1)] + "…"
 
 

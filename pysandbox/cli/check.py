@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from pysandbox.cli import console
@@ -16,6 +17,7 @@ from pysandbox.setup.status import INSTALLED, NOT_INSTALLED, NOT_NEEDED, Status,
 from pysandbox.setup.target import find_target
 
 BELOW_MINIMUM = 1
+Line = str | Sequence[str]  # as `console.out` takes it
 NETWORK_HELPER = "not needed"  # a cage's network has no way out that a helper would have to make
 
 EPILOG = """\
@@ -39,9 +41,9 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
     host = host or Host()
     readings = read_all(host)
     if namespace.json:
-        print(_document(readings, host))
+        console.document(_document(readings, host), indent=2)
     else:
-        print(_table(readings, host, console.Palette(sys.stdout), explain_all=verbose or namespace.verbose))
+        console.out(*_table(readings, host, console.Palette(sys.stdout), explain_all=verbose or namespace.verbose))
     return 0 if minimum_met(readings) else BELOW_MINIMUM
 
 
@@ -52,11 +54,9 @@ def parser() -> Parser:
     return declared
 
 
-def _document(readings: Readings, host: Host) -> str:
-    import json
-
+def _document(readings: Readings, host: Host) -> dict[str, Any]:
     policy = _policy(host)
-    document: dict[str, Any] = {
+    return {
         "version": console.version(),
         "kernel": _release(host),
         "machine": os.uname().machine,
@@ -67,7 +67,6 @@ def _document(readings: Readings, host: Host) -> str:
         "network_helper": NETWORK_HELPER,
         "features": [_row(row, reading) for row, reading in readings],
     }
-    return json.dumps(document, indent=2)
 
 
 def _row(row: Feature, reading: Reading) -> dict[str, Any]:
@@ -82,8 +81,8 @@ def _row(row: Feature, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_all: bool) -> str:
-    lines = [palette.paint(console.BOLD, f"pysandbox {console.version()}, Linux {_release(host)}")]
+def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_all: bool) -> list[Line]:
+    lines: list[Line] = [palette.paint(console.BOLD, f"pysandbox {console.version()}, Linux {_release(host)}")]
     for heading, required in (("Required", True), ("Optional", False)):
         lines += ["", heading]
         for row, reading in readings:
@@ -94,7 +93,7 @@ def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_
     lines += ["", f"Lacking in this kernel: {lacking}", f"Access control (MAC): {mac_system(host)}"]
     lines += [*_policy_lines(_policy(host), met), f"Network helper: {NETWORK_HELPER}", ""]
     verdict = "Cages can run here." if met else "Cages cannot run here: see what is required above."
-    return "\n".join([*lines, palette.paint(console.GREEN if met else console.RED, verdict)])
+    return [*lines, palette.paint(console.GREEN if met else console.RED, verdict)]
 
 
 def _release(host: Host) -> str:
@@ -117,10 +116,10 @@ def _policy_lines(policy: Status, met: bool) -> list[str]:
     return lines
 
 
-def _lines(row: Feature, reading: Reading, palette: console.Palette, *, explain: bool) -> list[str]:
+def _lines(row: Feature, reading: Reading, palette: console.Palette, *, explain: bool) -> list[Line]:
     colour = console.GREEN if reading.ok else console.RED if row.required else console.YELLOW
     mark = palette.paint(colour, f"{'yes' if reading.ok else 'NO':<3}")
-    lines = [f"  {mark}  {row.name:<20}  {reading.detail}"]
+    lines: list[Line] = [("  ", mark, f"  {row.name:<20}  {reading.detail}")]
     if explain:
         lines += [f"{'':29}without it: {row.without}", f"{'':29}to get it:  {row.fix}"]
     return lines

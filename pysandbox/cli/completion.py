@@ -27,7 +27,7 @@ def main(arguments: list[str], verbose: bool) -> int:
         return console.usage_error(str(wrong), "pysandbox completion --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
-    print(SHELLS[namespace.shell](tuple(commands())), end="")
+    console.generated(SHELLS[namespace.shell](tuple(commands())))
     return 0
 
 

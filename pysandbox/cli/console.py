@@ -10,8 +10,11 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import TextIO
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TextIO
+
+# Letters that Python calls printable and that show nothing (Unicode's Default_Ignorable_Code_Point, and a blank).
+UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 RED, GREEN, YELLOW, BOLD = "31", "32", "33", "1"
 
@@ -40,9 +43,62 @@ def usage_error(message: str, see: str) -> int:
     return 125
 
 
+class Painted(str):
+    """Text that went through `plain` and then got a colour of ours (`Palette.paint`)."""
+
+    __slots__ = ()
+
+
+def out(*lines: str | Sequence[str]) -> None:
+    """Lines on standard output, each a text or several parts in a row. All that we print there goes through here,
+    `document` or `generated`; only a `Painted` part keeps an escape sequence, and only ours."""
+    if sys.stdout is not None:
+        for line in lines:
+            parts = (line,) if isinstance(line, str) else line
+            print("".join(part if isinstance(part, Painted) else plain(part) for part in parts))
+
+
+def generated(text: str) -> None:
+    """Text of ours alone, its end of line included: nothing that anybody else wrote is in it."""
+    if sys.stdout is not None:
+        print(text, end="")
+
+
+def document(value: object, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> None:
+    """One JSON document on standard output; on a single line unless `indent` is given."""
+    if sys.stdout is not None:
+        print(in_json(value, indent=indent, default=default))
+
+
+def in_json(value: object, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """Pure ASCII without control characters: JSON leaves DEL alone, and a terminal does not."""
+    import json
+
+    return json.dumps(value, indent=indent, default=default).replace("\x7f", "\\u007f")
+
+
+def show(lines: Iterable[str]) -> None:
+    """Lines for the user on standard error, where standard output is somebody else's."""
+    for line in lines:
+        _line(line)
+
+
+def ask(question: str) -> None:
+    if sys.stderr is not None:
+        print(plain(question), end="", file=sys.stderr, flush=True)
+
+
 def plain(text: str) -> str:
-    """The text as one line that moves no cursor and rings no bell, whoever wrote it."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    """The text as one line that moves no cursor, rings no bell, hides and reorders nothing, whoever wrote it."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() and letter not in UNSEEN else escaped(letter) for letter in text)
+
+
+def escaped(letter: str) -> str:
+    """As Python and TOML write it."""
+    code = ord(letter)
+    return repr(letter)[1:-1] if not letter.isprintable() else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _line(text: str) -> None:
@@ -71,8 +127,8 @@ class Palette:
         terminal = stream is not None and stream.isatty()
         self.enabled = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
-    def paint(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.enabled else text
+    def paint(self, code: str, text: str) -> Painted:
+        return Painted(f"\x1b[{code}m{plain(text)}\x1b[0m" if self.enabled else plain(text))
 
 
 class Log:
@@ -87,6 +143,4 @@ class Log:
         if sys.stderr.isatty():
             _line(f"pysandbox: {event}: " + ", ".join(f"{name}={value}" for name, value in fields.items()))
             return
-        import json
-
-        print(json.dumps({"event": event, **fields}, default=str), file=sys.stderr)
+        print(in_json({"event": event, **fields}, default=str), file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 from dataclasses import asdict, is_dataclass
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from pysandbox.process import Result
 
 CHUNK = 65536
+Document = dict[str, Any]
 REASONS = {124: "timeout"}  # of the endings that are ours; all others are "cancelled"
 
 
@@ -52,7 +52,7 @@ class Capture:
         return bool(piece)
 
 
-def of_result(result: Result, stdout: Capture, stderr: Capture, cause: int | None) -> str:
+def of_result(result: Result, stdout: Capture, stderr: Capture, cause: int | None) -> Document:
     """`cause`: our exit code when it was we who ended the command."""
     document: dict[str, Any] = {
         "argv": list(result.argv),
@@ -65,24 +65,20 @@ def of_result(result: Result, stdout: Capture, stderr: Capture, cause: int | Non
         "stderr": stderr.text,
         "truncated": stdout.truncated or stderr.truncated,
         "duration": result.duration,
-        "usage": result.usage,
-        "denials": list(result.denials),
+        "usage": _plain(result.usage),
+        "denials": [_plain(each) for each in result.denials],
         "caged": result.caged,
-        "notes": list(result.notes),
+        "notes": [_plain(each) for each in result.notes],
     }
     if cause is not None:
         document |= {"exit_code": cause, "ok": False, "reason": REASONS.get(cause, "cancelled")}
-    return _text(document)
+    return document
 
 
-def of_failure(argv: list[str], code: int, message: str) -> str:
+def of_failure(argv: list[str], code: int, message: str) -> Document:
     """The document when there is no result: nothing ran."""
-    return _text({"argv": argv, "exit_code": code, "ok": False, "reason": "error", "error": message})
-
-
-def _text(document: dict[str, Any]) -> str:
-    return json.dumps(document, default=_plain)
+    return {"argv": argv, "exit_code": code, "ok": False, "reason": "error", "error": message}
 
 
 def _plain(value: Any) -> Any:
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -6,7 +6,6 @@ pysandbox explain --last                  after: the run; --apply writes the lin
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -92,14 +91,12 @@ def _explain_policy(namespace: Namespace) -> int:
     name = os.path.basename(namespace.command[0]) if namespace.command else "policy"
     line = summary(policy, name, "-")
     if namespace.json:
-        print(json.dumps({"summary": line, "topics": dict(told)}))
+        console.document({"summary": line, "topics": dict(told)})
         return 0
     palette = console.Palette(sys.stdout)
-    print(console.plain(line))
+    console.out(line)
     for heading, sentences in told:
-        print(f"\n{palette.paint(console.BOLD, heading)}")
-        for sentence in sentences:
-            print(console.plain(f"  {sentence}"))
+        console.out("", palette.paint(console.BOLD, heading), *(f"  {sentence}" for sentence in sentences))
     return 0
 
 
@@ -116,10 +113,9 @@ def _explain_run(namespace: Namespace) -> int:
     if namespace.html is not None:
         return _draw(run, namespace.html)
     if namespace.json:
-        print(json.dumps(asdict(run)))
+        console.document(asdict(run))
     elif namespace.apply is None:
-        for line in tell(run):
-            print(console.plain(line))
+        console.out(*tell(run))
     return 0 if namespace.apply is None else _apply(run, namespace)
 
 
@@ -128,7 +124,7 @@ def _draw(run: Run, file: str) -> int:
 
     with open(file, "w", encoding="utf-8", errors="backslashreplace") as stream:
         stream.write(page(run))
-    print(console.plain(f"{file}: run {run.id}"))
+    console.out(f"{file}: run {run.id}")
     return 0
 
 
@@ -142,15 +138,14 @@ def _apply(run: Run, namespace: Namespace) -> int:
         return 1
     proposal = Proposal.of(namespace.apply, lines)
     if proposal.nothing_new:
-        print(console.plain(f"{proposal.file} allows all of it already."))
+        console.out(f"{proposal.file} allows all of it already.")
         return 0
-    for line in proposal.difference():
-        print(console.plain(line))
+    console.out(*proposal.difference())
     if not namespace.yes and not _agreed(proposal.file):
-        print("Nothing was written.")
+        console.out("Nothing was written.")
         return 1
     proposal.write()
-    print(console.plain(f"{proposal.file} was written."))
+    console.out(f"{proposal.file} was written.")
     return 0
 
 

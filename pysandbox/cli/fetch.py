@@ -18,8 +18,9 @@ from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.cli.progress import Progress
 from pysandbox.errors import PolicyError
 from pysandbox.policy.places import OURS, config_home
-from pysandbox.policy.search import KINDS, RESERVED, known, sha256
-from pysandbox.policy.sources import contents, decoded, parse_recipe
+from pysandbox.policy.reading import contents, decoded, sha256
+from pysandbox.policy.search import KINDS, RESERVED, known
+from pysandbox.policy.sources import parse_recipe
 
 SUMS = "SHA256SUMS"
 FOLDERS = ("", *KINDS.values())
@@ -85,7 +86,7 @@ def _fetch(namespace: Namespace, source: str) -> int:
                 failure = _clone(_url(source), namespace.branch, folder)
         except FileNotFoundError:
             console.error(f"cannot fetch {source}: git is not installed")
-            print(BY_HAND.format(source=_url(source), target=target))
+            console.out(*BY_HAND.format(source=_url(source), target=target).splitlines())
             return FAILED
         if failure is not None:
             console.error(f"git clone failed: {failure}; nothing was changed, and the shipped recipes work without it")
@@ -132,12 +133,11 @@ def _install(namespace: Namespace, source: str, target: str) -> int:
     for name, content in files.items():
         _write(os.path.join(target, name), content)
     if namespace.json:
-        import json
-
-        print(json.dumps({"directory": target, "recipes": list(files), "verified": not namespace.no_verify}, indent=2))
+        document = {"directory": target, "recipes": list(files), "verified": not namespace.no_verify}
+        console.document(document, indent=2)
     else:
         checked = "not verified" if namespace.no_verify else "verified"
-        print(f"{len(files)} recipes ({checked}) in {target}: {', '.join(files)}")
+        console.out(f"{len(files)} recipes ({checked}) in {target}: {', '.join(files)}")
     return 0
 
 

@@ -69,11 +69,14 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=32, width=min(columns, 120) - 2)
 
 
-def add_policy_flags(parser: argparse.ArgumentParser, defaults: Mapping[str, Any]) -> None:
-    """One flag per option that has one, in the groups of SECTIONS; `defaults`: those that differ, for the help."""
+def add_policy_flags(
+    parser: argparse.ArgumentParser, defaults: Mapping[str, Any], only: tuple[str, ...] | None = None
+) -> None:
+    """One flag per option that has one, in the groups of SECTIONS; `defaults`: those that differ, for the help. With
+    `only`, the flags of these fields and no others."""
     groups = {section: parser.add_argument_group(title) for section, title in SECTIONS.items()}
     for field, described in options():
-        if described.flag:
+        if described.flag and (only is None or field.name in only):
             names = (*SHORT.get(described.flag, ()), described.flag)
             default = defaults.get(field.name, field.default)
             groups[ELSEWHERE.get(described.flag, described.section)].add_argument(

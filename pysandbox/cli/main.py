@@ -119,7 +119,7 @@ def _dispatch(arguments: list[str]) -> int:
         if flag in ("-h", "--help"):
             return _help([])
         if flag == "--version":
-            print(f"pysandbox {console.version()}")
+            console.out(f"pysandbox {console.version()}")
             return 0
         if flag not in ("-v", "--verbose"):
             known = ["--help", "--version", "--verbose"]
@@ -154,5 +154,5 @@ def _help(topics: list[str]) -> int:
     if topics and topics[0] != "help":
         return _dispatch([topics[0], "--help"])
     commands = "\n".join(f"  {name:<10}  {text}" for name, text in COMMANDS.items())
-    print(HELP.format(commands=commands), end="")
+    console.generated(HELP.format(commands=commands))
     return 0

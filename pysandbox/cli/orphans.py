@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 from pysandbox.cli import cages, console
@@ -41,11 +40,11 @@ def tell(*, removing: bool, as_json: bool) -> int:
     found = find_orphans()
     kept = [each for each in found if not _removed(each)] if removing else []
     if as_json:
-        print(json.dumps([asdict(each) for each in found], indent=2))
+        console.document([asdict(each) for each in found], indent=2)
     else:
         for each in found:
             pid = f"pid {each.pid}  " if each.pid else ""
-            print(f"{each.kind:<8}  {each.path}  {pid}{cages.printable(each.detail, 60)}".rstrip())
+            console.out(f"{each.kind:<8}  {each.path}  {pid}{cages.printable(each.detail, 60)}".rstrip())
     return 1 if kept else 0
 
 

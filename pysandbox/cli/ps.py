@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import asdict
 from typing import Any
 
-from pysandbox.cli import cages
+from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
 from pysandbox.launch import descent, freeze, registry
 from pysandbox.launch.registry import Record
@@ -36,14 +35,14 @@ def parser() -> Parser:
 def _list(*, as_json: bool) -> int:
     live = registry.live()
     if as_json:
-        print(json.dumps([document(record) for record in live], indent=2))
+        console.document([document(record) for record in live], indent=2)
         return 0
     width = shutil.get_terminal_size((200, 24)).columns - WIDTH_BEFORE_COMMAND
-    print(COLUMNS.format(id="ID", pid="PID", host="HOST", age="AGE", state="STATE", command="COMMAND"))
+    console.out(COLUMNS.format(id="ID", pid="PID", host="HOST", age="AGE", state="STATE", command="COMMAND"))
     for record in live:
         commands = "; ".join(cages.command_lines(record)) or "(an open session)"
         row = {"id": record.id, "pid": record.init.pid, "host": record.host.pid, "age": cages.age(record)}
-        print(COLUMNS.format(**row, state=state(record), command=cages.printable(commands, max(20, width))))
+        console.out(COLUMNS.format(**row, state=state(record), command=cages.printable(commands, max(20, width))))
     return 0
 
 

@@ -7,15 +7,15 @@ runs a command: one that is named after `--` is only looked at.
 from __future__ import annotations
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from pysandbox.cli import console, recipe_text
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.cli.policy_of import DEFAULTS, working_directory
+from pysandbox.cli.policy_of import working_directory
+from pysandbox.cli.trusting import Shown, agreed
 from pysandbox.compile.seccomp import describe
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
@@ -25,7 +25,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.policy.places import home
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.render import to_toml
-from pysandbox.policy.search import Search, known, sha256
+from pysandbox.policy.search import Search, known, place_of
 from pysandbox.probe import paths
 
 HELP = """\
@@ -49,7 +49,7 @@ Examples:
 
 def main(arguments: list[str], verbose: bool) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP, end="")
+        console.generated(HELP)
         return 0 if arguments else 125
     name, *rest = arguments
     if name not in ACTIONS:
@@ -81,11 +81,9 @@ def _search() -> Search:
 
 def _print(namespace: Namespace, document: Any, text: Iterator[str]) -> int:
     if namespace.json:
-        import json
-
-        print(json.dumps(document, indent=2))
+        console.document(document, indent=2)
     else:
-        print("\n".join(text))
+        console.out(*text)
     return 0
 
 
@@ -94,8 +92,9 @@ def _print(namespace: Namespace, document: Any, text: Iterator[str]) -> int:
 
 def _list(namespace: Namespace) -> int:
     search = _search()
-    found = [search.read(path, "asked", name) for name, path in search.available() if name != "default"]
-    baseline = search.override("default")
+    problems: list[PolicyError] = []
+    found = list(_readable(search, problems))
+    baseline = _baseline(search, problems)
     counts = describe(compose([], baseline=baseline))
     document = {
         "search_path": list(search.directories),
@@ -105,8 +104,30 @@ def _list(namespace: Namespace) -> int:
             "allowed": len(counts.allowed),
             "denied": len(counts.denied),
         },
+        "problems": [str(error) for error in problems],
     }
+    for error in problems:
+        console.warning(str(error))
     return _print(namespace, document, recipe_text.listing(document))
+
+
+def _readable(search: Search, problems: list[PolicyError]) -> Iterator[Layer]:
+    """Those that can be read; one that cannot is told, and hides no other."""
+    for name, path in search.available(problems):
+        if name == "default":
+            continue
+        try:
+            yield search.read(path, "asked", name)
+        except PolicyError as error:
+            problems.append(error)
+
+
+def _baseline(search: Search, problems: list[PolicyError]) -> Layer | None:
+    try:
+        return search.override("default")
+    except PolicyError as error:
+        problems.append(error)
+        return None
 
 
 def _row(layer: Layer) -> dict[str, Any]:
@@ -242,46 +263,46 @@ def _declare_trust(parser: Parser) -> None:
 def _trust(namespace: Namespace) -> int:
     from pysandbox.policy.trust import pin, trust_file
 
-    path = os.path.realpath(namespace.file)
+    path = place_of(namespace.file)
     if namespace.revoke:
-        pin(path, None)
+        pin({path: None})
         return _print(namespace, {"file": path, "trusted": False}, iter([f"no longer trusted: {path}"]))
-    digest, changes = _manifest_changes(path) if os.path.basename(path) == MANIFEST else _recipe_changes(path)
-    loosens: list[str] = []
-    for name, without, policy in changes:
-        keys = loosened_by(without, policy)
-        loosens += [key for key in keys if key not in loosens]
-        if not namespace.json:
-            print("\n".join(recipe_text.difference(without, policy, name, keys)))
-    if not (namespace.yes or _agreed(path)):
+    shown = _manifest_shown(path) if os.path.basename(path) == MANIFEST else _recipe_shown(path)
+    if not namespace.json:
+        console.out(*shown.lines)
+    if not (namespace.yes or agreed(f"Trust {path}?")):
         raise PolicyError("is not trusted", file=path, suggestion="to trust it without being asked, add --yes")
-    pin(path, digest)
-    document = {"file": path, "trusted": True, "sha256": digest, "loosens": loosens}
-    return _print(namespace, document, iter([f"trusted as it is now (in {trust_file()}): {path}"]))
+    pin(shown.digests)
+    others = [place for place in shown.digests if place != path]
+    document = {
+        "file": path, "trusted": True, "sha256": shown.digests[path], "loosens": shown.loosens, "with": others,
+    }  # fmt: skip
+    said = (f"trusted as it is now (in {trust_file()}): {each}" for each in (path, *others))
+    return _print(namespace, document, said)
 
 
-# The SHA-256 of what is shown, whatever the file holds by the time it is answered; and (name, without, with) of each.
-Changes = tuple[str, list[tuple[str, Policy, Policy]]]
+class _Shown(NamedTuple):
+    """What is put before the user, and what is remembered of it: the SHA-256 of the bytes that were read for it,
+    whatever the files hold by the time he answers."""
+
+    lines: list[str]
+    digests: dict[str, str]
+    loosens: list[str]
 
 
-def _recipe_changes(path: str) -> Changes:
+def _recipe_shown(path: str) -> _Shown:
     stem = os.path.basename(path).removesuffix(".toml")
     layer = _search().read(path, "base" if stem in ("base", "default") else "asked", stem)
-    return sha256(layer.text.encode()), [(path, *_with_and_without(layer))]
+    without, policy = _with_and_without(layer)
+    keys = list(loosened_by(without, policy))
+    return _Shown(list(recipe_text.difference(without, policy, path, keys)), {path: layer.digest}, keys)
 
 
-def _manifest_changes(path: str) -> Changes:
-    """What each sandbox of a manifest grants beside its recipes."""
+def _manifest_shown(path: str) -> _Shown:
     from pysandbox.policy.manifest_file import read_manifest
 
-    manifest, cwd, changes = read_manifest(path), os.path.dirname(path), []
-    for sandbox in manifest.sandboxes.values():
-        with_it, without = (
-            with_base(resolve(sandbox.recipes, command=sandbox.argv, cwd=cwd, extra=extra, defaults=DEFAULTS).policy)
-            for extra in (sandbox.overrides, {})
-        )
-        changes.append((f"{path} sandbox {sandbox.name}", without, with_it))
-    return manifest.digest, changes
+    shown = Shown(read_manifest(path))
+    return _Shown(list(shown.lines()), shown.digests, shown.loosens)
 
 
 def _with_and_without(layer: Layer) -> tuple[Policy, Policy]:
@@ -291,13 +312,6 @@ def _with_and_without(layer: Layer) -> tuple[Policy, Policy]:
     if layer.name == "default":
         return Policy(), compose([], baseline=layer)
     return with_base(Policy()), compose([], base=layer)
-
-
-def _agreed(path: str) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
-        return False
-    print(f"Trust {path}? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 Action = tuple[Callable[[Namespace], int], Callable[[Parser], object], str]

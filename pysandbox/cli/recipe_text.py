@@ -34,21 +34,16 @@ def _kind(name: str) -> str:
 
 def _row(row: Mapping[str, Any]) -> Iterator[str]:
     strict = " (strict)" if row["strict"] else ""
-    yield f"  {row['name']:<20}  {printable(row['description'])}{strict}"
+    yield f"  {row['name']:<20}  {row['description']}{strict}"
     marks = [*(f"+{name}" for name in row["allow_syscalls"]), *(f"-{name}" for name in row["deny_syscalls"])]
-    yield f"  {'':<20}  {' '.join([*marks, printable(row['path'])])}"
-
-
-def printable(text: str) -> str:
-    """A recipe may come from anywhere, and a terminal acts on escape sequences."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    yield f"  {'':<20}  {' '.join([*marks, row['path']])}"
 
 
 def shown(toml: str, layers: Iterable[Mapping[str, str]]) -> Iterator[str]:
     for layer in layers:
-        yield f"# {layer['why']}: {printable(layer['name'])} ({printable(layer['path'])})"
+        yield f"# {layer['why']}: {layer['name']} ({layer['path']})"
     yield ""
-    yield toml.rstrip("\n")
+    yield from toml.rstrip("\n").split("\n")
 
 
 def baseline(document: Mapping[str, Sequence[str]]) -> Iterator[str]:
@@ -62,7 +57,7 @@ def baseline(document: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 def explanation(policy: Policy, document: Mapping[str, Any]) -> Iterator[str]:
     for row in document["recipes"]:
-        yield f"{row['name']}: {printable(row['description'] or 'no description')} ({printable(row['path'])})"
+        yield f"{row['name']}: {row['description'] or 'no description'} ({row['path']})"
     if policy.strict:
         yield "Strict: a process is killed at its first refused system call, and nothing may degrade."
     yield from _paths("Read-only", policy.allow)
@@ -73,16 +68,16 @@ def explanation(policy: Policy, document: Mapping[str, Any]) -> Iterator[str]:
     yield from _block("Hosts", (_host(rule.given) for rule in policy.hosts))
     yield from _block("Variables passed through", (*(f"{name} (set)" for name in document["env_set"]),
                                                    *(f"{name} (unset)" for name in document["env_unset"])))  # fmt: skip
-    yield from _block("Variables set", (f"{name}={printable(value)}" for name, value in policy.env))
+    yield from _block("Variables set", (f"{name}={value}" for name, value in policy.env))
     yield from _block("Executables", policy.allow_execve)
     yield from _block("Limits", (f"{name}: {value}" for name, value in _limits(policy)))
     yield from _block("System calls", (*(f"+{name}" for name in policy.allow_syscalls),
                                        *(f"-{name}" for name in policy.deny_syscalls)))  # fmt: skip
-    yield from _block("Found by the place of a program below", map(printable, document["match_prefix"]))
+    yield from _block("Found by the place of a program below", document["match_prefix"])
 
 
 def _paths(title: str, grants: tuple[Grant, ...]) -> Iterator[str]:
-    yield from _block(title, (f"{printable(each.path)}{' (if it exists)' if each.optional else ''}" for each in grants))
+    yield from _block(title, (f"{each.path}{' (if it exists)' if each.optional else ''}" for each in grants))
 
 
 def _block(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -98,7 +93,7 @@ def _host(given: Mapping[str, Any]) -> str:
 
 
 def _words(value: object) -> str:
-    return printable(" ".join(value) if isinstance(value, tuple) else str(value))
+    return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _limits(policy: Policy) -> Iterator[tuple[str, object]]:
@@ -108,7 +103,7 @@ def _limits(policy: Policy) -> Iterator[tuple[str, object]]:
 
 def suggestions(command: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not rows:
-        yield f"No matching recipes for {printable(command[0])!r}"
+        yield f"No matching recipes for {command[0]!r}"
         return
     for row in rows:
         how = "used without being asked for" if row["automatic"] else f"-r {row['name']}"
@@ -120,5 +115,5 @@ def difference(without: Policy, policy: Policy, path: str, keys: Sequence[str]) 
     from difflib import unified_diff
 
     before, after = (to_toml(each).splitlines() for each in (without, policy))
-    yield from (printable(line) for line in unified_diff(before, after, "without it", path, lineterm="", n=1))
+    yield from unified_diff(before, after, "without it", path, lineterm="", n=1)
     yield f"grants more in: {', '.join(keys)}" if keys else "grants no more than there would be without it"

@@ -18,13 +18,15 @@ from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.policy_of import DEFAULTS, Asked, policy_of
-from pysandbox.errors import CageError, StartError
+from pysandbox.errors import CageError, PolicyError, StartError
+from pysandbox.policy.compose import located
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pysandbox.audit import AuditLog
     from pysandbox.cage import Cage
+    from pysandbox.cli.document import Document
     from pysandbox.events import Sink
     from pysandbox.policy.model import Policy
     from pysandbox.process import Process
@@ -79,14 +81,17 @@ def perform(
     keep: _Keeper | None = None,
 ) -> int:
     """One command under the policy that `asked` makes, to its end; with --json the document is printed. The code."""
+    wanted = None
     try:
         wanted = asked()
         make = make_cage or _cage_maker(wanted, audited=not namespace.no_audit)
         code, document = _run(namespace, argv, wanted, console.Log(verbose), make, keep)
+    except PolicyError as error:
+        return failed(located(error, wanted.layers) if wanted else error, argv, as_json=namespace.json)
     except (CageError, OSError) as error:
-        code, document = _failed(error, argv, as_json=namespace.json)
+        return failed(error, argv, as_json=namespace.json)
     if namespace.json:
-        print(document)
+        console.document(document)
     return code
 
 
@@ -97,11 +102,15 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
     argv = [*namespace.command, *(arguments[at:] if namespace.command else arguments[at + 1 :])]
     if not argv or not argv[0]:
         raise UsageError("no command given: pysandbox run [flags] -- COMMAND [ARGUMENTS]")
-    if namespace.json and namespace.pty:
-        raise UsageError("--json captures the output, which --pty shows: choose one")
+    check_run_flags(namespace)
     if namespace.detach and (namespace.json or namespace.pty or namespace.timeout or namespace.no_sandbox):
         raise UsageError("--detach leaves nobody to wait, and keeps a cage: no --json, --pty, --timeout, --no-sandbox")
     return namespace, argv
+
+
+def check_run_flags(namespace: Namespace) -> None:
+    if namespace.json and namespace.pty:
+        raise UsageError("--json captures the output, which --pty shows: choose one")
 
 
 def parser() -> Parser:
@@ -113,7 +122,7 @@ def parser() -> Parser:
     add_run_flags(declared)
     add("--detach", action="store_true",
         help="Print the id of the cage and return; the command runs on (pysandbox attach ID).")  # fmt: skip
-    add("--no-sandbox", action="store_true", help="Run with NO cage at all, whatever the policy says.")
+    add_no_sandbox_flag(declared)
     add_policy_flags(declared, DEFAULTS)
     return declared
 
@@ -127,6 +136,11 @@ def add_run_flags(declared: Parser) -> None:
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
     add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
     add("-v", "--verbose", action="store_true", help="Say more on standard error.")
+
+
+def add_no_sandbox_flag(declared: Parser) -> None:
+    declared.add_argument("--no-sandbox", action="store_true",
+        help="Run with NO cage at all, whatever the policy says.")  # fmt: skip
 
 
 def add_recipe_flag(declared: Parser) -> None:
@@ -153,13 +167,12 @@ def wants_pty(namespace: Namespace) -> bool:
 
 def _run(
     namespace: Namespace, argv: list[str], asked: Asked, log: console.Log, make_cage: MakeCage, keep: _Keeper | None
-) -> tuple[int, str]:
+) -> tuple[int, Document | None]:
     """The exit code and, with --json, the document."""
     if getattr(namespace, "detach", False):
         return _detach(argv, asked)
     policy, pty = asked.policy, wants_pty(namespace)
-    no_sandbox = getattr(namespace, "no_sandbox", False)  # not a flag of `up`: a project does not get to ask for it
-    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), no_sandbox)
+    cage = make_cage(policy, lambda event: log.say(event.type, **event.data), namespace.no_sandbox)
     if not cage.caged:
         console.warning(f"NO CAGE: {argv[0]!r} runs with all the access that you have")
     elif policy.monitor:
@@ -182,7 +195,7 @@ def _run(
         monitoring.say(monitoring.summary(result))
     code = result.exit_code if cause is None else cause
     if not namespace.json:
-        return code, ""
+        return code, None
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], cause)
@@ -209,11 +222,11 @@ class _Keeper:
         keep_plan(self._arguments, namespace, asked, prepared, began=self._began, pty=pty, audited=wanted)
 
 
-def _detach(argv: list[str], asked: Asked) -> tuple[int, str]:
+def _detach(argv: list[str], asked: Asked) -> tuple[int, None]:
     from pysandbox.cage import Cage
 
-    print(Cage(asked.policy, labels=asked.labels).detach(argv).id)
-    return 0, ""
+    console.out(Cage(asked.policy, labels=asked.labels).detach(argv).id)
+    return 0, None
 
 
 def _cage_maker(asked: Asked, *, audited: bool) -> MakeCage:
@@ -277,14 +290,15 @@ def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept
 # ---- when it did not start -----------------------------------------------------------------------------------
 
 
-def _failed(error: CageError | OSError, argv: list[str], *, as_json: bool) -> tuple[int, str]:
+def failed(error: CageError | OSError, argv: list[str], *, as_json: bool) -> int:
+    """Tells why, and answers the exit code."""
     code, message = _meaning(error, argv[0])
     console.error(message)
-    if not as_json:
-        return code, ""
-    from pysandbox.cli.document import of_failure
+    if as_json:
+        from pysandbox.cli.document import of_failure
 
-    return code, of_failure(argv, code, message)
+        console.document(of_failure(argv, code, message))
+    return code
 
 
 def _meaning(error: CageError | OSError, program: str) -> tuple[int, str]:

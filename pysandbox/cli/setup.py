@@ -48,7 +48,7 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
         return int(stop.code or 0)
     mac = SYSTEMS[namespace.mac] if namespace.mac else mac_system(host)
     if mac == "none":
-        print("No policy is needed: neither AppArmor nor SELinux is active on this host.")
+        console.out("No policy is needed: neither AppArmor nor SELinux is active on this host.")
         return 0
     try:
         target = find_target(namespace.interpreter)
@@ -87,10 +87,10 @@ def _change(namespace: Namespace, arguments: list[str], mac: str, target: Target
     found = present(files)
     status = compare(files, found)
     if namespace.remove and status.word == NOT_INSTALLED:
-        print("No policy is installed.")
+        console.out("No policy is installed.")
         return 0
     if not namespace.remove and status.word == INSTALLED and not namespace.force:
-        print(f"The policy is {status}.")
+        console.out(f"The policy is {status}.")
         return 0
     if not namespace.remove and namespace.interpreter is None and is_shared(target):
         return _refuse(SHARED.format(path=target.interpreter))
@@ -123,7 +123,7 @@ def _agreed(namespace: Namespace, files: Mapping[str, str], found: Mapping[str, 
     if not sys.stdout.isatty():
         console.error("the question would not be seen, as standard output is no terminal; add --yes")
         return False
-    print(_difference({} if namespace.remove else files, found))
+    console.out(*_difference({} if namespace.remove else files, found).splitlines())
     try:
         answer = input("Remove this policy? [y/N] " if namespace.remove else "Install this policy? [y/N] ")
     except EOFError:
@@ -152,7 +152,7 @@ def _listing(files: Mapping[str, str]) -> str:
 
 
 def _show_all(files: Mapping[str, str]) -> int:
-    print(_listing(files), end="")
+    console.out(*_listing(files).splitlines())
     return 0
 
 
@@ -168,9 +168,9 @@ def _carry_out(namespace: Namespace, mac: str, target: Target, files: Mapping[st
         return _refuse(str(error))
     first = next(iter(files))
     if namespace.remove:
-        print(f"The {mac} policy is removed ({first}). It may still hold for programs that are running.")
+        console.out(f"The {mac} policy is removed ({first}). It may still hold for programs that are running.")
     else:
-        print(f"The {mac} policy is installed ({first}). It holds for programs that start from now on.")
+        console.out(f"The {mac} policy is installed ({first}). It holds for programs that start from now on.")
     return 0
 
 

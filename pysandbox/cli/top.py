@@ -12,7 +12,7 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pysandbox.cli import cages
+from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
 from pysandbox.cli.ps import state
 from pysandbox.launch import registry, stats
@@ -48,14 +48,14 @@ def parser() -> Parser:
 
 def _show(interval: float) -> int:
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        print("\n".join(table(registry.live(), {}, shutil.get_terminal_size((200, 24)).columns)[0]))
+        console.out(*table(registry.live(), {}, shutil.get_terminal_size((200, 24)).columns)[0])
         return 0
     before: Look = {}
     with _screen():
         while True:
             size = shutil.get_terminal_size()
             lines, before = table(registry.live(), before, size.columns)
-            text = "".join(f"{line}{CLEAR_LINE}\r\n" for line in lines[: size.lines - 1])
+            text = "".join(f"{console.plain(line)}{CLEAR_LINE}\r\n" for line in lines[: size.lines - 1])
             sys.stdout.write(HOME + text + CLEAR_BELOW)
             sys.stdout.flush()
             if _quits(interval):

@@ -1,7 +1,8 @@
 """`pysandbox up [NAME]`: a sandbox of the project's manifest, run in the directory where the manifest lies.
 
-The manifest comes with the project, and so may come from a stranger: what it grants beyond its recipes is refused until
-the user has said that he has looked at it. Everything after the policy is what `run` does.
+The manifest comes with the project, and so may come from a stranger, or from what ran in a cage a moment ago: nothing
+of it is run, neither its command nor its recipes nor what it grants, until the user has looked at it (`policy.review`).
+Everything after the policy is what `run` does.
 """
 
 from __future__ import annotations
@@ -9,26 +10,25 @@ from __future__ import annotations
 import os
 import shlex
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import fill_standard_descriptors
-from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.cli.policy_of import Asked, policy_of, working_directory
-from pysandbox.cli.run import add_run_flags, perform, wants_pty
+from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
+from pysandbox.cli.policy_of import DEFAULTS, Asked, defaults, of_resolved, working_directory
+from pysandbox.cli.run import add_no_sandbox_flag, add_run_flags, check_run_flags, failed, perform, wants_pty
 from pysandbox.errors import CageError, PolicyError
-from pysandbox.policy.compose import loosened_by
 from pysandbox.policy.manifest import Manifest, Sandbox
 from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.model import MERGE_WORDS, coerced
-from pysandbox.policy.recipe import with_base
+from pysandbox.policy.review import Reviewed, named, review
 from pysandbox.policy.way_out import way_out
 
 if TYPE_CHECKING:
     from pysandbox.cli.run import MakeCage
-    from pysandbox.policy.model import Policy
 
-OUR_FAILURE = 125
+FLAGS = ("strict", "monitor", "ports")  # of a policy: what may be asked for besides the manifest
 
 EPILOG = """\
 The manifest is pysandbox.toml, in this directory or the nearest one above it:
@@ -36,6 +36,9 @@ The manifest is pysandbox.toml, in this directory or the nearest one above it:
   [sandbox.test]
   recipes = ["python"]
   command = "pytest -q"
+
+It is run when you have looked at it. At a terminal you are asked; else say so beforehand, or add --trust:
+  pysandbox recipe trust pysandbox.toml
 
 Examples:
   pysandbox up                   the alphabetically first sandbox
@@ -51,6 +54,7 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
     """Run the sandbox; tests bring a `make_cage` of their own."""
     try:
         namespace = parser().read(arguments)
+        check_run_flags(namespace)
     except UsageError as wrong:
         return console.usage_error(str(wrong), "pysandbox up --help")
     except SystemExit as stop:  # argparse printed the help
@@ -59,18 +63,17 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
     try:
         manifest = _manifest()
         sandbox = manifest.sandbox(namespace.name) if namespace.name else manifest.first
-        root = os.path.dirname(manifest.file or "")
-        os.chdir(root)  # the paths of a manifest, and its command, begin where it lies
-        asked = _policy(namespace, manifest, sandbox)
+        os.chdir(os.path.dirname(manifest.file or ""))  # its paths, and its command, begin where it lies
+        reviewed = _reviewed(namespace, manifest, sandbox)
+        if namespace.dry_run:
+            return _describe(reviewed, as_json=namespace.json)
+        if not namespace.trust:
+            _demand_trust(reviewed, ask=not namespace.json)
     except (CageError, OSError) as error:
-        console.error(str(error))
-        return OUR_FAILURE
-    if namespace.dry_run:
-        print(_described(manifest, sandbox, asked.policy, as_json=namespace.json))
-        return 0
+        return failed(error, [namespace.name or "up"], as_json=namespace.json)
     if not namespace.name:
         console.say(f"sandbox {sandbox.name!r} of {manifest.file}")
-    return perform(namespace, list(sandbox.argv), lambda: asked, verbose or namespace.verbose, make_cage)
+    return perform(namespace, list(sandbox.argv), lambda: _asked(reviewed), verbose or namespace.verbose, make_cage)
 
 
 def parser() -> Parser:
@@ -79,12 +82,10 @@ def parser() -> Parser:
     add = declared.add_argument
     add("name", nargs="?", default="", metavar="NAME", help="a [sandbox.NAME] of the manifest")
     add("--dry-run", action="store_true", help="Print the policy that would hold, and run nothing.")
-    add("--trust", action="store_true", help="Grant, this once, what the manifest asks for beyond its recipes.")
+    add("--trust", action="store_true", help="Run it, this once, without having trusted the manifest.")
     add_run_flags(declared)
-    add("-s", "--strict", action="store_true", default=None,
-        help="Kill a process at its first refused system call; nothing may degrade.")  # fmt: skip
-    add("-m", "--monitor", action="store_true", default=None,
-        help="Let pass, and tell, what would be refused. For learning, not for safety.")  # fmt: skip
+    add_no_sandbox_flag(declared)
+    add_policy_flags(declared, DEFAULTS, only=FLAGS)
     return declared
 
 
@@ -95,57 +96,62 @@ def _manifest() -> Manifest:
     return load_manifest(working_directory(), home())
 
 
-def _policy(namespace: Namespace, manifest: Manifest, sandbox: Sandbox) -> Asked:
+def _reviewed(namespace: Namespace, manifest: Manifest, sandbox: Sandbox) -> Reviewed:
     """The recipes, the overrides of the manifest, the flags. Every error names the sandbox."""
     try:
-        flags = coerced({name: True for name in ("strict", "monitor") if getattr(namespace, name)})
-        pty = wants_pty(namespace)
-        extra = merge_layers(MERGE_WORDS, sandbox.overrides, flags)
-        asked = policy_of(sandbox.recipes, command=sandbox.argv, extra=extra, extra_why="manifest", pty=pty)
-        if not (namespace.trust or namespace.dry_run):
-            without = policy_of(sandbox.recipes, command=sandbox.argv, extra=flags, pty=pty)
-            _demand_trust(manifest, sandbox, without.policy, asked.policy)
+        extra = merge_layers(MERGE_WORDS, sandbox.overrides, coerced(policy_values(namespace)))
     except PolicyError as error:
-        file = error.file or manifest.file
-        key = f"sandbox.{sandbox.name}" + (f".{error.key}" if error.key and file == manifest.file else "")
-        raise PolicyError(error.message, file=file, line=error.line, key=key, suggestion=error.suggestion) from None
+        raise named(error, manifest, sandbox) from None
+    return review(manifest, sandbox, extra=extra, defaults=defaults(pty=wants_pty(namespace)))
+
+
+def _demand_trust(reviewed: Reviewed, *, ask: bool) -> None:
+    """Raises PolicyError unless the user has looked at all that was read for this, or does so now."""
+    from pysandbox.cli import trusting
+
+    try:
+        reviewed.demand_trust()
+    except PolicyError as error:
+        if not (ask and trusting.can_ask()):
+            console.show(trusting.described(reviewed))
+            raise named(error, reviewed.manifest, reviewed.sandbox) from None
+        console.say(error.message)
+        if not trusting.ask_for_trust(reviewed.manifest):
+            raise named(error, reviewed.manifest, reviewed.sandbox) from None
+        reviewed.demand_trust()  # what was shown was read again: the answer must be for what will be run
+
+
+def _asked(reviewed: Reviewed) -> Asked:
+    sandbox = reviewed.sandbox
+    asked = of_resolved(reviewed.resolved, working_directory(), sandbox.recipes)
     return asked._replace(labels={**asked.labels, "subagent_name": sandbox.name})
 
 
-def _demand_trust(manifest: Manifest, sandbox: Sandbox, without: Policy, policy: Policy) -> None:
-    """PolicyError where the overrides grant more than the recipes do, and the user has not looked at this manifest."""
-    keys = loosened_by(with_base(without), with_base(policy)) if sandbox.overrides else ()
-    if not keys:
-        return
-    from pysandbox.policy.trust import pins
+def _describe(reviewed: Reviewed, *, as_json: bool) -> int:
+    manifest, sandbox, policy = reviewed.manifest, reviewed.sandbox, _asked(reviewed).policy
+    if not as_json:
+        console.out(*_described(reviewed), "", *policy.to_toml().rstrip().split("\n"))
+        return 0
+    import json
 
-    path, known = os.path.realpath(manifest.file or ""), pins()
-    if known.get(path) == manifest.digest:
-        return
-    state = "the manifest has changed since you trusted it, and" if path in known else "the manifest"
-    raise PolicyError(
-        f"{state} grants more here than its recipes do ({', '.join(keys)})",
-        suggestion=f"read it, then run: pysandbox recipe trust {shlex.quote(path)}; or, this once, add --trust",
-    )
+    console.document({
+        "manifest": manifest.file,
+        "sandbox": sandbox.name,
+        "argv": list(sandbox.argv),
+        "recipes": list(sandbox.recipes),
+        "policy": json.loads(policy.to_json()),
+    })  # fmt: skip
+    return 0
 
 
-def _described(manifest: Manifest, sandbox: Sandbox, policy: Policy, *, as_json: bool) -> str:
-    if as_json:
-        import json
-
-        return json.dumps({
-            "manifest": manifest.file,
-            "sandbox": sandbox.name,
-            "argv": list(sandbox.argv),
-            "recipes": list(sandbox.recipes),
-            "policy": json.loads(policy.to_json()),
-        })  # fmt: skip
+def _described(reviewed: Reviewed) -> Iterator[str]:
+    sandbox, policy = reviewed.sandbox, reviewed.resolved.policy
     about = (
-        ("sandbox", f"{sandbox.name} of {manifest.file}"),
+        ("sandbox", f"{sandbox.name} of {reviewed.manifest.file}"),
         ("about", sandbox.description),
         ("command", shlex.join(sandbox.argv)),
         ("recipes", ", ".join(sandbox.recipes)),
         ("system calls", f"profile {policy.seccomp}, as shipped"),
         ("network", {"none": "loopback only; no host can be reached"}.get(way_out(policy), policy.egress)),
     )
-    return "\n".join([*(f"# {name}: {value}" for name, value in about if value), "", policy.to_toml().rstrip()])
+    return (f"# {name}: {value}" for name, value in about if value)

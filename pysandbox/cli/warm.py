@@ -118,11 +118,15 @@ def place(path: str) -> tuple[Any, ...]:
 
 
 def stamp(path: str) -> tuple[int, ...]:
-    """What changes with a file's content, and when another takes its place; empty when there is none."""
+    """What changes with a file's content, and when another takes its place; empty when there is no such name. A link
+    that leads nowhere is a name."""
     try:
         found = os.stat(path)
     except OSError:
-        return ()
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return ()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

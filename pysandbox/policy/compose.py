@@ -8,6 +8,8 @@
 `resolve` reads top to bottom: gather the layers (`search.py`), compose them, and refuse what a project brings along
 that grants more than would be granted without it, unless its owner has looked at it (`trust.py`). The baseline of
 system calls (default.toml) is found the same way and is no layer. `compose` and `loosened_by` are pure.
+
+What a manifest asks for is not judged here: `review.py` does, and there nothing counts that was not looked at.
 """
 
 from __future__ import annotations
@@ -34,15 +36,17 @@ BY_DETECTION = frozenset(("allow", "deny", "mask", "env", "env_passthrough", "ad
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One recipe that counted. `path` is "" for what came from no file, and for the shipped base."""
+    """One recipe that counted. `path` is "" for what came from no file, and for the shipped base. `digest` is the
+    SHA-256 of the bytes that were read; `place` is the name that a file which a project brings along is trusted by, ""
+    for what is the user's, the system's or ours."""
 
     name: str
     path: str
     why: Why
     recipe: Recipe = field(default_factory=lambda: Recipe({}), repr=False, compare=False)
     text: str = field(default="", repr=False, compare=False)
-    digest: str = ""  # SHA-256 of the file, for what lies in a project; else ""
-    project: bool = False
+    digest: str = ""
+    place: str = ""
 
     @property
     def given(self) -> Mapping[str, Any]:
@@ -64,6 +68,7 @@ class Looked:
     paths: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
     programs: dict[str, str | None] = field(default_factory=dict)
+    size: int = 0  # of all that was read
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,12 @@ class Resolved:
     baseline: Layer | None = None
     looked: Looked = field(default_factory=Looked, repr=False, compare=False)
 
+    @property
+    def brought(self) -> tuple[Layer, ...]:
+        """Those that a project brings along."""
+        layers = (*self.layers, *((self.baseline,) if self.baseline else ()))
+        return tuple(layer for layer in layers if layer.place)
+
 
 def resolve(
     names: Sequence[str],
@@ -82,7 +93,6 @@ def resolve(
     command: Sequence[str] | None = None,
     cwd: str | None = None,
     extra: Policy | Mapping[str, Any] | None = None,
-    extra_why: Why = "flags",
     defaults: Mapping[str, Any] | None = None,
 ) -> Resolved:
     """The policy that these recipes make for a command in a working directory. Executes nothing.
@@ -93,13 +103,30 @@ def resolve(
     from pysandbox.policy.search import Search
 
     search = Search.here(cwd or os.getcwd(), os.environ)
-    last = Layer(extra_why, "", extra_why, Recipe(extra.given if isinstance(extra, Policy) else coerced(extra or {})))
+    last = _last_word(extra, "flags")
     resolved = _resolved(search, names, command, last, defaults or {})
     unpinned = _unpinned(resolved)
     if unpinned:
         without = _resolved(search.without(unpinned), names, command, last, defaults or {})
         _demand_no_wider(without.policy, resolved.policy, unpinned[0])
     return resolved
+
+
+def resolve_for_review(
+    names: Sequence[str], *, command: Sequence[str], cwd: str, extra: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[Resolved, Policy]:
+    """What a manifest asks for, not judged, and what its command would run under if it asked for nothing. For
+    `review.py` alone, which judges."""
+    from pysandbox.policy.search import Search
+
+    search = Search.here(cwd, os.environ, stranger=True)
+    resolved = _resolved(search, names, command, _last_word(extra, "manifest"), defaults)
+    without = _resolved(search.without(resolved.brought), (), command, _last_word({}, "manifest"), defaults)
+    return resolved, without.policy
+
+
+def _last_word(extra: Policy | Mapping[str, Any] | None, why: Why) -> Layer:
+    return Layer(why, "", why, Recipe(extra.given if isinstance(extra, Policy) else coerced(extra or {})))
 
 
 def _resolved(
@@ -134,10 +161,10 @@ def compose(
     try:
         return Policy(**completed(given))
     except PolicyError as error:
-        raise _located(error, layers) from None
+        raise located(error, layers) from None
 
 
-def _located(error: PolicyError, layers: Sequence[Layer]) -> PolicyError:
+def located(error: PolicyError, layers: Sequence[Layer]) -> PolicyError:
     from pysandbox.policy.toml_lines import line_of
 
     for layer in reversed(layers):
@@ -163,16 +190,15 @@ def loosened_by(before: Policy, after: Policy) -> tuple[str, ...]:
 
 
 def _unpinned(resolved: Resolved) -> list[Layer]:
-    layers = [*resolved.layers, *([resolved.baseline] if resolved.baseline else [])]
-    ours = [layer for layer in layers if layer.project]
-    if not ours:
+    brought = resolved.brought
+    if not brought:
         return []
     from pysandbox.policy.trust import pins, trust_file
 
     resolved.looked.paths.add(trust_file())
     resolved.looked.variables.add("XDG_STATE_HOME")
     known = pins()
-    return [layer for layer in ours if known.get(os.path.realpath(layer.path)) != layer.digest]
+    return [layer for layer in brought if known.get(layer.place) != layer.digest]
 
 
 def _demand_no_wider(without: Policy, policy: Policy, layer: Layer) -> None:
@@ -183,7 +209,7 @@ def _demand_no_wider(without: Policy, policy: Policy, layer: Layer) -> None:
         return
     from pysandbox.policy.trust import pins
 
-    changed = os.path.realpath(layer.path) in pins()
+    changed = layer.place in pins()
     state = "has changed since you trusted it" if changed else "comes with the project, and you have not trusted it"
     raise PolicyError(
         f"{state}; it grants more than there would be without it ({', '.join(keys)})",

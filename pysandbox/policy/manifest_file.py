@@ -14,8 +14,7 @@ from dataclasses import replace
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.manifest import MANIFEST, Manifest, parse_manifest
-from pysandbox.policy.search import sha256
-from pysandbox.policy.sources import recipe_text
+from pysandbox.policy.reading import contents, decoded, sha256
 
 
 def find_manifest(start: str, home: str = "") -> str | None:
@@ -44,22 +43,25 @@ def load_manifest(start: str, home: str = "") -> Manifest:
             f"no {MANIFEST} in {start!r} or above it",
             suggestion="write one, or run a command without it: pysandbox run -- COMMAND",
         )
-    _demand_ours(path)
     return read_manifest(path)
 
 
 def read_manifest(path: str) -> Manifest:
-    """The one in this file. Raises PolicyError."""
-    text = recipe_text(path)
-    return replace(parse_manifest(text, path), digest=sha256(text.encode()))
+    """The one in this file, if it is ours: read once, and its digest is of the bytes that were parsed. Raises
+    PolicyError."""
+    _demand_owner(os.stat(os.path.dirname(os.path.abspath(path))), os.path.dirname(path), path)
+    content = contents(path, lambda found: _demand_ours(found, path))
+    return replace(parse_manifest(decoded(content, path), path), digest=sha256(content))
 
 
-def _demand_ours(path: str) -> None:
-    """Of the file, and of its directory, whose owner could put another file in its place."""
-    for each in (path, os.path.dirname(path)):
-        found = os.stat(each)
-        if found.st_uid not in (0, os.geteuid()):
-            raise PolicyError(f"{each!r} belongs to another user (uid {found.st_uid})", file=path,
-                              suggestion="read it, then chown it or run a copy of your own")  # fmt: skip
-    if os.stat(path).st_mode & stat.S_IWOTH:
+def _demand_ours(found: os.stat_result, path: str) -> None:
+    _demand_owner(found, path, path)
+    if found.st_mode & stat.S_IWOTH:
         raise PolicyError("can be written by everybody", file=path, suggestion="chmod o-w")
+
+
+def _demand_owner(found: os.stat_result, each: str, path: str) -> None:
+    """Of the file, and of its directory, whose owner could put another file in its place."""
+    if found.st_uid not in (0, os.geteuid()):
+        raise PolicyError(f"{each!r} belongs to another user (uid {found.st_uid})", file=path,
+                          suggestion="read it, then chown it or run a copy of your own")  # fmt: skip

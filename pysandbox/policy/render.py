@@ -83,4 +83,11 @@ def _grant(grant: Grant) -> str:
 def _string(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise Refused(f"{shown(text)} is not UTF-8, and TOML can hold nothing else", "use to_json")
-    return f'"{text.translate(_ESCAPES)}"'
+    written = text.translate(_ESCAPES)
+    return f'"{written if written.isprintable() else "".join(map(_visible, written))}"'
+
+
+def _visible(letter: str) -> str:
+    """What a reader would not see, or see in another order, by its number."""
+    code = ord(letter)
+    return letter if letter.isprintable() else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

@@ -3,7 +3,8 @@
     ./.pysandbox/   $XDG_CONFIG_HOME/pysandbox/recipes/   /etc/pysandbox/recipes/   the package
 
 The first that has a name wins. A name with a slash, or that ends in .toml, is a file. `service:x` is services/x.toml
-and `tool:x` is tools/x.toml of any of them. What lies in a project's .pysandbox is marked, for `compose` to judge.
+and `tool:x` is tools/x.toml of any of them. What a project brings along is marked, for `compose` to judge: all that
+lies in a .pysandbox, and where a manifest does the asking, whatever it names by its path, wherever that leads.
 
 What reads and expands is imported where a recipe is read: most commands are started without one.
 """
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Layer, Looked, Why
 from pysandbox.policy.match import covers
 from pysandbox.policy.places import OURS, config_home, home
@@ -30,6 +32,9 @@ FOLDERS = ("", *KINDS.values())
 RESERVED = ("base", "default")  # never detected; the baseline cannot be asked for either
 _NAME = r"(?:(?P<kind>service|tool):)?(?P<stem>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})"
 
+MOST_NAMES = 1000  # in one directory; a project may hold any number of files, and each would be read
+LARGEST_SUM = 8 << 20  # bytes of all that is read in one search
+
 # What lies here is the system's own and calls for nothing (RCP-19).
 SYSTEM_PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 
@@ -38,21 +43,23 @@ SYSTEM_PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 class Search:
     """One look for recipes. `unseen` holds files that are passed over, and names nobody has are then no error.
 
-    `looked` is added to by every method: all that their answers depend on.
+    `stranger`: the names were not typed by the user, they stand in a manifest. `looked` is added to by every method:
+    all that their answers depend on.
     """
 
     cwd: str
     env: Mapping[str, str]
     directories: tuple[str, ...]
     unseen: frozenset[str] = frozenset()
+    stranger: bool = False
     looked: Looked = field(default_factory=Looked, compare=False)
 
     @classmethod
-    def here(cls, cwd: str, env: Mapping[str, str]) -> Self:
+    def here(cls, cwd: str, env: Mapping[str, str], *, stranger: bool = False) -> Self:
         env = known(env)
         user = os.path.join(config_home(env), OURS, "recipes")
         looked = Looked(variables={"HOME", "XDG_CONFIG_HOME"})
-        return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED), looked=looked)
+        return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED), stranger=stranger, looked=looked)
 
     def without(self, layers: Sequence[Layer]) -> Self:
         return replace(self, unseen=self.unseen | {layer.path for layer in layers})
@@ -74,15 +81,25 @@ class Search:
         return None
 
     def read(self, path: str, why: Why, name: str) -> Layer:
-        from pysandbox.policy.sources import contents, decoded, parse_baseline, parse_recipe
+        from pysandbox.policy.reading import contents, decoded, sha256
+        from pysandbox.policy.sources import parse_baseline, parse_recipe
 
         file = path if os.path.isabs(path) else os.path.join(self.cwd, path)
         self.looked.paths.add(file)
         content = contents(file)
+        self.looked.size += len(content)
+        if self.looked.size > LARGEST_SUM:
+            raise PolicyError(f"the recipes here are larger than {LARGEST_SUM} bytes together", file=file)
         text = decoded(content, path)
-        project = PROJECT in os.path.abspath(os.path.join(self.cwd, path)).split("/")
         parse = parse_baseline if (name, why) == ("default", "base") else parse_recipe
-        return Layer(name, path, why, parse(text, path), text, sha256(content) if project else "", project)
+        brought = self._is_brought(file, why, name)
+        return Layer(name, path, why, parse(text, path), text, sha256(content), place_of(file) if brought else "")
+
+    def _is_brought(self, file: str, why: Why, name: str) -> bool:
+        """Whether the project brings this file along, by its letters or by where it really lies."""
+        if self.stranger and why == "asked" and is_file(name):
+            return True
+        return any(PROJECT in path.split("/") for path in (os.path.abspath(file), place_of(file)))
 
     def _found(self, name: str) -> str | None:
         match = re.fullmatch(_NAME, name)
@@ -113,15 +130,28 @@ class Search:
 
     # ---- all of them --------------------------------------------------------------------------------------------
 
-    def available(self) -> Iterator[tuple[str, str]]:
-        """(name, path) of each recipe that can be asked for or detected, each name where it is found first."""
+    def available(self, problems: list[PolicyError] | None = None) -> Iterator[tuple[str, str]]:
+        """(name, path) of each recipe that can be asked for or detected, each name where it is found first. A
+        directory that cannot be listed is an error, or with `problems` an entry there."""
         seen = set()
         for directory in self.directories:
             self.looked.paths.update(os.path.join(directory, folder) if folder else directory for folder in FOLDERS)
-            for name, path in _names_in(directory):
+            for name, path in self._names_in(directory, problems):
                 if name not in seen and path not in self.unseen:
                     seen.add(name)
                     yield name, path
+
+    def _names_in(self, directory: str, problems: list[PolicyError] | None) -> Iterator[tuple[str, str]]:
+        for prefix, folder in (("", directory), *((f"{kind}:", f"{directory}/{KINDS[kind]}") for kind in KINDS)):
+            try:
+                files = _toml_files(folder)
+            except PolicyError as error:
+                if problems is None:
+                    raise
+                problems.append(error)
+                continue
+            for file in files:
+                yield prefix + file.removesuffix(".toml"), os.path.join(folder, file)
 
     def detected(self, command: Sequence[str] | None) -> Iterator[Layer]:
         """The recipes whose match_prefix covers the program, by name. A file that cannot be read is an error: what it
@@ -166,28 +196,32 @@ class Search:
         return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
 
 
-def sha256(content: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
-
-
 def known(env: Mapping[str, str]) -> Mapping[str, str]:
     """With a home directory, where a service was started without one."""
     return env if env.get("HOME") else {**env, "HOME": os.path.expanduser("~")}
+
+
+def place_of(path: str) -> str:
+    """By which name a file is trusted: where it lies, its directory's links followed and its own not. A link to a file
+    that is trusted elsewhere is not that file: what it says of `.` would be said of another directory."""
+    directory, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(directory), name)
 
 
 def is_file(name: str) -> bool:
     return "/" in name or name.endswith(".toml")
 
 
-def _names_in(directory: str) -> Iterator[tuple[str, str]]:
-    for prefix, folder in (("", directory), *((f"{kind}:", os.path.join(directory, KINDS[kind])) for kind in KINDS)):
-        try:
-            files = sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue
-        for file in files:
-            stem = file.removesuffix(".toml")
-            if stem != file and not file.startswith("."):
-                yield f"{prefix}{stem}", os.path.join(folder, file)
+def _toml_files(folder: str) -> list[str]:
+    """The names in it that may be recipes, sorted. PolicyError where it cannot be listed or holds too many."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(MOST_NAMES + 1), strict=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        message = f"cannot be listed: {error.strerror}"
+        raise PolicyError(message, file=folder, suggestion="make it readable, or remove it") from None
+    if len(names) > MOST_NAMES:
+        raise PolicyError(f"holds more than {MOST_NAMES} files", file=folder, suggestion="remove what is no recipe")
+    return sorted(name for name in names if name.endswith(".toml") and name != ".toml" and name[0] != ".")

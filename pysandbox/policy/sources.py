@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy, by_toml_key, options
 from pysandbox.policy.option import Option
+from pysandbox.policy.reading import recipe_text
 from pysandbox.policy.recipe import Recipe, RecipeMeta
 from pysandbox.policy.refusal import Refused, did_you_mean, shown
 from pysandbox.policy.validate import KINDS, strings, text
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from pysandbox.policy.toml_lines import Path
 
 _WHERE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # how tomllib ends its messages
-LARGEST_FILE = 1 << 20  # bytes; a policy that people can review is a thousand times smaller
+DEEPEST_KEY = 64  # parts; tomllib takes time by the square of them, and a policy has three
+_DEEP = rf"""(?:[ \t]*\.[ \t]*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')){{{DEEPEST_KEY}}}"""
 
 SECTIONS = tuple(dict.fromkeys(described.section for _, described in options() if described.section))
 _FIELDS = by_toml_key()
@@ -122,31 +124,6 @@ def located(make: Callable[[], Policy], content: str, file: str | None) -> Polic
         raise PolicyError(error.message, file=file, line=line, key=error.key, suggestion=error.suggestion) from None
 
 
-def recipe_text(file: str) -> str:
-    """The text of a file that may be a recipe. Raises PolicyError."""
-    return decoded(contents(file), file)
-
-
-def contents(file: str) -> bytes:
-    try:
-        with open(file, "rb") as stream:
-            content = stream.read(LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise PolicyError(f"cannot be read: {reason}", file=file, suggestion="give the path of a TOML file") from None
-    if len(content) > LARGEST_FILE:
-        raise PolicyError(f"is larger than {LARGEST_FILE} bytes", file=file, suggestion="give the path of a TOML file")
-    return content
-
-
-def decoded(content: bytes, file: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise PolicyError("is not UTF-8, which TOML must be", file=file, line=line) from None
-
-
 def _line_of(content: str, path: Path) -> int | None:
     from pysandbox.policy.toml_lines import line_of  # only a refused text needs it
 
@@ -163,6 +140,9 @@ class _Document:
     def tables(self) -> dict[str, Any]:
         import tomllib
 
+        if deep := re.search(_DEEP, self.content):
+            line = self.content.count("\n", 0, deep.start()) + 1
+            raise PolicyError(f"a name of more than {DEEPEST_KEY} parts", file=self.file, line=line)
         try:
             return tomllib.loads(self.content)
         except RecursionError:

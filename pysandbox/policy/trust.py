@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.places import OURS, state_home
+from pysandbox.policy.reading import read_regular
 from pysandbox.policy.search import known
 
 VERSION = 1
@@ -22,19 +23,20 @@ def trust_file() -> str:
 
 
 def pins() -> Mapping[str, str]:
-    """Real path to SHA-256. Nothing trusted yet is an empty mapping; a file that cannot be believed is an error."""
+    """Place (`search.place_of`) to SHA-256. Nothing trusted yet is an empty mapping; a file that cannot be believed is
+    an error."""
     import json
 
     file = trust_file()
     try:
-        with open(file, "rb") as stream:
-            _demand_ours(os.fstat(stream.fileno()), file)
-            document = json.loads(stream.read())
+        document = json.loads(read_regular(file, lambda found: _demand_ours(found, file)))
+    except PolicyError:
+        raise
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise PolicyError(f"cannot be read: {error.strerror}", file=file, suggestion="mend or remove it") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"is not JSON: {error}", file=file, suggestion="remove it, and trust again") from None
     files = document.get("files") if isinstance(document, dict) and document.get("version") == VERSION else None
     if not isinstance(files, dict) or not all(isinstance(each, str) for each in files.values()):
@@ -49,8 +51,9 @@ def _demand_ours(status: os.stat_result, file: str) -> None:
         )
 
 
-def pin(path: str, digest: str | None) -> None:
-    """Trust the file with this digest, or with None no longer. Raises OSError where the record cannot be written."""
+def pin(digests: Mapping[str, str | None]) -> None:
+    """Trust the files at these places with these digests, or with None no longer. Raises OSError where the record
+    cannot be written."""
     import fcntl
     import json
 
@@ -58,7 +61,7 @@ def pin(path: str, digest: str | None) -> None:
     os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
     with open(f"{file}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two at once must not lose one
-        files = {**pins(), os.path.realpath(path): digest}
+        files = {**pins(), **digests}
         kept = {name: value for name, value in sorted(files.items()) if value is not None}
         descriptor = os.open(f"{file}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "w", encoding="utf-8") as stream:

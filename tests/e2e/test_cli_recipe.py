@@ -187,7 +187,7 @@ def test_at_a_terminal_the_answer_counts(call: Call, project: Path, answer: byte
         (["run", "-r", "broken", "--", "touch", "ran"], "broken.toml:2: filesystem.alow: no such key"),
         (["run", "-r", "unset", "--", "touch", "ran"], "NO_SUCH_VARIABLE"),
         (["run", "-r", "types", "--", "touch", "ran"], "types.toml:2: process.max_pids: must be a whole number"),
-        (["run", "-r", "folder", "--", "touch", "ran"], "cannot be read: Is a directory"),
+        (["run", "-r", "folder", "--", "touch", "ran"], "is a directory, not a file"),
     ],
 )
 def test_bad_input_is_one_line_exit_125_and_nothing_runs(

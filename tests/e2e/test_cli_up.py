@@ -61,7 +61,13 @@ def recipe(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def up(project: Path, state: Path) -> Up:
-    def up(*arguments: str, cwd: Path = project, **options: Any) -> subprocess.CompletedProcess[str]:
+    """`pysandbox up` for a user who trusts whatever the manifest says, unless `trusted` is false."""
+
+    def up(
+        *arguments: str, cwd: Path = project, trusted: bool = True, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        if trusted and (project / "pysandbox.toml").exists():
+            recipe("trust", "--yes", str(project / "pysandbox.toml"))
         command = [sys.executable, "-m", "pysandbox", "up", *arguments]
         return subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL, **options
@@ -111,27 +117,45 @@ def test_json_captures_the_run(up: Up) -> None:
     assert (document["stdout"], document["exit_code"]) == ("in alpha\n", 0)
 
 
-def test_what_a_manifest_grants_beyond_its_recipes_wants_trust(up: Up) -> None:
-    done = up("wide")
-    assert (done.returncode, done.stdout) == (125, "")
-    assert "sandbox.wide: the manifest grants more here than its recipes do (filesystem.allow)" in done.stderr
-    assert up("wide", "--trust").returncode == 0
-    assert up("wide").returncode == 125  # it was for once
+def test_a_manifest_that_nobody_looked_at_runs_nothing_and_says_what_it_would_do(up: Up, project: Path) -> None:
+    for name in ("wide", "alpha"):
+        done = up(name, trusted=False)
+        assert (done.returncode, done.stdout) == (125, "")
+    done = up("wide", trusted=False)
+    assert f"{project}/pysandbox.toml comes with the project, and you have not trusted it" in done.stderr
+    assert "it would run 'ls /opt' with python and grant more than a bare run has in filesystem.allow" in done.stderr
+    assert "/opt." in done.stderr
+    assert up("wide", "--trust", trusted=False).returncode == 0
+    assert up("wide", trusted=False).returncode == 125  # it was for once
 
 
 def test_trust_is_in_the_manifest_as_it_was_read(up: Up, project: Path) -> None:
-    hint = up("wide").stderr.partition("run: ")[2].partition(";")[0]
+    hint = up("wide", trusted=False).stderr.partition("trust it: ")[2].partition(";")[0]
     assert hint == f"pysandbox recipe trust {project}/pysandbox.toml"
     shown = recipe("trust", "--yes", str(project / "pysandbox.toml"))
     assert shown.returncode == 0
     assert "grants more in: filesystem.allow" in shown.stdout
     assert "sandbox wide" in shown.stdout
-    assert up("wide").returncode == 0
+    assert up("wide", trusted=False).returncode == up("alpha", trusted=False).returncode == 0
     (project / "pysandbox.toml").write_text(MANIFEST.replace('"ls /opt"', '"ls /opt /"'))
-    done = up("wide")
+    done = up("alpha", trusted=False)
     assert done.returncode == 125
     assert "has changed since you trusted it" in done.stderr
-    assert up("alpha").returncode == 0  # the control: what grants no more needs none
+
+
+def test_a_published_port_is_asked_for_by_the_user(up: Up) -> None:
+    done = up("alpha", "--dry-run", "-p", "8080:80")
+    assert done.returncode == 0
+    assert '"127.0.0.1:8080:80/tcp"' in done.stdout
+
+
+def test_no_sandbox_holds_whatever_the_manifest_says(up: Up, project: Path) -> None:
+    strict = MANIFEST.replace('command = ["echo"', 'strict = true\ncommand = ["echo"')
+    (project / "pysandbox.toml").write_text(strict)
+    assert up("alpha", "--no-sandbox", trusted=False).returncode == 125
+    done = up("alpha", "--no-sandbox")
+    assert (done.returncode, done.stdout) == (0, "in alpha\n")
+    assert "NO CAGE" in done.stderr
 
 
 def test_a_run_is_in_the_audit_with_the_sandbox_and_its_recipes(up: Up, state: Path) -> None:
@@ -165,7 +189,7 @@ def test_an_unknown_name_lists_what_there_is(up: Up) -> None:
     assert 'did you mean "zeta"?' in done.stderr
 
 
-@pytest.mark.parametrize("flags", [["-m", "-s"], ["-p", "80:80"], ["--no-sandbox"], ["--alow", "/"]])
+@pytest.mark.parametrize("flags", [["-m", "-s"], ["-p", "port:80"], ["--json", "--pty"], ["--alow", "/"]])
 def test_what_it_cannot_do_runs_nothing(up: Up, flags: list[str]) -> None:
     done = up(*flags)
     assert (done.returncode, done.stdout) == (125, "")

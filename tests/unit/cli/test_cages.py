@@ -26,5 +26,5 @@ def test_what_names_no_single_cage_is_refused(text: str, reason: str) -> None:
 
 
 def test_a_command_line_cannot_speak_to_the_terminal() -> None:
-    assert printable("a\x1b[2Jb\nc", 80) == "a?[2Jb?c"
+    assert printable("a\x1b[2Jb\nc", 80) == "a\\x1b[2Jb\\nc"
     assert printable("x" * 30, 10) == "x" * 9 + "…"

@@ -13,6 +13,7 @@ from pysandbox.errors import PolicyError
 from pysandbox.policy import search
 from pysandbox.policy.compose import Layer, compose, loosened_by, resolve, shielded
 from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.reading import sha256
 from pysandbox.policy.recipe import shipped
 from pysandbox.policy.sources import parse_baseline, parse_recipe
 from pysandbox.policy.trust import pin, pins, trust_file
@@ -48,7 +49,7 @@ def write(host: Path) -> Write:
 
 
 def trust(path: Path) -> None:
-    pin(str(path), search.sha256(path.read_bytes()))
+    pin({search.place_of(str(path)): sha256(path.read_bytes())})
 
 
 def names(*recipes: str, command: list[str] | None = None) -> list[tuple[str, str]]:
@@ -74,7 +75,7 @@ def test_base_comes_first_then_what_is_detected_then_what_is_asked_for_then_the_
 def test_the_last_word_may_be_a_policy_or_a_mapping_and_a_mapping_may_say_a_default(host: Path):
     assert resolve(["service:npm"], extra={"egress": "none"}).policy.egress == "none"
     assert resolve(["service:npm"], extra=Policy(memory_mb=64)).policy.egress == "proxy-only"
-    assert resolve([], extra=Policy(memory_mb=64), extra_why="manifest").layers[-1].why == "manifest"
+    assert resolve([], extra=Policy(memory_mb=64)).layers[-1].why == "flags"
 
 
 def test_defaults_lie_under_everything(host: Path, write: Write):
@@ -389,7 +390,7 @@ def test_the_record_is_the_users_alone_and_forgets(host: Path, write: Write):
     trust(path)
     assert os.stat(trust_file()).st_mode & 0o777 == 0o600
     assert list(pins()) == [str(path)]
-    pin(str(path), None)
+    pin({str(path): None})
     assert pins() == {}
 
 
