@@ -109,14 +109,12 @@ enum psb_message_kind {
 };
 
 enum psb_setup_flag {
-    PSB_SETUP_LANDLOCK = 1,     /* commands enter PSB_FD_RULESET */
-    PSB_SETUP_SUBREAPER = 2,    /* no PID namespace: adopt orphans */
-    PSB_SETUP_SCOPED = 4,       /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
-    PSB_SETUP_FILTER_EARLY = 8, /* cage-init itself lives under the filter, and commands inherit it: the filter allows
-                                 * every call that cage-init makes, and 80 us are saved on each command */
-    PSB_SETUP_LISTENER = 16     /* the filter hands calls to a listener (seccomp_unotify(2)), whose number is answered.
-                                 * The host takes it with pidfd_getfd(2) before it sends anything else, and then
-                                 * cage-init closes its own. Only with PSB_SETUP_FILTER_EARLY */
+    PSB_SETUP_LANDLOCK = 1,  /* commands enter PSB_FD_RULESET */
+    PSB_SETUP_SUBREAPER = 2, /* no PID namespace: adopt orphans */
+    PSB_SETUP_SCOPED = 4,    /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
+    PSB_SETUP_LISTENER = 16  /* the filter hands calls to a listener (seccomp_unotify(2)), whose number is answered.
+                              * The host takes it with pidfd_getfd(2) before it sends anything else, and then
+                              * cage-init closes its own. Only with a filter */
 };
 
 /* The answer to a setup with PSB_SETUP_LISTENER. */
@@ -125,12 +123,15 @@ struct psb_listener {
     int32_t fd; /* in cage-init; -errno: there is none, and cage-init ends */
 };
 
-/* First message of every cage. Followed by `filter_count` struct sock_filter. */
+/* First message of every cage. Followed by `filter_count` struct sock_filter, the filter of the whole cage: cage-init
+ * lives under it too, and commands inherit it, so it lets pass every call that cage-init makes. Then `late_count` more:
+ * a second filter, installed by each command as the last thing before its execve, for what the first had to leave open.
+ */
 struct psb_setup {
     uint32_t kind;
     uint32_t flags;
     uint32_t filter_count;
-    uint32_t pad;
+    uint32_t late_count;
 };
 
 enum psb_exec_flag {
@@ -199,7 +200,7 @@ struct psb_report {
 };
 
 enum psb_limits {
-    PSB_MAX_FILTER = 4096,  /* BPF_MAXINSNS */
+    PSB_MAX_FILTER = 4096,  /* BPF_MAXINSNS; of both filters together */
     PSB_MAX_FDS = 250,      /* SCM_MAX_FD is 253 */
     PSB_MAX_INLINE = 32768, /* larger messages travel in a memfd */
     PSB_MAX_BODY = 16777216,

@@ -22,7 +22,7 @@ from pysandbox.launch.structs import encode_limits, encode_plan
 
 PLAN = Plan(
     isolation="full", namespaces=("USER", "PID"), inside_uid=1, inside_gid=1, hostname_prefix="", staging="/mnt",
-    mounts=(), loopback=False, landlock=None, seccomp=b"", notify=None, filter_early=False, cwd="/", env=(),
+    mounts=(), loopback=False, landlock=None, seccomp=b"", seccomp_late=b"", notify=None, cwd="/", env=(),
     walltime=None, limits=(Limit("NOFILE", 64), Limit("CPU", None)), grace=5.0, output_cap=0, notes=(),
 )  # fmt: skip
 ALLOW = struct.pack("=HBBI", 6, 0, 0, 0x7FFF0000)
@@ -42,7 +42,7 @@ ORDERS: dict[str, dict[str, Any]] = {
 }
 SETUPS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "filter": {"seccomp": ALLOW * 3, "filter_early": True},
+    "filter": {"seccomp": ALLOW * 3, "seccomp_late": ALLOW},
     "flat": {"namespaces": (), "landlock": SCOPED},
 }
 

@@ -2,10 +2,10 @@
 #include "../init/init.h"
 #include "demand.h"
 
-/* As take_setup does: the filter lies behind the header, whole, and fits where it is copied to. */
+/* As take_setup does: the filters lie behind the header, whole, and fit where they are copied to. */
 static void copy_filter(const struct psb_setup *setup, size_t size) {
     static struct cage cage;
-    const size_t filter_size = setup->filter_count * sizeof cage.filter[0];
+    const size_t filter_size = ((size_t)setup->filter_count + setup->late_count) * sizeof cage.filter[0];
     DEMAND(filter_size <= sizeof cage.filter && size == sizeof *setup + filter_size);
     memcpy(cage.filter, setup + 1, filter_size);
 }

@@ -88,7 +88,7 @@ int become_command(struct attempt *attempt) {
     result = set_limits(order);
     if (result < 0) return failed(attempt, PSB_STEP_LIMIT, result, NULL);
     sys_call(SYS_rt_sigprocmask, 2, &none, 0, sizeof none, 0, 0);
-    result = attempt->cage->flags & PSB_SETUP_FILTER_EARLY ? 0 : install_filter(attempt->cage);
+    result = install_late_filter(attempt->cage);
     if (result < 0) return failed(attempt, PSB_STEP_SECCOMP, result, NULL);
     return exec_first(attempt);
 }

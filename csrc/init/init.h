@@ -34,7 +34,8 @@ enum walltime_stage {
 struct cage {
     uint32_t flags; /* enum psb_setup_flag */
     uint32_t umask;
-    uint32_t filter_count; /* 0: no filter */
+    uint32_t filter_count; /* of the whole cage; 0: no filter */
+    uint32_t late_count;   /* behind it, of each command; 0: none */
     uint32_t set_up;
     uint32_t n_commands;   /* places in use are below this */
     int32_t child_signals; /* signalfd for SIGCHLD */
@@ -112,6 +113,7 @@ int failed(struct attempt *attempt, enum psb_step step, long result, const char 
 long set_limits(const struct order *order);
 long enter_landlock(const struct cage *cage);
 long install_filter(const struct cage *cage);
+long install_late_filter(const struct cage *cage);
 /* ... which hands calls over: keeps the listener in the cage, and tells the host its number. */
 long install_listening_filter(struct cage *cage);
 void release_listener(struct cage *cage);

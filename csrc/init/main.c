@@ -10,6 +10,7 @@
 #define START_TICK_MS 100
 #define SFD_FLAGS (02000000 | 04000) /* SFD_CLOEXEC | SFD_NONBLOCK */
 #define SIG_BLOCK_ALL 2              /* SIG_SETMASK */
+#define EINTR_ (-4)
 
 #ifndef PSB_ABI
 #define PSB_ABI "unknown" /* built by hand: CMakeLists.txt says what it is */
@@ -44,11 +45,11 @@ static int take_setup(void) {
     cage.set_up = 1;
     cage.flags = setup->flags;
     cage.filter_count = setup->filter_count;
-    memcpy(cage.filter, setup + 1, setup->filter_count * sizeof cage.filter[0]);
+    cage.late_count = setup->late_count;
+    memcpy(cage.filter, setup + 1, (cage.filter_count + cage.late_count) * sizeof cage.filter[0]);
     if (cage.flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0);
     if (cage.flags & PSB_SETUP_LISTENER) return install_listening_filter(&cage) < 0 ? -1 : 0;
-    if ((cage.flags & PSB_SETUP_FILTER_EARLY) && install_filter(&cage) < 0) return -1;
-    return 0;
+    return install_filter(&cage) < 0 ? -1 : 0;
 }
 
 /* Waking an idle CPU takes as long as forking: the host nudges before it has put the order together, and this looks
@@ -96,8 +97,9 @@ static void drain_child_signals(void) {
     reap(&cage);
 }
 
+/* In a PID namespace of its own nobody outlives the exit; elsewhere they must be gone before. */
 static _Noreturn void end(int code) {
-    kill_everything(&cage);
+    if (cage.flags & PSB_SETUP_SUBREAPER) kill_everything(&cage);
     sys_exit(code);
 }
 
@@ -119,6 +121,7 @@ static long wait_for(struct pollfd *events, int64_t milliseconds) {
 _Noreturn void init_main(void) {
     uint64_t child_signal = 1ULL << (17 - 1); /* SIGCHLD */
     struct pollfd events[4] = {{PSB_FD_CONTROL, 0, 0}, {PSB_FD_HOST, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}};
+    long ready;
 
     sys_call(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
     sys_call(SYS_close_range, 0, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */, 0, 0, 0);
@@ -132,7 +135,9 @@ _Noreturn void init_main(void) {
         /* A start under way uses the message: nothing more is read then, but a hang-up is always told. */
         events[3].fd = start_gate();
         events[0].events = start_gate() < 0 ? POLLIN : 0;
-        if (wait_for(events, enforce_walltime(&cage)) < 0) continue;
+        ready = wait_for(events, enforce_walltime(&cage));
+        if (ready < 0 && ready != EINTR_) end(1); /* deaf and blind, it must not live on: a filter around the host */
+        if (ready < 0) continue;
         if (events[1].revents) end(0);
         if (events[0].revents && (start_gate() >= 0 || receive(PSB_FD_CONTROL, &message) <= 0 || obey())) end(0);
         if (events[3].revents) finish_start_if_over();

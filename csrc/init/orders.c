@@ -6,15 +6,17 @@
 #define SCM_RIGHTS_ 1
 
 /* A flag we do not know may ask for a confinement we would not make. */
-static const uint32_t SETUP_FLAGS =
-    PSB_SETUP_LANDLOCK | PSB_SETUP_SUBREAPER | PSB_SETUP_SCOPED | PSB_SETUP_FILTER_EARLY | PSB_SETUP_LISTENER;
+static const uint32_t SETUP_FLAGS = PSB_SETUP_LANDLOCK | PSB_SETUP_SUBREAPER | PSB_SETUP_SCOPED | PSB_SETUP_LISTENER;
 static const uint32_t EXEC_FLAGS = PSB_EXEC_ONESHOT | PSB_EXEC_TERMINAL | PSB_EXEC_BODY_FD | PSB_EXEC_QUIET;
 
 int check_setup(const void *message, size_t size) {
     const struct psb_setup *setup = message;
-    if (size < sizeof *setup || setup->filter_count > PSB_MAX_FILTER || setup->flags & ~SETUP_FLAGS) return -1;
-    if (setup->flags & PSB_SETUP_LISTENER && !(setup->flags & PSB_SETUP_FILTER_EARLY && setup->filter_count)) return -1;
-    return size == sizeof *setup + setup->filter_count * sizeof(struct bpf_instruction) ? 0 : -1;
+    size_t instructions;
+    if (size < sizeof *setup || setup->flags & ~SETUP_FLAGS) return -1;
+    instructions = (size_t)setup->filter_count + setup->late_count;
+    if (instructions > PSB_MAX_FILTER) return -1;
+    if (setup->flags & PSB_SETUP_LISTENER && !setup->filter_count) return -1;
+    return size == sizeof *setup + instructions * sizeof(struct bpf_instruction) ? 0 : -1;
 }
 
 int check_exec(const void *message, size_t size) {

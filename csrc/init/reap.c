@@ -6,6 +6,7 @@
 #define WNOHANG_ 1
 #define WALL_ 0x40000000
 #define ECHILD_ (-10)
+#define EINTR_ (-4)
 
 struct usage { /* the head of struct rusage */
     int64_t user_s, user_us, system_s, system_us, max_rss;
@@ -91,8 +92,9 @@ uint32_t kill_everything(struct cage *cage) {
         long result;
         signal_all(cage, SIGKILL_);
         result = sys_call(SYS_wait4, -1, &status, WALL_, 0, 0, 0);
-        if (result == ECHILD_) return killed;
-        if (result > 0 && (status & 0x7f) == SIGKILL_) killed++; /* others had ended, and waited to be reaped */
+        if (result == EINTR_) continue;
+        if (result < 0) return killed;             /* ECHILD: nobody is left */
+        if ((status & 0x7f) == SIGKILL_) killed++; /* others had ended, and waited to be reaped */
     }
 }
 

@@ -1,4 +1,8 @@
-/* A command's system-call filter (seccomp(2)): the last thing before exec, and never loosened after.
+/* The filters of system calls (seccomp(2)), never loosened after.
+ *
+ * One is the whole cage's: cage-init lives under it, and commands inherit it. What the policy refuses and cage-init
+ * needs, that one leaves open; a second one, which each command installs last before its exec, closes it. Of two
+ * filters the stricter answer counts, so together they are the policy's. cage-init's own duties never depend on it.
  *
  * With a listener the filter is one for the whole cage. A copy of the listener that stays in the cage would keep calls
  * waiting after the host has died, so cage-init holds its own only until the host has taken it. */
@@ -18,13 +22,17 @@ struct filter_program {
     const struct bpf_instruction *instructions;
 };
 
-static long install(const struct cage *cage, unsigned long flags) {
-    struct filter_program program = {(uint16_t)cage->filter_count, cage->filter};
-    return sys_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program, 0, 0, 0);
+static long install(const struct bpf_instruction *instructions, uint32_t count, unsigned long flags) {
+    struct filter_program program = {(uint16_t)count, instructions};
+    return count ? sys_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program, 0, 0, 0) : 0;
 }
 
 long install_filter(const struct cage *cage) {
-    return cage->filter_count ? install(cage, 0) : 0;
+    return install(cage->filter, cage->filter_count, 0);
+}
+
+long install_late_filter(const struct cage *cage) {
+    return install(cage->filter + cage->filter_count, cage->late_count, 0);
 }
 
 /* Without a user namespace the host may look only into a dumpable process: it takes the listener, and reads the command
@@ -35,7 +43,7 @@ static void let_host_look(const struct cage *cage) {
 
 long install_listening_filter(struct cage *cage) {
     struct psb_listener answer = {PSB_MESSAGE_LISTENER, 0};
-    long fd = install(cage, LISTENING);
+    long fd = install(cage->filter, cage->filter_count, LISTENING);
     answer.fd = (int32_t)fd;
     if (fd >= 0) {
         cage->listener = (int32_t)fd;

@@ -41,7 +41,7 @@ IN_THE_PLAN = frozenset((
 # The parts of a Plan that an entry holds, or that say nothing to C.
 HELD = frozenset((
     "isolation", "namespaces", "inside_uid", "inside_gid", "hostname_prefix", "staging", "mounts", "loopback",
-    "landlock", "seccomp", "filter_early", "limits", "env", "cwd", "walltime", "grace", "output_cap", "notes",
+    "landlock", "seccomp", "seccomp_late", "limits", "env", "cwd", "walltime", "grace", "output_cap", "notes",
 ))  # fmt: skip
 
 PLACES = frozenset(("PATH", "HOME", "TMPDIR"))  # variables that a plan gives a value of its own

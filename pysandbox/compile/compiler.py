@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pysandbox.compile import degrade, exec_list, landlock_only, seccomp
+from pysandbox.compile import degrade, exec_list, landlock_only
 from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.doors import net_plan
 from pysandbox.compile.environ import environment, uncaged_environment
-from pysandbox.compile.init_calls import init_can_live_under
+from pysandbox.compile.filters import Filters, compile_filters
 from pysandbox.compile.kept import refuse_kept
 from pysandbox.compile.landlock import abi_of, second_wall
 from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
@@ -31,7 +31,7 @@ HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
 LANDLOCK_NET_ABI = 4  # rules on TCP ports, Linux 6.7
 
-FilterCompiler = Callable[[Policy, str, NotifyPlan | None], bytes]
+FilterCompiler = Callable[[Policy, str, NotifyPlan | None], Filters]
 
 
 def compile_plan(
@@ -43,7 +43,7 @@ def compile_plan(
     compile_filter: FilterCompiler | None = None,
 ) -> Plan:
     """`watch`: the categories of calls that a callback of the host decides, rows of `compile.notify.CATEGORIES`.
-    `compile_filter` stands in for `seccomp.compile_filter` in tests."""
+    `compile_filter` stands in for `filters.compile_filters` in tests."""
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
@@ -57,6 +57,7 @@ def compile_plan(
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
+    filters = (compile_filter or _shipped_filter(host))(_as_filtered(policy, host), host.machine, notify)
     return Plan(
         isolation=policy.isolation,
         namespaces=spaces,
@@ -67,9 +68,9 @@ def compile_plan(
         mounts=mount_steps(policy, paths, view),
         loopback="NET" in spaces,
         landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
-        seccomp=(compile_filter or _shipped_filter(host))(_as_filtered(policy, host), host.machine, notify),
+        seccomp=filters.whole,
+        seccomp_late=filters.late,
         notify=notify,
-        filter_early=notify is not None or init_can_live_under(policy),
         limits=limits(policy, host),
         env=environment(policy, host, paths, view),
         cwd=_cwd(policy, paths, view),
@@ -97,8 +98,8 @@ def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
         loopback=False,
         landlock=None,
         seccomp=b"",
+        seccomp_late=b"",
         notify=None,
-        filter_early=False,
         limits=(),
         env=uncaged_environment(policy, host.env),
         cwd=paths.cwd,
@@ -134,7 +135,7 @@ def _as_filtered(policy: Policy, host: HostFacts) -> Policy:
 
 
 def _shipped_filter(host: HostFacts) -> FilterCompiler:
-    return partial(seccomp.compile_filter, landlock_net=host.landlock_abi >= LANDLOCK_NET_ABI)
+    return partial(compile_filters, landlock_net=host.landlock_abi >= LANDLOCK_NET_ABI)
 
 
 def _cwd(policy: Policy, paths: PathFacts, view: View) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pysandbox.compile.doors import reaches_hosts
-from pysandbox.compile.init_calls import INIT_CALLS
 from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan
 from pysandbox.compile.programs import programs
@@ -94,7 +93,6 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         asking = _without_supervisor(policy, asking, watch)
     if not asking and not watch:
         return None
-    _check_init(policy)
     _check_watch(policy, host, watch)
     actions = {name: action for _, row in asking for name, action in row.items()}
     actions |= {name: "ASK" for category in watch for name in CATEGORIES[category]}
@@ -171,16 +169,6 @@ def _check_not_own(text: str) -> None:
         f"{text!r}: in a cage these addresses (198.18.0.0/15) stand for names", key="network.allow_ips",
         suggestion="leave it out",
     )  # fmt: skip
-
-
-def _check_init(policy: Policy) -> None:
-    """The filter with the listener is cage-init's too."""
-    lost = sorted(INIT_CALLS.intersection(policy.deny_syscalls))
-    if lost:
-        raise SandboxCompileError(
-            f"{', '.join(lost)}: cage-init needs them, and lives under the filter when calls are decided at run time",
-            key="syscalls.deny_extra", suggestion="leave them out, or the rules that are decided at run time",
-        )  # fmt: skip
 
 
 def _check_watch(policy: Policy, host: HostFacts, watch: frozenset[str]) -> None:

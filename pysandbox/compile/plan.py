@@ -237,9 +237,9 @@ class Plan:
     mounts: tuple[MountStep, ...]
     loopback: bool
     landlock: LandlockPlan | None
-    seccomp: bytes  # struct sock_filter[], empty: no filter
+    seccomp: bytes  # struct sock_filter[] of the whole cage, cage-init with it; empty: no filter
+    seccomp_late: bytes  # a second filter, of commands only: what the policy refuses and cage-init needs; mostly empty
     notify: NotifyPlan | None  # None: nothing is decided at run time, and there is no listener
-    filter_early: bool  # cage-init can live under the filter too, so commands inherit it
     limits: tuple[Limit, ...]
     env: tuple[tuple[str, str], ...]  # a value may be SCRATCH
     cwd: str  # "" lets the launcher pick the first of the workdir and /

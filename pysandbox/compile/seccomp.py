@@ -13,11 +13,10 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pysandbox.compile.init_calls import init_can_live_under
 from pysandbox.errors import PolicyError
 
 if TYPE_CHECKING:
-    from pysandbox.compile.bpf import Decision, Verdict
+    from pysandbox.compile.bpf import Decision, Verdict, Weight
     from pysandbox.compile.plan import NotifyPlan
     from pysandbox.compile.profiles import Profile
     from pysandbox.policy.model import Policy
@@ -57,6 +56,7 @@ class Choice(NamedTuple):
     notify: frozenset[str] = frozenset()  # what is allowed goes to the supervisor first
     lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
     leads_out: bool = False  # sockets of the host's network may be in the cage
+    init: frozenset[str] = frozenset()  # left open for cage-init; `build_late` closes them again
 
     def file(self, machine: str) -> str:
         """What a shipped filter, one without extras, is called."""
@@ -95,9 +95,13 @@ def compile_filter(
     logged where there is none, and the call allowed; but for the tier NEVER.
     """
     choice = choose(policy, notify, landlock_net=landlock_net)
+    return shipped(choice, machine) or build(choice, machine)
+
+
+def shipped(choice: Choice, machine: str) -> bytes | None:
+    """The filter that was made when the package was built; those that cage-init can live under are."""
     extras = choice.allow or choice.deny or choice.notify or choice.lists
-    shipped = None if extras else _shipped(choice.file(machine))
-    return shipped or build(choice, machine)
+    return None if extras else _shipped(choice.file(machine))
 
 
 def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bool = True) -> Choice:
@@ -109,9 +113,9 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
     sockets = _sockets(policy, landlock_net)
     if notify is None:
         return Choice(policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists)
-    # One listener serves the whole cage, so cage-init itself lives under this filter, whatever the profile.
-    allow = extras[0] if init_can_live_under(policy) else extras[0] | {"landlock_restrict_self"}
-    deny = extras[1] | (EXEC_GUARD if dict(notify.actions).get("EXEC") == "ASK" else frozenset())
+    allow, deny = extras
+    if dict(notify.actions).get("EXEC") == "ASK":
+        deny |= EXEC_GUARD
     calls = frozenset(notify.calls)
     return Choice(policy.seccomp, mode, sockets, denial, allow, deny, calls, policy.syscall_lists, notify.leads_out)
 
@@ -142,16 +146,36 @@ def build(choice: Choice, machine: str) -> bytes:
 
     numbers = table(machine).numbers
     decisions = {numbers[name]: decision for name, decision in decide(choice, machine).items()}
+    beyond = [bpf.Range(max(numbers.values()) + 1, bpf.Verdict.ABSENT)]
+    if machine == "x86_64":
+        beyond += [bpf.Range(X32_BIT, bpf.Verdict.KILL), bpf.Range(NO_CALL, bpf.Verdict.ABSENT)]
+    rows = bpf.ranges(decisions, bpf.Verdict.ABSENT, beyond)
+    return bpf.assemble(table(machine).audit_arch, rows, words(choice.denial), _weight(machine))
+
+
+def build_late(choice: Choice, calls: frozenset[str], machine: str) -> bytes:
+    """What `choice` says about these calls, and nothing about any other. A second filter has no listener: under
+    monitor a refusal goes to the kernel's log."""
+    from pysandbox.compile import bpf
+    from pysandbox.compile.syscalls import table
+
+    known = table(machine)
+    decisions = decide(choice, machine)
+    denial = "log" if choice.denial == "notify" else choice.denial
+    rows = bpf.ranges({known.numbers[name]: decisions[name] for name in calls}, bpf.Verdict.ALLOW, [])
+    return bpf.assemble(known.audit_arch, rows, words(denial), _weight(machine))
+
+
+def _weight(machine: str) -> Weight:
+    from pysandbox.compile.syscalls import table
+
+    numbers = table(machine).numbers
     hot = {numbers[name]: times for name, times in OFTEN.items() if name in numbers}
 
     def weight(start: int, end: int) -> int:
         return max(0, min(end, LAST_CACHED) - start) + sum(hot[number] for number in hot if start <= number < end)
 
-    beyond = [bpf.Range(max(numbers.values()) + 1, bpf.Verdict.ABSENT)]
-    if machine == "x86_64":
-        beyond += [bpf.Range(X32_BIT, bpf.Verdict.KILL), bpf.Range(NO_CALL, bpf.Verdict.ABSENT)]
-    rows = bpf.ranges(decisions, bpf.Verdict.ABSENT, beyond)
-    return bpf.assemble(table(machine).audit_arch, rows, words(choice.denial), weight)
+    return weight
 
 
 def words(denial: str) -> dict[Verdict, int]:
@@ -202,6 +226,9 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
         return ruled if name in choice.allow else limited.get(name, ruled)
 
     def handed_over(name: str) -> Decision:
+        if name in choice.init:
+            ruled = rules.get(name, Verdict.ALLOW)
+            return Verdict.ALLOW if ruled is Verdict.ABSENT else ruled
         decision = one(name)
         if choice.leads_out and name in arguments.LEADS_OUT:
             decision = hand_over(decision, arguments.LEADS_OUT[name])

@@ -107,15 +107,14 @@ def _setup_message(plan: Plan, scoped: bool) -> bytes:
     setup = ffi.new("struct psb_setup *")
     setup.kind = lib.PSB_MESSAGE_SETUP
     setup.filter_count = len(plan.seccomp) // BPF_INSTRUCTION_SIZE
-    if plan.filter_early:
-        setup.flags |= lib.PSB_SETUP_FILTER_EARLY
+    setup.late_count = len(plan.seccomp_late) // BPF_INSTRUCTION_SIZE
     if plan.notify is not None:
         setup.flags |= lib.PSB_SETUP_LISTENER
     if plan.landlock is not None:
         setup.flags |= lib.PSB_SETUP_LANDLOCK
     if not plan.namespaces:
         setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
-    return bytes(ffi.buffer(setup)) + plan.seccomp
+    return bytes(ffi.buffer(setup)) + plan.seccomp + plan.seccomp_late
 
 
 def encode_limits(plan: Plan) -> bytes:

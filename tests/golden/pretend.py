@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.filters import Filters
 from pysandbox.compile.plan import Plan
 from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.paths_wanted import wanted_paths
@@ -184,8 +185,8 @@ def grants(*paths: str) -> tuple[Grant, ...]:
     return tuple(Grant(path) for path in paths)
 
 
-def no_filter(policy: Policy, machine: str, notify: object) -> bytes:
-    return b""
+def no_filter(policy: Policy, machine: str, notify: object) -> Filters:
+    return Filters(b"")
 
 
 def plan_of(policy: Policy, host: HostFacts = MODERN, **where: str) -> Plan:

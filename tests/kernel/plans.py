@@ -51,7 +51,7 @@ def programs() -> Iterator[MountStep]:
 
 EMPTY = Plan(
     isolation="full", namespaces=EVERY, inside_uid=1000, inside_gid=1000, hostname_prefix="", staging="/mnt",
-    mounts=(), loopback=False, landlock=None, seccomp=b"", notify=None, filter_early=False, limits=(), env=(), cwd="/",
+    mounts=(), loopback=False, landlock=None, seccomp=b"", seccomp_late=b"", notify=None, limits=(), env=(), cwd="/",
     walltime=None, grace=5.0, output_cap=0, notes=(),
 )  # fmt: skip
 

@@ -224,14 +224,14 @@ def test_an_order_that_cannot_be_carried_out_says_where_and_the_cage_goes_on(nam
 
 
 def test_a_filter_that_is_none_is_refused_for_each_command() -> None:
-    with opened(plan(seccomp=BROKEN_FILTER)) as init:
+    with opened(plan(seccomp_late=BROKEN_FILTER)) as init:
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
         assert init.refused("/bin/true") == ("seccomp", "EINVAL", None)
 
 
 def test_a_listener_that_cannot_be_had_is_an_error_of_the_start() -> None:
     notify = NotifyPlan((), (), (), sealed=True, abstract=True, refuse_control=False, lenient=False, programs=None)
-    wanted = plan(seccomp=BROKEN_FILTER, filter_early=True, notify=notify)
+    wanted = plan(seccomp=BROKEN_FILTER, notify=notify)
     assert why_not(wanted) == ("listener", "EINVAL", None)
 
 

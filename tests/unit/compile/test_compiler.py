@@ -6,6 +6,7 @@ import pytest
 
 from golden.pretend import MODERN, SYSTEM, look, notes_of, plan_of
 from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.filters import Filters
 from pysandbox.compile.network import DIRECT
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy
@@ -21,9 +22,9 @@ def test_equal_arguments_give_equal_plans_and_digests() -> None:
 def test_the_filter_is_asked_for_this_policy_and_machine() -> None:
     asked: list[tuple[Policy, str]] = []
 
-    def recording(policy: Policy, machine: str, notify: object) -> bytes:
+    def recording(policy: Policy, machine: str, notify: object) -> Filters:
         asked.append((policy, machine))
-        return b"filter"
+        return Filters(b"filter")
 
     policy = Policy()
     assert compile_plan(policy, MODERN, look(policy), compile_filter=recording).seccomp == b"filter"

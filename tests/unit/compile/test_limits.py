@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from golden.pretend import MODERN, plan_of
+from pysandbox.compile.filters import Filters
 from pysandbox.compile.limits import GIB, MIB, held_by, limits
 from pysandbox.compile.plan import Plan
 from pysandbox.policy.model import Policy
@@ -116,9 +117,9 @@ def test_a_detached_segment_shows_in_no_process_so_system_v_memory_is_closed_whe
         from golden.pretend import look
         from pysandbox.compile.compiler import compile_plan
 
-        def keep(policy: Policy, machine: str, notify: object) -> bytes:
+        def keep(policy: Policy, machine: str, notify: object) -> Filters:
             asked.append(policy)
-            return b""
+            return Filters(b"")
 
         compile_plan(policy, host, look(policy), compile_filter=keep)
         return "shmget" in asked[-1].deny_syscalls
