@@ -12,14 +12,14 @@ import select
 import signal as signals
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 from pysandbox.audit.ending import START_FAILED, end_records, failed_record
 from pysandbox.errors import CageClosedError, ExitError
-from pysandbox.events import Event, Sink, ignore
+from pysandbox.events import POLICY_VIOLATION, Event, Sink, ignore
 from pysandbox.exchange import exchange
 from pysandbox.handlers.denial import Denial
 from pysandbox.launch import orders
@@ -309,9 +309,17 @@ class Process:
             usage,
             self._denials(),
             self.caged,
-            self._order.notes,
+            (*self._order.notes, *self._last_words()),
             self._live.admission.ledger.counts if self._live.admission is not None else {},
         )
+
+    def _last_words(self) -> Iterator[Note]:
+        """Why the watchdog has ended the cage."""
+        why = self._live.condemned
+        if why is not None and self._cause is not None:
+            from pysandbox.compile.plan import Note
+
+            yield Note(POLICY_VIOLATION.name, why.limit, why.message)
 
     def _denials(self) -> tuple[Denial, ...]:
         """Of the whole cage so far: calls, and what the gatekeeper refused."""

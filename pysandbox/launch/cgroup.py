@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pysandbox.compile.plan import CgroupPlan, Setting
 from pysandbox.errors import StartError
 from pysandbox.launch.owner import this_process
+from pysandbox.launch.proctext import lines
 
 PREFIX = "pysandbox-"
 LEAF = "pysandbox-host"  # where a process goes that has to leave its own group to the groups below it
@@ -71,8 +72,11 @@ class Cgroup:
     @classmethod
     def of(cls, pid: int, point: str) -> Cgroup:
         """The group a process was put in by somebody else; `point` is where the tree is mounted. Raises OSError."""
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8") as file:
-            own = next(line[3:].strip() for line in file if line.startswith("0::"))
+        with open(f"/proc/{pid}/cgroup", "rb") as file:
+            found = [line[3:] for line in lines(file.read()) if line.startswith(b"0::")]
+        if not found:
+            raise OSError(errno.ENOENT, "the process is in no cgroup v2", f"/proc/{pid}/cgroup")
+        own = os.fsdecode(found[0])
         path = f"{point}{own}"
         return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
@@ -191,7 +195,7 @@ class Cgroup:
     def _table(self, name: str) -> dict[str, int]:
         """A flat keyed file (cgroup-v2.rst); empty when there is none."""
         try:
-            rows = [line.split() for line in self._read(name).splitlines()]
+            rows = [line.split() for line in self._read(name).split("\n")]
         except OSError:
             return {}
         return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}

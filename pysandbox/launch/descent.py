@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from pysandbox.errors import UnsupportedError
 from pysandbox.launch.owner import Owner, owner_of, stat_fields
+from pysandbox.launch.proctext import numbers
 
 ROUNDS = 64  # of signalling a tree that goes on growing
 
@@ -51,7 +52,7 @@ def children(pid: int) -> list[int]:
     for task in tasks:
         try:
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += map(int, file.read().split())
+                found += numbers(file.read())
         except ProcessLookupError:
             continue
         except FileNotFoundError:

@@ -26,16 +26,26 @@ KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the ker
 
 
 class Condemned:
-    """Why a cage was killed: the Result's reason, and the limit as in `policy.violation`."""
+    """Why a cage was killed: the Result's reason, the limit as in `policy.violation`, and what is to be said of it."""
 
-    __slots__ = ("limit", "reason")
+    __slots__ = ("limit", "message", "reason")
 
-    def __init__(self, reason: Literal["oom", "cancelled"], limit: str) -> None:
-        self.reason, self.limit = reason, limit
+    def __init__(self, reason: Literal["oom", "cancelled"], limit: str, message: str = "") -> None:
+        self.reason, self.limit, self.message = reason, limit, message
 
 
-OUT_OF_MEMORY = Condemned("oom", "memory")
-OUT_OF_SCRATCH = Condemned("cancelled", "scratch")
+OUT_OF_MEMORY = Condemned("oom", "memory", "the cage used more than memory_mb and was ended")
+OUT_OF_SCRATCH = Condemned("cancelled", "scratch", "the cage wrote more than tmp_mb to its scratch and was ended")
+FOUGHT = Condemned(
+    "cancelled", "cpu", "the cage went on running whenever it was stopped for cpu_percent (SIGCONT?) and was ended"
+)
+
+
+def unwatched(error: BaseException) -> Condemned:
+    """Its limits cannot be seen to be kept."""
+    return Condemned(
+        "cancelled", "watchdog", f"the watchdog cannot see the cage's limits kept: {type(error).__name__}: {error}"
+    )
 
 
 class LiveInit:
@@ -133,11 +143,14 @@ class LiveInit:
         finally:
             self._lock.release()
 
-    def cpu_seconds(self) -> float | None:
-        """CPU time of everything that ever ran in the cage, as far as it can be told; None where it cannot."""
-        if self.cgroup is not None and (used := self.cgroup.stats().cpu_usec) is not None:
-            return used / 1e6
-        return self.tree.cpu() if self.tree is not None else None
+    def kill_at_once(self) -> None:
+        """SIGKILL from the kernel, whatever cage-init is at, without waiting for anybody. For the watchdog."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._reaped and not self.abandoned:
+                    self._kill()
+            finally:
+                self._lock.release()
 
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
@@ -266,6 +279,15 @@ class LiveInit:
         """Whether cage-init is gone although nobody has ended it."""
         with self._lock:
             return self._reaped or self._gone(0)
+
+    def seems_dead(self) -> bool:
+        """The same, without waiting for anybody: False while another thread is busy with the cage."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self._reaped or self._gone(0)
+        finally:
+            self._lock.release()
 
     @property
     def abandoned(self) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from pysandbox.launch.proctext import after_name, field
+
 PARTS = 3
 
 
@@ -66,7 +68,7 @@ def _namespace() -> int:
 
 def _start(pid: int) -> int | None:
     fields = stat_fields(pid)
-    return None if fields is None or fields[0] in (b"Z", b"X") else int(fields[19])
+    return None if fields is None or fields[0] in (b"Z", b"X") else field(fields, 19)
 
 
 def stat_fields(pid: int, task: int | None = None) -> list[bytes] | None:
@@ -77,4 +79,4 @@ def stat_fields(pid: int, task: int | None = None) -> list[bytes] | None:
             text = file.read(4096)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return text[text.rindex(b")") + 2 :].split()  # the name before it may hold anything
+    return after_name(text) or None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pysandbox.launch import descent
 from pysandbox.launch.owner import stat_fields
+from pysandbox.launch.proctext import field, table
 
 if TYPE_CHECKING:
     from pysandbox.launch.cgroup import CgroupStats
@@ -63,20 +64,20 @@ def of_tree(init: int) -> Stats:
     ticks += _sum(own, (CUTIME, CSTIME)) if own else 0
     return Stats(
         cpu_seconds=ticks / os.sysconf("SC_CLK_TCK"),
-        memory_bytes=sum(int(fields[RSS]) for fields in every) * os.sysconf("SC_PAGESIZE"),
+        memory_bytes=sum(field(fields, RSS) for fields in every) * os.sysconf("SC_PAGESIZE"),
         io_bytes=sum(map(_io, pids)),
         processes=len(every),
-        threads=sum(int(fields[THREADS]) for fields in every),
+        threads=sum(field(fields, THREADS) for fields in every),
     )
 
 
 def _sum(fields: list[bytes], wanted: Iterable[int]) -> int:
-    return sum(int(fields[each]) for each in wanted)
+    return sum(field(fields, each) for each in wanted)
 
 
 def _io(pid: int) -> int:
     """0 for a process whose numbers are not ours to read."""
     with suppress(OSError), open(f"/proc/{pid}/io", "rb") as file:
-        numbers = dict(line.split(b": ") for line in file.read().splitlines())
-        return int(numbers[b"read_bytes"]) + int(numbers[b"write_bytes"])
+        counted = table(file.read())
+        return counted.get(b"read_bytes", 0) + counted.get(b"write_bytes", 0)
     return 0

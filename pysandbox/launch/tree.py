@@ -3,7 +3,8 @@
 The cage's /proc lists the processes of its PID namespace and no other; without namespaces the children of cage-init,
 who adopts its orphans, are followed. Memory is private and shared memory with each page counted once (PSS), plus what
 lies in the cage's own memory file systems and memory files; files of the host in the page cache are not counted, since
-the kernel can drop them. A process that ends meanwhile counts nothing.
+the kernel can drop them. A process that ends meanwhile counts nothing; one that cannot be looked into counts in full,
+or not at all and raises: whoever asks must not take silence for an answer.
 """
 
 from __future__ import annotations
@@ -15,12 +16,24 @@ from itertools import islice
 
 from pysandbox.compile.plan import WatchPlan
 from pysandbox.launch import native
+from pysandbox.launch.proctext import (
+    GONE,
+    KIB,
+    after_name,
+    field,
+    lines,
+    names_below,
+    number,
+    numbers,
+    read_below,
+    sizes,
+)
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
-KIB = 1024
 UTIME, CSTIME = 11, 14  # of /proc/PID/stat, counted from the state, the first field after the name
-ANONYMOUS = frozenset({"Pss_Anon", "SwapPss", "Private_Hugetlb", "Shared_Hugetlb"})
+ANONYMOUS = (b"Pss_Anon", b"SwapPss", b"Private_Hugetlb", b"Shared_Hugetlb")
+SMAPS_MOST = 1 << 24  # bytes: what lies beyond is not subtracted, so it counts twice
 
 Inode = tuple[int, int]
 
@@ -31,6 +44,7 @@ class Tree:
     def __init__(self, init_pid: int, plan: WatchPlan, *, own_proc: bool) -> None:
         """Raises OSError. Opened before the cage gets its first order: its paths still mean what the plan says."""
         self._init = init_pid
+        self._init_name = "1" if own_proc else str(init_pid)
         self._memfds = plan.memfds
         self._lock = threading.Lock()
         self._tmpfs: list[int] = []
@@ -73,10 +87,15 @@ class Tree:
         with self._lock:
             return None if self._proc < 0 else self._weigh(limit)
 
-    def cpu(self) -> float | None:
-        """CPU seconds used by everything that runs or was waited for; None once closed."""
+    def cpu(self) -> dict[str, float] | None:
+        """CPU seconds used by each process that runs, with the children it has waited for; None once closed."""
         with self._lock:
-            return None if self._proc < 0 else sum(map(self._cpu_of, self._pids()))
+            return None if self._proc < 0 else {pid: self._cpu_of(pid) for pid in self._pids()}
+
+    def cpu_of_known(self, before: dict[str, float], now: dict[str, float]) -> float:
+        """What those have used since that were there before; without cage-init, who waits for new ones too."""
+        known = before.keys() & now.keys() - {self._init_name}
+        return sum(max(0.0, now[pid] - before[pid]) for pid in known)
 
     def is_idle(self) -> bool:
         """Whether there is nothing but cage-init; also once closed."""
@@ -85,119 +104,115 @@ class Tree:
 
     # ---- memory -------------------------------------------------------------------------------------------------
 
-    def _weigh(self, limit: int) -> int:
+    def _weigh(self, limit: int, again: int = 3) -> int:
         """Three looks, each dearer and closer than the one before: resident pages; PSS; PSS of each mapping."""
         pids = list(self._pids())
         memory_files = self._memory_files(pids) if self._memfds else {}
         files = sum(map(_used, self._tmpfs)) + sum(memory_files.values())
-        resident = sum(map(self._resident, pids)) + files
-        if resident <= limit:
-            return resident
-        anonymous, shared = map(sum, zip(*map(self._pss, pids), strict=True))
+        resident = dict(map(self._resident, pids))
+        rough = sum(resident.values()) + files
+        if rough <= limit:
+            return rough
+        anonymous, shared = map(sum, zip(*map(self._pss, resident), strict=True))
         least, most = anonymous + max(shared, files), anonymous + shared + files
         if most <= limit or least > limit:
             return most if most <= limit else least
-        return most - sum(self._mapped_from(pid, memory_files) for pid in pids)
+        mapped = [self._mapped_from(place, memory_files) for place, size in resident.items() if size]
+        if None in mapped and again:  # it ended meanwhile, and its memory with it
+            return self._weigh(limit, again - 1)
+        return most - sum(each or 0 for each in mapped)
 
-    def _resident(self, pid: str) -> int:
-        fields = self._read(pid, "statm").split()
-        return int(fields[1]) * PAGE if len(fields) > 1 else 0
+    def _resident(self, pid: str) -> tuple[str, int]:
+        """Where below /proc the memory of a process shows, and how much is there. When its first thread has ended it
+        is empty-handed itself, and the others are not."""
+        pages = field(self._read(f"{pid}/statm").split(), 1)
+        if pages:
+            return pid, pages * PAGE
+        for task in names_below(self._proc, f"{pid}/task") or ():
+            pages = field(self._read(f"{pid}/task/{task}/statm").split(), 1)
+            if pages:
+                return f"{pid}/task/{task}", pages * PAGE
+        return pid, 0
 
-    def _pss(self, pid: str) -> tuple[int, int]:
+    def _pss(self, place: str) -> tuple[int, int]:
         """(private, shared memory) of a process, a page of n processes counted as an n-th."""
-        rows = dict(_rows(self._read(pid, "smaps_rollup")))
-        if not rows:  # it ended, or it may not be looked into
-            return self._resident(pid) - self._shared(pid), 0
-        return sum(rows.get(name, 0) for name in ANONYMOUS), rows.get("Pss_Shmem", 0)
-
-    def _shared(self, pid: str) -> int:
-        fields = self._read(pid, "statm").split()
-        return int(fields[2]) * PAGE if len(fields) > 2 else 0
+        rows = sizes(read_below(self._proc, f"{place}/smaps_rollup") or b"")
+        if not rows:  # it ended, or it may not be looked into: then what it shares counts in full
+            rows = sizes(self._read(f"{place}/status"))
+            return rows.get(b"RssAnon", 0) + rows.get(b"VmSwap", 0), rows.get(b"RssShmem", 0)
+        return sum(rows.get(name, 0) for name in ANONYMOUS), rows.get(b"Pss_Shmem", 0)
 
     def _memory_files(self, pids: list[str]) -> dict[Inode, int]:
-        """Every memory file that a process of the cage has open, and its size in memory."""
+        """Every memory file that a process of the cage has open, and its size in memory. Raises PermissionError."""
         found: dict[Inode, int] = {}
         for pid in pids:
-            for name in self._listed(f"{pid}/fd"):
-                try:
-                    seen = os.stat(f"{pid}/fd/{name}", dir_fd=self._proc)
-                except OSError:
-                    continue
-                if seen.st_dev == self._memfd_device:
-                    found[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
+            for task in names_below(self._proc, f"{pid}/task") or ():  # each may have descriptors of its own
+                for name in self._descriptors(pid, task):
+                    seen = self._stat(f"{pid}/task/{task}/fd/{name}")
+                    if seen is not None and seen.st_dev == self._memfd_device:
+                        found[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
         return found
 
-    def _mapped_from(self, pid: str, memory_files: dict[Inode, int]) -> int:
-        """The part of a process's PSS that lies in files which are counted already."""
+    def _descriptors(self, pid: str, task: str) -> list[str]:
+        names = names_below(self._proc, f"{pid}/task/{task}/fd")
+        if names is None and pid != self._init_name and self._lives(f"{pid}/task/{task}"):
+            raise PermissionError(f"process {pid} of the cage has made itself unreadable and may hold memory files")
+        return names or []
+
+    def _lives(self, place: str) -> bool:
+        return after_name(self._read(f"{place}/stat"))[:1] not in ([], [b"Z"], [b"X"])
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        """None when it is gone."""
+        try:
+            return os.stat(path, dir_fd=self._proc)
+        except OSError as error:
+            if error.errno in GONE:
+                return None
+            raise
+
+    def _mapped_from(self, place: str, memory_files: dict[Inode, int]) -> int | None:
+        """The part of a process's PSS that lies in files which are counted already; None when it has ended."""
         total, counted = 0, False
-        for line in self._read(pid, "smaps", 1 << 24).splitlines():
-            words = line.split()
-            if not words[0].endswith(":"):
-                inode = _device(words[3]), int(words[4])
+        text = read_below(self._proc, f"{place}/smaps", SMAPS_MOST)
+        if text == b"":
+            return None
+        for line in lines(text or b""):
+            words = line.split(maxsplit=5)
+            if len(words) >= 5 and not words[0].endswith(b":"):
+                inode = _device(words[3]), number(words[4])
                 counted = inode[0] in self._devices or inode in memory_files
-            elif counted and words[0] == "Pss:":
-                total += int(words[1]) * KIB
-            elif counted and words[0] == "Anonymous:":  # copied on write: no longer the file's
-                total -= int(words[1]) * KIB
+            elif counted and len(words) > 1 and words[0] == b"Pss:":
+                total += number(words[1]) * KIB
+            elif counted and len(words) > 1 and words[0] == b"Anonymous:":  # copied on write: no longer the file's
+                total -= number(words[1]) * KIB
         return max(0, total)
 
     # ---- the processes ------------------------------------------------------------------------------------------
 
     def _pids(self) -> Iterator[str]:
-        return filter(str.isdigit, self._listed(".")) if self._own_proc else self._descendants()
+        if not self._own_proc:
+            return self._descendants()
+        return (name for name in names_below(self._proc, ".") or () if name.isascii() and name.isdigit())
 
     def _descendants(self) -> Iterator[str]:
         ahead = [str(self._init)]
         while ahead:
             pid = ahead.pop()
             yield pid
-            for task in self._listed(f"{pid}/task"):
-                ahead += self._read(pid, f"task/{task}/children").split()
+            for task in names_below(self._proc, f"{pid}/task") or ():
+                ahead += map(str, numbers(self._read(f"{pid}/task/{task}/children")))
 
     def _cpu_of(self, pid: str) -> float:
-        fields = self._read(pid, "stat").rpartition(")")[2].split()
-        return sum(map(int, fields[UTIME : CSTIME + 1])) / TICKS
+        fields = after_name(self._read(f"{pid}/stat"))
+        return sum(field(fields, place) for place in range(UTIME, CSTIME + 1)) / TICKS
 
-    def _listed(self, path: str) -> list[str]:
-        try:
-            if path == ".":
-                return os.listdir(self._proc)
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:
-            return []
-        try:
-            return os.listdir(fd)
-        except OSError:
-            return []
-        finally:
-            os.close(fd)
-
-    def _read(self, pid: str, name: str, most: int = 1 << 16) -> str:
-        try:
-            fd = os.open(f"{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        except OSError:
-            return ""
-        try:
-            return _whole(fd, most).decode(errors="replace")
-        except OSError:
-            return ""
-        finally:
-            os.close(fd)
-
-
-def _whole(fd: int, most: int) -> bytes:
-    text = b""
-    while len(text) < most and (more := os.read(fd, 1 << 16)):
-        text += more
-    return text
-
-
-def _rows(text: str) -> Iterator[tuple[str, int]]:
-    """`Name:   123 kB` lines, in bytes."""
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 3 and words[2] == "kB":
-            yield words[0][:-1], int(words[1]) * KIB
+    def _read(self, path: str) -> bytes:
+        """What every process shows to everybody. Raises OSError."""
+        text = read_below(self._proc, path)
+        if text is None:
+            raise PermissionError(f"/proc/{path} is not shown")
+        return text
 
 
 def _used(fd: int) -> int:
@@ -205,9 +220,9 @@ def _used(fd: int) -> int:
     return (seen.f_blocks - seen.f_bfree) * seen.f_frsize
 
 
-def _device(text: str) -> int:
-    major, _, minor = text.partition(":")
-    return os.makedev(int(major, 16), int(minor, 16))
+def _device(text: bytes) -> int:
+    major, _, minor = text.partition(b":")
+    return os.makedev(number(major, 16) & 0xFFF, number(minor, 16) & 0xFFFFF)
 
 
 def _device_of_memfds() -> int:

@@ -3,19 +3,25 @@
 It looks at each cage as often as its limits need and acts by itself: no sink and no callback of a user runs on it, and
 it never waits for a lock that others hold for long. It starts with the first cage that has something to be watched, and
 ends when there has been none for IDLE seconds. What became of a cage is left in `LiveInit.condemned`.
+
+A watchdog that cannot look does not keep a limit, so whatever goes wrong here ends cages: an error at one cage that
+cage, an error of the thread every cage that it watches. Only a shortage of the host's own (descriptors, memory) is
+waited out, for PATIENCE seconds.
 """
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 import time
 import weakref
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pysandbox.launch.duty import TICK, Duty
-from pysandbox.launch.live import OUT_OF_MEMORY, OUT_OF_SCRATCH, Condemned
+from pysandbox.launch.live import FOUGHT, OUT_OF_MEMORY, OUT_OF_SCRATCH, Condemned, unwatched
 from pysandbox.launch.scratch_use import ScratchUse
 
 if TYPE_CHECKING:
@@ -29,6 +35,8 @@ COST_SHARE = 10  # looks take a tenth of the time at most
 DOZE = 2.0  # seconds between two looks at a cage that has no process but its init; an order wakes its watch
 CALM = 1.0  # seconds without an order before that: what was asked has begun by then
 LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
+PATIENCE = 0.5  # seconds that the host may be too short of something to look
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 class Watch:
@@ -38,7 +46,8 @@ class Watch:
         self._live = weakref.ref(live)
         self._limit = plan.memory
         self._duty = Duty(plan.cpu) if plan.cpu is not None else None
-        self._cpu_used, self._cpu_seen = 0.0, now
+        self._cpu_used, self._cpu_seen, self._cpu_orders = 0.0, now, 0
+        self._cpu_each: dict[str, float] = {}
         self._scratch_limit = plan.scratch
         self._scratch = ScratchUse(live.scratch) if plan.scratch is not None and live.scratch else None
         self._scratch_due = now + LATEST if self._scratch is not None else float("inf")
@@ -46,9 +55,14 @@ class Watch:
         self._cpu_due = now + TICK if plan.cpu is not None else float("inf")
         self._orders, self._ordered = -1, now  # of the cage, at the last look, and when that changed
         self._asleep_until = 0.0
+        self._condemned_at: float | None = None
+        self._short_since: float | None = None  # of what looking takes
+        self.doomed: BaseException | None = None  # what kept the thread from looking
 
     @property
     def due(self) -> float:
+        if self.doomed is not None and self._condemned_at is None:
+            return 0.0
         return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due))
 
     def wake(self) -> bool:
@@ -59,11 +73,13 @@ class Watch:
     def look(self, now: float) -> bool:
         """Whether it is to be looked at again."""
         live = self._live()
-        if live is None or live.closed:
+        if live is None or (live.closed and (live.condemned is None or live.seems_dead())):
             return False
         if live.condemned:
-            live.end(wait=False)
-            return not live.closed
+            return self._finish(live, now)
+        if self.doomed is not None:
+            self._condemn(live, unwatched(self.doomed), now)
+            return True
         if now >= self._scratch_due:
             self._look_at_scratch(live, now)
         if now >= self._memory_due and not live.condemned:
@@ -71,7 +87,29 @@ class Watch:
         if now >= self._cpu_due and not live.condemned:
             self._look_at_cpu(live, now)
         self._doze(live, now)
+        self._short_since = None
         return True
+
+    def failed(self, error: BaseException, now: float) -> bool:
+        """A look went wrong; whether the cage is to be looked at again. It is ended, unless it has ended itself."""
+        live = self._live()
+        if live is None or live.closed or live.seems_dead():
+            return False
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES):
+            self._short_since = now if self._short_since is None else self._short_since
+            if now - self._short_since < PATIENCE:
+                self._asleep_until = now + SOONEST
+                return True
+        self._condemn(live, unwatched(error), now)
+        return True
+
+    def _finish(self, live: LiveInit, now: float) -> bool:
+        """A condemned cage has said what it had to say: it is closed, and killed by the kernel if it still lives."""
+        live.end(wait=False)
+        if self._condemned_at is not None and now - self._condemned_at > PATIENCE:
+            live.kill_at_once()
+        self._memory_due = self._cpu_due = self._scratch_due = now + LAST_WORDS
+        return not live.seems_dead()
 
     def _doze(self, live: LiveInit, now: float) -> None:
         """A cage in which nothing runs is let be: a thousand idle ones cost next to nothing."""
@@ -104,25 +142,44 @@ class Watch:
 
     def _condemn(self, live: LiveInit, why: Condemned, now: float) -> None:
         """Kills everything in the cage; it is closed at the next look, when its commands have been reported."""
-        live.condemned = why
-        live.signal_at_once(signal.SIGKILL)
+        live.condemned, self._condemned_at = why, now
+        self._asleep_until = 0.0
         self._memory_due = self._cpu_due = self._scratch_due = now + LAST_WORDS
+        live.signal_at_once(signal.SIGKILL)
 
     def close(self) -> None:
         if self._scratch is not None:
             self._scratch.close()
 
     def _look_at_cpu(self, live: LiveInit, now: float) -> None:
-        duty, used = self._duty, live.cpu_seconds()
-        if duty is None or used is None:
+        duty = self._duty
+        seen = self._cpu_seconds(live)
+        if duty is None or seen is None:
             return
-        stop = duty.account(max(0.0, used - self._cpu_used), now - self._cpu_seen)
-        self._cpu_used, self._cpu_seen = used, now
+        used, excused = seen
+        stop = duty.account(used, now - self._cpu_seen, excused)
+        self._cpu_seen = now
+        if duty.fights:
+            self._condemn(live, FOUGHT, now)
+            return
         # Also when nothing changes: a command that began meanwhile runs, and one that the cage stopped is its own.
         if not live.held and (stop or duty.stopped):
             done = live.signal_at_once(signal.SIGSTOP if stop else signal.SIGCONT)
             duty.stopped = stop if done else duty.stopped
         self._cpu_due = now + duty.pause
+
+    def _cpu_seconds(self, live: LiveInit) -> tuple[float, float] | None:
+        """What was used since the last look, and how much of that by commands that were ordered since."""
+        orders, ordered = live.orders, live.orders != self._cpu_orders
+        each = (live.tree.cpu() if live.tree is not None else None) or {}
+        counted = live.cgroup.stats().cpu_usec if live.cgroup is not None else None
+        total = counted / 1e6 if counted is not None else sum(each.values())
+        if live.tree is None or (counted is None and not each):
+            return None
+        used = max(0.0, total - self._cpu_used)
+        excused = max(0.0, used - live.tree.cpu_of_known(self._cpu_each, each)) if ordered else 0.0
+        self._cpu_used, self._cpu_each, self._cpu_orders = total, each, orders
+        return used, excused
 
 
 class Watchdog:
@@ -132,6 +189,7 @@ class Watchdog:
         self._watches: list[Watch] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._idle_since = 0.0
 
     def add(self, live: LiveInit, plan: WatchPlan) -> None:
         """Begins to watch a cage; it is forgotten when it is closed."""
@@ -139,11 +197,17 @@ class Watchdog:
         with self._changed:
             self._watches.append(watch)
             live.woken.append(partial(self._wake, watch))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pysandbox-watchdog", daemon=True)
-                self._thread.start()
-            else:
+            if self._thread is not None and self._thread.is_alive():
                 self._changed.notify()
+                return
+            thread = threading.Thread(target=self._run, name="pysandbox-watchdog", daemon=True)
+            self._thread = thread
+            try:
+                thread.start()
+            except BaseException:  # a cage that nobody watches is not given out
+                self._thread = None
+                self._watches.remove(watch)
+                raise
 
     def _wake(self, watch: Watch) -> None:
         if watch.wake():
@@ -157,30 +221,47 @@ class Watchdog:
         self._watches = []
 
     def _run(self) -> None:
-        idle_since = time.monotonic()
+        self._idle_since = time.monotonic()
         while True:
-            now = time.monotonic()
-            with self._changed:
-                if self._watches:
-                    idle_since = now
-                elif now - idle_since >= IDLE:
-                    self._thread = None
+            try:
+                if not self._turn():
                     return
-                next_look = min((watch.due for watch in self._watches), default=idle_since + IDLE)
-                if next_look > now:
-                    self._changed.wait(next_look - now)
-                    continue
-                ready = [watch for watch in self._watches if watch.due <= now]
-            over = {watch for watch in ready if not self._look(watch)}
-            if over:
-                for watch in over:
-                    watch.close()
-                with self._changed:
-                    self._watches = [watch for watch in self._watches if watch not in over]
+            except BaseException as error:  # nothing may end this thread while it has something to watch
+                self._doom(error)
 
-    @staticmethod
-    def _look(watch: Watch) -> bool:
-        try:
-            return watch.look(time.monotonic())
-        except OSError:  # the cage ended while it was looked at; if not, the next look finds it as it is
-            return True
+    def _doom(self, error: BaseException) -> None:
+        for watch in list(self._watches):
+            watch.doomed = watch.doomed or error
+            with suppress(BaseException):
+                _look(watch)
+        with suppress(BaseException):
+            time.sleep(LAST_WORDS)  # whatever it is, it may last
+
+    def _turn(self) -> bool:
+        """Waits for the next look that is due and takes it; False when there is nothing to be watched any more."""
+        now = time.monotonic()
+        with self._changed:
+            if self._watches:
+                self._idle_since = now
+            elif now - self._idle_since >= IDLE:
+                self._thread = None
+                return False
+            next_look = min((watch.due for watch in self._watches), default=self._idle_since + IDLE)
+            if next_look > now:
+                self._changed.wait(next_look - now)
+                return True
+            ready = [watch for watch in self._watches if watch.due <= now]
+        over = {watch for watch in ready if not _look(watch)}
+        if over:
+            for watch in over:
+                watch.close()
+            with self._changed:
+                self._watches = [watch for watch in self._watches if watch not in over]
+        return True
+
+
+def _look(watch: Watch) -> bool:
+    try:
+        return watch.look(time.monotonic())
+    except BaseException as error:
+        return watch.failed(error, time.monotonic())
