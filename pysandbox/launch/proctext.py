@@ -94,3 +94,10 @@ def table(text: bytes) -> dict[bytes, int]:
     """`name 123` or `name: 123` lines."""
     rows = (line.split() for line in lines(text))
     return {row[0].rstrip(b":"): number(row[1]) for row in rows if len(row) == 2}
+
+
+def runnable() -> int:
+    """How many threads of the whole machine have a CPU or want one. Raises OSError."""
+    with open("/proc/loadavg", "rb", buffering=0) as file:
+        words = file.read(200).split()
+    return number(words[3].partition(b"/")[0]) if len(words) > 3 else 1

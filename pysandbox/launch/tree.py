@@ -28,10 +28,16 @@ from pysandbox.launch.proctext import (
     read_below,
     sizes,
 )
+from pysandbox.launch.unwaited import Seen, Used
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
-UTIME, CSTIME = 11, 14  # of /proc/PID/stat, counted from the state, the first field after the name
+UTIME, STIME, CUTIME, CSTIME = (
+    11,
+    12,
+    13,
+    14,
+)  # of /proc/PID/stat, counted from the state
 ANONYMOUS = (b"Pss_Anon", b"SwapPss", b"Private_Hugetlb", b"Shared_Hugetlb")
 SMAPS_MOST = 1 << 24  # bytes: what lies beyond is not subtracted, so it counts twice
 
@@ -87,15 +93,15 @@ class Tree:
         with self._lock:
             return None if self._proc < 0 else self._weigh(limit)
 
-    def cpu(self) -> dict[str, float] | None:
-        """CPU seconds used by each process that runs, with the children it has waited for; None once closed."""
+    def cpu(self) -> dict[str, Used] | None:
+        """What each process that runs has used; None once closed."""
         with self._lock:
             return None if self._proc < 0 else {pid: self._cpu_of(pid) for pid in self._pids()}
 
-    def cpu_of_known(self, before: dict[str, float], now: dict[str, float]) -> float:
+    def used_by_known(self, before: Seen, now: Seen) -> float:
         """What those have used since that were there before; without cage-init, who waits for new ones too."""
         known = before.keys() & now.keys() - {self._init_name}
-        return sum(max(0.0, now[pid] - before[pid]) for pid in known)
+        return sum(max(0.0, sum(now[pid][:2]) - sum(before[pid][:2])) for pid in known)
 
     def is_idle(self) -> bool:
         """Whether there is nothing but cage-init; also once closed."""
@@ -203,9 +209,10 @@ class Tree:
             for task in names_below(self._proc, f"{pid}/task") or ():
                 ahead += map(str, numbers(self._read(f"{pid}/task/{task}/children")))
 
-    def _cpu_of(self, pid: str) -> float:
+    def _cpu_of(self, pid: str) -> Used:
         fields = after_name(self._read(f"{pid}/stat"))
-        return sum(field(fields, place) for place in range(UTIME, CSTIME + 1)) / TICKS
+        own, waited = field(fields, UTIME) + field(fields, STIME), field(fields, CUTIME) + field(fields, CSTIME)
+        return Used(own / TICKS, waited / TICKS, fields[:1] == [b"R"])
 
     def _read(self, path: str) -> bytes:
         """What every process shows to everybody. Raises OSError."""

@@ -12,6 +12,7 @@ waited out, for PATIENCE seconds.
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import threading
 import time
@@ -22,7 +23,9 @@ from typing import TYPE_CHECKING
 
 from pysandbox.launch.duty import TICK, Duty
 from pysandbox.launch.live import FOUGHT, OUT_OF_MEMORY, OUT_OF_SCRATCH, Condemned, unwatched
+from pysandbox.launch.proctext import runnable
 from pysandbox.launch.scratch_use import ScratchUse
+from pysandbox.launch.unwaited import Seen, Unwaited, newcomers, share, told
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import WatchPlan
@@ -36,6 +39,7 @@ DOZE = 2.0  # seconds between two looks at a cage that has no process but its in
 CALM = 1.0  # seconds without an order before that: what was asked has begun by then
 LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
 PATIENCE = 0.5  # seconds that the host may be too short of something to look
+PROCESSORS = os.cpu_count() or 1
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
@@ -47,7 +51,8 @@ class Watch:
         self._limit = plan.memory
         self._duty = Duty(plan.cpu) if plan.cpu is not None else None
         self._cpu_used, self._cpu_seen, self._cpu_orders = 0.0, now, 0
-        self._cpu_each: dict[str, float] = {}
+        self._cpu_each: Seen = {}
+        self._unwaited = Unwaited()
         self._scratch_limit = plan.scratch
         self._scratch = ScratchUse(live.scratch) if plan.scratch is not None and live.scratch else None
         self._scratch_due = now + LATEST if self._scratch is not None else float("inf")
@@ -153,7 +158,7 @@ class Watch:
 
     def _look_at_cpu(self, live: LiveInit, now: float) -> None:
         duty = self._duty
-        seen = self._cpu_seconds(live)
+        seen = self._cpu_seconds(live, now - self._cpu_seen)
         if duty is None or seen is None:
             return
         used, excused = seen
@@ -168,16 +173,20 @@ class Watch:
             duty.stopped = stop if done else duty.stopped
         self._cpu_due = now + duty.pause
 
-    def _cpu_seconds(self, live: LiveInit) -> tuple[float, float] | None:
+    def _cpu_seconds(self, live: LiveInit, elapsed: float) -> tuple[float, float] | None:
         """What was used since the last look, and how much of that by commands that were ordered since."""
         orders, ordered = live.orders, live.orders != self._cpu_orders
-        each = (live.tree.cpu() if live.tree is not None else None) or {}
         counted = live.cgroup.stats().cpu_usec if live.cgroup is not None else None
-        total = counted / 1e6 if counted is not None else sum(each.values())
-        if live.tree is None or (counted is None and not each):
+        each = live.tree.cpu() if live.tree is not None else None
+        if live.tree is None or not each:
             return None
+        total = counted / 1e6 if counted is not None else sum(used.own + used.waited for used in each.values())
         used = max(0.0, total - self._cpu_used)
-        excused = max(0.0, used - live.tree.cpu_of_known(self._cpu_each, each)) if ordered else 0.0
+        excused = max(0.0, used - live.tree.used_by_known(self._cpu_each, each)) if ordered else 0.0
+        if counted is None and self._cpu_each:
+            new = len(newcomers(self._cpu_each, each))
+            seen = new * elapsed * share(runnable(), PROCESSORS) if new else 0.0
+            used += self._unwaited.owed(seen, told(self._cpu_each, each))
         self._cpu_used, self._cpu_each, self._cpu_orders = total, each, orders
         return used, excused
 

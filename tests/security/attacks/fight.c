@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static timer_t timers[64];
+static int armed;
 
 static void nothing(int number) { (void)number; }
 
@@ -34,14 +35,18 @@ static void make_timers(void)
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGCONT};
     for (int k = 0; k < 64; k++)
         timer_create(CLOCK_MONOTONIC, &event, &timers[k]);
+    armed = 1;
     arm();
 }
 
 static void spin(double seconds)
 {
-    for (double end = now() + seconds; now() < end;)
+    for (double end = now() + seconds; now() < end;) {
+        if (armed) /* a stop takes the pending SIGCONT away, and the timer with it */
+            arm();
         for (volatile int i = 0; i < 20000; i++)
             ;
+    }
 }
 
 static void *wake_all(void *unused)
@@ -73,6 +78,13 @@ static void helpers(int how_many, int with_timers)
 /* A new process every 5 ms, each of which wakes all others; the last one goes on. */
 static void rotate(double seconds)
 {
+    for (int k = 0; k < 4; k++)
+        if (fork() == 0)
+            goto turn;
+    for (double end = now() + seconds; now() < end;)
+        pause();
+    return;
+turn:
     make_timers();
     for (double end = now() + seconds; now() < end;) {
         kill(-1, SIGCONT);

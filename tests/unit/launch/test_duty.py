@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from pysandbox.launch.duty import BURST, SLACK, TICK, Duty
+from pysandbox.launch.duty import BURST, DEFIANCE, IDLE_TICK, SLACK, TICK, Duty
 
 
 def simulate(duty: Duty, load: float, seconds: float, lateness: float = 0.0) -> float:
@@ -44,7 +44,7 @@ def test_idleness_is_saved_for_a_moment_only() -> None:
 def test_a_stopped_cage_waits_until_it_is_even_and_no_longer() -> None:
     duty = Duty(0.5)
     duty.stopped = duty.account(0.5, 0.0)
-    assert duty.stopped and duty.pause == pytest.approx(1.0)
+    assert duty.stopped and duty.pause == IDLE_TICK, "looked at meanwhile: it may be going on all the same"
     assert duty.account(0.0, 0.9)
     assert not duty.account(0.0, 0.11)
 
@@ -62,3 +62,33 @@ def test_an_idle_cage_is_looked_at_less_often() -> None:
     idle = duty.pause
     duty.account(0.001, 1)
     assert idle > duty.pause == TICK
+
+
+def test_a_cage_that_goes_on_although_it_is_stopped_fights() -> None:
+    duty = Duty(0.1)
+    duty.stopped = duty.account(0.5, 0.0)
+    looks = 0
+    while not duty.fights:
+        duty.account(IDLE_TICK, IDLE_TICK)
+        looks += 1
+    assert looks * IDLE_TICK == pytest.approx(DEFIANCE / 0.9, rel=0.1)
+
+
+def test_what_begins_after_the_stop_at_the_host_s_word_is_no_fight() -> None:
+    duty = Duty(0.1)
+    duty.stopped = duty.account(0.5, 0.0)
+    for _ in range(1000):
+        duty.account(IDLE_TICK, IDLE_TICK, excused=IDLE_TICK)
+    assert not duty.fights
+
+
+@given(late=some.floats(0, 0.2), rate=some.floats(0.01, 2))
+def test_being_stopped_late_is_no_fight(late: float, rate: float) -> None:
+    """All processors of the machine run on for a moment; the cage then waits until that is even."""
+    duty, cores = Duty(rate), DEFIANCE * 4
+    for _ in range(20):
+        duty.stopped = duty.account(SLACK, 0.0)
+        duty.account(min(late * cores, DEFIANCE), 0.0)
+        while duty.stopped:
+            duty.stopped = duty.account(0.0, 1.0)
+        assert not duty.fights
