@@ -116,6 +116,12 @@ TCP_DENIED = EventType(
 UPSTREAM_UNREACHABLE = EventType(
     "gatekeeper.upstream_unreachable", "The host's own resolver did not answer.", ("invocation_id", "error")
 )
+CROWDED = EventType(
+    "gatekeeper.crowded",
+    "A cage had to wait, or to go without: it has its share of the descriptors of this process that cages may have "
+    "(half of them, all together), or of the questions to the name servers.",
+    ("invocation_id", "what", "held"),
+)
 GATEKEEPER_FAILED = EventType(
     "gatekeeper.failed",
     "Serving doors failed: one door, which is closed, or all of them, which cuts the cages off that have doors.",

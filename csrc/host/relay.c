@@ -8,8 +8,9 @@
  * On loopback this moved 0.56 to 0.64 of what a direct connection does; splice(2) through a pipe, which has to hold
  * what was not accepted, 0.54 to 0.56.
  *
- * The loop's thread alone touches pairs; every other thread leaves an order and rings. epoll is level-triggered and
- * each event moves CHUNK bytes at most, so that pairs take turns. */
+ * The loop's thread alone touches pairs; every other thread leaves an order and rings, and may wait until it is done.
+ * epoll is level-triggered and each event moves CHUNK bytes at most, so that pairs take turns; where many have
+ * something to say, less, so that one pair of another cage does not wait for a crowd. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bell.h"
@@ -25,6 +27,8 @@
 
 #define CHUNK (256 * 1024)
 #define EVENTS 64
+#define CROWD 8 /* events in one round, from which on each moves a part of CHUNK */
+#define CROWD_CHUNK (32 * 1024)
 #define BUCKETS 4096
 #define MOST_SAID (256 * 1024)
 #define KEEP_IDLE_S 60 /* seconds of silence until a peer is asked whether it is there */
@@ -62,6 +66,7 @@ struct pair {
 
 enum order_kind {
     ORDER_ADD,
+    ORDER_SAY,
     ORDER_RELEASE,
     ORDER_CUT
 };
@@ -76,14 +81,17 @@ struct order {
 };
 
 struct psb_relay {
-    pthread_mutex_t lock; /* guards the next six */
+    pthread_mutex_t lock; /* guards the next nine */
+    pthread_cond_t obeyed;
     struct order *first_order, *last_order;
+    uint64_t ordered, done; /* how many orders there were, and how many are carried out */
     struct pair *first_ended, *last_ended;
     uint64_t last_number;
-    int stopping;
+    int stopping, ended_for_good;
 
     int epoll, wake, ended;
     char *chunk;
+    size_t share;      /* of it, for each event of this round */
     struct pair *dead; /* ended in this round: an event of them may still be on its way */
     struct pair *buckets[BUCKETS];
 };
@@ -183,8 +191,8 @@ static int move(struct psb_relay *relay, struct side *from) {
     ssize_t seen;
     size_t taken;
     if (from->said) offer_said(from);
-    if (from->said || from->flow != FLOW_OPEN) return 1;
-    seen = recv(from->fd, relay->chunk, CHUNK, MSG_DONTWAIT | MSG_PEEK);
+    if (from->said || from->held || from->flow != FLOW_OPEN) return 1;
+    seen = recv(from->fd, relay->chunk, relay->share, MSG_DONTWAIT | MSG_PEEK);
     if (seen < 0) return is_transient(errno);
     if (seen == 0) {
         finish(from);
@@ -233,20 +241,42 @@ static void serve(struct psb_relay *relay, struct side *side, uint32_t events) {
     watch(relay, side->other);
 }
 
+/* Behind what was said before and waits for the other side. Returns 0 without memory for it. */
+static int add_said(struct side *side, struct order *order) {
+    const size_t left = side->said ? side->said_size - side->said_sent : 0;
+    char *said = left ? malloc(left + order->size) : order->said;
+    if (left) {
+        if (!said) return 0;
+        memcpy(said, side->said + side->said_sent, left);
+        if (order->size) memcpy(said + left, order->said, order->size);
+    } else {
+        order->said = NULL;
+    }
+    free(side->said);
+    side->said = said;
+    side->said_size = left + order->size;
+    side->said_sent = 0;
+    return 1;
+}
+
 static void carry_out(struct psb_relay *relay, struct order *order) {
     struct pair *pair = order->kind == ORDER_ADD ? order->pair : *find(relay, order->number);
     if (!pair) return;
     switch (order->kind) {
     case ORDER_CUT: end_pair(relay, pair, PSB_SPLICED_CUT); return;
     case ORDER_ADD: *find(relay, pair->number) = pair; break;
+    case ORDER_SAY:
+        if (!pair->a.held) return;
+        break;
     case ORDER_RELEASE:
         if (!pair->a.held) return;
         pair->a.held = 0;
         break;
     }
-    pair->a.said = order->said;
-    pair->a.said_size = order->size;
-    order->said = NULL;
+    if (!add_said(&pair->a, order)) {
+        end_pair(relay, pair, PSB_SPLICED_RESET);
+        return;
+    }
     if (pair->a.said && pair->a.flow == FLOW_OPEN) offer_said(&pair->a);
     settle(relay, pair);
     watch(relay, &pair->a);
@@ -264,15 +294,25 @@ static struct order *take_orders(struct psb_relay *relay, int *stopping) {
     return orders;
 }
 
+static void tell_done(struct psb_relay *relay, uint64_t count) {
+    pthread_mutex_lock(&relay->lock);
+    relay->done += count;
+    pthread_cond_broadcast(&relay->obeyed);
+    pthread_mutex_unlock(&relay->lock);
+}
+
 static int obey(struct psb_relay *relay) {
     int stopping;
+    uint64_t count = 0;
     struct order *order = take_orders(relay, &stopping), *next;
     for (; order; order = next) {
         next = order->next;
         carry_out(relay, order);
         free(order->said);
         free(order);
+        count++;
     }
+    tell_done(relay, count);
     return stopping;
 }
 
@@ -306,6 +346,7 @@ static int loop(struct psb_relay *relay) {
     while (!stopping) {
         n = epoll_wait(relay->epoll, events, EVENTS, -1);
         if (n < 0 && errno != EINTR) return -errno;
+        relay->share = n < CROWD ? CHUNK : CROWD_CHUNK;
         for (i = 0; i < n; i++)
             if (events[i].data.ptr)
                 serve(relay, events[i].data.ptr, events[i].events);
@@ -318,7 +359,12 @@ static int loop(struct psb_relay *relay) {
 
 int psb_relay_run(struct psb_relay *relay) {
     const int result = loop(relay);
+    obey(relay);
     end_all(relay);
+    pthread_mutex_lock(&relay->lock);
+    relay->ended_for_good = 1;
+    pthread_cond_broadcast(&relay->obeyed);
+    pthread_mutex_unlock(&relay->lock);
     return result;
 }
 
@@ -334,6 +380,7 @@ static uint64_t leave(struct psb_relay *relay, struct order *order) {
     else
         relay->first_order = order;
     relay->last_order = order;
+    relay->ordered++;
     pthread_mutex_unlock(&relay->lock);
     ring(relay->wake);
     return number;
@@ -394,11 +441,42 @@ int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *said
     return 0;
 }
 
+int psb_relay_say(struct psb_relay *relay, uint64_t number, const char *said, size_t size) {
+    struct order *order = new_order(ORDER_SAY, number, said, size);
+    if (!order) return -ENOMEM;
+    leave(relay, order);
+    return 0;
+}
+
 int psb_relay_cut(struct psb_relay *relay, uint64_t number) {
     struct order *order = new_order(ORDER_CUT, number, NULL, 0);
     if (!order) return -ENOMEM;
     leave(relay, order);
     return 0;
+}
+
+static struct timespec after(int timeout_ms) {
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += timeout_ms / 1000;
+    end.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_nsec -= 1000000000;
+        end.tv_sec++;
+    }
+    return end;
+}
+
+int psb_relay_settle(struct psb_relay *relay, int timeout_ms) {
+    const struct timespec end = after(timeout_ms);
+    uint64_t until;
+    int result = 0;
+    pthread_mutex_lock(&relay->lock);
+    until = relay->ordered;
+    while (!result && relay->done < until && !relay->ended_for_good)
+        result = pthread_cond_timedwait(&relay->obeyed, &relay->lock, &end);
+    pthread_mutex_unlock(&relay->lock);
+    return -result;
 }
 
 void psb_relay_stop(struct psb_relay *relay) {
@@ -435,8 +513,14 @@ int psb_relay_ended(struct psb_relay *relay, struct psb_spliced *ended, size_t r
 struct psb_relay *psb_relay_new(void) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     struct psb_relay *relay = calloc(1, sizeof *relay);
+    pthread_condattr_t monotonic;
     if (!relay) return NULL;
     pthread_mutex_init(&relay->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&relay->obeyed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    relay->share = CHUNK;
     relay->chunk = malloc(CHUNK);
     relay->epoll = epoll_create1(EPOLL_CLOEXEC);
     relay->wake = new_bell();
@@ -457,6 +541,7 @@ void psb_relay_free(struct psb_relay *relay) {
     if (relay->epoll >= 0) close(relay->epoll);
     if (relay->wake >= 0) close(relay->wake);
     if (relay->ended >= 0) close(relay->ended);
+    pthread_cond_destroy(&relay->obeyed);
     pthread_mutex_destroy(&relay->lock);
     free(relay->chunk);
     free(relay);

@@ -42,8 +42,12 @@ int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, con
 /* The same for a pair that was held: from now on `a` is read like any other. A pair that is gone is none to release.
  */
 int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *said, size_t size);
+/* What has been read of `a`, while it is held: it goes to `b`, and `a` is held on. */
+int psb_relay_say(struct psb_relay *relay, uint64_t number, const char *said, size_t size);
 /* Resets both. A pair that is gone is none to cut. */
 int psb_relay_cut(struct psb_relay *relay, uint64_t number);
+/* Returns 0 when everything that was asked for before is done, or the loop has ended; -ETIMEDOUT. */
+int psb_relay_settle(struct psb_relay *relay, int timeout_ms);
 
 /* Readable while pairs have ended that nobody has taken note of; it belongs to the relay. */
 int psb_relay_ended_fd(const struct psb_relay *relay);

@@ -37,10 +37,11 @@ async def carry(admission: Admission, target: Target, client: Stream, server: St
         server.reset()
         client.reset()
         return
-    carried = _Carried(admission, target, client, server)
+    carried = _Carried(admission, target, client, server, held)
     try:
         await (carried.pass_on() if opaque else carried.run())
     except asyncio.CancelledError:
+        admission.release(held)
         server.reset()
         raise
     finally:
@@ -50,8 +51,9 @@ async def carry(admission: Admission, target: Target, client: Stream, server: St
 
 
 class _Carried:
-    def __init__(self, admission: Admission, target: Target, client: Stream, server: Stream) -> None:
+    def __init__(self, admission: Admission, target: Target, client: Stream, server: Stream, held: int) -> None:
         self._admission, self._target, self._client, self._server = admission, target, client, server
+        self._held = held
         self._over: asyncio.Future[Any] = admission.loop.create_future()
         self._number = 0
 
@@ -130,8 +132,11 @@ class _Carried:
             if not self._over.done():
                 self._over.set_result(spliced)
 
-        relay, client, server = self._admission.relay, self._client.give(), self._server.give()
-        self._number = relay.splice(client, server, self._target, ended, hold=hold, said=said)
+        def hand_over() -> int:
+            client, server = self._client.give(), self._server.give()
+            return int(self._admission.relay.splice(client, server, self._target, ended, hold=hold, said=said))
+
+        self._number = self._admission.splice(self._held, hand_over)
 
 
 async def _hear(ear: Stream, sniffer: Sniffer, goes_on: Callable[[], Awaitable[bool]]) -> Verdict | None:

@@ -2,7 +2,8 @@
 their way back.
 
 A peer is forgotten when nothing was said for a while, and when there are too many: a flood of made-up addresses costs
-as many sockets as its Peers keep. Datagrams are dropped where either side does not keep up, as a network would.
+as many sockets as its Peers keep, out of the cage's share. A few datagrams are a turn of the cage's, and each is sent
+under its `Hush`. Datagrams are dropped where either side does not keep up, as a network would.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError
 
+if TYPE_CHECKING:
+    from pysandbox.gate.hush import Hush
+    from pysandbox.gate.shares import Share
+    from pysandbox.gate.turns import Turns
+
 IDLE = 60.0  # seconds without a datagram in either direction
-AT_ONCE = 64  # datagrams in one call of the loop: others have their turn
+AT_ONCE = 8  # datagrams in one turn
 LONGEST = 65535
 
 Address = tuple[Any, ...]
@@ -36,33 +43,57 @@ class Peer:
 class Peers:
     """At most so many, at all the addresses that share it; the last is the one that was heard of last."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, share: Share) -> None:
+        self._most, self.share = most, share
         self.known: OrderedDict[tuple[Exchange, Address], Peer] = OrderedDict()
 
-    def make_room(self) -> None:
-        while len(self.known) >= self._most:
+    def make_room(self) -> bool:
+        """For one more, if there is any; its descriptor is taken then."""
+        while len(self.known) >= self._most or not self.share.demand():
+            if not self.known:
+                return False
             _, peer = next(iter(self.known.items()))
             peer.exchange.drop(peer)
+        return True
 
 
 class Exchange:
     """`taken` receives; `ways` lead to the other side, each tried when nothing listens at the end of the one before."""
 
-    def __init__(self, taken: socket.socket, ways: Sequence[Way], peers: Peers) -> None:
-        self._taken, self._ways, self._peers = taken, ways, peers
+    def __init__(
+        self, taken: socket.socket, ways: Sequence[Way], peers: Peers, turns: Turns, hush: Hush
+    ) -> None:  # fmt: skip
+        self._taken, self._ways, self._peers, self._turns, self._hush = taken, ways, peers, turns, hush
         self._loop = asyncio.get_running_loop()
+        self._is_over = False
 
     async def serve(self) -> None:
         """Until it is cancelled. Closing `taken` is the caller's."""
-        self._loop.add_reader(self._taken, self._from_peers)
+        self._listen(self._taken, self._from_peers)
         try:
             while True:
                 await asyncio.sleep(IDLE / 4)
                 self._forget(self._loop.time() - IDLE)
         finally:
+            self._is_over = True
             self._loop.remove_reader(self._taken)
             self._forget(None)
+
+    def _listen(self, sock: socket.socket, work: Callable[[], None]) -> None:
+        self._loop.add_reader(sock, self._heard_of, sock, work)
+
+    def _heard_of(self, sock: socket.socket, work: Callable[[], None]) -> None:
+        """Done now, or when it is the cage's turn; it is not listened to until then."""
+        if self._turns.now():
+            work()
+            return
+        self._loop.remove_reader(sock)
+        self._turns.later(partial(self._in_turn, sock, work))
+
+    def _in_turn(self, sock: socket.socket, work: Callable[[], None]) -> None:
+        if sock.fileno() >= 0 and not self._is_over:
+            self._listen(sock, work)
+            work()
 
     def _from_peers(self) -> None:
         for _ in range(AT_ONCE):
@@ -77,19 +108,20 @@ class Exchange:
     def _peer(self, address: Address) -> Peer | None:
         peer = self._peers.known.get((self, address))
         if peer is None:
-            self._peers.make_room()
-            peer = self._open(address, 0)
+            peer = self._open(address, 0) if self._peers.make_room() else None
         if peer is not None:
             self._heard(peer)
         return peer
 
     def _open(self, address: Address, way: int) -> Peer | None:
+        """A descriptor of the cage's share has been taken for it."""
         try:
             peer = Peer(self, address, self._ways[way](), way)
         except (OSError, CageClosedError):
+            self._peers.share.give()
             return None
         self._peers.known[self, address] = peer
-        self._loop.add_reader(peer.sock, self._from_other_side, peer)
+        self._listen(peer.sock, partial(self._from_other_side, peer))
         return peer
 
     def _heard(self, peer: Peer) -> None:
@@ -99,7 +131,9 @@ class Exchange:
     def _say(self, peer: Peer, said: bytes) -> None:
         peer.last = said
         try:
-            peer.sock.send(said)
+            with self._hush.spoken() as may:
+                if may:
+                    peer.sock.send(said)
         except ConnectionRefusedError:  # of an earlier datagram
             self._refused(peer)
         except OSError:
@@ -115,23 +149,26 @@ class Exchange:
             except OSError:
                 return
             self._heard(peer)
-            with suppress(OSError):
-                self._taken.sendto(said, peer.address)
+            with suppress(OSError), self._hush.spoken() as may:
+                if may:
+                    self._taken.sendto(said, peer.address)
 
     def _refused(self, peer: Peer) -> None:
         """Nothing listens there. The next way is tried once, with what was said last."""
         self.drop(peer)
-        if peer.way + 1 < len(self._ways):
+        if peer.way + 1 < len(self._ways) and self._peers.make_room():
             following = self._open(peer.address, peer.way + 1)
             if following is not None:
                 self._heard(following)
-                with suppress(OSError):
-                    following.sock.send(peer.last)
+                with suppress(OSError), self._hush.spoken() as may:
+                    if may:
+                        following.sock.send(peer.last)
 
     def drop(self, peer: Peer) -> None:
         del self._peers.known[self, peer.address]
         self._loop.remove_reader(peer.sock)
         peer.sock.close()
+        self._peers.share.give()
 
     def _forget(self, before: float | None) -> None:
         """Everyone, or who was not heard of since."""

@@ -12,15 +12,16 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Coroutine, Sequence
+from functools import lru_cache, partial
 from ipaddress import IPv4Address, IPv6Address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pysandbox._native import lib
 from pysandbox.gate.names import SYNTHETIC
-from pysandbox.gate.rules import Decision, sixteen
+from pysandbox.gate.rules import Decision, Rules, sixteen
 from pysandbox.gate.stream import until_writable
+from pysandbox.gate.upstream import Withdrawn
 from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
 
 if TYPE_CHECKING:
@@ -69,11 +70,14 @@ async def dial(admission: Admission, target: Target) -> socket.socket:
         raise denied(admission, target, Decision(False, "not a port", ""))
     rules = admission.rules
     addresses = await _addresses(admission, target, host)
-    connected = await _first_of(addresses, target)
+    connected = await _first_of(admission, addresses, target, rules)
     try:
         if admission.rules is not rules:  # they were tightened meanwhile
             admission.demand(target, connected)
         admission.ledger.allowed("tcp", *target)
+    except OSError as error:
+        connected.close()
+        raise _unreachable(target, error) from None
     except BaseException:
         connected.close()
         raise
@@ -90,7 +94,10 @@ async def _addresses(admission: Admission, target: Target, host: str | IPAddress
     decision = admission.rules.name(host, target.port)
     if not decision.allowed:
         raise denied(admission, target, decision)
-    found = HOST_LOOPBACK if host == HOST_ALIAS else await admission.resolve(host)
+    try:
+        found = HOST_LOOPBACK if host == HOST_ALIAS else await admission.resolve(host)
+    except Withdrawn:
+        raise denied(admission, target, admission.rules.name(host, target.port)) from None
     if not found:
         raise Unreachable(errno.EHOSTUNREACH, f"{host} has no address")
     decided = [(each, reached(admission, host, each, target.port)) for each in found]
@@ -131,39 +138,47 @@ def denied(admission: Admission, target: Target, decision: Decision, protocol: s
 # ---- connecting -----------------------------------------------------------------------------------------------------
 
 
-async def _first_of(addresses: Sequence[IPAddress], target: Target) -> socket.socket:
-    """The first address that answers, each tried a moment after the one before it. Raises Unreachable."""
+async def _first_of(
+    admission: Admission, addresses: Sequence[IPAddress], target: Target, rules: Rules
+) -> socket.socket:  # fmt: skip
+    """The first address that answers, each tried a moment after the one before it, where the cage may have one more
+    descriptor of the host's. Raises Denied, Unreachable."""
+    connect = partial(_connect, admission, target, rules)
     if len(addresses) == 1:
-        return await _only(addresses[0], target)
+        return await _only(connect(addresses[0]), target)
     trying: set[asyncio.Task[socket.socket]] = set()
     failure: OSError = TimeoutError(errno.ETIMEDOUT, "nobody answered")
-    waiting = list(addresses)
+    waiting, extra = list(addresses), 0
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             while waiting or trying:
-                if waiting:
-                    trying.add(asyncio.create_task(_connect(waiting.pop(0), target.port)))
+                if waiting and (not trying or admission.descriptors.take()):
+                    extra += 1 if trying else 0
+                    trying.add(asyncio.create_task(connect(waiting.pop(0))))
                 pause = NEXT_ADDRESS_SECONDS if waiting else None
                 done, _ = await asyncio.wait(trying, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    if task.exception() is None:
+                    if isinstance(error := task.exception(), Denied):
+                        raise error
+                    if error is None:
                         trying.discard(task)
                         _close_others(done - {task})
                         trying -= done
                         return task.result()
                     trying.discard(task)
-                    failure = _os_error(task.exception())
+                    failure = _os_error(error)
     except TimeoutError:
         pass
     finally:
         await _give_up(trying)
+        admission.descriptors.give(extra)
     raise _unreachable(target, failure)
 
 
-async def _only(address: IPAddress, target: Target) -> socket.socket:
+async def _only(connecting: Coroutine[Any, Any, socket.socket], target: Target) -> socket.socket:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            return await _connect(address, target.port)
+            return await connecting
     except OSError as error:  # TimeoutError is one, without a number
         raise _unreachable(target, error if error.errno else TimeoutError(errno.ETIMEDOUT, "")) from None
 
@@ -173,21 +188,23 @@ def _unreachable(target: Target, failure: OSError) -> Unreachable:
     return Unreachable(number, f"{target.host}:{target.port}: {os.strerror(number)}")
 
 
-async def _connect(address: IPAddress, port: int) -> socket.socket:
-    """Raises OSError. A server next door has answered by the time that the call returns."""
+async def _connect(admission: Admission, target: Target, rules: Rules, address: IPAddress) -> socket.socket:
+    """Raises Denied, OSError. A server next door has answered by the time that the call returns."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        number = made.connect_ex((str(address), port))
+        number = admission.connect(target, address, made, rules)
         if number == errno.EINPROGRESS:
             await until_writable(made)
             number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
             raise OSError(number, os.strerror(number))
     except BaseException:
+        admission.dialled(made)
         made.close()
         raise
+    admission.dialled(made)
     return made
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pysandbox.gate import message
 from pysandbox.gate.message import AAAA, NOERROR, NXDOMAIN, PTR, SERVFAIL, A, Malformed, Question, Record
 from pysandbox.gate.rules import Decision
+from pysandbox.gate.stream import Stream, until_readable
 from pysandbox.gate.upstream import LONGEST_TTL
 from pysandbox.policy.names import HOST_ALIAS, BadName, canonical
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
 
 QUESTIONS_AT_ONCE = 64  # of one cage, upstream; what comes while so many are under way is dropped, and asked again
-READ_AT_ONCE = 32  # datagrams, before others have their turn
+READ_AT_ONCE = 4  # datagrams in one turn
 LONGEST_QUESTION = 4096  # bytes
 STREAMS = 16  # TCP connections of one cage at once
 IDLE_SECONDS = 10.0  # of a TCP connection, for the next question as for taking an answer
@@ -104,7 +105,7 @@ class Answers:
         if kind == AAAA and admission.net.ipv6 == "resolve":
             answer = await admission.look_up(name, six=True)
             six = [each for each in answer.addresses if each.version == 6]
-            records = [Record(AAAA, min(answer.ttl, LONGEST_TTL), each.packed) for each in six]
+            records = [Record(AAAA, answer.told, each.packed) for each in six]
             return NOERROR if answer.exists else NXDOMAIN, records
         answer = await admission.look_up(name)
         if not answer.exists:
@@ -112,7 +113,7 @@ class Answers:
         if kind != A or not answer.addresses:
             return NOERROR, []
         admission.grant_direct(name, answer)
-        return NOERROR, [await self._synthetic(name, min(answer.ttl, LONGEST_TTL), str(answer.addresses[0]))]
+        return NOERROR, [await self._synthetic(name, answer.told, str(answer.addresses[0]))]
 
     async def _synthetic(self, name: str, ttl: int, resolved: str = "") -> Record:
         address = await self._admission.demand_address(name)
@@ -156,30 +157,30 @@ def _address(address: IPv4Address, ttl: int) -> Record:
 
 async def serve_udp(admission: Admission, door: socket.socket, answers: Answers) -> None:
     """For ever. `door` is the caller's to close."""
-    loop = asyncio.get_running_loop()
     waiting: set[asyncio.Task[None]] = set()
-
-    def take() -> None:
-        for _ in range(READ_AT_ONCE):
-            try:
-                asked, peer = door.recvfrom(LONGEST_QUESTION)
-            except OSError:  # nothing more; or an ICMP error of an earlier answer
-                return
-            answer = answers.begin(asked)
-            if isinstance(answer, bytes):
-                _send(door, answer, peer)
-            elif answer is not None:
-                task = loop.create_task(_send_later(door, answer, peer))
-                waiting.add(task)
-                task.add_done_callback(waiting.discard)
-
     door.setblocking(False)
-    loop.add_reader(door, take)
     try:
-        await loop.create_future()
+        while True:
+            await until_readable(door)
+            await admission.turns.take()
+            _answer_some(door, answers, waiting)
     finally:
-        loop.remove_reader(door)
         await _cancelled(waiting)
+
+
+def _answer_some(door: socket.socket, answers: Answers, waiting: set[asyncio.Task[None]]) -> None:
+    for _ in range(READ_AT_ONCE):
+        try:
+            asked, peer = door.recvfrom(LONGEST_QUESTION)
+        except OSError:  # nothing more; or an ICMP error of an earlier answer
+            return
+        answer = answers.begin(asked)
+        if isinstance(answer, bytes):
+            _send(door, answer, peer)
+        elif answer is not None:
+            task = asyncio.get_running_loop().create_task(_send_later(door, answer, peer))
+            waiting.add(task)
+            task.add_done_callback(waiting.discard)
 
 
 def _send(door: socket.socket, answer: bytes, peer: Any) -> None:
@@ -201,26 +202,37 @@ async def serve_tcp(admission: Admission, door: socket.socket, answers: Answers)
     door.setblocking(False)
     try:
         while True:
-            connection = await _accepted(loop, door)
-            if len(streams) >= STREAMS:
+            connection = await _accepted(door)
+            await admission.turns.take()
+            if len(streams) >= STREAMS or not admission.descriptors.demand():
                 connection.close()
                 continue
-            task = loop.create_task(_converse(connection, answers.begin))
+            task = loop.create_task(_converse(Stream(connection, admission.turns), answers.begin))
             streams.add(task)
-            task.add_done_callback(streams.discard)
+            task.add_done_callback(partial(_over, streams, admission))
     finally:
         await _cancelled(streams)
 
 
-async def _accepted(loop: asyncio.AbstractEventLoop, door: socket.socket) -> socket.socket:
+def _over(streams: set[asyncio.Task[None]], admission: Admission, task: asyncio.Task[None]) -> None:
+    streams.discard(task)
+    admission.descriptors.give()
+
+
+async def _accepted(door: socket.socket) -> socket.socket:
     while True:
         try:
-            return (await loop.sock_accept(door))[0]
+            await until_readable(door)
+            connection = door.accept()[0]
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        except (BlockingIOError, ConnectionAbortedError):
+            continue
         except OSError:  # it has gone already, or this process has no descriptor left for now
             await asyncio.sleep(ACCEPT_PAUSE)
 
 
-async def _converse(connection: socket.socket, begin: Callable[[bytes], Answering]) -> None:
+async def _converse(stream: Stream, begin: Callable[[bytes], Answering]) -> None:
     loop = asyncio.get_running_loop()
     writing = asyncio.Lock()
     waiting: set[asyncio.Task[None]] = set()
@@ -228,12 +240,11 @@ async def _converse(connection: socket.socket, begin: Callable[[bytes], Answerin
     async def say(answer: bytes | asyncio.Task[bytes]) -> None:
         found = answer if isinstance(answer, bytes) else await answer
         async with writing, asyncio.timeout(IDLE_SECONDS):
-            await loop.sock_sendall(connection, len(found).to_bytes(2, "big") + found)
+            await stream.send(len(found).to_bytes(2, "big") + found)
 
-    with connection:
-        connection.setblocking(False)
+    with closing(stream):
         try:
-            while (asked := await _next(connection)) is not None:
+            while (asked := await _next(stream)) is not None:
                 answer = begin(asked)
                 if answer is None:
                     break  # too much at once, or nonsense: it may come again
@@ -258,24 +269,14 @@ def _settled(waiting: set[asyncio.Task[None]], done: asyncio.Task[None]) -> None
         done.exception()
 
 
-async def _next(connection: socket.socket) -> bytes | None:
-    """The next question; None at the end. Raises OSError."""
+async def _next(stream: Stream) -> bytes | None:
+    """The next question; None at the end. One turn each, however many came together. Raises OSError."""
+    await stream.turns.take()
     async with asyncio.timeout(IDLE_SECONDS):
-        size = int.from_bytes(await _exactly(connection, 2), "big")
+        size = int.from_bytes(await stream.exactly(2), "big")
         if not 0 < size <= LONGEST_QUESTION:
             return None
-        return await _exactly(connection, size) or None
-
-
-async def _exactly(connection: socket.socket, size: int) -> bytes:
-    """So many bytes, or none when the stream ends before."""
-    got = b""
-    while len(got) < size:
-        more = await asyncio.get_running_loop().sock_recv(connection, size - len(got))
-        if not more:
-            return b""
-        got += more
-    return got
+        return await stream.exactly(size) or None
 
 
 async def _cancelled(tasks: set[asyncio.Task[None]]) -> None:

@@ -104,6 +104,7 @@ class Forwarder:
 
     async def _next_event(self) -> object:
         """Raises TimeoutError."""
+        await self._client.turns.take()
         begun = bool(self._asked.trailing_data[0])
         async with asyncio.timeout(HEAD_SECONDS if begun else None) as patience:
             while (event := self._asked.next_event()) is h11.NEED_DATA:
@@ -200,7 +201,7 @@ class Forwarder:
     async def _dialled(self, target: Target) -> Stream:
         """Raises Refused."""
         try:
-            return Stream(await dial(self._admission, target))
+            return Stream(await dial(self._admission, target), self._admission.turns)
         except Denied as denied:
             raise Refused(*http.denial(denied)) from None
         except Unreachable as error:
@@ -223,9 +224,9 @@ class Forwarder:
         upstream, self._upstream = self._upstream, None
         if upstream is None or self._bound is not None:
             return
-        upstream.stream.close()
         if upstream.held is not None:
             self._admission.release(upstream.held)
+        upstream.stream.close()
 
     # ---- one exchange -------------------------------------------------------------------------------------------
 
@@ -246,6 +247,7 @@ class Forwarder:
     async def _body(self, upstream: Upstream) -> None:
         """Raises h11.RemoteProtocolError, OSError of the client's."""
         while True:
+            await self._client.turns.take()  # a read may hold ten thousand chunks
             event = self._asked.next_event()
             if event is h11.NEED_DATA:
                 self._asked.receive_data(await self._client.read())
@@ -278,6 +280,7 @@ class Forwarder:
 
     async def _heard(self, upstream: Upstream) -> Any:
         """What the server says next. Raises Refused when that is nothing to pass on."""
+        await upstream.stream.turns.take()
         try:
             while (event := upstream.spoken.next_event()) is h11.NEED_DATA:
                 upstream.spoken.receive_data(await upstream.stream.read())

@@ -27,6 +27,7 @@ from pysandbox.gate.listeners import Listeners
 from pysandbox.gate.outbound import Outbound
 from pysandbox.gate.published import Ports, Stock, listen, serve_published
 from pysandbox.gate.relay import Relay
+from pysandbox.gate.shares import Account
 from pysandbox.gate.upstream import Upstream
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class Gatekeeper:
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(self._complain)
         try:
-            self.upstream, self.relay = Upstream(nameservers), Relay(self.loop)
+            self.account = Account()
+            self.upstream, self.relay = Upstream(nameservers, account=self.account), Relay(self.loop)
         except BaseException:
             self.loop.close()
             raise
@@ -112,7 +114,7 @@ class Gatekeeper:
                 doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
                 admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._admissions.add(admission)
-            self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live))
+            self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live, admission.descriptors))
         except BaseException:
             for each in (*(admission.doors if admission is not None else ()), *(listener for _, listener in ports)):
                 each.close()
@@ -124,7 +126,7 @@ class Gatekeeper:
     def _admission(self, live: LiveInit, net: NetPlan) -> Admission:
         admission = Admission(
             live.id, net, Ledger(live.id, self.sink), self.loop, self.upstream, self.relay, lambda: live.supervision,
-            left=self._left,
+            left=self._left, account=self.account,
         )  # fmt: skip
         admission.own_name = live.hostname
         if net.doors and not net.redirect:
@@ -143,6 +145,7 @@ class Gatekeeper:
         if admission.ended:
             admission.close_doors()
             return
+        admission.opened()
         if ports:
             admission.publishing = admission.start(self._publish(admission, ports, stock))
         answers = dns.Answers(admission)

@@ -13,7 +13,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pysandbox.events import DENIED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE, Event, Sink
+from pysandbox.events import (
+    CROWDED,
+    DENIED,
+    DNS_ALLOWED,
+    DNS_DENIED,
+    TCP_ALLOWED,
+    TCP_DENIED,
+    UPSTREAM_UNREACHABLE,
+    Event,
+    Sink,
+)
 from pysandbox.events import ignore as ignored
 from pysandbox.handlers.denial import Denial
 
@@ -37,6 +47,7 @@ class Ledger:
         self._counts: dict[str, int] = {}
         self._denials: dict[tuple[str, str, str], Denial] = {}
         self._told: tuple[str, float] = ("", -ERROR_PAUSE)
+        self._crowded: dict[str, float] = {}
         self._lock = threading.Lock()
 
     @property
@@ -77,6 +88,17 @@ class Ledger:
             self._told = error, now
         with suppress(Exception):
             self._sink(Event(UPSTREAM_UNREACHABLE.name, {"invocation_id": self._id, "error": error}))
+
+    def crowded(self, what: str, held: int) -> None:
+        """The cage had to wait, or to go without, for it has its share of what all cages have in common."""
+        self._count(CROWDED.name)
+        now = self._clock()
+        with self._lock:
+            if now - self._crowded.get(what, -ERROR_PAUSE) < ERROR_PAUSE:
+                return
+            self._crowded[what] = now
+        with suppress(Exception):
+            self._sink(Event(CROWDED.name, {"invocation_id": self._id, "what": what, "held": held}))
 
     def _count(self, what: str) -> None:
         with self._lock:

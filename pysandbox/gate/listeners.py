@@ -11,7 +11,6 @@ import asyncio
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,7 +45,7 @@ class Listeners:
             self._serving.popitem(last=False)[1].cancel()
         listeners = self._open(str(address), self._ports(name))
         self._serving[address] = task = self._admission.start(self._run(listeners))
-        task.add_done_callback(lambda _: _close(listeners))
+        task.add_done_callback(lambda _: self._close(listeners))
 
     def _ports(self, name: str) -> tuple[int, ...]:
         rules = self._admission.rules
@@ -59,15 +58,19 @@ class Listeners:
         a cage that has ended has no use for any."""
         listeners: list[socket.socket] = []
         for port in ports:
-            with suppress(StartError, CageClosedError):
+            if not self._admission.descriptors.demand():
+                break
+            try:
                 listeners += sockets_inside(self._live, [("tcp", address, port)])
+            except (StartError, CageClosedError):
+                self._admission.descriptors.give()
         return listeners
 
     async def _run(self, listeners: list[socket.socket]) -> None:
         await asyncio.gather(*(self._serve(self._admission, "tcp", each) for each in listeners))
 
-
-def _close(listeners: list[socket.socket]) -> None:
-    """Also those whose task was cancelled before it began."""
-    for each in listeners:
-        each.close()
+    def _close(self, listeners: list[socket.socket]) -> None:
+        """Also those whose task was cancelled before it began."""
+        for each in listeners:
+            each.close()
+        self._admission.descriptors.give(len(listeners))

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections import OrderedDict
-from errno import ESHUTDOWN
+from errno import EMFILE, ESHUTDOWN
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from pysandbox.gate.admission import in_loop
 from pysandbox.gate.datagrams import Exchange, Peers
 from pysandbox.gate.dial import Target, asked, denied
+from pysandbox.gate.hush import Hush
 from pysandbox.gate.inside import sockets_inside
-from pysandbox.gate.streams import most_streams
 
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
 
 LISTENERS = 32  # of one cage
-PEERS = 256  # sockets in a cage that are heard of at all of them; fewer where this process may have few descriptors
+PEERS = 256  # sockets in a cage that are heard of at all of them; fewer where its share of descriptors is small
 
 
 class Outbound:
-    """Of one cage. Belongs to the gatekeeper's loop, but for `serves` and `open`. IPv4 alone: an IPv6 address is not
-    local to a cage."""
+    """Of one cage. Belongs to the gatekeeper's loop, but for `serves`, `open` and `silence`. IPv4 alone: an IPv6
+    address is not local to a cage."""
 
     def __init__(self, admission: Admission, live: LiveInit) -> None:
         self._admission, self._live = admission, live
         self._serving: OrderedDict[Target, asyncio.Task[None]] = OrderedDict()
-        self._peers = Peers(min(PEERS, most_streams()))
+        self._hushes: dict[Target, Hush] = {}  # under the admission's lock
+        self._peers = Peers(PEERS, admission.descriptors)
         self._visiting = threading.Lock()  # one visit to the cage at a time
 
     def serves(self, target: Target) -> bool:
@@ -73,10 +74,22 @@ class Outbound:
             raise OSError(ESHUTDOWN, os.strerror(ESHUTDOWN))
         while len(self._serving) >= LISTENERS:
             self._serving.popitem(last=False)[1].cancel()
+        if not self._admission.descriptors.demand():
+            raise OSError(EMFILE, os.strerror(EMFILE))
+        hush = self._hush(target)
         self._admission.doors.append(listener)
-        exchange = Exchange(listener, [partial(self._connected, target)], self._peers)
+        ways = [partial(self._connected, target)]
+        exchange = Exchange(listener, ways, self._peers, self._admission.turns, hush)
         self._serving[target] = task = self._admission.start(exchange.serve())
-        task.add_done_callback(partial(self._close, target, listener))
+        task.add_done_callback(partial(self._close, target, listener, hush))
+
+    def _hush(self, target: Target) -> Hush:
+        """Silent from the beginning, where the rules were tightened just now."""
+        with self._admission.lock:
+            hush = self._hushes[target] = Hush()
+            if not self._decision(target).allowed:
+                hush.silence()
+            return hush
 
     def _connected(self, target: Target) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -88,19 +101,30 @@ class Outbound:
             raise
         return made
 
-    def _close(self, target: Target, listener: socket.socket, task: asyncio.Task[None]) -> None:
+    def _close(self, target: Target, listener: socket.socket, hush: Hush, task: asyncio.Task[None]) -> None:
         """Also of one whose task was cancelled before it began."""
         if self._serving.get(target) is task:
             del self._serving[target]
+        with self._admission.lock:
+            if self._hushes.get(target) is hush:
+                del self._hushes[target]
+        self._admission.descriptors.give()
         self._admission.doors.remove(listener)
         listener.close()
 
     def _decision(self, target: Target) -> Decision:
         return asked(self._admission, ip_address(target.host), target.port, "udp")
 
-    def cut(self) -> int:
-        """Nobody listens any more at what the rules do not hold; how many addresses that were."""
-        lost = [target for target in self._serving if not self._decision(target).allowed]
-        for target in lost:
+    def silence(self) -> int:
+        """Nothing goes any more to what the rules do not hold; how many addresses that are. Any thread, under the
+        admission's lock."""
+        lost = [hush for target, hush in self._hushes.items() if not self._decision(target).allowed]
+        heard = [hush for hush in lost if not hush.is_silent]
+        for hush in heard:
+            hush.silence()
+        return len(heard)
+
+    def cut(self) -> None:
+        """Nobody listens there any more. In the loop."""
+        for target in [each for each in self._serving if not self._decision(each).allowed]:
             self._serving.pop(target).cancel()
-        return len(lost)

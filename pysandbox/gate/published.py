@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.gate.inside import sockets_inside
+from pysandbox.gate.stream import until_readable
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Published
     from pysandbox.gate.admission import Admission
     from pysandbox.gate.relay import Spliced
+    from pysandbox.gate.shares import Share
     from pysandbox.launch.live import LiveInit
 
 Ports: TypeAlias = "Sequence[tuple[Published, socket.socket]]"
@@ -36,10 +38,10 @@ ANY = {"127.0.0.1": "0.0.0.0", "::1": "::"}
 BACKLOG = 256
 AT_ONCE = 8  # sockets made in one visit to the cage, which costs as much as all of them
 WAITING = 64  # connections of one port that the cage has not accepted yet
-MOST = 1024  # connections of one port
+EACH = 2  # descriptors of one connection: the caller's and the one inside
 PEERS = 256  # of one UDP port
 PATIENCE = 10.0  # seconds for the cage to accept
-CALM = 0.1  # seconds until the next try, where descriptors or memory are short
+CALM = 0.1  # seconds until the next try, where memory is short
 RESET = struct.pack("ii", 1, 0)  # struct linger: closing it is a RST
 
 HINTS = {
@@ -78,8 +80,8 @@ def _listener(published: Published) -> socket.socket:
 class Stock:
     """Sockets of a cage's own network that are not connected yet. One for each cage; belongs to the loop."""
 
-    def __init__(self, live: LiveInit) -> None:
-        self._live = live
+    def __init__(self, live: LiveInit, share: Share) -> None:
+        self._live, self._share = live, share
         self._kept: dict[tuple[str, str], list[socket.socket]] = {}
 
     def take(self, protocol: str, address: str) -> socket.socket:
@@ -87,12 +89,15 @@ class Stock:
         kept = self._kept.setdefault((protocol, address), [])
         if not kept:
             kept += sockets_inside(self._live, [(protocol, ANY[address], 0)] * AT_ONCE)
+            self._share.note(AT_ONCE)
+        self._share.give()  # whoever takes it has asked for it
         return kept.pop()
 
     def close(self) -> None:
         for kept in self._kept.values():
             while kept:
                 kept.pop().close()
+                self._share.give()
 
 
 async def serve_published(admission: Admission, published: Published, taken: socket.socket, stock: Stock) -> None:
@@ -102,7 +107,7 @@ async def serve_published(admission: Admission, published: Published, taken: soc
         from pysandbox.gate.datagrams import Exchange, Peers
 
         ways = [partial(_inside, stock, address, published.inside) for address in LOOPBACK]
-        await Exchange(taken, ways, Peers(PEERS)).serve()
+        await Exchange(taken, ways, Peers(PEERS, admission.descriptors), admission.turns, admission.inward).serve()
     else:
         await _serve_tcp(admission, published, taken, stock)
 
@@ -120,57 +125,43 @@ def _inside(stock: Stock, address: str, port: int) -> socket.socket:
 async def _serve_tcp(admission: Admission, published: Published, listener: socket.socket, stock: Stock) -> None:
     port = Port(admission, published, listener, stock)
     try:
-        await asyncio.get_running_loop().create_future()  # until it is cancelled
+        await port.serve()
     finally:
         await port.end()
 
 
 class Port:
-    """One published TCP port and who is connected to it. A connection is counted from its accept to its end.
+    """One published TCP port and who is connected to it. A connection has its descriptors from before its accept to its
+    end: what is more than the cage's share waits in the kernel's queue.
 
-    It accepts in a reader's callback and not by `sock_accept`, which may lose what it has accepted when cancelled.
+    It accepts by itself and not by `sock_accept`, which may lose what it has accepted when cancelled.
     """
 
     def __init__(self, admission: Admission, published: Published, listener: socket.socket, stock: Stock) -> None:
         self._admission, self._published, self._listener, self._stock = admission, published, listener, stock
         self._loop = asyncio.get_running_loop()
-        self._count = 0
-        self._paused = True
-        self._ended = False
         self._waiting = asyncio.Semaphore(WAITING)
         self._connecting: set[asyncio.Task[None]] = set()
         self._relayed: set[int] = set()
         self._is_empty = asyncio.Event()
-        self._go_on()
 
-    def _go_on(self) -> None:
-        if self._paused and not self._ended:
-            self._paused = False
-            self._loop.add_reader(self._listener, self._accept)
-
-    def _pause(self) -> None:
-        if not self._paused:
-            self._paused = True
-            self._loop.remove_reader(self._listener)
-
-    def _accept(self) -> None:
-        for _ in range(AT_ONCE):
+    async def serve(self) -> None:
+        """For ever; cancelled at the end."""
+        while True:
+            await until_readable(self._listener)
+            await self._admission.turns.take()
+            await self._admission.descriptors.room(EACH)
             try:
                 client, _address = self._listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError:  # out of descriptors or memory
-                self._pause()
-                self._loop.call_later(CALM, self._go_on)
-                return
+            except OSError as error:  # out of memory, or whoever was there has gone
+                self._admission.descriptors.give(EACH)
+                if not isinstance(error, BlockingIOError | ConnectionAbortedError):
+                    await asyncio.sleep(CALM)
+                continue
             self._admit(client)
-            if self._count >= MOST:
-                self._pause()
-                return
 
     def _admit(self, client: socket.socket) -> None:
         client.setblocking(False)
-        self._count += 1
         task = self._loop.create_task(self._connect(client))
         self._connecting.add(task)
         task.add_done_callback(partial(self._connected, client))
@@ -183,8 +174,7 @@ class Port:
             self._left()
 
     def _left(self) -> None:
-        self._count -= 1
-        self._go_on()
+        self._admission.descriptors.give(EACH)
 
     async def _connect(self, client: socket.socket) -> None:
         try:
@@ -193,9 +183,12 @@ class Port:
         except (OSError, CageClosedError):
             return
         try:
-            self._relayed.add(self._admission.relay.splice(client, inside, self._published, self._over))
-        except OSError:  # it has closed both
-            self._left()
+            splice = partial(self._admission.relay.splice, client, inside, self._published, self._over)
+            self._relayed.add(self._admission.join(splice))
+        except OSError:  # of the relay, which has closed both; or the cage is reached by nobody any more
+            inside.close()
+            if client.fileno() < 0:
+                self._left()
 
     async def _reach(self) -> socket.socket:
         """A connection to the cage's server. Raises OSError, CageClosedError."""
@@ -216,14 +209,13 @@ class Port:
 
     def _over(self, spliced: Spliced) -> None:
         self._relayed.discard(spliced.number)
+        self._admission.parted(spliced.number)
         if not self._relayed:
             self._is_empty.set()
         self._left()
 
     async def end(self) -> None:
         """Returns when nobody is connected any more."""
-        self._pause()
-        self._ended = True
         for task in list(self._connecting):
             task.cancel()
         self._is_empty.clear()

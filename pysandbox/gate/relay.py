@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pysandbox._native import ffi, lib
 
 ENDS = {lib.PSB_SPLICED_CLOSED: "closed", lib.PSB_SPLICED_RESET: "reset", lib.PSB_SPLICED_CUT: "cut"}
+SETTLE_MS = 10_000  # nobody is known to need more than a few
 COLLECTED_AT_ONCE = 256  # ended pairs in one call of the loop: a flood of them lets others have their turn
 
 
@@ -65,6 +66,12 @@ class Relay:
             self._waiting[number] = (tag, done)  # before the lock is free: its end is not missed
         return number
 
+    def say(self, number: int, said: bytes) -> None:
+        """What has been read of `a` goes on to `b`; a held pair is held on. One that has ended stays ended."""
+        with self._lock:
+            if self._relay is not None:
+                _checked(lib.psb_relay_say(self._relay, number, said, len(said)))
+
     def release(self, number: int, said: bytes) -> None:
         """A held pair flows from now on; `said` is what has been read of `a`. One that has ended stays ended."""
         with self._lock:
@@ -76,6 +83,14 @@ class Relay:
         with self._lock:
             if self._relay is not None:
                 _checked(lib.psb_relay_cut(self._relay, number))
+
+    def settle(self) -> None:
+        """Returns when what was asked for before is done: what was cut has said its last. Any thread, also that of the
+        loop: the relay's own has turns of bounded length. Raises TimeoutError."""
+        with self._lock:
+            relay = self._relay
+            if relay is not None:
+                _checked(lib.psb_relay_settle(relay, SETTLE_MS))
 
     def stop(self) -> None:
         """Cuts what is left, in the thread of the loop; each `done` has been called then. Twice is fine."""

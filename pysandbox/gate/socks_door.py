@@ -41,7 +41,7 @@ async def serve_socks(admission: Admission, client: Stream) -> None:
         return
     target = target_of(admission, request.host, request.port)
     try:
-        server = Stream(await dial(admission, target))
+        server = Stream(await dial(admission, target), admission.turns)
     except (Denied, Unreachable) as error:
         code = socks.NOT_ALLOWED if isinstance(error, Denied) else REPLIES.get(error.errno or 0, socks.FAILED)
         await client.part(socks.reply(code))

@@ -11,6 +11,10 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.gate.turns import Turns
 
 READ_AT_ONCE = 65536
 LINGER_SECONDS = 1.0  # for a client to read the last words before it is hung up on
@@ -18,16 +22,32 @@ LINGER_BYTES = 1 << 20
 
 
 class Stream:
-    def __init__(self, sock: socket.socket) -> None:
+    """`turns` are those of the cage that it is for, whichever side it speaks to."""
+
+    def __init__(self, sock: socket.socket, turns: Turns) -> None:
         sock.setblocking(False)
-        self.sock = sock
+        self.sock, self.turns = sock, turns
         self.said = b""  # read, and not yet used
         self._loop = asyncio.get_running_loop()
 
     async def read(self) -> bytes:
         """The next bytes; b"" at the end. Raises OSError."""
         said, self.said = self.said, b""
-        return said or await self._loop.sock_recv(self.sock, READ_AT_ONCE)
+        if said:
+            return said
+        await self.turns.take()
+        return await self._loop.sock_recv(self.sock, READ_AT_ONCE)
+
+    async def exactly(self, size: int) -> bytes:
+        """So many bytes, or none when the stream ends before. Raises OSError."""
+        got = b""
+        while len(got) < size:
+            more = await self.read()
+            if not more:
+                return b""
+            got += more
+        self.said = got[size:] + self.said
+        return got[:size]
 
     def send_at_once(self, said: bytes) -> bytes:
         """What could not be sent without waiting; an error is left for whoever has the socket next."""
@@ -42,7 +62,7 @@ class Stream:
 
     def ear(self) -> Stream:
         """Another descriptor of the same socket: it can be read here while the socket is given to the relay."""
-        ear = Stream(self.sock.dup())
+        ear = Stream(self.sock.dup(), self.turns)
         ear.said, self.said = self.said, b""
         return ear
 
@@ -76,7 +96,7 @@ class Stream:
                 await self.send(last_words)
                 self.sock.shutdown(socket.SHUT_WR)
                 unread = 0
-                while unread < LINGER_BYTES and (more := await self._loop.sock_recv(self.sock, READ_AT_ONCE)):
+                while unread < LINGER_BYTES and (more := await self.read()):
                     unread += len(more)
         self.close()
 

@@ -25,7 +25,7 @@ SOCKADDR_IN = struct.Struct("!2xH4s8x")
 async def serve_transparent(admission: Admission, client: Stream) -> None:
     target = target_of(admission, *original(client.sock))
     try:
-        server = Stream(await dial(admission, target))
+        server = Stream(await dial(admission, target), admission.turns)
     except (Denied, Unreachable):
         client.reset()
         return

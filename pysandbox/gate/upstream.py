@@ -1,6 +1,7 @@
 """What the host knows of a name: /etc/hosts, then the name servers of /etc/resolv.conf, or those it was given.
 
-One cache for all cages of the gatekeeper, for at most 60 s (T05); whoever asks has been allowed the name before. A
+One cache for all cages of the gatekeeper, for at most 60 s (T05); whoever asks has been allowed the name before. No
+cage is told how long an answer has been there, which would tell it what another one asked. A
 question goes out from a socket of its own, connected, so that only that server can answer and only to that port; its
 id is random, and what answers another question is not listened to. Equal questions at one time are one question.
 """
@@ -15,17 +16,20 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Generic, NamedTuple, TypeVar
 
 from pysandbox.gate import message
+from pysandbox.gate.shares import Account, Share, descriptors
 from pysandbox.policy.names import IPAddress, canonical, plain
 
 HOSTS, RESOLV_CONF = "/etc/hosts", "/etc/resolv.conf"
 LONGEST_TTL = 60  # seconds
 MISSING_TTL = 5  # of a name that does not exist
 ANSWERS_KEPT = 4096
-QUESTIONS_AT_ONCE = 256  # of all cages; more wait for their turn
+QUESTIONS_AT_ONCE = 256  # of all cages; a cage has its share of them, and what is more waits for its turn
+QUESTIONS_PART = 4  # one part in so many of the descriptors of all cages
 SERVERS_ASKED = 3  # as resolv.conf(5)
 ROUNDS = 2
 PATIENCE = 2.0  # seconds for one server, each time
@@ -37,11 +41,25 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """`exists`: there is such a name, though it may have no address of the family that was asked for."""
+    """`exists`: there is such a name, though it may have no address of the family that was asked for. `ttl` is what is
+    left of the time that it holds, `whole` all of it, where that is not the same."""
 
     addresses: tuple[IPAddress, ...]
     ttl: int
     exists: bool = True
+    whole: int = 0
+
+    @property
+    def told(self) -> int:
+        """How long a cage is told that it holds: nothing of what others have asked."""
+        return min(max(self.ttl, self.whole), LONGEST_TTL)
+
+
+class Withdrawn(OSError):
+    """Whoever asked may ask no more."""
+
+
+Permit = Callable[[], AbstractContextManager[object]]  # held while a question is sent; raises Withdrawn
 
 
 class Upstream:
@@ -49,7 +67,7 @@ class Upstream:
 
     def __init__(
         self, nameservers: Sequence[str] | None = None, *, hosts: str = HOSTS, resolv_conf: str = RESOLV_CONF,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic, account: Account | None = None,
     ) -> None:  # fmt: skip
         self._given = tuple(read_server(each) for each in nameservers) if nameservers is not None else None
         self._hosts = Kept(hosts, read_hosts)
@@ -57,24 +75,50 @@ class Upstream:
         self._clock = clock
         self._cache: OrderedDict[tuple[str, int], tuple[float, Answer]] = OrderedDict()
         self._asking: dict[tuple[str, int], asyncio.Task[Answer]] = {}
-        self._turns = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        self._descriptors = (account or Account()).share()
+        self.questions = Account(lambda: min(QUESTIONS_AT_ONCE, descriptors() // QUESTIONS_PART))
 
-    async def resolve(self, name: str, *, six: bool = False) -> Answer:
-        """The IPv4 addresses of a canonical name, or with `six` its IPv6 ones. Raises OSError when nobody knows."""
+    async def resolve(
+        self, name: str, *, six: bool = False, share: Share | None = None, permit: Permit = nullcontext
+    ) -> Answer:  # fmt: skip
+        """The IPv4 addresses of a canonical name, or with `six` its IPv6 ones. `share` is of `questions`. Raises
+        OSError when nobody knows."""
         known = self._hosts.content().get(name)
         if known is not None:
             return Answer(tuple(each for each in known if (each.version == 6) == six), LONGEST_TTL)
         key = name, message.AAAA if six else message.A
-        kept = self._cache.get(key)
-        if kept is not None and kept[0] > self._clock():
-            return kept[1]._replace(ttl=max(0, int(kept[0] - self._clock())))
-        if key not in self._asking:
-            task = self._asking[key] = asyncio.create_task(self._ask(*key))
-            task.add_done_callback(lambda done: self._asked(key, done))
-        return await asyncio.shield(self._asking[key])
+        return self._kept(key) or await self._asked_for(key, share or self.questions.share(), permit)
 
-    def _asked(self, key: tuple[str, int], done: asyncio.Task[Answer]) -> None:
+    def _kept(self, key: tuple[str, int]) -> Answer | None:
+        kept = self._cache.get(key)
+        if kept is None or kept[0] <= self._clock():
+            return None
+        return kept[1]._replace(ttl=max(0, int(kept[0] - self._clock())), whole=kept[1].ttl)
+
+    async def _asked_for(self, key: tuple[str, int], share: Share, permit: Permit) -> Answer:
+        """Equal questions at one time are one, whoever asks: of those that have their turn."""
+        while (task := self._asking.get(key)) is not None:
+            try:
+                return await asyncio.shield(task)
+            except Withdrawn:  # by who asked first
+                continue
+        try:
+            async with asyncio.timeout(TURN_PATIENCE):
+                await share.room()
+        except TimeoutError:
+            raise OSError(errno.EAGAIN, "too many names are being resolved") from None
+        if key in self._asking:
+            share.give()
+            return await self._asked_for(key, share, permit)
+        self._descriptors.note()
+        task = self._asking[key] = asyncio.create_task(self._ask(*key, permit))
+        task.add_done_callback(lambda done: self._asked(key, share, done))
+        return await asyncio.shield(task)
+
+    def _asked(self, key: tuple[str, int], share: Share, done: asyncio.Task[Answer]) -> None:
         del self._asking[key]
+        share.give()
+        self._descriptors.give()
         if done.cancelled() or done.exception() is not None:
             return
         answer = done.result()
@@ -86,26 +130,17 @@ class Upstream:
 
     # ---- asking -------------------------------------------------------------------------------------------------
 
-    async def _ask(self, name: str, kind: int) -> Answer:
+    async def _ask(self, name: str, kind: int, permit: Permit) -> Answer:
         servers = self._given if self._given is not None else self._servers.content()
         if not servers:
             raise OSError(errno.ENOENT, f"this host has no name server ({RESOLV_CONF})")
-        try:
-            async with asyncio.timeout(TURN_PATIENCE):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise OSError(errno.EAGAIN, "too many names are being resolved") from None
-        try:
-            return await self._ask_each(servers, name, kind)
-        finally:
-            self._turns.release()
-
-    async def _ask_each(self, servers: Sequence[Server], name: str, kind: int) -> Answer:
         failure = ""
         for server in list(servers[:SERVERS_ASKED]) * ROUNDS:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    reply = await _ask_server(server, name, kind)
+                    reply = await _ask_server(server, name, kind, permit)
+            except Withdrawn:
+                raise
             except (OSError, message.Malformed) as error:
                 what = "no answer" if isinstance(error, TimeoutError) else str(error)
                 failure = f"{server[0]}:{server[1]}: {what}"
@@ -124,28 +159,33 @@ def _answer_of(reply: message.Reply, kind: int) -> Answer:
     return Answer(found, min(reply.ttl, LONGEST_TTL) if found else MISSING_TTL)
 
 
-async def _ask_server(server: Server, name: str, kind: int) -> message.Reply:
+async def _ask_server(server: Server, name: str, kind: int, permit: Permit) -> message.Reply:
     """Raises OSError, Malformed."""
     number = secrets.randbelow(1 << 16)
     question = message.ask(number, name, kind)
     with _open(server, socket.SOCK_DGRAM) as asking:
         loop = asyncio.get_running_loop()
         await loop.sock_connect(asking, server)
-        await loop.sock_sendall(asking, question)
+        with permit():
+            asking.send(question)
         while True:
+            await asyncio.sleep(0)  # whoever guesses may do so without end
             try:
                 reply = message.read_reply(await loop.sock_recv(asking, 65535), number, name, kind)
                 break
             except message.Malformed:
                 continue  # somebody guesses; the real answer may still come
-    return await _ask_over_tcp(server, question, number, name, kind) if reply.truncated else reply
+    return await _ask_over_tcp(server, question, number, name, kind, permit) if reply.truncated else reply
 
 
-async def _ask_over_tcp(server: Server, question: bytes, number: int, name: str, kind: int) -> message.Reply:
+async def _ask_over_tcp(
+    server: Server, question: bytes, number: int, name: str, kind: int, permit: Permit
+) -> message.Reply:  # fmt: skip
     loop = asyncio.get_running_loop()
     with _open(server, socket.SOCK_STREAM) as asking:
         await loop.sock_connect(asking, server)
-        await loop.sock_sendall(asking, len(question).to_bytes(2, "big") + question)
+        with permit():
+            asking.send(len(question).to_bytes(2, "big") + question)  # there is room in a new connection
         size = int.from_bytes(await _receive(asking, 2), "big")
         reply = message.read_reply(await _receive(asking, size), number, name, kind)
     if reply.truncated:
@@ -156,6 +196,7 @@ async def _ask_over_tcp(server: Server, question: bytes, number: int, name: str,
 async def _receive(asking: socket.socket, size: int) -> bytes:
     got = b""
     while len(got) < size:
+        await asyncio.sleep(0)
         more = await asyncio.get_running_loop().sock_recv(asking, size - len(got))
         if not more:
             raise message.Malformed("cut off")

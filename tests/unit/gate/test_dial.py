@@ -135,9 +135,13 @@ def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server
             number = admission.hold(Target("a.com", service), named, lambda: cut.append("named"))
             with closing(await dial(admission, Target("127.0.0.1", service))) as plain:
                 admission.hold(Target("127.0.0.1", service), plain, lambda: cut.append("plain"))
-                assert admission._tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
+                assert admission.tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
                 admission.release(number)
-                assert admission._tighten((parse_endpoint("8.8.8.8"),)) == 1 and cut == ["plain"]
+                assert admission.tighten((parse_endpoint("8.8.8.8"),)) == 1
+                with pytest.raises(OSError):
+                    plain.send(b"never sent")
+                await asyncio.sleep(0)
+                assert cut == ["plain"]
                 with pytest.raises(Denied):
                     admission.hold(Target("a.com", service), named, lambda: None)
         with pytest.raises(Denied) as caught:
@@ -168,7 +172,8 @@ def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
         carrying = asyncio.create_task(carry())
         while not admission.connections:
             await asyncio.sleep(0.001)
-        assert await admission._tighten_and_wait(()) == 1 and ended == ["carried"]
+        tightened = await asyncio.get_running_loop().run_in_executor(None, admission.tighten, ())
+        assert tightened == 1 and ended == ["carried"]
         await asyncio.wait([carrying])
 
     asyncio.run(tighten())
@@ -179,7 +184,7 @@ def test_rules_that_are_tightened_while_it_connects_hold_for_what_it_connects(se
         admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
         dialling = asyncio.create_task(dial(admission, Target("a.com", service)))
         await asyncio.sleep(0)  # it has looked at the rules, and asks for the address
-        admission._tighten(())
+        admission.tighten(())
         with pytest.raises(Denied):
             await dialling
 

@@ -1,0 +1,105 @@
+"""What all cages of a gatekeeper use together, and how much of it one may have: descriptors of the host program, and
+questions to its name servers.
+
+Half of the descriptors that this process may have are for what cages have opened; the other half is the program's own,
+whatever its cages do. Of what is there a cage may have as much as is left free for the others after it: one cage alone
+has half, each of two a third. So there is always something left for the next, without a number that somebody must
+choose, and no cage waits for what others hold on to.
+
+Whatever is opened because a guest asked for it is asked for here, with `take` or `room`, or noted where it is there
+already; whoever closes it gives it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections import deque
+from collections.abc import Callable
+
+HOST_PART = 2  # the host program keeps one part in so many of its descriptors
+
+
+def descriptors() -> int:
+    """What cages may have of this process's descriptors, all together; a program may change it while it runs."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (1 << 30 if soft == resource.RLIM_INFINITY else soft) // HOST_PART
+
+
+class Account:
+    """Belongs to one loop. `limit` is asked each time."""
+
+    def __init__(self, limit: Callable[[], int] = descriptors) -> None:
+        self._limit = limit
+        self.taken = 0
+        self._waiting: deque[tuple[Share, int, asyncio.Future[None]]] = deque()
+
+    def share(self, most: int = 1 << 30, full: Callable[[int], object] = lambda _: None) -> Share:
+        return Share(self, most, full)
+
+    @property
+    def free(self) -> int:
+        return self._limit() - self.taken
+
+    def wait(self, share: Share, count: int) -> asyncio.Future[None]:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((share, count, turn))
+        return turn
+
+    def freed(self) -> None:
+        """Whoever waits has it, in their order, if it is enough; who waits for more does not hold up the others."""
+        for each in list(self._waiting):
+            share, count, turn = each
+            if not turn.done() and share.take(count):
+                turn.set_result(None)
+            if turn.done():
+                self._waiting.remove(each)
+
+
+class Share:
+    """Of one cage. `full` is told how much it has, whenever somebody has to wait or go without."""
+
+    def __init__(self, account: Account, most: int, full: Callable[[int], object]) -> None:
+        self._account, self._most, self._full = account, most, full
+        self.taken = 0
+
+    def beside(self) -> Share:
+        """Another one of the same account, for what is no guest's doing."""
+        return self._account.share()
+
+    def take(self, count: int = 1) -> bool:
+        """Whether it was to be had."""
+        after, free = self.taken + count, self._account.free - count
+        if after > self._most or free < 0 or (self.taken and after > free):  # whoever has nothing may have what is left
+            return False
+        self.note(count)
+        return True
+
+    def demand(self, count: int = 1) -> bool:
+        """The same; whoever is refused is told of."""
+        taken = self.take(count)
+        if not taken:
+            self._full(self.taken)
+        return taken
+
+    async def room(self, count: int = 1) -> None:
+        """Returns when it was to be had."""
+        if self.demand(count):
+            return
+        turn = self._account.wait(self, count)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give(count)
+            raise
+
+    def note(self, count: int = 1) -> None:
+        """Has it, whatever there is: nobody can be refused any more."""
+        self.taken += count
+        self._account.taken += count
+
+    def give(self, count: int = 1) -> None:
+        self.taken -= count
+        self._account.taken -= count
+        self._account.freed()

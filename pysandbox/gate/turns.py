@@ -1,0 +1,74 @@
+"""A cage's share of the gatekeeper's loop, which all cages have in common.
+
+Whatever is done because a cage, or somebody that it speaks to, has said something is a turn: one read, one event of a
+conversation, a few datagrams, one accept. A cage has TURNS of them, and SLICE of time, in each round of the loop; what
+is more waits in a queue of the cage's own. So five hundred connections of one cage hold up one of another cage no
+longer than a single one that never runs dry does: for a round.
+
+Who reads without taking a turn reads for as long as there is something to read: `sock_recv` and its kind return without
+giving way while the socket has more. tests/meta looks for such readers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+TURNS = 8  # of one cage in one round
+WOKEN = 4  # of those who wait, in one round
+SLICE = 0.001  # seconds of a round, after which a cage waits for the next one
+
+
+class Turns:
+    """Of one cage; belongs to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._loop, self._clock = loop, clock
+        self._left, self._until = TURNS, 0.0
+        self._is_round = False  # its end is on its way
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def now(self) -> bool:
+        """Takes a turn if there is one. Whoever waits was here before."""
+        if self._waiting:
+            return False
+        if not self._is_round:
+            self._begin()
+        elif self._left <= 0 or self._clock() > self._until:
+            return False
+        self._left -= 1
+        return True
+
+    async def take(self) -> None:
+        """Returns when it is this one's turn."""
+        if not self.now():
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self.later(partial(_give, turn))
+            await turn
+
+    def later(self, work: Callable[[], object]) -> None:
+        """Has something done when its turn comes."""
+        self._waiting.append(work)
+        if not self._is_round:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._is_round, self._left, self._until = True, TURNS, self._clock() + SLICE
+        self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        self._is_round = False
+        if not self._waiting:
+            return
+        self._begin()
+        for _ in range(min(WOKEN, len(self._waiting))):
+            self._left -= 1
+            self._waiting.popleft()()
+
+
+def _give(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
