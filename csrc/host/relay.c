@@ -41,6 +41,13 @@ enum flow {
     FLOW_DEAD   /* its sink takes nothing any more */
 };
 
+/* What somebody else has read of a side that is held. */
+struct words {
+    struct words *next;
+    size_t size, sent;
+    char bytes[];
+};
+
 /* One descriptor, and the bytes that it says to the other. */
 struct side {
     struct pair *pair;
@@ -53,8 +60,7 @@ struct side {
     uint32_t watched; /* in the epoll set, with `interest` */
     uint32_t interest;
     uint64_t passed;
-    char *said; /* goes first: psb_relay_release */
-    size_t said_size, said_sent;
+    struct words *said; /* goes first: psb_relay_say, psb_relay_release */
 };
 
 struct pair {
@@ -75,8 +81,7 @@ struct order {
     enum order_kind kind;
     uint64_t number;
     struct pair *pair;
-    char *said;
-    size_t size;
+    struct words *said;
     struct order *next;
 };
 
@@ -112,14 +117,19 @@ static void reset(int fd) {
     connect(fd, &nowhere, sizeof nowhere);
 }
 
+static void drop_first(struct side *side) {
+    struct words *first = side->said;
+    side->said = first->next;
+    free(first);
+}
+
 /* Out of the epoll set by hand: a descriptor of the same socket elsewhere would keep it in. */
 static void close_side(struct psb_relay *relay, struct side *side, uint32_t end) {
     if (side->watched) epoll_ctl(relay->epoll, EPOLL_CTL_DEL, side->fd, NULL);
     if (end != PSB_SPLICED_CLOSED) reset(side->fd);
     close(side->fd);
     side->fd = -1;
-    free(side->said);
-    side->said = NULL;
+    while (side->said) drop_first(side);
 }
 
 static void end_pair(struct psb_relay *relay, struct pair *pair, uint32_t end) {
@@ -171,10 +181,12 @@ static size_t offer(struct side *from, const char *bytes, size_t size) {
 }
 
 static void offer_said(struct side *from) {
-    from->said_sent += offer(from, from->said + from->said_sent, from->said_size - from->said_sent);
-    if (from->said_sent < from->said_size) return;
-    free(from->said);
-    from->said = NULL;
+    while (from->said) {
+        struct words *first = from->said;
+        first->sent += offer(from, first->bytes + first->sent, first->size - first->sent);
+        if (first->sent < first->size) return;
+        drop_first(from);
+    }
 }
 
 /* Takes exactly what was passed on. TCP discards without copying; a unix socket copies, whatever the flag says. */
@@ -241,22 +253,11 @@ static void serve(struct psb_relay *relay, struct side *side, uint32_t events) {
     watch(relay, side->other);
 }
 
-/* Behind what was said before and waits for the other side. Returns 0 without memory for it. */
-static int add_said(struct side *side, struct order *order) {
-    const size_t left = side->said ? side->said_size - side->said_sent : 0;
-    char *said = left ? malloc(left + order->size) : order->said;
-    if (left) {
-        if (!said) return 0;
-        memcpy(said, side->said + side->said_sent, left);
-        if (order->size) memcpy(said + left, order->said, order->size);
-    } else {
-        order->said = NULL;
-    }
-    free(side->said);
-    side->said = said;
-    side->said_size = left + order->size;
-    side->said_sent = 0;
-    return 1;
+/* Behind what was said before and waits for the other side. */
+static void add_said(struct side *side, struct words *said) {
+    struct words **last = &side->said;
+    while (*last) last = &(*last)->next;
+    *last = said;
 }
 
 static void carry_out(struct psb_relay *relay, struct order *order) {
@@ -273,10 +274,8 @@ static void carry_out(struct psb_relay *relay, struct order *order) {
         pair->a.held = 0;
         break;
     }
-    if (!add_said(&pair->a, order)) {
-        end_pair(relay, pair, PSB_SPLICED_RESET);
-        return;
-    }
+    add_said(&pair->a, order->said);
+    order->said = NULL;
     if (pair->a.said && pair->a.flow == FLOW_OPEN) offer_said(&pair->a);
     settle(relay, pair);
     watch(relay, &pair->a);
@@ -404,17 +403,23 @@ static void prepare(struct side *side, struct pair *pair, struct side *other, in
     *side = (struct side){.pair = pair, .other = other, .fd = fd};
 }
 
+static struct words *copy_of(const char *said, size_t size) {
+    struct words *words = malloc(sizeof *words + size);
+    if (!words) return NULL;
+    *words = (struct words){.size = size};
+    memcpy(words->bytes, said, size);
+    return words;
+}
+
 static struct order *new_order(enum order_kind kind, uint64_t number, const char *said, size_t size) {
     struct order *order = size > MOST_SAID ? NULL : calloc(1, sizeof *order);
     if (!order) return NULL;
     order->kind = kind;
     order->number = number;
-    order->size = size;
-    if (size && !(order->said = malloc(size))) {
+    if (size && !(order->said = copy_of(said, size))) {
         free(order);
         return NULL;
     }
-    if (size) memcpy(order->said, said, size);
     return order;
 }
 
