@@ -273,7 +273,8 @@ class Cage:
     ) -> Process:
         """Starts a command and returns when it runs. Bytes; PIPE, DEVNULL, STDOUT, an open file or a descriptor.
 
-        stdin None is the null device; stdout and stderr None are the host's own. With `pty` all three are a new
+        stdin None is the null device; stdout and stderr None lead where the host's own do. The command holds no file
+        and no terminal of the host: what it writes to one is passed on by this process. With `pty` all three are a new
         terminal of the cage (`Process.pty_fd`), of the size (rows, columns) if `pty` is one, and the command leads its
         session. `env` adds to the policy's
         variables, and is everything the command sees beside them. Raises PolicyError, UnsupportedError, StartError
@@ -445,6 +446,12 @@ def _send(
         stdio.close()
         raise
     stdio.given()
+    try:
+        stdio.serve()
+    except BaseException:  # no thread could be started
+        stdio.close()
+        os.close(report_fd)
+        raise
     return stdio, report_fd
 
 

@@ -183,6 +183,7 @@ class Process:
             self._ask_limits()
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
+        self._stdio.settle()
         self._tell_end()
 
     def _ask_limits(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
-from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
+from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors, input_of_ours
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.policy_of import DEFAULTS, Asked, policy_of
 from pysandbox.errors import CageError, PolicyError, StartError
@@ -181,7 +181,7 @@ def _run(
         monitoring.say(monitoring.preview(policy))
     with Signals() as signals, ExitStack() as stack:
         stack.callback(cage.runtime.drain)  # when we return, nothing of the cage is left
-        process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty)))
+        process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty, caged=cage.caged)))
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         if keep is not None:
@@ -260,17 +260,18 @@ def open_audit() -> AuditLog | None:
         return None
 
 
-def _streams(*, capture: bool, pty: bool) -> dict[str, Any]:
+def _streams(*, capture: bool, pty: bool, caged: bool) -> dict[str, Any]:
     """What spawn is told about the descriptors; stdin has to be granted, as it may be anything of the user's."""
     if pty:
         from termios import tcgetwinsize
 
         return {"pty": tcgetwinsize(1) if os.isatty(1) else True}  # from its first look on, the command sees that size
+    stdin = input_of_ours() if caged else 0
     if not capture:
-        return {"stdin": 0}
+        return {"stdin": stdin}
     from pysandbox import PIPE
 
-    return {"stdin": 0, "stdout": PIPE, "stderr": PIPE}
+    return {"stdin": stdin, "stdout": PIPE, "stderr": PIPE}
 
 
 def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept: int) -> list[Any]:

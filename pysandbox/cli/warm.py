@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from select import POLLIN
 
 from pysandbox.cli.attend import OUT_OF_TIME, Attendance, Signals
-from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors
+from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors, input_of_ours
 from pysandbox.cli.warm_trail import Trail
 from pysandbox.errors import CageError
 from pysandbox.launch import ids, native, orders, plans
@@ -27,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from pysandbox.launch.relay import Relay
     from pysandbox.launch.stdio import Stdio
 
 SIGTERM, SIGKILL = 15, 9
@@ -219,7 +221,7 @@ def _open(entry: dict[str, Any]) -> LiveInit:
 
 def _streams(live: LiveInit, *, pty: bool) -> Stdio:
     if not pty:
-        return open_stdio(0, None, None, ())
+        return open_stdio(input_of_ours(), None, None, ())
     root = live.open_root()
     try:
         stdio = open_stdio(None, None, None, (), pty=True, root_fd=root)
@@ -255,8 +257,13 @@ def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> in
     attendance = Attendance(command, signals, grace=entry["grace"], timeout=entry["timeout"])
     attendance.after(LASTS, command.register)
     if command.stdio is None or command.stdio.terminal < 0:
+        outlets = command.stdio.relays if command.stdio is not None else []
+        for outlet in outlets:
+            _serve(attendance, outlet)
         attendance.until_end()
         code = command.wait()
+        for outlet in outlets:
+            outlet.settle()
     else:
         from pysandbox.cli.terminal import RawMode, Relay
 
@@ -266,3 +273,13 @@ def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> in
             code = command.wait()
             relay.drain()
     return code if attendance.cause is None else attendance.cause
+
+
+def _serve(attendance: Attendance, relay: Relay) -> None:
+    fd = relay.source
+
+    def pass_on(events: int) -> None:
+        if not relay.step():
+            attendance.forget(fd)
+
+    attendance.watch(fd, POLLIN, pass_on)

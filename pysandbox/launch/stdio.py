@@ -1,7 +1,11 @@
 """The descriptors of one command: what the caller asked for, turned into pipes, files or a terminal.
 
 `None` for stdin is the null device, not the host's own stdin: a cage reads nothing it was not given. `None` for stdout
-and stderr inherits them, as Popen does. Everything opened here is close-on-exec and closed exactly once.
+and stderr is where the host's own lead, as with Popen. Everything opened here is close-on-exec and closed exactly once.
+
+A caged command never holds the host's own open file, whose flags and place it would share: a pipe is opened anew, for
+one direction; what is written to a file, or to a terminal, goes through a `relay`. Sockets and other devices cannot be
+told apart from outside and are passed as they are where they were passed by name.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
+
+    from pysandbox.launch.relay import Relay
 
     File = int | IO[bytes] | IO[str] | None
 else:
@@ -35,7 +41,9 @@ class Stdio:
     def __init__(self) -> None:
         self.child: list[tuple[int, int]] = []
         self.stdin = self.stdout = self.stderr = self.terminal = -1  # the host's ends
+        self.relays: list[Relay] = []
         self._given: list[int] = []  # opened for the child: closed once it has them
+        self._relayed: dict[tuple[int, int], int] = {}  # what is relayed already, and the child's end of that
 
     def _pipe(self) -> tuple[int, int]:
         return os.pipe2(os.O_CLOEXEC)
@@ -55,6 +63,69 @@ class Stdio:
             self._give(read, 0)
         else:
             self.child.append((_fileno(wanted, "stdin"), 0))
+
+    def keep_apart(self) -> None:
+        """Puts something of the command's own in the place of each open file of the host's. Raises ValueError for a
+        terminal to be read."""
+        for index, (fd, number) in enumerate(self.child):
+            if fd in self._given or fd == null_device() or number > 2:
+                continue
+            instead = self._own_input(fd) if number == 0 else self._own_output(fd)
+            self.child[index] = instead, number
+
+    def _own_input(self, fd: int) -> int:
+        kind = os.fstat(fd).st_mode
+        if stat.S_ISCHR(kind) and os.isatty(fd):
+            raise ValueError(f"stdin: {fd} is a terminal; a command gets one of its own with pty=True")
+        if stat.S_ISFIFO(kind):
+            return self._again(fd, os.O_RDONLY)
+        return fd
+
+    def _own_output(self, fd: int) -> int:
+        found = os.fstat(fd)
+        terminal = stat.S_ISCHR(found.st_mode) and os.isatty(fd)
+        if stat.S_ISFIFO(found.st_mode) and (again := self._again(fd, os.O_WRONLY)) != fd:
+            return again
+        inherited = stat.S_ISSOCK(found.st_mode) and fd in (1, 2)
+        if not (terminal or inherited or stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
+            return fd
+        which = (found.st_dev, found.st_rdev or found.st_ino)
+        if which not in self._relayed:  # two streams to one place keep their order
+            self._relayed[which] = self._relay(fd, terminal)
+        return self._relayed[which]
+
+    def _relay(self, fd: int, terminal: bool) -> int:
+        from pysandbox.launch.relay import Relay, open_terminal
+
+        source, inside = open_terminal(fd) if terminal else self._pipe()
+        self._given.append(inside)
+        try:
+            self.relays.append(Relay(source, fd))
+        except OSError:
+            os.close(source)
+            raise
+        return inside
+
+    def _again(self, fd: int, direction: int) -> int:
+        """A pipe opened anew, without waiting for its other side; as it was where that is refused, or nobody is
+        there."""
+        try:
+            again = os.open(f"/proc/self/fd/{fd}", direction | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return fd
+        os.set_blocking(again, True)
+        self._given.append(again)
+        return again
+
+    def serve(self) -> None:
+        """The command runs: what it writes is passed on, each relay in a thread of its own."""
+        for relay in self.relays:
+            relay.serve()
+
+    def settle(self) -> None:
+        """The command has ended: returns when what it wrote is where it belongs."""
+        for relay in self.relays:
+            relay.settle()
 
     def output(self, number: int, wanted: File) -> int:
         """Places descriptor 1 or 2; returns the host's end, -1 if there is none."""
@@ -117,6 +188,8 @@ class Stdio:
 
     def close(self) -> None:
         self.given()
+        for relay in self.relays:
+            relay.close()
         ends = self.stdin, self.stdout, self.stderr, self.terminal
         self.stdin = self.stdout = self.stderr = self.terminal = -1
         for fd in ends:
@@ -153,6 +226,7 @@ def open_stdio(
         stdio.pass_on(pass_fds)
         if caged:
             stdio.demand_no_directory()
+            stdio.keep_apart()
     except BaseException:
         stdio.close()
         raise

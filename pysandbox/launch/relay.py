@@ -1,0 +1,111 @@
+"""Output on its way from a cage to a descriptor of the host that the cage must not hold.
+
+Whoever holds a descriptor shares its flags and its place, and more: of a file it can rewrite what is there, of a
+terminal it can read what is typed and switch the echo off. So a command writes to a pipe, or to a pseudo-terminal where
+the host has a terminal, and what arrives is written here, to the very descriptor, by the host. A pipe of the host's is
+opened anew instead (`stdio`), which costs nothing later.
+
+Each Relay is served by a thread of its own until its last writer is gone, or by the command line's poll loop. Whoever
+learns of a command's end calls `settle`: what the command wrote is then where it belongs.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from _thread import allocate_lock, start_new_thread
+
+CHUNK = 65536
+MOST_LEFT = 2 << 20  # bytes that are taken at the end: more than a pipe can hold is being written by what still runs
+
+
+class Relay:
+    """One stream to a duplicate of `target`. Owns both."""
+
+    def __init__(self, source: int, target: int) -> None:
+        self.source = source
+        self._target = os.dup(target)  # close-on-exec; the caller may close his own
+        self._lock = allocate_lock()
+        self._served = False
+        os.set_blocking(source, False)
+
+    def serve(self) -> None:
+        """From now on a thread does it, and closes in the end."""
+        start_new_thread(self._run, ())
+        self._served = True
+
+    def settle(self) -> None:
+        """Returns when all that was written before is passed on. Any thread may call it, also later."""
+        taken = 0
+        with self._lock:
+            while taken < MOST_LEFT and (size := self._pass_on()) > 0:
+                taken += size
+
+    def step(self) -> bool:
+        """Passes on what is there; False when nothing will ever come again, and it is closed."""
+        with self._lock:
+            return self._pass_on() >= 0
+
+    def close(self) -> None:
+        """Of a relay that no thread serves. Idempotent."""
+        if not self._served:
+            with self._lock:
+                self._close()
+
+    def _run(self) -> None:
+        poller = select.poll()
+        poller.register(self.source, select.POLLIN)
+        while poller.poll() and self.step():
+            pass
+
+    def _pass_on(self) -> int:
+        """The bytes of one read; 0 when none are there now, -1 at the end. For whoever has the lock."""
+        if self.source < 0:
+            return -1
+        try:
+            data = os.read(self.source, CHUNK)
+        except BlockingIOError:
+            return 0
+        except OSError:  # EIO: the last writer has closed a pseudo-terminal
+            data = b""
+        if not data or not _write_all(self._target, data):
+            self._close()
+            return -1
+        return len(data)
+
+    def _close(self) -> None:
+        source, self.source = self.source, -1
+        if source >= 0:
+            os.close(source)
+            os.close(self._target)
+
+
+def _write_all(fd: int, data: bytes) -> bool:
+    """False when nobody takes it any more; the writer in the cage then hears of it as it would have itself."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:  # the host has set its own descriptor so
+            poller = select.poll()
+            poller.register(fd, select.POLLOUT)
+            poller.poll()
+        except OSError:
+            return False
+    return True
+
+
+def open_terminal(like: int) -> tuple[int, int]:
+    """A pseudo-terminal in place of a terminal of the host's: its size, and what is written comes out unchanged."""
+    import termios
+    import tty
+
+    master, slave = os.openpty()
+    try:
+        tty.setraw(slave)
+        termios.tcsetwinsize(slave, termios.tcgetwinsize(like))
+    except BaseException:
+        os.close(master)
+        os.close(slave)
+        raise
+    return master, slave
