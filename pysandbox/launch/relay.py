@@ -44,7 +44,10 @@ class Relay:
     def step(self) -> bool:
         """Passes on what is there; False when nothing will ever come again, and it is closed."""
         with self._lock:
-            return self._pass_on() >= 0
+            going_on = self._pass_on() >= 0
+            if not going_on:
+                self._close()  # here alone: whoever polls it is the one who closes it
+            return going_on
 
     def close(self) -> None:
         """Of a relay that no thread serves. Idempotent."""
@@ -68,10 +71,7 @@ class Relay:
             return 0
         except OSError:  # EIO: the last writer has closed a pseudo-terminal
             data = b""
-        if not data or not _write_all(self._target, data):
-            self._close()
-            return -1
-        return len(data)
+        return len(data) if data and _write_all(self._target, data) else -1
 
     def _close(self) -> None:
         source, self.source = self.source, -1
