@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from pysandbox.compile.links import leads_through, refused, replaceable, replaceable_places
 from pysandbox.compile.network import NSSWITCH, RESOLV, own_files
 from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
 from pysandbox.compile.plan import DEVICES, Note
 from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
-from pysandbox.policy.model import Policy
+from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.paths_wanted import GIT_FILES, POLICY_FILES, absolute, guarded_trees
 from pysandbox.probe.facts import PathFact, PathFacts
 
@@ -37,6 +38,9 @@ OWN_TREES: Mapping[str, str] = {
     "/proc": "the cage has a /proc of its own, which shows its own processes",
     "/dev": "the cage has a /dev of its own; no other device can be granted",
 }
+
+LOST = dict.fromkeys((*OWN_PLACES, "/dev"), True)  # of these, where a cage may write on memory of its own
+PATTERN = "*?["  # nobody expands these
 
 T = TypeVar("T")
 
@@ -105,7 +109,7 @@ def see(policy: Policy, paths: PathFacts) -> View:
     _let_denials_win(view)
     if policy.isolation != "full":
         _leave_out_what_is_pierced(view)
-    _note_what_is_absent(view, policy, paths)
+    _weigh_what_is_absent(view, policy, paths)
     _prune(view, covers=policy.isolation == "full")
     return view
 
@@ -126,6 +130,7 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
     full, own = policy.isolation == "full", own_files(policy)
     view.own = {path: text for path, text in own.items() if path in OF_THE_DOORS}
     absent = []
+    places = replaceable_places(policy, paths)
     for path, key, writable, optional in _asked(policy, paths.cwd):
         if optional and path in own:
             view.own[path] = own[path]
@@ -137,6 +142,11 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
                                          suggestion="create it, or mark it optional")  # fmt: skip
             absent.append(path)
             continue
+        if (link := replaceable(fact, places)) is not None:
+            if not optional:
+                raise refused(fact, link, key)
+            view.notes.append(grant_skipped(key, path, leads_through(fact, link)))
+            continue
         if key == UNIX_SOCKETS and fact.kind != "socket":
             raise SandboxCompileError(f"{path!r} is not a unix socket", key=key,
                                       suggestion="name the socket; files are granted by filesystem.allow")  # fmt: skip
@@ -146,6 +156,8 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
         if full:
             _remember_links(view, fact)
         reason = _own(fact.real) if full or fact.real == ROOT else None
+        if reason is not None and key == "filesystem.workdir" and nearest(fact.real, LOST) is not None:
+            raise _lost(path, reason)
         if reason is None:
             _add_tree(view, Tree(fact, writable, key, optional), paths)
         elif fact.real not in DEVICES:
@@ -154,6 +166,12 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
         view.notes.append(grants_absent(absent))
     if full and policy.run_as != "nobody":
         _remember_links(view, paths[paths.home])
+
+
+def _lost(path: str, reason: str) -> SandboxCompileError:
+    message = f"the working directory {path!r} cannot be shown, and what is written there would be lost: {reason}"
+    suggestion = 'change into a directory of your own, or set workdir to "none"'
+    return SandboxCompileError(message, key="filesystem.workdir", suggestion=suggestion)
 
 
 def _add_tree(view: View, tree: Tree, paths: PathFacts) -> None:
@@ -188,11 +206,15 @@ def _remember_links(view: View, fact: PathFact) -> None:
 
 
 def _collect_holes(view: View, policy: Policy, paths: PathFacts) -> None:
+    places = replaceable_places(policy, paths)
     for kind, key, grants in (("deny", "filesystem.deny", policy.deny), ("mask", "filesystem.mask", policy.mask)):
         for grant in grants:
             fact = paths[absolute(grant.path, paths.cwd)]
+            link = replaceable(fact, places)
+            if link is not None and nearest(fact.real if fact.kind != "missing" else link, view.trees) is not None:
+                raise refused(fact, link, key)
             if fact.kind == "missing":
-                continue  # _note_what_is_absent
+                continue  # _weigh_what_is_absent
             if _takes_what_a_cage_needs(fact.real):
                 raise SandboxCompileError(f"{grant.path!r} is the cage's own and cannot be taken from it", key=key,
                                           suggestion="the host's is not visible anyway")  # fmt: skip
@@ -315,17 +337,30 @@ def _leave_out_what_is_pierced(view: View) -> None:
             tree = view.over(real)
 
 
-def _note_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
-    """T28: nothing can be laid over a name that is not there; below a read-only tree the cage cannot make it either."""
+def _weigh_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
+    """T28: nothing can be laid over a name that is not there; below a read-only tree the cage cannot make it either.
+    A denial that cannot be made is an error, unless it was called optional."""
     for key, grants in (("filesystem.deny", policy.deny), ("filesystem.mask", policy.mask)):
         for grant in grants:
             fact = paths[absolute(grant.path, paths.cwd)]
-            if fact.kind == "missing" and nearest(fact.real, view.holes) is None:
-                tree = nearest(fact.real, view.trees)
-                if tree is not None and tree.writable:
-                    view.notes.append(not_coverable(
-                        key, f"{grant.path!r} does not exist: the cage may create it in {tree.fact.path!r}"
-                    ))  # fmt: skip
+            if fact.kind != "missing":
+                continue
+            if any(sign in grant.path for sign in PATTERN):
+                message = f"{grant.path!r} is a pattern, and no file is called that"
+                suggestion = "list the files; a denied directory covers all that is in it"
+                raise SandboxCompileError(message, key=key, suggestion=suggestion)
+            tree = nearest(fact.real, view.trees)
+            if tree is not None and tree.writable and nearest(fact.real, view.holes) is None:
+                _refuse_or_note(view, key, grant, tree, strict=policy.strict)
+
+
+def _refuse_or_note(view: View, key: str, grant: Grant, tree: Tree, *, strict: bool) -> None:
+    message = f"{grant.path!r} does not exist, and the cage may create it in {tree.fact.path!r}"
+    if strict or not grant.optional:
+        raise SandboxCompileError(f"{message}: only what is there can be covered", key=key,
+                                  suggestion="create it first, or say optional = true where it need not hold"
+                                  if not strict else "create it first, or leave strict out")  # fmt: skip
+    view.notes.append(not_coverable(key, message))
 
 
 def _prune(view: View, *, covers: bool) -> None:

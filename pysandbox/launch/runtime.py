@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.doors import has_way_out
+from pysandbox.compile.links import written_trees
 from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pysandbox.launch.watchdog import Watchdog
 
 PLANS_KEPT = 256  # the least recently made plan goes first
+WRITTEN_KEPT = 1024
 
 T = TypeVar("T")
 
@@ -107,6 +109,7 @@ class Runtime:
         self._host: HostFacts | None = None
         self._init_fds: dict[str, int] = {}
         self._prepared: dict[object, Prepared] = {}
+        self._written: dict[str, None] = {}  # what its cages may have written, by real paths
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
@@ -174,7 +177,7 @@ class Runtime:
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             host = self._facts(resolved)
-            paths = look(resolved, cwd=cwd, kept=self._kept())
+            paths = look(resolved, cwd=cwd, kept=self._kept(), written=tuple(self._written))
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
@@ -188,6 +191,7 @@ class Runtime:
         for note in plan.notes:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = structs.encode_plan(plan, host.uid, host.gid)
+        self._remember_written(written_trees(resolved, paths))
         return Prepared(
             resolved,
             plan,
@@ -198,6 +202,13 @@ class Runtime:
             structs.encode_limits(plan),
             uses_scratch(plan),
         )
+
+    def _remember_written(self, trees: Sequence[str]) -> None:
+        """No later grant of this program follows a link in these. What is gone is forgotten, once there are many."""
+        with self._lock:
+            self._written.update(dict.fromkeys(trees))
+            if len(self._written) > WRITTEN_KEPT:
+                self._written = {tree: None for tree in self._written if os.path.lexists(tree)}
 
     def _facts(self, policy: Policy) -> HostFacts:
         """The facts are kept, the environment may have changed."""

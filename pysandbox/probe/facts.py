@@ -52,7 +52,7 @@ class PathFact:
 
     `links`: every symlink met on the way, (absolute path of the link, its literal target), in order.
     `real`: where it ends; when `kind` ("dir", "file", "socket", "other") is "missing", the first path that is missing.
-    `names`: how many hard links a file has.
+    `names`: how many hard links a file has. `loose`: those of `links` that the caller could replace.
     """
 
     path: str
@@ -62,6 +62,7 @@ class PathFact:
     dev: int = 0
     ino: int = 0
     names: int = 1
+    loose: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class PathFacts:
 
     `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
     `kept`: the directories that this package keeps from every cage; they are among the `facts`.
+    `written`: directories, by their real paths, that earlier cages of this program may have written.
     """
 
     cwd: str
@@ -101,6 +103,7 @@ class PathFacts:
     facts: Mapping[str, PathFact]
     executables: Mapping[str, Executable] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
+    written: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

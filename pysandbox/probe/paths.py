@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,23 +32,25 @@ class _Entry(NamedTuple):
     dev: int = 0
     ino: int = 0
     names: int = 1
+    loose: bool = False  # of a link: whether the caller may write the directory it lies in
 
 
 _MISSING = _Entry("missing")
 
 
-def look(policy: Policy, *, cwd: str, kept: Sequence[Kept] = ()) -> PathFacts:
-    """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `kept`."""
+def look(policy: Policy, *, cwd: str, kept: Sequence[Kept] = (), written: Sequence[str] = ()) -> PathFacts:
+    """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `kept`.
+    `written` is handed on."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept)
+    seen = replace(look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept), written=tuple(written))
     if not policy.allow_execve:
         return seen
     from pysandbox.probe.executables import look_into, needed
 
     executables = look_into(policy, seen)
     more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
-    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, executables, tuple(kept))
+    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, executables, tuple(kept), seen.written)
 
 
 def look_at(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Kept] = ()) -> PathFacts:
@@ -101,6 +104,7 @@ def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
     """Follow one absolute path; `entries` remembers the names met so far in this look."""
     real, entry = "", _MISSING  # "" is the root, so that real + "/" + name always holds
     links: list[tuple[str, str]] = []
+    loose: list[str] = []
     ahead = path.split("/")[::-1]
     while ahead:
         name = ahead.pop()
@@ -115,17 +119,19 @@ def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
             real = here
         elif entry.kind == "link" and len(links) < LINK_LIMIT:
             links.append((here, entry.target))
+            if entry.loose:
+                loose.append(here)
             ahead.extend(entry.target.split("/")[::-1])
             if entry.target.startswith("/"):
                 real = ""
         elif entry.kind in ("link", "missing"):
-            return PathFact(path, here, "missing", tuple(links))
+            return PathFact(path, here, "missing", tuple(links), loose=tuple(loose))
         elif ahead:  # a name below something that is no directory
-            return PathFact(path, f"{here}/{ahead[-1]}", "missing", tuple(links))
+            return PathFact(path, f"{here}/{ahead[-1]}", "missing", tuple(links), loose=tuple(loose))
         else:
-            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino, entry.names)
+            return PathFact(path, here, entry.kind, tuple(links), entry.dev, entry.ino, entry.names, tuple(loose))
     entry = entries.get(real) or _enter(real or "/", entries)
-    return PathFact(path, real or "/", "dir", tuple(links), entry.dev, entry.ino)
+    return PathFact(path, real or "/", "dir", tuple(links), entry.dev, entry.ino, loose=tuple(loose))
 
 
 _KINDS = {stat.S_IFDIR: "dir", stat.S_IFREG: "file", stat.S_IFSOCK: "socket"}
@@ -140,7 +146,7 @@ def _examine(here: str) -> _Entry:
     try:
         found = os.lstat(here)
         if stat.S_ISLNK(found.st_mode):
-            return _Entry("link", os.readlink(here))
+            return _Entry("link", os.readlink(here), loose=os.access(here.rpartition("/")[0] or "/", os.W_OK))
     except OSError:
         return _MISSING
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")

@@ -173,12 +173,18 @@ def _walk(path: str, entries: dict[str, tuple[str, str]], inodes: dict[str, int]
             ahead = [part for part in target.split("/") if part] + ahead
             real = "" if target.startswith("/") else real
         elif kind == "missing":
-            return PathFact(path, here, "missing", tuple(links))
+            return PathFact(path, here, "missing", tuple(links), loose=_loose(links))
         elif kind != "dir" and ahead:
-            return PathFact(path, f"{here}/{ahead[0]}", "missing", tuple(links))
+            return PathFact(path, f"{here}/{ahead[0]}", "missing", tuple(links), loose=_loose(links))
         else:
             real = here
-    return PathFact(path, real or "/", entries[real or "/"][0], tuple(links), dev=1, ino=inodes[real or "/"])
+    return PathFact(path, real or "/", entries[real or "/"][0], tuple(links), dev=1, ino=inodes[real or "/"],
+                    loose=_loose(links))  # fmt: skip
+
+
+def _loose(links: list[tuple[str, str]]) -> tuple[str, ...]:
+    """The links that are ann's to replace."""
+    return tuple(link for link, _ in links if link.startswith((f"{HOME}/", "/tmp/", "/data/")))
 
 
 def grants(*paths: str) -> tuple[Grant, ...]:

@@ -15,7 +15,7 @@ from golden.pretend import HOME, HOSTS, PROJECT, SYSTEM, grants, look, no_filter
 from golden.render import render
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.errors import CageError
-from pysandbox.policy.model import Policy
+from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.recipe import SHIPPED
 
 RECIPES = ("base", "generic-strict", "node", "python", "untrusted")
@@ -26,7 +26,7 @@ POLICIES = {
         allow=(*SYSTEM, *grants("/home/ann/way/set", "/home/ann/project/src", "/tmp/work")),
         allow_write=grants("/home/ann/project", "/home/ann/project/src/deep"),
         deny=grants("/home/ann/project/src/deep/er/key", "/home/ann/project/.env", "/data/set/private", "/etc/shadow"),
-        mask=grants("/data/set/a", "/home/ann/project/absent"),
+        mask=(*grants("/data/set/a"), Grant("/home/ann/project/absent", optional=True)),
     ),
     "doors": Policy(
         allow=SYSTEM, egress="proxy-only", ports=["8080:80", "0.0.0.0:53:53/udp"], host_loopback_ports=[5432],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from golden.pretend import PROJECT, grants, notes_of, paths_of, plan_of
@@ -83,10 +85,54 @@ def test_a_denial_outside_every_grant_costs_nothing() -> None:
     assert plan_of(Policy(deny=grants("/etc/shadow", "/home/ann/.ssh"))).mounts == plan_of(Policy()).mounts
 
 
-def test_an_absent_denial_is_noted_only_where_the_cage_could_create_it() -> None:
-    writable = plan_of(Policy(allow_write=grants("/data/set"), deny=grants("/data/set/later")))
-    assert any("'/data/set/later' does not exist" in each for each in notes_of(writable, NOT_COVERABLE))
-    assert notes_of(plan_of(Policy(allow=grants("/data/set"), deny=grants("/data/set/later"))), NOT_COVERABLE) == []
+LATER = "/data/set/later"
+
+
+@pytest.mark.parametrize("word", ["deny", "mask"])
+@pytest.mark.parametrize("isolation", ["full", "landlock"])
+def test_an_absent_denial_is_refused_where_the_cage_could_create_it(word: str, isolation: str) -> None:
+    rules = Policy(allow_write=grants("/data/set"), isolation=isolation, run_as="self", **{word: grants(LATER)})  # type: ignore[arg-type]
+    with pytest.raises(SandboxCompileError, match=f"'{LATER}' does not exist") as caught:
+        plan_of(rules)
+    assert (caught.value.key, "create it" in str(caught.value)) == (f"filesystem.{word}", True)
+
+
+@pytest.mark.parametrize("word", ["deny", "mask"])
+def test_an_optional_one_is_noted_and_strict_takes_no_such_excuse(word: str) -> None:
+    rules = Policy(allow_write=grants("/data/set"), **{word: (Grant(LATER, optional=True),)})  # type: ignore[arg-type]
+    assert any(f"'{LATER}' does not exist" in each for each in notes_of(plan_of(rules), NOT_COVERABLE))
+    with pytest.raises(SandboxCompileError, match="leave strict out"):
+        plan_of(replace(rules, strict=True))
+
+
+@pytest.mark.parametrize("changes", [{"allow": grants("/data/set")}, {}, {"allow_write": grants("/data/set"),
+                                     "mask": grants("/data/set")}], ids=("read-only", "unseen", "masked"))  # fmt: skip
+def test_an_absent_denial_is_nothing_where_the_cage_cannot_create_it(changes: dict[str, tuple[Grant, ...]]) -> None:
+    plan = plan_of(Policy(deny=grants(LATER), strict=True, **changes))  # type: ignore[arg-type]
+    assert not any(LATER in each for each in notes_of(plan, NOT_COVERABLE))
+
+
+@pytest.mark.parametrize("pattern", ["*.key", "/data/set/?", "/nowhere/[ab]"])
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_pattern_that_no_file_is_called_is_refused(pattern: str, optional: bool) -> None:
+    with pytest.raises(SandboxCompileError, match="is a pattern"):
+        plan_of(Policy(deny=(Grant(pattern, optional),)))
+    tree = "/data/set/?\n/nowhere/[ab]\n/home/ann/project/*.key\n/mnt/"
+    plan_of(Policy(deny=(Grant(pattern, optional),)), tree=tree)  # CONTROL: a file may be called that
+
+
+@pytest.mark.parametrize("cwd", ["/tmp", "/scratch", "/dev/shm"])
+@pytest.mark.parametrize("workdir", ["read", "write"])
+def test_a_working_directory_that_would_be_lost_is_refused(cwd: str, workdir: str) -> None:
+    tree = f"{cwd}/\n/mnt/\n/home/ann/"
+    with pytest.raises(SandboxCompileError, match="would be lost") as caught:
+        plan_of(Policy(workdir=workdir), cwd=cwd, tree=tree)
+    assert caught.value.key == "filesystem.workdir"
+    plan_of(Policy(), cwd=cwd, tree=tree)  # CONTROL
+
+
+def test_a_working_directory_below_tmp_is_shown() -> None:
+    assert "/tmp/work" in paths_of(plan_of(Policy(workdir="write"), cwd="/tmp/work"), "BIND")
 
 
 def test_an_entry_of_proc_can_be_denied() -> None:
