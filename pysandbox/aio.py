@@ -3,26 +3,32 @@
 A running command is three descriptors to the event loop (report pipe, stdout, stderr) watched by `add_reader`. What
 can take longer than a millisecond (compiling a new policy, opening a cold cage, closing) runs in the loop's executor
 for as long as it takes; a warm start does not.
+
+A task may be cancelled at every await, and again while it cleans up (anyio's scopes cancel each await of it). So what
+ends a command is done before the first await (`_condemn`), and what was begun in the executor goes on without us
+(`_surely`): a cancelled task leaves no command and no cage.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from pysandbox.aio_streams import AsyncReader, AsyncWriter, settle
 from pysandbox.cage import Cage
 from pysandbox.command import Command, demand_seconds, input_bytes
 from pysandbox.errors import CageTimeout
 from pysandbox.exchange import Drain, Feed, _close_stdin, drains_of, keep
+from pysandbox.files import READ_CAP, Files
 from pysandbox.launch.stdio import PIPE, File
 from pysandbox.process import Process, Result
 
 if TYPE_CHECKING:
-    from pysandbox.files import Files
     from pysandbox.launch.stats import Stats
     from pysandbox.policy.model import Policy
 
@@ -30,10 +36,16 @@ T = TypeVar("T")
 
 
 class AsyncProcess:
-    """A running command under asyncio; `process` is the plain Process, whose non-blocking methods may be used too."""
+    """A running command under asyncio; `process` is the plain Process, whose non-blocking methods may be used too.
+
+    `stdin` is written as an asyncio.StreamWriter, `stdout` and `stderr` are read as an asyncio.StreamReader is.
+    """
 
     def __init__(self, process: Process) -> None:
         self.process = process
+        self._readers: dict[str, AsyncReader] = {}
+        self._writer: AsyncWriter | None = None
+        self._report: asyncio.Future[None] | None = None  # whoever waits for the next one
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -44,16 +56,25 @@ class AsyncProcess:
         return self.process.pid
 
     @property
-    def stdin(self) -> IO[bytes] | None:
-        return self.process.stdin
+    def stdin(self) -> AsyncWriter | None:
+        fd = self.process._stdio.stdin
+        if self._writer is None and fd >= 0:
+            self._writer = AsyncWriter(fd, partial(_close_stdin, self.process))
+        return self._writer
 
     @property
-    def stdout(self) -> IO[bytes] | None:
-        return self.process.stdout
+    def stdout(self) -> AsyncReader | None:
+        return self._reader("stdout")
 
     @property
-    def stderr(self) -> IO[bytes] | None:
-        return self.process.stderr
+    def stderr(self) -> AsyncReader | None:
+        return self._reader("stderr")
+
+    def _reader(self, name: str) -> AsyncReader | None:
+        fd = getattr(self.process._stdio, name)
+        if name not in self._readers and fd >= 0:
+            self._readers[name] = AsyncReader(fd)
+        return self._readers.get(name)
 
     @property
     def pty_fd(self) -> int | None:
@@ -61,25 +82,41 @@ class AsyncProcess:
 
     async def _await_start(self) -> None:
         while self.process.pid is None and self.process._ended is None:
-            await _readable(self.process.fileno())
+            await self._next_report()
             self.process._read_report()
         if self.process.pid is None:
             self.process._await_start()  # raises what became of it
+
+    async def _next_report(self) -> None:
+        """Returns when there is one; any number of tasks may wait."""
+        loop = asyncio.get_running_loop()
+        if self._report is None or self._report.done():
+            self._report = loop.create_future()
+            loop.add_reader(self.process.fileno(), self._reported)
+        await asyncio.shield(self._report)
+
+    def _reported(self) -> None:
+        if self._report is not None:
+            asyncio.get_running_loop().remove_reader(self.process.fileno())
+            settle(self._report)
 
     async def wait(self, timeout: float | None = None) -> int:
         """The return code. Raises TimeoutError after `timeout` seconds; the command runs on."""
         with self.process._descriptors():
             async with asyncio.timeout(timeout):
                 while self.process._ended is None:
-                    await _readable(self.process.fileno())
+                    await self._next_report()
                     self.process._read_report()
         return self.process._returncode()
 
     async def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:
         """As Process.communicate."""
         with self.process._descriptors():
+            for name, reader in self._readers.items():
+                self.process._captured[name] = self.process._captured.get(name, b"") + reader.rest()
+            unwritten = self._writer.rest() if self._writer is not None else b""
             async with asyncio.timeout(timeout):
-                await _exchange(self.process, input)
+                await _exchange(self, unwritten + (input or b""))
         self.process._raise_failure()
         captured = self.process._captured
         return captured.get("stdout", b""), captured.get("stderr", b"")
@@ -98,8 +135,21 @@ class AsyncProcess:
         self.process.kill()
 
     async def close(self) -> None:
-        """Ends the command if it still runs and closes its descriptors. Idempotent."""
-        await _in_executor(self.process.close)
+        """Ends the command if it still runs and closes its descriptors. Idempotent. A task that is cancelled here, or
+        was before, has ended it all the same."""
+        self.process._condemn("cancelled")
+        self._stop_watching()
+        if self.process._ended is not None:
+            self.process.close()
+        else:
+            await _surely(self.process.close)
+
+    def _stop_watching(self) -> None:
+        """No descriptor is watched that is going to be closed; whoever waits comes to see that."""
+        if self.process.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.process.fileno())
+        if self._writer is not None:
+            self._writer.forget()
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,7 +171,11 @@ class AsyncCage:
 
     async def open(self) -> Self:
         self._use_loop()
-        await _in_executor(self.cage.open)
+        try:
+            await _surely(self.cage.open)
+        except asyncio.CancelledError:
+            _begin(self.cage.close)  # waits for the opening to be over
+            raise
         return self
 
     async def __aenter__(self) -> Self:
@@ -131,7 +185,7 @@ class AsyncCage:
         await self.close()
 
     async def close(self) -> None:
-        await _in_executor(self.cage.close)
+        await _surely(self.cage.close)
 
     async def pause(self) -> None:
         await _in_executor(self.cage.pause)
@@ -158,8 +212,8 @@ class AsyncCage:
         return self.cage.caged
 
     @property
-    def files(self) -> Files:
-        return self.cage.files
+    def files(self) -> AsyncFiles:
+        return AsyncFiles(self.cage.files)
 
     async def spawn(
         self,
@@ -178,11 +232,11 @@ class AsyncCage:
             raise TypeError(f"spawn() got an unexpected keyword argument {next(iter(options))!r}")
         self._use_loop()
         start = partial(self.cage._start, command, (stdin, stdout, stderr), pty=pty, pass_fds=pass_fds)
-        process = AsyncProcess(start() if self.cage._is_quick() else await _in_executor(start))
+        process = AsyncProcess(start() if self.cage._is_quick() else await _made(start))
         try:
             await process._await_start()
         except BaseException:  # cancelled: nobody else knows of the command
-            await _in_executor(process.process.close)
+            await process.close()
             raise
         return process
 
@@ -217,23 +271,78 @@ class AsyncCage:
         return result.check() if check else result
 
 
+class AsyncFiles:
+    """`Files`, awaitable."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    async def read(self, path: str | os.PathLike[str], *, limit: int = READ_CAP) -> bytes:
+        return await _in_executor(partial(self.files.read, path, limit=limit))
+
+    async def write(self, path: str | os.PathLike[str], data: bytes | str, *, mode: int = 0o644) -> None:
+        await _in_executor(partial(self.files.write, path, data, mode=mode))
+
+    async def list(self, path: str | os.PathLike[str] = "/") -> list[str]:
+        return await _in_executor(partial(self.files.list, path))
+
+    async def exists(self, path: str | os.PathLike[str]) -> bool:
+        return await _in_executor(partial(self.files.exists, path))
+
+
+# ---- the executor, and tasks that are cancelled --------------------------------------------------------------------
+
+
+def _begin(call: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(None, call)
+
+
 async def _in_executor(call: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, call)
+    return await _begin(call)
 
 
-async def _readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(fd, _settle, ready)
+async def _surely(call: Callable[[], T]) -> T:
+    """It is done whatever becomes of the task: a future of the executor that is cancelled would not even begin."""
+    return await asyncio.shield(_begin(call))
+
+
+async def _made(start: Callable[[], Process]) -> Process:
+    """A process that is started in the executor. If the task is cancelled meanwhile, it is ended there."""
+    guard, given_up = threading.Lock(), threading.Event()
+
+    def begin() -> Process | None:
+        if given_up.is_set():
+            return None
+        process = start()
+        with guard:
+            if not given_up.is_set():
+                return process
+        process.close()
+        return None
+
+    begun = _begin(begin)
     try:
-        await ready
-    finally:
-        loop.remove_reader(fd)
+        process = await asyncio.shield(begun)
+    except asyncio.CancelledError:
+        with guard:
+            given_up.set()
+        begun.add_done_callback(_drop)  # it may have got through at this very moment
+        raise
+    assert process is not None  # since nobody gave up
+    return process
 
 
-async def _exchange(process: Process, data: bytes | None) -> None:
+def _drop(begun: asyncio.Future[Process | None]) -> None:
+    process = None if begun.cancelled() or begun.exception() is not None else begun.result()
+    if process is not None:
+        process._condemn("cancelled")
+        _begin(process.close)
+
+
+async def _exchange(talk: AsyncProcess, data: bytes | None) -> None:
     """`exchange.exchange` for the event loop: the same drains and feed, driven by readers and a writer."""
     loop = asyncio.get_running_loop()
+    process = talk.process
     stdio, drains = process._stdio, drains_of(process)
     for drain in drains.values():
         os.set_blocking(drain.fd, False)
@@ -246,7 +355,7 @@ async def _exchange(process: Process, data: bytes | None) -> None:
         _close_stdin(process)
     try:
         while process._ended is None:
-            await _readable(process.fileno())
+            await talk._next_report()
             process._read_report()
     finally:
         if stdio.stdin >= 0:
@@ -265,8 +374,3 @@ def _write_some(loop: asyncio.AbstractEventLoop, process: Process, feed: Feed) -
     if not feed.write():
         loop.remove_writer(feed.fd)
         _close_stdin(process)
-
-
-def _settle(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

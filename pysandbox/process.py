@@ -355,12 +355,18 @@ class Process:
         """Kills the command's tree and waits until that is reported. `cause` becomes the Result's reason."""
         if self._ended is not None:
             return
+        self._condemn(cause)
+        with suppress(TimeoutError, CageClosedError):  # another thread closes it meanwhile
+            self.wait(LAST_REPORT_PATIENCE)
+
+    def _condemn(self, cause: Reason) -> None:
+        """What `stop` does before it waits."""
+        if self._ended is not None or self._live.abandoned:
+            return
         self._cause = cause
         self.kill()
         if self._order.oneshot:
             self._live.end()  # reaches also what a signal does not: cage-init kills until nothing is left
-        with suppress(TimeoutError, CageClosedError):  # another thread closes it meanwhile
-            self.wait(LAST_REPORT_PATIENCE)
 
     def end(self) -> None:
         """SIGTERM to the command's tree, and SIGKILL to what is left after the policy's grace period. The descriptors
