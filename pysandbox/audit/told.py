@@ -69,8 +69,8 @@ def _limits(policy: Policy, *, caged: bool) -> list[str]:
 def limit_values(policy: Policy) -> Mapping[str, object]:
     """What `policy.violation` tells of each limit that can be hit."""
     return {
-        "memory": policy.memory_mb, "pids": policy.max_pids, "walltime": policy.walltime_sec, "scratch": policy.tmp_mb,
-        "seccomp": policy.seccomp,
+        "memory": policy.memory_mb, "pids": policy.max_pids, "walltime": policy.walltime_sec, "cpu": policy.cpu_percent,
+        "scratch": policy.tmp_mb, "seccomp": policy.seccomp,
     }  # fmt: skip
 
 

@@ -105,6 +105,9 @@ def read_arguments(arguments: list[str]) -> tuple[Namespace, list[str]]:
     check_run_flags(namespace)
     if namespace.detach and (namespace.json or namespace.pty or namespace.timeout or namespace.no_sandbox):
         raise UsageError("--detach leaves nobody to wait, and keeps a cage: no --json, --pty, --timeout, --no-sandbox")
+    if getattr(namespace, "output_mb", None) is not None and not (namespace.json or namespace.detach):
+        raise UsageError("--output-mb is of the output that is kept, and nothing is: the command writes to your own "
+                         "streams. Add --json, or cut them: `pysandbox run ... | head -c 1M`")  # fmt: skip
     return namespace, argv
 
 

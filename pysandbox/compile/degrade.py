@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from pysandbox.compile.doors import has_way_out
-from pysandbox.compile.limits import watches_scratch
+from pysandbox.compile.limits import pids_held_by, watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
 from pysandbox.compile.plan import Note
 from pysandbox.errors import UnsupportedError
@@ -114,10 +114,11 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         "have nf_tables loaded (`pysandbox check` says how), or leave strict out",
     ),
     Shortfall(
-        "cgroup_pids", "process.max_pids", LIMIT,
-        lambda policy, host: policy.max_pids is not None and host.uid == 0 and "pids" not in host.cgroup.controllers,
-        "the kernel does not count the processes of root, so max_pids cannot hold",
-        f"run as an ordinary user, get the controller ({CHECK}), or set resources.required = false to run without it",
+        "cgroup_pids", "process.max_pids", NOTE,
+        lambda policy, host: policy.max_pids is not None and pids_held_by(policy, host) == "watchdog",
+        "max_pids is held by a watchdog that counts the cage's processes some times a second and ends a cage that has "
+        "more: no fork is refused",
+        f"{DELEGATION}, or leave strict out",
     ),
     Shortfall(
         "cgroup_memory", "resources.memory_mb", NOTE, _without("memory", lambda policy: policy.memory_mb is not None),
@@ -153,8 +154,6 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
      "directories that were not granted (inotify), or owner and attributes of any file"),
     ("resources.tmp_mb", lambda policy, host: not watches_scratch(policy),
      "$TMPDIR is a directory of the host, held to tmp_mb only when that is set"),
-    ("process.max_pids", _without("pids", lambda policy: policy.max_pids is not None),
-     "max_pids counts every process of this user, not only the cage's"),
     ("process.allow_execve", lambda policy, host: bool(policy.allow_execve),
      "a program that is not on the list, and can be read, can be run by the dynamic linker (ld.so FILE)"),
     ("network.egress", lambda policy, host: policy.egress == "direct",

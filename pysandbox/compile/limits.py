@@ -2,7 +2,8 @@
 
     limit          with its cgroup v2 controller     without
     memory_mb      memory.max, no swap               the watchdog: samples of the whole cage; RLIMIT_DATA as a backstop
-    max_pids       pids.max                          RLIMIT_NPROC in the cage's own user namespace (not for root)
+    max_pids       pids.max                          RLIMIT_NPROC in the cage's own user namespace; where there is none,
+                                                     and for root, whom it does not count, the watchdog
     cpu_percent    cpu.max                           the watchdog: stops and continues the cage
     cpu_shares     cpu.weight                        nothing: nice weighs processes, not cages
     tmp_mb         (the size of each tmpfs)          the watchdog, where scratch is a directory of the host
@@ -22,16 +23,17 @@ from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 
 DEFAULT_PIDS = 4096
+PIDS_ROOM = 64  # by which RLIMIT_NPROC is wider than what else holds max_pids
 MIB = 1 << 20
 GIB = 1 << 30
 TMPFS_ROOM_MB = 256  # what is written between two looks of the watchdog, and some
 CPU_PERIOD_US = 100_000
+PAGE = 4096  # the smallest there is; a larger one only means more inodes for each
+FEWEST_INODES = 4096  # the root, /dev and what is bound there take some dozens
 SYSV_MEMORY = "shmget"
 OWN_TMPFS = ("/", "/tmp", "/dev/shm")
 
-# RLIMIT_NPROC counts every process of the user id in the cage's user namespace (5.14), the cage's init among them.
 LIMITS: tuple[tuple[str, Callable[[Policy], int | None]], ...] = (
-    ("NPROC", lambda policy: DEFAULT_PIDS if policy.max_pids is None else policy.max_pids + 1),
     ("AS", lambda policy: policy.address_space_gb * GIB or None),
     ("NOFILE", lambda policy: policy.open_files),
     ("FSIZE", lambda policy: policy.file_size_gb * GIB or None),
@@ -73,13 +75,29 @@ HELD = (
 
 def limits(policy: Policy, host: HostFacts) -> tuple[Limit, ...]:
     """The rlimits of each process."""
-    found = tuple(Limit(resource, value(policy)) for resource, value in LIMITS)
+    found = (Limit("NPROC", _nproc(policy, host)), *(Limit(resource, value(policy)) for resource, value in LIMITS))
     watched = watch_plan(policy, host, memfds=False)
     if watched is None or watched.memory is None:
         return found
     # Private memory of one process. Wide, since a runtime may map far more than it ever touches; it bounds what a
     # process can take between two samples.
     return (*found, Limit("DATA", max(2 * watched.memory, watched.memory + GIB)))
+
+
+def _nproc(policy: Policy, host: HostFacts) -> int:
+    """RLIMIT_NPROC counts every process of the user id in the cage's user namespace (5.14), the cage's init among them.
+    The kernel asks it before pids.max, which alone counts what it refuses; without a user namespace of the cage's own
+    it counts what the user runs elsewhere. So it holds max_pids only where nothing better does."""
+    if policy.max_pids is None or pids_held_by(policy, host) != "rlimit":
+        return max(DEFAULT_PIDS, (policy.max_pids or 0) + PIDS_ROOM)
+    return policy.max_pids + 1
+
+
+def pids_held_by(policy: Policy, host: HostFacts) -> str:
+    """What holds max_pids: "cgroup", "rlimit" or "watchdog"."""
+    if "pids" in host.cgroup.controllers:
+        return "cgroup"
+    return "rlimit" if policy.isolation == "full" and host.uid != 0 else "watchdog"
 
 
 def by_controller(held: Held, host: HostFacts) -> bool:
@@ -103,16 +121,18 @@ def cgroup_plan(policy: Policy, host: HostFacts) -> CgroupPlan | None:
 
 
 def watch_plan(policy: Policy, host: HostFacts, *, memfds: bool) -> WatchPlan | None:
-    memory = cpu = None
+    memory = cpu = pids = None
     if policy.memory_mb is not None and "memory" not in host.cgroup.controllers:
         memory = policy.memory_mb * MIB
     if policy.cpu_percent is not None and "cpu" not in host.cgroup.controllers:
         cpu = policy.cpu_percent / 100
+    if policy.max_pids is not None and pids_held_by(policy, host) == "watchdog":
+        pids = policy.max_pids
     scratch = policy.tmp_mb * MIB if watches_scratch(policy) else None
-    if memory is None and cpu is None and scratch is None:
+    if memory is None and cpu is None and scratch is None and pids is None:
         return None
     own = OWN_TMPFS if policy.isolation == "full" and memory is not None else ()
-    return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None)
+    return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None, pids)
 
 
 # What holds a limit where no controller does.
@@ -128,6 +148,8 @@ def held_by(policy: Policy, plan: Plan) -> dict[str, str]:
         name = held.key.rpartition(".")[2]
         if held.asked(policy):
             stand_in = "nothing" if held.key in lost else STAND_INS.get(name, "nothing")
+            if name == "max_pids" and plan.watch is not None and plan.watch.pids is not None:
+                stand_in = "watchdog"
             found[name] = "cgroup" if held.controller in controllers else stand_in
     return found
 
@@ -153,6 +175,12 @@ def closed_for_the_watchdog(policy: Policy, host: HostFacts) -> Policy:
     if watched is None or watched.memory is None or SYSV_MEMORY in policy.allow_syscalls:
         return policy
     return replace(policy, deny_syscalls=(*policy.deny_syscalls, SYSV_MEMORY))
+
+
+def tmpfs_options(policy: Policy) -> str:
+    """An inode of a file without pages is memory that no size counts: there are as many as the size has pages."""
+    size = tmpfs_mb(policy)
+    return f"size={size}m,nr_inodes={max(size * (MIB // PAGE), FEWEST_INODES)}"
 
 
 def tmpfs_mb(policy: Policy) -> int:

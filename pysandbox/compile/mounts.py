@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile.exec_list import is_open, own_places, places_inside
-from pysandbox.compile.limits import tmpfs_mb
+from pysandbox.compile.limits import tmpfs_options
 from pysandbox.compile.plan import DEVICES, SCRATCH, Attr, MountKind, MountStep
 from pysandbox.compile.view import Tree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
@@ -63,7 +63,7 @@ KINDS = {
 def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
     if policy.isolation != "full":
         return ()
-    size = f"size={tmpfs_mb(policy)}m"
+    size = tmpfs_options(policy)
     early: list[Tree] = []
     late: list[Tree] = []
     for real, tree in view.trees.items():

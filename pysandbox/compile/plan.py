@@ -138,6 +138,7 @@ class WatchPlan:
     scratch: int | None = None  # bytes below the cage's directory on the host
     tmpfs: tuple[str, ...] = ()  # the cage's own memory file systems, which count as memory
     memfds: bool = False  # commands may make memory files, so descriptors are looked at too
+    pids: int | None = None  # processes and threads at once, without cage-init
 
 
 @dataclass(frozen=True, slots=True)

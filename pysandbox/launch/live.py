@@ -36,6 +36,7 @@ class Condemned:
 
 OUT_OF_MEMORY = Condemned("oom", "memory", "the cage used more than memory_mb and was ended")
 OUT_OF_SCRATCH = Condemned("cancelled", "scratch", "the cage wrote more than tmp_mb to its scratch and was ended")
+TOO_MANY = Condemned("cancelled", "pids", "the cage had more than max_pids processes and threads and was ended")
 FOUGHT = Condemned(
     "cancelled", "cpu", "the cage went on running whenever it was stopped for cpu_percent (SIGCONT?) and was ended"
 )

@@ -27,6 +27,7 @@ def restrict_memory(live: LiveInit, plan: Plan, guard: Callable[[], Watchdog], m
     watch = WatchPlan(memory=megabytes * MIB, tmpfs=OWN_TMPFS if full else (), memfds=True)
     if live.tree is None:
         live.tree = Tree(live.pid, watch, own_proc="PID" in plan.namespaces)
+    live.tree.cover(watch)  # it may have been opened for another limit, that looks at less
     guard().add(live, watch)
 
 

@@ -38,6 +38,8 @@ UTIME, STIME, CUTIME, CSTIME = (
     13,
     14,
 )  # of /proc/PID/stat, counted from the state
+THREADS = 17
+INODE = 1024  # bytes of the kernel's for a file of a tmpfs: its inode, its name
 ANONYMOUS = (b"Pss_Anon", b"SwapPss", b"Private_Hugetlb", b"Shared_Hugetlb")
 SMAPS_MOST = 1 << 24  # bytes: what lies beyond is not subtracted, so it counts twice
 
@@ -51,7 +53,6 @@ class Tree:
         """Raises OSError. Opened before the cage gets its first order: its paths still mean what the plan says."""
         self._init = init_pid
         self._init_name = "1" if own_proc else str(init_pid)
-        self._memfds = plan.memfds
         self._lock = threading.Lock()
         self._tmpfs: list[int] = []
         self._proc = -1
@@ -63,18 +64,34 @@ class Tree:
 
     def _open(self, plan: WatchPlan, own_proc: bool) -> None:
         self._own_proc = own_proc
-        if not own_proc:
-            self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        else:
+        self._memfds, self._memfd_device = False, -1
+        self._devices: frozenset[int] = frozenset()
+        if own_proc:
             root = os.open(f"/proc/{self._init}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._proc = _below(root, "/proc", os.O_RDONLY)
-                for path in plan.tmpfs:
-                    self._tmpfs.append(_below(root, path, os.O_PATH))
             finally:
                 os.close(root)
+        else:
+            self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.cover(plan)
+
+    def cover(self, plan: WatchPlan) -> None:
+        """Counts what this plan counts, too. Raises OSError."""
+        with self._lock:
+            if plan.memfds and not self._memfds:
+                self._memfd_device, self._memfds = _device_of_memfds(), True
+            if plan.tmpfs and not self._tmpfs and self._proc >= 0:
+                self._open_tmpfs(plan.tmpfs)
+
+    def _open_tmpfs(self, paths: tuple[str, ...]) -> None:
+        root = os.open(f"/proc/{self._init}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for path in paths:
+                self._tmpfs.append(_below(root, path, os.O_PATH))
+        finally:
+            os.close(root)
         self._devices = frozenset(os.fstat(fd).st_dev for fd in self._tmpfs)
-        self._memfd_device = _device_of_memfds() if plan.memfds else -1
 
     def close(self) -> None:
         with self._lock:
@@ -102,6 +119,14 @@ class Tree:
         """What those have used since that were there before; without cage-init, who waits for new ones too."""
         known = before.keys() & now.keys() - {self._init_name}
         return sum(max(0.0, sum(now[pid][:2]) - sum(before[pid][:2])) for pid in known)
+
+    def threads(self) -> int | None:
+        """Threads of all processes but cage-init; None once closed."""
+        with self._lock:
+            if self._proc < 0:
+                return None
+            return sum(field(after_name(self._read(f"{pid}/stat")), THREADS) for pid in self._pids()
+                       if pid != self._init_name)  # fmt: skip
 
     def is_idle(self) -> bool:
         """Whether there is nothing but cage-init; also once closed."""
@@ -224,7 +249,7 @@ class Tree:
 
 def _used(fd: int) -> int:
     seen = os.statvfs(fd)
-    return (seen.f_blocks - seen.f_bfree) * seen.f_frsize
+    return (seen.f_blocks - seen.f_bfree) * seen.f_frsize + (seen.f_files - seen.f_ffree) * INODE
 
 
 def _device(text: bytes) -> int:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pysandbox.launch.duty import TICK, Duty
-from pysandbox.launch.live import FOUGHT, OUT_OF_MEMORY, OUT_OF_SCRATCH, Condemned, unwatched
+from pysandbox.launch.live import FOUGHT, OUT_OF_MEMORY, OUT_OF_SCRATCH, TOO_MANY, Condemned, unwatched
 from pysandbox.launch.proctext import runnable
 from pysandbox.launch.scratch_use import ScratchUse
 from pysandbox.launch.unwaited import Seen, Unwaited, newcomers, share, told
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 IDLE = 5.0  # seconds without a cage after which the thread ends
 SOONEST, LATEST = 0.02, 0.2  # seconds between two looks at a cage's memory
+PIDS_PAUSE = 0.03  # seconds between two looks at how many processes there are
 FILL_RATE = 2 << 30  # bytes a second that a process can touch: what is left of the limit is looked at before it is gone
 COST_SHARE = 10  # looks take a tenth of the time at most
 DOZE = 2.0  # seconds between two looks at a cage that has no process but its init; an order wakes its watch
@@ -53,6 +54,8 @@ class Watch:
         self._cpu_used, self._cpu_seen, self._cpu_orders = 0.0, now, 0
         self._cpu_each: Seen = {}
         self._unwaited = Unwaited()
+        self._most_threads = plan.pids
+        self._pids_due = now + SOONEST if plan.pids is not None else float("inf")
         self._scratch_limit = plan.scratch
         self._scratch = ScratchUse(live.scratch) if plan.scratch is not None and live.scratch else None
         self._scratch_due = now + LATEST if self._scratch is not None else float("inf")
@@ -68,7 +71,7 @@ class Watch:
     def due(self) -> float:
         if self.doomed is not None and self._condemned_at is None:
             return 0.0
-        return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due))
+        return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due, self._pids_due))
 
     def wake(self) -> bool:
         """An order was sent to the cage; whether that changes when to look next."""
@@ -89,6 +92,8 @@ class Watch:
             self._look_at_scratch(live, now)
         if now >= self._memory_due and not live.condemned:
             self._look_at_memory(live, now)
+        if now >= self._pids_due and not live.condemned:
+            self._look_at_threads(live, now)
         if now >= self._cpu_due and not live.condemned:
             self._look_at_cpu(live, now)
         self._doze(live, now)
@@ -113,7 +118,7 @@ class Watch:
         live.end(wait=False)
         if self._condemned_at is not None and now - self._condemned_at > PATIENCE:
             live.kill_at_once()
-        self._memory_due = self._cpu_due = self._scratch_due = now + LAST_WORDS
+        self._memory_due = self._cpu_due = self._scratch_due = self._pids_due = now + LAST_WORDS
         return not live.seems_dead()
 
     def _doze(self, live: LiveInit, now: float) -> None:
@@ -145,11 +150,18 @@ class Watch:
         cost = time.monotonic() - now
         self._scratch_due = now + max(LATEST, cost * COST_SHARE)
 
+    def _look_at_threads(self, live: LiveInit, now: float) -> None:
+        there = live.tree.threads() if live.tree is not None else None
+        if there is not None and self._most_threads is not None and there > self._most_threads:
+            self._condemn(live, TOO_MANY, now)
+            return
+        self._pids_due = now + max(PIDS_PAUSE, (time.monotonic() - now) * COST_SHARE)
+
     def _condemn(self, live: LiveInit, why: Condemned, now: float) -> None:
         """Kills everything in the cage; it is closed at the next look, when its commands have been reported."""
         live.condemned, self._condemned_at = why, now
         self._asleep_until = 0.0
-        self._memory_due = self._cpu_due = self._scratch_due = now + LAST_WORDS
+        self._memory_due = self._cpu_due = self._scratch_due = self._pids_due = now + LAST_WORDS
         live.signal_at_once(signal.SIGKILL)
 
     def close(self) -> None:

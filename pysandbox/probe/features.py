@@ -324,7 +324,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "cgroup_v2", cgroup_tree, (4, 5),
-        "A watchdog holds memory_mb and cpu_percent, nothing holds cpu_shares, nor max_pids for root.",
+        "A watchdog holds memory_mb and cpu_percent, for root max_pids too; nothing holds cpu_shares.",
         "Boot with systemd.unified_cgroup_hierarchy=1; in a container, mount the cgroup v2 tree.",
     ),
     Feature(
@@ -334,7 +334,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "cgroup_pids", delegated("pids"), (4, 15),
-        "RLIMIT_NPROC holds max_pids, which does not count the processes of root.",
+        "RLIMIT_NPROC holds max_pids, for root and in landlock isolation a watchdog.",
         _DELEGATE,
     ),
     Feature(

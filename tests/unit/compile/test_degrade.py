@@ -80,7 +80,6 @@ def test_elsewhere_and_where_it_is_asked_for_truncate_is_open(options: dict[str,
 
 @pytest.mark.parametrize(("options", "uid", "key"), [
     ({"cpu_shares": 50}, 1000, "resources.cpu_shares"),
-    ({"max_pids": 50}, 0, "process.max_pids"),
 ])  # fmt: skip
 def test_a_limit_that_cannot_hold_is_refused_unless_not_required(options: dict[str, Any], uid: int, key: str) -> None:
     host = replace(MODERN, uid=uid)
@@ -93,9 +92,10 @@ def test_a_limit_that_cannot_hold_is_refused_unless_not_required(options: dict[s
 @pytest.mark.parametrize(("options", "key"), [
     ({"memory_mb": 64}, "resources.memory_mb"),
     ({"cpu_percent": 50}, "resources.cpu_percent"),
+    ({"max_pids": 50, "isolation": "landlock", "run_as": "self"}, "process.max_pids"),
 ])  # fmt: skip
 def test_a_limit_held_by_the_watchdog_is_noted_and_strict_refuses_it(options: dict[str, Any], key: str) -> None:
-    notes = plan_of(Policy(**options)).notes
+    notes = [note for note in plan_of(Policy(**options)).notes if note.event == DEGRADED]
     assert [(note.event, note.key) for note in notes] == [(DEGRADED, key)]
     with pytest.raises(UnsupportedError, match="leave strict out"):
         plan_of(Policy(strict=True, **options))
@@ -107,11 +107,15 @@ def test_a_delegated_cgroup_holds_every_limit_also_for_root_and_strict(uid: int)
     assert plan_of(policy, replace(WITH_ALL, uid=uid)).notes == ()
 
 
-def test_landlock_isolation_counts_the_user_s_processes_only_without_a_cgroup() -> None:
-    policy = Policy(max_pids=50, isolation="landlock", run_as="self")
-    counted = [[note for note in plan_of(policy, host).notes if note.key == "process.max_pids"]
-               for host in (MODERN, WITH_ALL)]  # fmt: skip
-    assert [len(notes) for notes in counted] == [1, 0]
+@pytest.mark.parametrize("options", [{"isolation": "landlock", "run_as": "self"}, {}], ids=["landlock", "root"])
+def test_where_the_kernel_counts_others_or_nobody_the_watchdog_counts_processes(options: dict[str, Any]) -> None:
+    policy = Policy(max_pids=50, **options)
+    hosts = [replace(host, uid=1000 if options else 0) for host in (MODERN, WITH_ALL)]
+    alone, delegated = (plan_of(policy, host) for host in hosts)
+    assert alone.watch is not None and alone.watch.pids == 50 and delegated.watch is None
+    for plan in (alone, delegated):
+        (nproc,) = (each.value for each in plan.limits if each.resource == "NPROC")
+        assert nproc is not None and nproc >= 4096, "a limit of the whole user must not be met before the cage's"
 
 
 def test_an_ordinary_user_can_limit_processes() -> None:

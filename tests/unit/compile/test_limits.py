@@ -41,6 +41,14 @@ def test_the_policy_overrides_each() -> None:
     assert by_name(policy) == {"NPROC": 11, "AS": 1 << 30, "NOFILE": 20, "FSIZE": 2 << 30, "CORE": 0}
 
 
+@pytest.mark.parametrize("most", [10, 5000])
+def test_what_counts_refused_forks_is_met_first(most: int) -> None:
+    """RLIMIT_NPROC is asked before pids.max, which alone counts."""
+    plan = plan_of(Policy(max_pids=most), having("pids"))
+    (nproc,) = (each.value for each in plan.limits if each.resource == "NPROC")
+    assert nproc is not None and nproc > int(files(plan)["pids.max"])
+
+
 def test_zero_lifts_address_space_and_file_size() -> None:
     lifted = by_name(Policy(address_space_gb=0, file_size_gb=0))
     assert lifted["AS"] is None and lifted["FSIZE"] is None
@@ -97,8 +105,8 @@ def test_one_process_alone_is_bounded_between_two_samples(megabytes: int, data: 
 @pytest.mark.parametrize(("tmp", "memory", "size"), [(1024, None, 1024), (1024, 64, 320), (32, 64, 32)])
 def test_no_memory_file_system_is_much_larger_than_the_memory(tmp: int, memory: int | None, size: int) -> None:
     plan = plan_of(Policy(tmp_mb=tmp, memory_mb=memory))
-    sizes = {step.data.partition(",")[0] for step in plan.mounts if step.kind.value == "TMPFS"}
-    assert sizes == {f"size={size}m"}
+    sizes = {tuple(step.data.split(",")[:2]) for step in plan.mounts if step.kind.value == "TMPFS"}
+    assert sizes == {(f"size={size}m", f"nr_inodes={max(size * 256, 4096)}")}
 
 
 @pytest.mark.parametrize(("options", "looked_for"), [
@@ -145,7 +153,7 @@ BY_THE_HOST = {"memory_mb": "watchdog", "cpu_percent": "watchdog", "cpu_shares":
         (having(*EVERY), dict.fromkeys(ALL, "cgroup")),
         (having("pids"), BY_THE_HOST | {"max_pids": "cgroup"}),
         (MODERN, BY_THE_HOST),
-        (replace(MODERN, uid=0), BY_THE_HOST | {"max_pids": "nothing"}),
+        (replace(MODERN, uid=0), BY_THE_HOST | {"max_pids": "watchdog"}),
     ],
     ids=["all controllers", "pids alone", "none", "none, as root"],
 )
