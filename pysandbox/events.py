@@ -80,7 +80,7 @@ LIMITS_SKIPPED = EventType(
 POLICY_VIOLATION = EventType(
     "policy.violation",
     "A limit of the cage was hit: `value` is that limit as the policy has it (memory: MiB, pids, walltime: seconds, "
-    "scratch: MiB), the profile for seccomp.",
+    "scratch: MiB, cpu: percent), the profile for seccomp; none for watchdog, which could not look.",
     ("invocation_id", "limit", "value"),
 )
 DENIED = EventType(
