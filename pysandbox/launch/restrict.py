@@ -26,7 +26,8 @@ def restrict_memory(live: LiveInit, plan: Plan, guard: Callable[[], Watchdog], m
     full = plan.isolation == "full"
     watch = WatchPlan(memory=megabytes * MIB, tmpfs=OWN_TMPFS if full else (), memfds=True)
     if live.tree is None:
-        live.tree = Tree(live.pid, watch, own_proc="PID" in plan.namespaces)
+        own_proc, own_net = ("PID" in plan.namespaces, "NET" in plan.namespaces)
+        live.tree = Tree(live.pid, watch, own_proc=own_proc, own_net=own_net)
     live.tree.cover(watch)  # it may have been opened for another limit, that looks at less
     guard().add(live, watch)
 

@@ -19,7 +19,7 @@ def settle(live: LiveInit, plan: Plan, *, born_inside: bool) -> None:
         if plan.watch is not None:
             from pysandbox.launch.tree import Tree
 
-            live.tree = Tree(live.pid, plan.watch, own_proc="PID" in plan.namespaces)
+            live.tree = Tree(live.pid, plan.watch, own_proc="PID" in plan.namespaces, own_net="NET" in plan.namespaces)
     except StartError:
         live.close()
         raise

@@ -40,6 +40,8 @@ UTIME, STIME, CUTIME, CSTIME = (
 )  # of /proc/PID/stat, counted from the state
 THREADS = 17
 INODE = 1024  # bytes of the kernel's for a file of a tmpfs: its inode, its name
+USUAL_DESCRIPTORS, DESCRIPTOR = 4096, 5 << 10  # half a pipe of two pages, and what it takes to keep it
+USUAL_SOCKETS, SOCKET = 256, 212_992  # net.core.wmem_default: what a unix socket's messages may take
 ANONYMOUS = (b"Pss_Anon", b"SwapPss", b"Private_Hugetlb", b"Shared_Hugetlb")
 SMAPS_MOST = 1 << 24  # bytes: what lies beyond is not subtracted, so it counts twice
 
@@ -49,9 +51,10 @@ Inode = tuple[int, int]
 class Tree:
     """The processes below one cage-init. Any thread may look and any may close; `close()` is idempotent."""
 
-    def __init__(self, init_pid: int, plan: WatchPlan, *, own_proc: bool) -> None:
+    def __init__(self, init_pid: int, plan: WatchPlan, *, own_proc: bool, own_net: bool = False) -> None:
         """Raises OSError. Opened before the cage gets its first order: its paths still mean what the plan says."""
         self._init = init_pid
+        self._own_net = own_net
         self._init_name = "1" if own_proc else str(init_pid)
         self._lock = threading.Lock()
         self._tmpfs: list[int] = []
@@ -141,6 +144,7 @@ class Tree:
         memory_files = self._memory_files(pids) if self._memfds else {}
         files = sum(map(_used, self._tmpfs)) + sum(memory_files.values())
         resident = dict(map(self._resident, pids))
+        files += self._buffers(pids)
         rough = sum(resident.values()) + files
         if rough <= limit:
             return rough
@@ -152,6 +156,20 @@ class Tree:
         if None in mapped and again:  # it ended meanwhile, and its memory with it
             return self._weigh(limit, again - 1)
         return most - sum(each or 0 for each in mapped)
+
+    def _buffers(self, pids: list[str]) -> int:
+        """What the kernel may hold for descriptors and unix sockets, the usual number of each left out. Sockets are
+        counted by their network namespace: those on their way through another one, too."""
+        if not self._own_proc:
+            return 0
+        opened = [self._stat(f"{pid}/fd") for pid in pids]
+        descriptors = sum(seen.st_size for seen in opened if seen is not None)  # 6.2
+        held = max(0, descriptors - USUAL_DESCRIPTORS) * DESCRIPTOR
+        if not self._own_net:
+            return held
+        rows = [line.split() for line in lines(self._read(f"{self._init_name}/net/protocols"))]
+        sockets = sum(number(row[2]) for row in rows if len(row) > 2 and row[0].startswith(b"UNIX"))
+        return held + max(0, sockets - USUAL_SOCKETS) * SOCKET
 
     def _resident(self, pid: str) -> tuple[str, int]:
         """Where below /proc the memory of a process shows, and how much is there. When its first thread has ended it

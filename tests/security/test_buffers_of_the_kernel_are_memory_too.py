@@ -1,0 +1,83 @@
+"""Claim: without a cgroup, memory_mb counts what the kernel holds for unix sockets and descriptors beyond the usual,
+wherever the sockets are: in processes, or on their way through another socket.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import pysandbox
+from pysandbox import Policy
+from pysandbox.probe import cgroups
+
+from .harness import program
+
+LIMIT_MB = 256
+pytestmark = pytest.mark.skipif("memory" in cgroups.look().controllers, reason="the kernel's controller counts all")
+
+FILL = """
+    import array, socket
+    def fill(a):
+        a.setblocking(False)
+        try:
+            while True:
+                a.send(b"x" * 65536)
+        except BlockingIOError:
+            pass
+    def full(kept, kind):
+        a, b = socket.socketpair(socket.AF_UNIX, kind)
+        fill(a), fill(b)
+        kept += [a, b]
+"""
+SOCKETS = (
+    FILL
+    + """
+    kept = []
+    for _ in range(PROCESSES - 1):
+        if os.fork() == 0:
+            break
+    for _ in range(100):
+        full(kept, socket.SOCK_STREAM)
+    time.sleep(8)
+"""
+)
+IN_FLIGHT = (
+    FILL
+    + """
+    carriers = []
+    for _ in range(10):
+        a, b = socket.socketpair()
+        for _ in range(100):
+            kept = []
+            full(kept, socket.SOCK_STREAM)
+            fds = array.array("i", [each.fileno() for each in kept])
+            a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+            [each.close() for each in kept]
+        carriers += [a, b]
+    time.sleep(8)
+"""
+)
+PIPES = """
+    kept = []
+    for _ in range(PROCESSES - 1):
+        if os.fork() == 0:
+            break
+    for _ in range(1500):
+        kept += os.pipe()
+        os.write(kept[-1], b"x" * 4096)
+    time.sleep(8)
+"""
+
+
+@pytest.mark.parametrize("attack", [SOCKETS, IN_FLIGHT, PIPES], ids=["sockets", "in flight", "pipes"])
+def test_who_fills_them_is_out_of_memory(attack: str) -> None:
+    result = pysandbox.run(program(attack, PROCESSES=24), policy=Policy(memory_mb=LIMIT_MB), timeout=60)
+
+    assert result.reason == "oom", result.stderr
+
+
+def test_a_usual_number_costs_nothing() -> None:
+    few = SOCKETS.replace("range(100)", "range(60)").replace("sleep(8)", "sleep(1)")
+    result = pysandbox.run(program(few, PROCESSES=2), policy=Policy(memory_mb=64), timeout=60)
+
+    assert result.reason == "exited", result.stderr
