@@ -30,6 +30,10 @@ int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode
 /* The same with no capability in effect, so that the kernel asks what the user may, and not what root may. */
 int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
 
+/* The null device on a read-only mount of nobody's: it is read and written like any, and who owns its node (root)
+ * cannot change the node through the descriptor. -EPERM where the caller may not mount. */
+int psb_open_null(void);
+
 /* A digest of what the extension and cage-init must agree on; cage-init has the same in its file. */
 const char *psb_abi(void);
 /* The magic number of the file system that a descriptor is on (statfs(2)), or -errno. */

@@ -65,7 +65,7 @@ def compile_plan(
         inside_gid=gid,
         hostname_prefix=HOSTNAME_PREFIX if spaces else "",
         staging=staging(policy, paths, view),
-        mounts=mount_steps(policy, paths, view),
+        mounts=mount_steps(policy, paths, view, as_root=host.uid == 0),
         loopback="NET" in spaces,
         landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
         seccomp=filters.whole,

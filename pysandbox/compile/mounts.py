@@ -13,6 +13,7 @@ the devices below the binds, and paths that are the same inside as outside.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pysandbox.compile.exec_list import is_open, own_places, places_inside
 from pysandbox.compile.limits import tmpfs_options
@@ -32,8 +33,8 @@ SEAL = (
 )
 NOEXEC = MountStep(MountKind.PROTECT, "/", attrs=(Attr.NOEXEC,))
 # After the seal: under NODEV no device could be opened. The ptys are of an instance that shows no other's (FS-12).
+NODES = tuple(MountStep(MountKind.BIND, path, path, optional=path != "/dev/null") for path in DEVICES)
 DEV = (
-    *(MountStep(MountKind.BIND, path, path, optional=path != "/dev/null") for path in DEVICES),
     MountStep(MountKind.DEVPTS, "/dev/pts", data="newinstance,mode=600,ptmxmode=666"),
     MountStep(MountKind.SYMLINK, "/dev/ptmx", "pts/ptmx"),
     MountStep(MountKind.SYMLINK, "/dev/fd", "/proc/self/fd"),
@@ -51,6 +52,23 @@ PROC = (
     *(MountStep(MountKind.MASK_FILE, f"/proc/{name}", optional=True, inside_bind=True) for name in HIDDEN_IN_PROC),
     *(MountStep(MountKind.MASK_DIR, f"/proc/{name}", optional=True, inside_bind=True) for name in ("acpi", "scsi")),
 )
+# A cage that root starts has root's id outside, which owns the device nodes and the files of /proc that trust their
+# mode alone. The nodes are the host's own: on a read-only mount they are written to, but keep mode, owner and times. Of
+# /proc, what sets the hardware is read-only, and what tells of the kernel's memory is empty (the lists of runc, and
+# more). Any other user owns none of it, and saves the mounts.
+SEALED_NODES = tuple(replace(step, attrs=(Attr.RDONLY, Attr.NOSUID, Attr.NOEXEC)) for step in NODES)
+SET_IN_PROC = ("bus", "driver", "fs", "irq", "tty")
+HIDDEN_FROM_ROOT = ("interrupts", "kpagecount", "kpageflags", "kpagecgroup", "vmallocinfo", "slabinfo", "pagetypeinfo",
+                    "timer_stats", "sched_debug", "mtrr", "iomem", "ioports", "kmsg", "allocinfo")  # fmt: skip
+PROC_OF_ROOT = (
+    *(step for name in SET_IN_PROC for step in (
+        MountStep(MountKind.PIN, f"/proc/{name}", inside_bind=True, optional=True),
+        MountStep(MountKind.PROTECT, f"/proc/{name}", attrs=READ_ONLY, inside_bind=True, optional=True),
+    )),
+    *(MountStep(MountKind.MASK_FILE, f"/proc/{name}", optional=True, inside_bind=True) for name in HIDDEN_FROM_ROOT),
+    MountStep(MountKind.MASK_DIR, "/proc/asound", optional=True, inside_bind=True),
+    MountStep(MountKind.MASK_DIR, "/proc/dynamic_debug", optional=True, inside_bind=True),
+)  # fmt: skip
 OWN_TMPFS = ("/tmp", "/dev/shm")
 KINDS = {
     ("mask", False): MountKind.MASK_FILE,
@@ -60,7 +78,8 @@ KINDS = {
 }
 
 
-def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
+def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool = False) -> tuple[MountStep, ...]:
+    """`as_root`: root starts the cage."""
     if policy.isolation != "full":
         return ()
     size = tmpfs_options(policy)
@@ -78,6 +97,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep
         *(step for step in links if not _on_tmp(step.target)),
         *_executable(early, view),
         *SEAL,
+        *(SEALED_NODES if as_root else NODES),
         *DEV,
         *(_own_tmpfs(path, size, path in own) for path in OWN_TMPFS),
         *_scratch(policy, size, view),
@@ -85,6 +105,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View) -> tuple[MountStep
         *(step for step in links if _on_tmp(step.target)),
         *(step for tree in late for step in _bind_late(tree, view)),
         *PROC,
+        *(PROC_OF_ROOT if as_root else ()),
         *_cover("mask", view),
         *_cover("deny", view),
     )

@@ -236,6 +236,11 @@ def cover_path(live: LiveInit, path: str) -> str:
     return real
 
 
+def open_null() -> int:
+    """The null device; its owner cannot change the node by the descriptor. Negative where that cannot be had."""
+    return int(lib.psb_open_null())
+
+
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False) -> int:
     """openat2(2) below `root_fd`; `powerless`: with no capability in effect. Raises OSError with the path."""
     how = lib.psb_open_powerless if powerless else lib.psb_open_inside

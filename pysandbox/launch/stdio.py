@@ -200,7 +200,8 @@ class Stdio:
 def null_device() -> int:
     """One descriptor for all that need it; it stays open as long as the process."""
     if not _null:
-        _null.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+        sealed = native.open_null() if os.geteuid() == 0 else -1  # others do not own the node
+        _null.append(sealed if sealed >= 0 else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     return _null[0]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pysandbox.errors import UnsupportedError
 
 SETUP = "as root: pysandbox setup"
+CAP_SETFCAP = 31  # since Linux 5.12, to map the id 0 of the namespace above
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,13 @@ def _is_zero(text: str) -> bool:
 def _confined(label: str) -> bool:
     """Of an AppArmor label, "NAME (enforce)". SELinux has contexts in the same file, with colons."""
     return label.endswith("(enforce)") and ":" not in label
+
+
+def _is_root_without(capability: int, status: str) -> bool:
+    """Of /proc/PID/status: the effective uid and the effective capabilities."""
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    ids, held = fields.get("Uid", "").split(), fields.get("CapEff", "").strip()
+    return len(ids) > 1 and ids[1] == "0" and bool(held) and not int(held, 16) >> capability & 1
 
 
 RESTRICTIONS = (
@@ -60,6 +68,12 @@ RESTRICTIONS = (
         "/sys/fs/selinux/enforce", lambda value: value == "1",
         "SELinux is enforcing",
         f"{SETUP}; `ausearch -m avc -ts recent` shows what was refused",
+    ),
+    Restriction(
+        "/proc/self/status", lambda value: _is_root_without(CAP_SETFCAP, value),
+        "root may not map its own id into a user namespace without CAP_SETFCAP, which was taken from it, as by "
+        "--cap-drop=ALL",
+        "start the container with --cap-add=SETFCAP, or run as another user than root",
     ),
     Restriction(
         "/proc/self/status", lambda value: "\nSeccomp:\t2" in value,

@@ -95,7 +95,30 @@ SOCKETS: Mapping[str, Decision] = {
 }
 ON_THE_HOST = frozenset({"shared", "tcp", "local"})  # without any namespace: what a call reaches is the host's
 
+# A lease on a file that others may only read holds up the host's own opening of it for 45 s (fs.lease-break-time).
+F_SETLEASE = 1024
+
+# cage-init is 1 in the cage, and of the same user: no call changes how it is scheduled, by its number or by its user's.
+INIT = 1
+
+
+def not_init(number: int) -> When:
+    return When(number, INT, (INIT,), MILD, ALLOW)
+
+
+def of_some(user: int) -> When:
+    """(which, number, ...): of a process or a group, and not of all that a user has."""
+    return When(0, INT, (user,), MILD, not_init(1))
+
+
 RULES: Mapping[str, Decision] = {
+    "fcntl": When(1, INT, (F_SETLEASE,), MILD, ALLOW),
+    "setpriority": of_some(2),  # PRIO_USER
+    "ioprio_set": of_some(3),  # IOPRIO_WHO_USER
+    "sched_setaffinity": not_init(0),
+    "sched_setscheduler": not_init(0),
+    "sched_setparam": not_init(0),
+    "sched_setattr": not_init(0),
     "clone": any_bit(0, CLONE_NEW, NEVER, ALLOW),
     "unshare": any_bit(0, CLONE_NEW | CLONE_NEWTIME, NEVER, ALLOW),
     "clone3": ABSENT,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golden.pretend import PROJECT, SYSTEM, grants, look, paths_of, plan_of
+from golden.pretend import MODERN, PROJECT, SYSTEM, grants, look, paths_of, plan_of
 from pysandbox.compile.plan import SCRATCH, Attr, MountKind, Plan
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Grant, Policy
@@ -207,3 +208,16 @@ def test_the_staging_directory_does_not_lie_inside_a_source() -> None:
 def test_no_free_staging_directory_is_an_error_with_a_fix() -> None:
     with pytest.raises(UnsupportedError, match="create an empty /mnt"):
         plan_of(Policy(allow=grants("/mnt")), tree="/mnt/\n/home/ann/project/")
+
+
+def test_root_s_cages_have_read_only_nodes_and_a_poorer_proc() -> None:
+    """Who owns the nodes and the files of /proc could change them; nobody else pays for the mounts."""
+    root, user = (plan_of(Policy(), host=replace(MODERN, uid=uid)) for uid in (0, 1000))
+    of_root, of_user = (
+        [step for step in plan.mounts if step.kind is MountKind.BIND and step.target.startswith("/dev/")]
+        for plan in (root, user)
+    )
+    assert all(Attr.RDONLY in step.attrs for step in of_root) and len(of_root) == len(of_user) > 4
+    assert not any(step.attrs for step in of_user)
+    more = {step.target for step in root.mounts} - {step.target for step in user.mounts}
+    assert {"/proc/irq", "/proc/bus", "/proc/fs", "/proc/driver", "/proc/vmallocinfo", "/proc/kpageflags"} <= more

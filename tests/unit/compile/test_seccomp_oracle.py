@@ -41,6 +41,13 @@ def single(mask: int) -> list[int]:
     return [1 << bit for bit in range(32) if mask >> bit & 1]
 
 
+def differs(arg: int, value: int) -> list[Rule]:
+    """In one bit at least."""
+    return [[low(arg, ~value & bit, bit)] for bit in single(INT)]
+
+
+ON_INIT = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # not on pid 1
+
 # Each call: the argument lists under any of which it is allowed.
 ALLOWED: dict[str, list[Rule]] = {
     "clone": clear(0, NAMESPACES),
@@ -51,6 +58,8 @@ ALLOWED: dict[str, list[Rule]] = {
     "socketpair": [[low(0, 1)]],
     "seccomp": clear(1, 8),
     "prlimit64": clear(0, INT),
+    "fcntl": differs(1, 1024),
+    **{name: differs(0, 1) for name in ON_INIT},
     "personality": [[low(0, INT)], [low(0, 0)]],
     "socket": [
         *[[low(0, 1), low(1, kind, 0xF)] for kind in (1, 2, 5)],
@@ -59,7 +68,8 @@ ALLOWED: dict[str, list[Rule]] = {
         [low(0, 16), low(2, 0)],
     ],
 }  # fmt: skip
-# And the other way round: under any of which it is refused. socket, socketpair and personality cannot be said so.
+# And the other way round: under any of which it is refused. socket, socketpair and personality cannot be said so; and
+# setpriority and ioprio_set only so.
 REFUSED: dict[str, list[Rule]] = {
     "clone": [[low(0, bit, bit)] for bit in single(NAMESPACES)],
     "unshare": [[low(0, bit, bit)] for bit in single(NAMESPACES | 0x80)],
@@ -72,7 +82,14 @@ REFUSED: dict[str, list[Rule]] = {
        for name, flags, mode in (("open", 1, 2), ("openat", 2, 3))},
     "seccomp": [[low(1, 8, 8)]],
     "prlimit64": [[low(0, bit, bit)] for bit in single(INT)],
+    "fcntl": [[low(1, 1024)]],
+    **{name: [[low(0, 1)]] for name in ON_INIT},
+    "setpriority": [[low(0, 2)], [low(1, 1)]],
+    "ioprio_set": [[low(0, 3)], [low(1, 1)]],
 }  # fmt: skip
+
+# Programs may ask for these unasked: no reason to die.
+MILD = {"prlimit64", "fcntl", "setpriority", "ioprio_set", *ON_INIT}
 
 UPPER = 0x12345678 << 32
 SAMPLES: dict[str, list[tuple[int, ...]]] = {
@@ -85,6 +102,10 @@ SAMPLES: dict[str, list[tuple[int, ...]]] = {
                for high in (0, UPPER)],
     "socketpair": [(family,) for family in (0, 1, 2, UPPER | 1, UPPER)],
     "personality": [(value,) for value in (0, 8, INT, UPPER, UPPER | INT, 0x40000)],
+    "fcntl": [(9, command) for command in (0, 1, 4, 1024, 1025, 1030, 1031, UPPER | 1024, UPPER)],
+    **{name: [(pid, 1) for pid in (0, 1, 2, 3, UPPER, UPPER | 1)] for name in ON_INIT},
+    **{name: list(product((0, 1, 2, 3, UPPER | 2, UPPER | 3), (0, 1, 2, UPPER | 1))) for name in ("setpriority",
+       "ioprio_set")},
     "seccomp": [(1, flags) for flags in (0, 1, 8, 9, UPPER, UPPER | 8)],
 }  # fmt: skip
 MODES = [0, 0o644, 0o1777, 0o4755, 0o2755, 0o6000, UPPER | 0o755, UPPER | 0o4000, 0xFFFF0000, 0xFFFF2000]
@@ -170,13 +191,12 @@ def test_an_allow_list_is_what_libseccomp_makes_of_it(name: str, machine: str, s
             rules += [(pyseccomp.ALLOW, call, each) for each in ALLOWED.get(call, [[]])]
     mptcp = [[low(0, family), low(1, 1, 0xF), low(2, 262)] for family in (2, 10)]
     rules += [(EPERM, "socket", each) for each in mptcp]
-    rules += [
-        (EPERM, "prlimit64", each) for each in REFUSED["prlimit64"]
-    ]  # programs may name themselves: no reason to die
+    listed = numbers.keys() & names_of(profile(name).allow)
+    rules += [(EPERM, call, each) for call in MILD & listed & ALLOWED.keys() for each in REFUSED[call]]
     choice = seccomp.choose(Policy(seccomp=name, strict=strict))
 
     ours = Machine(seccomp.build(choice, machine))
-    compare(machine, ours, theirs(machine, otherwise, rules), unsaid={"ioctl"})
+    compare(machine, ours, theirs(machine, otherwise, rules), unsaid={"ioctl", "setpriority", "ioprio_set"})
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -192,7 +212,7 @@ def test_a_deny_list_is_what_libseccomp_makes_of_it(name: str, machine: str, str
     rules += [(pyseccomp.KILL_PROCESS, call, []) for call in sorted(kill) if call in numbers]
     rules += [(refused, call, []) for call in sorted(closed) if call in numbers]
     for call in REFUSED.keys() & numbers.keys() - closed:
-        rules += [(EPERM if call == "prlimit64" else refused, call, each) for each in REFUSED[call]]
+        rules += [(EPERM if call in MILD else refused, call, each) for each in REFUSED[call]]
     choice = seccomp.choose(Policy(seccomp=name, seccomp_mode="deny-list", strict=strict))
 
     ours = Machine(seccomp.build(choice, machine))

@@ -28,6 +28,13 @@ def put(root: Path, path: str, text: str) -> None:
         ("sys/fs/selinux/enforce", "1", "0", "SELinux is enforcing", "pysandbox setup"),
         ("proc/self/attr/current", "snap.x (enforce)\n", "unconfined\n", "AppArmor profile snap.x", "userns"),
         ("proc/self/attr/current", "x (enforce)\0", "pysandbox (unconfined)\n", "AppArmor profile x;", "userns"),
+        (
+            "proc/self/status",
+            f"Uid:\t0\t0\t0\t0\nCapEff:\t{0:016x}\nSeccomp:\t2\n",
+            f"Uid:\t0\t0\t0\t0\nCapEff:\t{1 << 31:016x}\n",
+            "CAP_SETFCAP",
+            "--cap-add=SETFCAP",
+        ),
         ("proc/self/status", "Name:\tpy\nSeccomp:\t2\n", "Name:\tpy\nSeccomp:\t0\n", "container", "seccomp=unconfined"),
     ],
 )
