@@ -1,6 +1,7 @@
 """The records of live cages: one small file for each, so that other processes of this user can see and reach them.
 
-They lie in $XDG_RUNTIME_DIR/pysandbox, else in /tmp/pysandbox-UID: a directory of mode 0700 that is checked (owner,
+They lie in $XDG_RUNTIME_DIR/pysandbox or /run/user/UID/pysandbox, else in /tmp/pysandbox-UID, and where somebody else
+has taken that name, in ~/.local/state/pysandbox/cages: a directory of mode 0700 that is checked (owner,
 mode, no symlink) at every use and that no cage is ever shown (`private_paths` are denied inside of every grant). A
 record says what was true when it was written; whoever acts on one looks first whether the process in it still is the
 cage-init that it was (`is_live`), and signals it through a pidfd only.
@@ -23,6 +24,7 @@ SUFFIX = ".json"
 LARGEST = 16384  # bytes of a record
 LONGEST_ARGV = 4096  # bytes of the command line that are kept
 INIT_CMDLINE = b"cage-init\0"  # argv of every cage-init (csrc/setup/become_init.c)
+TEMPORARY = "/tmp"
 ADVICE = "remove it, or set XDG_RUNTIME_DIR to a directory that is yours alone"
 
 
@@ -49,12 +51,34 @@ class Record:
 
 def private_directory() -> str:
     """Where the records are; it may not exist yet."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/"):
-        with suppress(OSError):
-            if os.stat(runtime).st_uid == os.geteuid() and os.access(runtime, os.W_OK | os.X_OK):
-                return os.path.join(os.path.realpath(runtime), "pysandbox")
-    return f"/tmp/pysandbox-{os.geteuid()}"
+    for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{os.geteuid()}"):
+        if runtime.startswith("/"):
+            with suppress(OSError):
+                if os.stat(runtime).st_uid == os.geteuid() and os.access(runtime, os.W_OK | os.X_OK):
+                    return os.path.join(os.path.realpath(runtime), "pysandbox")
+    shared = f"{TEMPORARY}/pysandbox-{os.geteuid()}"
+    return shared if _may_be_ours(shared) else _at_home() or shared
+
+
+def _may_be_ours(path: str) -> bool:
+    """Anybody may have made something of that name there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return True
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+
+
+def _at_home() -> str:
+    """Empty where there is no home directory of ours."""
+    from pysandbox.probe.paths import home
+
+    with suppress(OSError):
+        if os.stat(home()).st_uid == os.geteuid():
+            folder = os.path.join(os.path.realpath(home()), ".local", "state", "pysandbox", "cages")
+            os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+            return folder
+    return ""
 
 
 def private_paths() -> tuple[str, ...]:
