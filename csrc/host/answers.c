@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 
 #ifndef SECCOMP_ADDFD_FLAG_SEND
 #define SECCOMP_ADDFD_FLAG_SEND 2
@@ -48,9 +50,16 @@ static int install(const struct guest *guest, uint64_t id, const struct deed *de
     return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
 }
 
+/* A broken pipe is a signal for the caller, and must not be one for the supervisor; nor for whoever has the number of a
+ * caller that is dead. */
+static void break_pipe(const struct guest *guest, uint64_t id, const struct deed *deed) {
+    if (still_waits(guest, id)) syscall(SYS_tkill, deed->tid, SIGPIPE);
+}
+
 /* One that could not be connected is not given away: the caller keeps its own, and may try another address. */
 void finish(const struct guest *guest, uint64_t id, struct deed *deed) {
     const int works = deed->value >= 0 || deed->value == -EINPROGRESS;
     const int result = deed->fresh && works ? install(guest, id, deed) : 0;
+    if (deed->breaks) break_pipe(guest, id, deed);
     give(guest, id, result ? result : deed->value);
 }

@@ -1,4 +1,4 @@
-/* The answers to the kernel: how a call that a cage's filter has handed over goes on. The caller holds the notifier's
+/* The answers to the kernel: how a call that a cage's filter has handed over goes on. The caller holds the guest's
  * mutex, or the guest is its own: the copy that psb_answer_exec makes. Each returns 0, or -errno: -ENOENT when the call
  * waits no more. */
 #ifndef PSB_ANSWERS_H

@@ -6,13 +6,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "direct.h"
 #include "interrupt.h"
@@ -63,12 +61,13 @@ int read_address(struct deed *deed) {
     }
 }
 
-int take_socket(struct deed *deed, struct pidfds *pidfds) {
+int take_socket(struct deed *deed, struct borrowed *borrowed) {
     socklen_t size = sizeof deed->domain;
-    deed->socket = take_fd(pidfds, deed->tid, (int)deed->args[0]);
+    deed->socket = borrow_fd(borrowed, deed->tid, (int)deed->args[0]);
     if (deed->socket < 0) return deed->socket;
     if (getsockopt(deed->socket, SOL_SOCKET, SO_DOMAIN, &deed->domain, &size) < 0) return -errno;
-    if (is_inet(deed)) getsockopt(deed->socket, SOL_SOCKET, SO_PROTOCOL, &deed->protocol, &size);
+    if (is_inet(deed) || deed->domain == AF_NETLINK)
+        getsockopt(deed->socket, SOL_SOCKET, SO_PROTOCOL, &deed->protocol, &size);
     return 0;
 }
 
@@ -137,9 +136,9 @@ static int connect_at_once(struct deed *deed, const struct sockaddr_storage *to,
 
 /* 1: the socket is of the host's network by now. One that cannot be stays in the cage's, where every IPv4 address is
  * local: a TCP connection arrives at a door, but a datagram only where somebody listens at its very address. */
-static int leaves(struct deed *deed, const struct psb_rules *rules) {
+static int leaves(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     if (deed->carried || way_of(deed, rules) != PSB_WAY_GRANT) return 0;
-    return deed->foreign || step_outside(deed, rules);
+    return deed->foreign || step_outside(deed, rules, borrowed);
 }
 
 static int is_stranded(const struct deed *deed, const struct psb_rules *rules) {
@@ -153,17 +152,17 @@ static int connect_outside(struct deed *deed, const struct sockaddr_storage *to,
     return connect(deed->socket, (const struct sockaddr *)to, size) < 0 ? -errno : 0;
 }
 
-static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *rules) {
+static enum deed_outcome do_connect(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     struct sockaddr_storage to = {0};
     uint32_t size = deed->address_size;
     int held = -1, result = 0;
     if (deed->connecting) return go_on_connecting(deed);
     memcpy(&to, deed->address, sizeof deed->address);
     if (deed->domain == AF_UNIX) result = reach_unix(deed, rules, &to, &size, &held);
-    if (!result && is_inet(deed) && leaves(deed, rules)) aim(deed, &to, &size);
+    if (!result && is_inet(deed) && leaves(deed, rules, borrowed)) aim(deed, &to, &size);
     if (is_stranded(deed, rules)) return DEED_WAIT_CARRIER;
     if (!result) result = deed->fresh ? connect_outside(deed, &to, size) : connect_at_once(deed, &to, size);
-    if (held >= 0) close(held);
+    if (held >= 0) close_own(held);
     if (!deed->blocking || (result != -EINPROGRESS && result != -EAGAIN)) return done(deed, result);
     start_waiting(deed);
     if (result == -EAGAIN) return wait_is_over(deed) ? done(deed, -EAGAIN) : DEED_WAIT_A_WHILE;
@@ -178,33 +177,43 @@ static enum deed_outcome do_listen(struct deed *deed) {
 
 /* The name of a bound unix socket is kept as it was written, so it cannot be spelled through /proc/self/fd. */
 static enum deed_outcome do_bind(struct deed *deed) {
-    if (!is_inet(deed)) return done(deed, -EPERM);
+    if (deed->domain == AF_NETLINK) return done(deed, bind_netlink(deed));
     if (is_low_port(deed)) return done(deed, -EACCES);
     return done(deed, bind(deed->socket, (const struct sockaddr *)deed->address, deed->address_size) < 0 ? -errno : 0);
 }
 
-static enum deed_outcome do_sendto(struct deed *deed, const struct psb_rules *rules) {
-    const uint64_t size = deed->args[2];
+/* What is sent of it at once: a stream takes a part, a datagram is whole or too large. */
+static int piece_of(const struct deed *deed, size_t *piece) {
+    *piece = deed->args[2] > LARGEST_DATAGRAM ? LARGEST_DATAGRAM : deed->args[2];
+    return *piece < deed->args[2] && !is_stream(deed) ? -EMSGSIZE : 0;
+}
+
+static int64_t send_piece(struct deed *deed, const struct psb_rules *rules, const void *data, size_t size) {
     struct sockaddr_storage to = {0};
     uint32_t to_size = deed->address_size;
-    int held = -1, result;
+    int held = -1, result = 0;
     ssize_t sent;
-    uint8_t *data;
-    if (size > LARGEST_DATAGRAM && deed->protocol != IPPROTO_TCP) return done(deed, -EMSGSIZE);
-    data = malloc(LARGEST_DATAGRAM);
-    if (!data) return done(deed, -ENOBUFS);
     memcpy(&to, deed->address, sizeof deed->address);
-    result = read_exactly(deed->tid, deed->args[1], data, size > LARGEST_DATAGRAM ? LARGEST_DATAGRAM : size);
-    if (!result && deed->domain == AF_UNIX) result = reach_unix(deed, rules, &to, &to_size, &held);
-    if (!result) {
-        sent = sendto(deed->socket, data, size > LARGEST_DATAGRAM ? LARGEST_DATAGRAM : size,
-                      ((int)deed->args[3] & PLAIN_FLAGS) | MSG_DONTWAIT | MSG_NOSIGNAL,
-                      to_size ? (const struct sockaddr *)&to : NULL, to_size);
-        deed->value = sent < 0 ? -errno : sent;
-    }
+    if (deed->domain == AF_UNIX) result = reach_unix(deed, rules, &to, &to_size, &held);
+    if (deed->domain == AF_NETLINK) result = may_send_netlink(deed, data, size);
+    if (deed->domain == AF_NETLINK) to_size = 0;
+    if (result) return result;
+    sent = sendto(deed->socket, data, size, ((int)deed->args[3] & PLAIN_FLAGS) | MSG_DONTWAIT | MSG_NOSIGNAL,
+                  to_size ? (const struct sockaddr *)&to : NULL, to_size);
+    if (sent < 0) sent = -errno;
+    if (held >= 0) close_own(held);
+    return sent;
+}
+
+static enum deed_outcome do_sendto(struct deed *deed, const struct psb_rules *rules) {
+    size_t size;
+    int64_t result = piece_of(deed, &size);
+    uint8_t *data = result ? NULL : malloc(LARGEST_DATAGRAM);
+    if (!data) return done(deed, result ? result : -ENOBUFS);
+    result = read_exactly(deed->tid, deed->args[1], data, size);
+    if (!result) result = send_piece(deed, rules, data, size);
     free(data);
-    if (held >= 0) close(held);
-    return result ? done(deed, result) : DEED_DONE;
+    return done(deed, result);
 }
 
 /* The caller would wait: so does its call, but not the supervisor. */
@@ -216,19 +225,15 @@ static enum deed_outcome wait_if_full(struct deed *deed, int flags) {
     return is_inet(deed) ? DEED_WAIT_READY : DEED_WAIT_A_WHILE;
 }
 
-/* A broken pipe is a signal for the caller, and must not be one for the supervisor. */
-static void break_pipe(const struct deed *deed, int flags) {
-    if (deed->value == -EPIPE && !(flags & MSG_NOSIGNAL)) syscall(SYS_tkill, deed->tid, SIGPIPE);
-}
-
-static enum deed_outcome send_something(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+static enum deed_outcome send_something(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     const int flags = (int)deed->args[deed->number == SYS_sendmsg ? 2 : 3];
     enum deed_outcome outcome;
-    if (is_inet(deed) && deed->protocol == IPPROTO_UDP && deed->address_size && !deed->fresh) leaves(deed, rules);
+    if (is_inet(deed) && deed->protocol == IPPROTO_UDP && deed->address_size && !deed->fresh)
+        leaves(deed, rules, borrowed);
     if (deed->address_size && is_stranded(deed, rules)) return DEED_WAIT_CARRIER;
-    outcome = deed->number == SYS_sendto ? do_sendto(deed, rules) : send_messages(deed, rules, pidfds);
+    outcome = deed->number == SYS_sendto ? do_sendto(deed, rules) : send_messages(deed, rules, borrowed);
     if (outcome == DEED_DONE) outcome = wait_if_full(deed, flags);
-    if (outcome == DEED_DONE) break_pipe(deed, flags);
+    deed->breaks = outcome == DEED_DONE && deed->value == -EPIPE && !(flags & MSG_NOSIGNAL);
     return outcome;
 }
 
@@ -238,23 +243,24 @@ static int may_pass(const struct deed *deed, const struct psb_rules *rules) {
     return rules->sealed && !(message && rules->refuse_control);
 }
 
-static enum deed_outcome do_it(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
-    if (is_connect(deed)) return do_connect(deed, rules);
+static enum deed_outcome do_it(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
+    if (is_connect(deed)) return do_connect(deed, rules, borrowed);
     if (deed->number == SYS_listen) return do_listen(deed);
-    return deed->number == SYS_bind ? do_bind(deed) : send_something(deed, rules, pidfds);
+    return deed->number == SYS_bind ? do_bind(deed) : send_something(deed, rules, borrowed);
 }
 
-enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     struct powers powers;
     enum deed_outcome outcome;
     if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
-    if (lower_powers(&powers)) return done(deed, -EPERM);
-    outcome = do_it(deed, rules, pidfds);
-    restore_powers(&powers);
+    if (!is_done_on_behalf(deed)) return refuse(deed);
+    if (lower_powers(&powers, READS_THE_CALLER)) return done(deed, -EPERM);
+    outcome = do_it(deed, rules, borrowed);
+    (void)restore_powers(&powers); /* it serves cages with fewer from then on: nothing here needs them */
     return outcome;
 }
 
-void end_deed(struct deed *deed) {
-    if (deed->socket >= 0) close(deed->socket);
+void end_deed(struct deed *deed, struct borrowed *borrowed) {
+    if (deed->socket >= 0) give_back(borrowed, deed->socket);
     deed->socket = -1;
 }

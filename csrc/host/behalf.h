@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "borrowed.h"
 #include "guest.h"
 #include "notify.h"
 
@@ -25,7 +26,8 @@ enum deed_outcome {
 
 struct deed {
     int tid;
-    int number; /* of the system call */
+    int number;    /* of the system call */
+    uint32_t call; /* enum psb_call_class of it */
     uint64_t args[6];
     int socket; /* our duplicate, -1: none */
     int domain, protocol;
@@ -42,19 +44,20 @@ struct deed {
     uint32_t address_size;
     uint8_t address[ADDRESS_ROOM];
     int64_t value;
-    int refused_control; /* ... for the ancillary data it carries */
+    int breaks;  /* it has met a broken pipe, which is a signal for the caller */
+    int refused; /* ... because it is not done on behalf, or for the ancillary data it carries */
 };
 
 /* Reads the address of connect, bind, sendto or (the first of) sendmsg: 0 or -errno. An unspecified IP address is
  * written as the loopback address that the kernel takes it for. */
 int read_address(struct deed *deed);
 /* The caller's socket, its domain and its protocol: 0 or -errno. */
-int take_socket(struct deed *deed, struct pidfds *pidfds);
+int take_socket(struct deed *deed, struct borrowed *borrowed);
 int is_inet(const struct deed *deed);
 
 /* Carries out, or goes on with, one call. */
-enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds);
-void end_deed(struct deed *deed);
+enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed);
+void end_deed(struct deed *deed, struct borrowed *borrowed);
 
 uint64_t now_ms(void);
 
@@ -79,8 +82,19 @@ void settle(struct deed *deed);
 int reach_unix(const struct deed *deed, const struct psb_rules *rules, struct sockaddr_storage *to, uint32_t *size,
                int *held);
 /* behalf_message.c: sendmsg and sendmmsg */
-enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds);
+enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed);
 /* Reads one message's address into the deed. */
 int read_message_address(struct deed *deed, uint64_t header);
+int is_stream(const struct deed *deed);
+
+/* on_behalf.c: whether there is a row for the socket's family and the call; what has none is never done on behalf. */
+int is_done_on_behalf(const struct deed *deed);
+/* Refuses the deed, and has it told: the outcome. */
+enum deed_outcome refuse(struct deed *deed);
+
+/* behalf_netlink.c: the supervisor's user owns the cage's network namespace, so what it sends and binds is a query,
+ * addressed to the kernel, and nothing else. 0 or -errno. */
+int bind_netlink(struct deed *deed);
+int may_send_netlink(struct deed *deed, const void *data, size_t size);
 
 #endif

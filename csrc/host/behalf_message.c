@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #include "behalf.h"
 #include "direct.h"
@@ -16,7 +15,9 @@
 #define LARGEST_DATAGRAM 65536
 #define VECTORS 1024 /* UIO_MAXIOV */
 #define CONTROL_ROOM 8192
-#define MOST_FDS 253 /* SCM_MAX_FD */
+#define MOST_FDS 253     /* SCM_MAX_FD */
+#define TURN_MESSAGES 64 /* of one sendmmsg */
+#define TURN_BYTES (512 * 1024)
 #ifndef SOL_IPV6
 #define SOL_IPV6 41
 #endif
@@ -41,23 +42,25 @@ struct parcel {
     int n_fds;
 };
 
+/* Cuts the vectors where there is no more room: what is left of them is what is read, by one call. */
+static void fit(struct parcel *parcel, size_t count, size_t room) {
+    size_t i;
+    for (i = 0; i < count; i++) {
+        if (parcel->vectors[i].iov_len > room - parcel->size) parcel->vectors[i].iov_len = room - parcel->size;
+        parcel->size += parcel->vectors[i].iov_len;
+    }
+}
+
 static int gather(const struct deed *deed, struct parcel *parcel, size_t room) {
     const size_t count = parcel->header.msg_iovlen;
-    size_t i;
     int result;
     if (count > VECTORS) return -EMSGSIZE;
     result = count ? read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->header.msg_iov, parcel->vectors,
                                   count * sizeof parcel->vectors[0])
                    : 0;
-    for (i = 0; i < count && !result; i++) {
-        size_t piece = parcel->vectors[i].iov_len;
-        if (piece > room - parcel->size) piece = room - parcel->size;
-        result = piece ? read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->vectors[i].iov_base,
-                                      parcel->data + parcel->size, piece)
-                       : 0;
-        parcel->size += piece;
-    }
-    return result;
+    if (result) return result;
+    fit(parcel, count, room);
+    return read_vectors(deed->tid, parcel->vectors, count, parcel->data, parcel->size);
 }
 
 /* A granted socket of the host's network stays with those whose calls are judged: another cage's may not be. */
@@ -70,18 +73,18 @@ static int leads_outside(int fd, const struct psb_rules *rules) {
 
 /* The caller's descriptors become ours for the time of the send. */
 static int translate_rights(struct deed *deed, const struct psb_rules *rules, struct cmsghdr *rights,
-                            struct parcel *parcel, struct pidfds *pidfds) {
+                            struct parcel *parcel, struct borrowed *borrowed) {
     const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     int *fds = (int *)(void *)CMSG_DATA(rights);
     size_t i;
     for (i = 0; i < count; i++) {
         int fd;
         if (parcel->n_fds == MOST_FDS) return -EINVAL;
-        fd = take_fd(pidfds, deed->tid, fds[i]);
+        fd = borrow_fd(borrowed, deed->tid, fds[i]);
         if (fd < 0) return fd;
         parcel->fds[parcel->n_fds++] = fds[i] = fd;
         if (leads_outside(fd, rules)) {
-            deed->refused_control = 1;
+            deed->refused = 1;
             return -EPERM;
         }
     }
@@ -112,53 +115,54 @@ static int is_harmless(const struct deed *deed, const struct cmsghdr *data) {
 
 /* SOL_SOCKET data other than descriptors (credentials, marks) would be the supervisor's, not the caller's. */
 static int judge_control(struct deed *deed, const struct psb_rules *rules, struct cmsghdr *each, struct parcel *parcel,
-                         struct pidfds *pidfds) {
+                         struct borrowed *borrowed) {
     if (is_inet(deed) && is_harmless(deed, each)) return 0;
     if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS || deed->domain != AF_UNIX) return -EPERM;
-    return translate_rights(deed, rules, each, parcel, pidfds);
+    return translate_rights(deed, rules, each, parcel, borrowed);
 }
 
 /* By hand, as the kernel goes through it: what it takes and this overlooks would be sent unjudged, and a descriptor in
  * there would be one of the supervisor's. CMSG_NXTHDR of glibc before 2.36 overlooks a last one that is not padded. */
-static int judge_each(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel, struct pidfds *pidfds) {
+static int judge_each(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
+                      struct borrowed *borrowed) {
     size_t at = 0;
     int result = 0;
     while (!result && at + sizeof(struct cmsghdr) <= parcel->control_size) {
         struct cmsghdr *each = (struct cmsghdr *)(void *)(parcel->ancillary.control + at);
         if (each->cmsg_len < CMSG_LEN(0) || each->cmsg_len > parcel->control_size - at) return -EINVAL;
-        result = judge_control(deed, rules, each, parcel, pidfds);
+        result = judge_control(deed, rules, each, parcel, borrowed);
         at += CMSG_ALIGN(each->cmsg_len);
     }
     return result;
 }
 
 static int read_control(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel,
-                        struct pidfds *pidfds) {
+                        struct borrowed *borrowed) {
     int result;
     if (!parcel->header.msg_control || !parcel->header.msg_controllen) return 0;
     if (rules->refuse_control) {
-        deed->refused_control = 1;
+        deed->refused = 1;
         return -EPERM;
     }
     if (parcel->header.msg_controllen > CONTROL_ROOM) return -ENOBUFS;
     parcel->control_size = parcel->header.msg_controllen;
     result = read_exactly(deed->tid, (uint64_t)(uintptr_t)parcel->header.msg_control, parcel->ancillary.control,
                           parcel->control_size);
-    return result ? result : judge_each(deed, rules, parcel, pidfds);
+    return result ? result : judge_each(deed, rules, parcel, borrowed);
 }
 
-static int64_t send_parcel(const struct deed *deed, const struct psb_rules *rules, struct parcel *parcel, int flags) {
+static int64_t send_parcel(struct deed *deed, const struct psb_rules *rules, struct parcel *parcel, int flags) {
     struct sockaddr_storage to = {0};
     struct iovec data = {parcel->data, parcel->size};
     struct msghdr out = {.msg_iov = &data, .msg_iovlen = 1};
     uint32_t size = deed->address_size;
-    int held = -1;
+    int held = -1, result = 0;
     int64_t sent;
     memcpy(&to, deed->address, sizeof deed->address);
-    if (size && deed->domain == AF_UNIX) {
-        int result = reach_unix(deed, rules, &to, &size, &held);
-        if (result) return result;
-    }
+    if (size && deed->domain == AF_UNIX) result = reach_unix(deed, rules, &to, &size, &held);
+    if (deed->domain == AF_NETLINK) result = may_send_netlink(deed, parcel->data, parcel->size);
+    if (deed->domain == AF_NETLINK) size = 0;
+    if (result) return result;
     if (size) {
         out.msg_name = &to;
         out.msg_namelen = size;
@@ -169,63 +173,81 @@ static int64_t send_parcel(const struct deed *deed, const struct psb_rules *rule
     }
     sent = sendmsg(deed->socket, &out, (flags & PLAIN_FLAGS) | MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) sent = -errno;
-    if (held >= 0) close(held);
+    if (held >= 0) close_own(held);
     return sent;
 }
 
-static int is_stream(const struct deed *deed) {
+int is_stream(const struct deed *deed) {
     socklen_t size = sizeof(int);
     int type = 0;
     getsockopt(deed->socket, SOL_SOCKET, SO_TYPE, &type, &size);
     return type == SOCK_STREAM;
 }
 
+static size_t room_for(const struct deed *deed) {
+    return is_inet(deed) && !is_stream(deed) ? LARGEST_DATAGRAM + 1 : DATA_ROOM;
+}
+
+/* Only what is read below is ever looked at: clearing it all would cost more than most sends. */
+static struct parcel *new_parcel(void) {
+    struct parcel *parcel = malloc(sizeof *parcel);
+    if (!parcel) return NULL;
+    parcel->size = parcel->control_size = 0;
+    parcel->n_fds = 0;
+    return parcel;
+}
+
 /* One message whose address is in the deed. */
 static int64_t send_one(struct deed *deed, uint64_t header, int flags, const struct psb_rules *rules,
-                        struct pidfds *pidfds) {
-    const size_t room = is_stream(deed) ? DATA_ROOM : LARGEST_DATAGRAM + 1;
-    struct parcel *parcel = calloc(1, sizeof *parcel);
+                        struct borrowed *borrowed) {
+    const size_t room = room_for(deed);
+    struct parcel *parcel = new_parcel();
     int64_t sent;
     if (!parcel) return -ENOBUFS;
     sent = read_exactly(deed->tid, header, &parcel->header, sizeof parcel->header);
     if (!sent) sent = gather(deed, parcel, room);
-    if (!sent) sent = read_control(deed, rules, parcel, pidfds);
+    if (!sent && parcel->size == room && !is_stream(deed)) sent = -EMSGSIZE; /* a part of it is another message */
+    if (!sent) sent = read_control(deed, rules, parcel, borrowed);
     if (!sent) sent = send_parcel(deed, rules, parcel, flags);
-    while (parcel->n_fds) close(parcel->fds[--parcel->n_fds]);
+    while (parcel->n_fds) give_back(borrowed, parcel->fds[--parcel->n_fds]);
     free(parcel);
     return sent;
 }
 
-/* Stops at the first that cannot be sent, or whose address is not the one that was decided. */
-static int64_t send_many(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
-    uint32_t count = (uint32_t)deed->args[2], i;
+/* Whether the message goes where the first one does, which was decided. */
+static int is_alike(const struct deed *deed, uint64_t header) {
+    struct deed next = *deed;
+    if (read_message_address(&next, header)) return 0;
+    return next.address_size == deed->address_size && !memcmp(next.address, deed->address, sizeof next.address);
+}
+
+/* Stops at the first that cannot be sent, or whose address is not the one that was decided; and when it has sent so
+ * much that others who wait for this cage's mutex should have it. */
+static int64_t send_many(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
+    const uint32_t count = (uint32_t)deed->args[2] > VECTORS ? VECTORS : (uint32_t)deed->args[2];
     const int flags = (int)deed->args[3];
-    int64_t sent = 0;
-    if (count > VECTORS) count = VECTORS;
-    for (i = 0; i < count; i++) {
+    int64_t sent = 0, bytes = 0;
+    uint32_t i;
+    for (i = 0; i < count && i < TURN_MESSAGES && bytes < TURN_BYTES; i++) {
         const uint64_t header = deed->args[1] + i * sizeof(struct mmsghdr);
         uint32_t size;
-        if (i) {
-            struct deed next = *deed;
-            if (read_message_address(&next, header)) break;
-            if (next.address_size != deed->address_size || memcmp(next.address, deed->address, sizeof next.address))
-                break;
-        }
-        sent = send_one(deed, header, flags, rules, pidfds);
+        if (i && !is_alike(deed, header)) break;
+        sent = send_one(deed, header, flags, rules, borrowed);
         if (sent < 0) break;
+        bytes += sent;
         size = (uint32_t)sent;
         write_exactly(deed->tid, header + offsetof(struct mmsghdr, msg_len), &size, sizeof size);
     }
     return i ? (int64_t)i : sent;
 }
 
-enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules, struct pidfds *pidfds) {
+enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     const int many = deed->number == SYS_sendmmsg;
     if (many && !(uint32_t)deed->args[2]) {
         deed->value = 0;
         return DEED_DONE;
     }
     deed->value =
-        many ? send_many(deed, rules, pidfds) : send_one(deed, deed->args[1], (int)deed->args[2], rules, pidfds);
+        many ? send_many(deed, rules, borrowed) : send_one(deed, deed->args[1], (int)deed->args[2], rules, borrowed);
     return DEED_DONE;
 }

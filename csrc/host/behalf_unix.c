@@ -4,9 +4,9 @@
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include "behalf.h"
 
@@ -43,8 +43,17 @@ static int open_in_root(int tid, const char *path) {
     if (root < 0) return -errno;
     fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
     if (fd < 0) fd = -errno;
-    close(root);
+    close_own(root);
     return fd;
+}
+
+/* A path is looked up with the supervisor's user: a root host's cage is nobody's, and what root owns is not its own. */
+static int is_same_user(int tid) {
+    char path[64];
+    struct stat caller;
+    if (geteuid()) return 1;
+    snprintf(path, sizeof path, "/proc/%d", tid);
+    return !stat(path, &caller) && caller.st_uid == geteuid();
 }
 
 /* An abstract name is looked for in the network namespace of the socket. Where that is the host's, Landlock would keep
@@ -57,6 +66,7 @@ int reach_unix(const struct deed *deed, const struct psb_rules *rules, struct so
     int result;
     if (*size <= offsetof(struct sockaddr_un, sun_path) || from->sun_family != AF_UNIX) return 0;
     if (!from->sun_path[0]) return rules->abstract ? 0 : -EPERM;
+    if (!is_same_user(deed->tid)) return -EACCES;
     memcpy(path, from->sun_path, *size - offsetof(struct sockaddr_un, sun_path));
     result = absolute(deed->tid, path, whole, sizeof whole);
     if (result) return result;

@@ -7,7 +7,6 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
@@ -22,7 +21,7 @@ uint64_t network_of(int socket) {
 uint64_t own_network(void) {
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     const uint64_t network = fd < 0 ? 0 : network_of(fd);
-    if (fd >= 0) close(fd);
+    if (fd >= 0) close_own(fd);
     return network;
 }
 
@@ -68,7 +67,8 @@ static int is_idle(const struct deed *deed) {
     return !getsockopt(deed->socket, IPPROTO_TCP, TCP_INFO, &info, &size) && info.tcpi_state == TCP_CLOSE;
 }
 
-int step_outside(struct deed *deed, const struct psb_rules *rules) {
+/* The fresh one takes the place of the caller's, and is closed like it: the caller may hold it soon. */
+int step_outside(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     const int flags = fcntl(deed->socket, F_GETFL), kind = number(deed->socket, SOL_SOCKET, SO_TYPE);
     const int sends = deed->number != SYS_connect;
     int fresh;
@@ -78,11 +78,11 @@ int step_outside(struct deed *deed, const struct psb_rules *rules) {
     if (fresh < 0) return 0;
     copy_options(deed->socket, fresh, deed->domain, deed->protocol);
     /* A thread may have gone to another network since; its sockets would not be known for what they are. */
-    if (network_of(fresh) != rules->network || (sends && hear_listed_only(fresh, rules))) {
-        close(fresh);
+    if (network_of(fresh) != rules->network || (sends && hear_listed_only(fresh, rules)) ||
+        exchange_fd(borrowed, deed->socket)) {
+        close_own(fresh);
         return 0;
     }
-    close(deed->socket);
     deed->socket = fresh;
     deed->fresh = 1;
     deed->blocking = !(flags & O_NONBLOCK);

@@ -28,7 +28,7 @@ int name_of(int socket, union ip_name *name);
 
 /* Puts a socket of the host's network in the place of deed->socket: 1; 0 where the caller's descriptor could not be
  * replaced without a trace, and then nothing has changed. */
-int step_outside(struct deed *deed, const struct psb_rules *rules);
+int step_outside(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed);
 
 /* direct_options.c: what was set before the connect. */
 void copy_options(int from, int to, int domain, int protocol);

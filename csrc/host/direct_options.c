@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "direct.h"
 
@@ -106,7 +105,7 @@ static void ask_usual(void) {
         const int plain = socket(domain, (protocol == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM) | SOCK_CLOEXEC, protocol);
         for (i = 0; plain >= 0 && i < sizeof KEPT / sizeof *KEPT; i++)
             if (applies(i, domain, protocol)) ask(plain, i, &usual[kind_of(domain, protocol)][i]);
-        if (plain >= 0) close(plain);
+        if (plain >= 0) close_own(plain);
     }
 }
 

@@ -5,7 +5,6 @@
 #include <linux/rtnetlink.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "direct.h"
 
@@ -54,6 +53,6 @@ int psb_is_own(const uint8_t *address) {
     int result;
     if (netlink < 0) return -errno;
     result = ask(netlink, address);
-    close(netlink);
+    close_own(netlink);
     return result;
 }

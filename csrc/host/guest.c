@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "notify.h"
@@ -32,6 +31,15 @@ int read_exactly(int tid, uint64_t address, void *to, size_t size) {
     int64_t got = read_guest(tid, address, to, size);
     if (got < 0) return (int)got;
     return got == (int64_t)size ? 0 : -EFAULT;
+}
+
+int read_vectors(int tid, const struct iovec *there, size_t count, void *to, size_t size) {
+    struct iovec here = {to, size};
+    ssize_t got;
+    if (!size) return 0;
+    got = process_vm_readv(tid, &here, 1, there, count, 0);
+    if (got < 0) return -errno;
+    return got == (ssize_t)size ? 0 : -EFAULT;
 }
 
 int write_exactly(int tid, uint64_t address, const void *from, size_t size) {

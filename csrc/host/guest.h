@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define PIDFDS 64
 
@@ -23,6 +24,8 @@ int take_fd(struct pidfds *cache, int tid, int fd);
 int64_t read_guest(int tid, uint64_t address, void *to, size_t size);
 /* 0 when all of it was read. */
 int read_exactly(int tid, uint64_t address, void *to, size_t size);
+/* What lies at `count` places, `size` bytes in all, by one call. */
+int read_vectors(int tid, const struct iovec *there, size_t count, void *to, size_t size);
 int write_exactly(int tid, uint64_t address, const void *from, size_t size);
 /* The length of a NUL-terminated text of less than `room` bytes, or -errno (-ENAMETOOLONG). */
 int64_t read_text(int tid, uint64_t address, char *to, size_t room);

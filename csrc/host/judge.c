@@ -23,11 +23,10 @@ sa_family_t family(const struct deed *deed) {
     return family;
 }
 
-/* A datagram sent to AF_UNSPEC goes to an IPv4 address (udp_sendmsg); a connect to it undoes a connect. */
+/* What is sent, or bound (__inet_bind), with AF_UNSPEC is of an IPv4 address; a connect to it undoes a connect. */
 static void settle_family(struct deed *deed) {
     const sa_family_t inet = AF_INET;
-    if (family(deed) == AF_UNSPEC && deed->number != SYS_connect && deed->number != SYS_bind)
-        memcpy(deed->address, &inet, sizeof inet);
+    if (family(deed) == AF_UNSPEC && deed->number != SYS_connect) memcpy(deed->address, &inet, sizeof inet);
 }
 
 /* For a destination, "any" means the loopback address. */

@@ -1,14 +1,19 @@
-/* What a notifier holds: its cages, and of their calls those that wait.
+/* What a notifier holds: its cages, each with a thread and a mutex of its own, and of their calls those that wait.
  *
- * One mutex guards everything, and notify.c alone takes it: whoever calls the functions on these structs (answers.c,
- * named.c, refusals.c, tellings.c, tickets.c) holds it, and none of them blocks. */
+ * Cages share nothing that one of them can hold up: each has a thread that receives its calls, a mutex for what that
+ * thread works on, its tickets and its queue of tellings. However long a call of one takes - its memory is being mapped,
+ * its file system does not answer, its programs call without end - the others' go on.
+ *
+ * A guest's mutex is taken in notify.c alone: whoever calls the functions on these structs (answers.c, named.c,
+ * refusals.c, tickets.c, borrowed.c) holds it, and none of them waits. The notifier's own mutex guards the list of
+ * guests, what counts their users, and the tellings; it is taken last, and for a moment (guests.c). */
 #ifndef PSB_NOTIFIER_H
 #define PSB_NOTIFIER_H
 
 #include <pthread.h>
 #include <stdint.h>
 
-#include "guest.h"
+#include "borrowed.h"
 #include "named.h"
 #include "notify.h"
 #include "refusals.h"
@@ -16,26 +21,41 @@
 
 /* One cage. */
 struct guest {
+    struct psb_notifier *notifier;
     uint32_t number;
+    int wake;     /* rung when somebody else has left work for the loop */
+    int visitors; /* atomic: other threads that want the mutex */
+
+    /* Under the guest's mutex. */
+    pthread_mutex_t lock;
     int listener;
+    int deserted; /* nobody is left under the filter */
+    int gone;     /* removed: the loop is to end */
     struct psb_rules rules;
     struct names names;
     struct refusals refusals;
+    struct ticket *tickets;
+    uint32_t n_tickets, n_sockets; /* ... and how many of them hold a descriptor */
+    uint64_t last_ticket;
+    uint64_t next_look_ms; /* when the waiting calls are looked after next */
+    struct borrowed borrowed;
+
+    /* Under the notifier's. */
+    struct tellings tellings;
+    int users; /* the list, the loop, and whoever has found it */
+    int ended; /* the loop has */
     struct guest *next;
 };
 
 struct psb_notifier {
     pthread_mutex_t lock;
     pthread_cond_t something; /* to tell, or the end */
-    int epoll, wake;
-    int stopping;
-    uint32_t last_guest;
-    uint64_t last_ticket;
-    struct guest *guests;
-    struct ticket *tickets;
-    struct tellings tellings;
-    uint64_t next_look_ms; /* when the waiting calls are looked after next */
-    struct pidfds pidfds;
+    pthread_cond_t change;    /* of `stopping`, `failure`, or some guest's `ended` */
+    int stopping, failure;
+    int users; /* its owner, and each loop */
+    uint32_t last_guest, n_guests;
+    uint32_t last_told; /* the guest whose telling was taken last */
+    struct guest *guests; /* the youngest first */
 };
 
 #endif

@@ -20,10 +20,11 @@ enum psb_call_class {
 };
 
 enum psb_action {
-    PSB_ACTION_PASS, /* the kernel goes on: the answer guards nothing */
-    PSB_ACTION_TELL, /* the same, and Python hears of it */
-    PSB_ACTION_LIST, /* done on behalf of the caller when the address is listed, refused when it is not */
-    PSB_ACTION_ASK   /* Python decides */
+    PSB_ACTION_REFUSE, /* what a table does not name */
+    PSB_ACTION_PASS,   /* the kernel goes on: the answer guards nothing */
+    PSB_ACTION_TELL,   /* the same, and Python hears of it */
+    PSB_ACTION_LIST,   /* done on behalf of the caller when the address is listed, refused when it is not */
+    PSB_ACTION_ASK     /* Python decides */
 };
 
 /* How an address is reached: the bits of psb_endpoint.ways. */
@@ -153,6 +154,14 @@ int64_t psb_read_exec(int pid, int number, const uint64_t *args, char *to, size_
 /* Whether a call still waits: 1, or 0. */
 int psb_waits(struct psb_notifier *notifier, uint64_t ticket);
 
+/* One thing that is done on behalf: a call (enum psb_call_class) on a socket of the family. What has no row is not. */
+struct psb_behalf_row {
+    int32_t family;
+    uint32_t call;
+};
+/* Copies out up to `room` rows; how many there are. */
+int psb_behalf_table(struct psb_behalf_row *rows, size_t room);
+
 /* How the table lets an address be reached (enum psb_way, 0: not), for the tests that hold it against the Python
  * handlers. */
 int psb_listed(const struct psb_rules *rules, const uint8_t *address, uint32_t size, int protocol);
@@ -163,6 +172,8 @@ int64_t psb_read_text(int pid, uint64_t address, char *to, size_t room);
 int psb_get_fd(int pid, int fd);
 /* direct_own.c: whether an address of sixteen bytes is this host's own, or no single host's: 1, 0, or -errno. */
 int psb_is_own(const uint8_t *address);
+/* borrowed.c: closes a descriptor of a caged process's without waiting for what it has set (SO_LINGER). */
+void psb_close_borrowed(int fd);
 /* cut.c: ends the connection of an IP socket, and drops what it has not sent: 0 or -errno. */
 int psb_cut_socket(int fd);
 

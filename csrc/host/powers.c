@@ -7,27 +7,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static struct __user_cap_header_struct header(void) {
-    return (struct __user_cap_header_struct){_LINUX_CAPABILITY_VERSION_3, 0};
+static int set_powers(const struct __user_cap_data_struct *data) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
 }
 
-int lower_powers(struct powers *before) {
-    struct __user_cap_header_struct head = header();
+int lower_powers(struct powers *before, unsigned kept) {
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct less[2];
+    int result;
     memset(before, 0, sizeof *before);
-    if (geteuid()) return 0;
     if (syscall(SYS_capget, &head, before->data) < 0) return -errno;
     memcpy(less, before->data, sizeof less);
-    less[0].effective &= 1U << CAP_SYS_PTRACE;
+    less[0].effective &= kept;
     less[1].effective = 0;
-    head = header();
-    if (syscall(SYS_capset, &head, less) < 0) return -errno;
-    before->lowered = 1;
-    return 0;
+    if (less[0].effective == before->data[0].effective && !before->data[1].effective) return 0;
+    result = set_powers(less);
+    before->lowered = !result;
+    return result;
 }
 
-/* A thread that cannot get its powers back goes on with fewer. */
-void restore_powers(const struct powers *before) {
-    struct __user_cap_header_struct head = header();
-    if (before->lowered && syscall(SYS_capset, &head, before->data) < 0) errno = 0;
+int restore_powers(const struct powers *before) {
+    return before->lowered ? set_powers(before->data) : 0;
 }

@@ -1,4 +1,4 @@
-/* The ledger of what one cage was refused: each kind of call once, with a count. The caller holds the notifier's
+/* The ledger of what one cage was refused: each kind of call once, with a count. The caller holds the guest's
  * mutex. */
 #ifndef PSB_REFUSALS_H
 #define PSB_REFUSALS_H

@@ -7,12 +7,10 @@
  * SIGCHLD, may collect the child first: the pidfd tells when it has ended, whoever collects it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -22,6 +20,7 @@
 
 #include "../setup/setup.h"
 #include "clone3.h"
+#include "powers.h"
 #include "spawn.h"
 
 #define STACK_SIZE (96 * 1024)
@@ -94,19 +93,16 @@ const char *psb_abi(void) {
     return PSB_ABI;
 }
 
-/* capset(2) is a thread's own affair when it is called like this, and what is permitted stays. */
+/* What a thread cannot get back it goes on without, and the caller hears of it: it never opens more than it should. */
 int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct before[2], none[2];
-    int result;
-    if (syscall(SYS_capget, &header, before) < 0) return -errno;
-    if (!before[0].effective && !before[1].effective) return psb_open_inside(root_fd, path, flags, mode, resolve);
-    memcpy(none, before, sizeof none);
-    none[0].effective = none[1].effective = 0;
-    if (syscall(SYS_capset, &header, none) < 0) return -errno;
+    struct powers powers;
+    int result = lower_powers(&powers, NO_POWERS), restored;
+    if (result) return result;
     result = psb_open_inside(root_fd, path, flags, mode, resolve);
-    if (syscall(SYS_capset, &header, before) < 0) abort(); /* a thread that lost its powers for good */
-    return result;
+    restored = restore_powers(&powers);
+    if (!restored) return result;
+    if (result >= 0) close(result);
+    return restored;
 }
 
 const char *psb_step_name(int step) {

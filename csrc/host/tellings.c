@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TELLINGS 4096 /* of those that nobody waits for */
+#define MOST_TELLINGS 1024 /* of one cage, of those that nobody waits for */
 
 struct telling {
     struct telling *next;

@@ -1,4 +1,4 @@
-/* The queue of what Python is told. The caller holds the notifier's mutex, but for hand_over. */
+/* The queue of what Python is told of one cage. The caller holds the notifier's mutex, but for hand_over. */
 #ifndef PSB_TELLINGS_H
 #define PSB_TELLINGS_H
 

@@ -1,50 +1,46 @@
-/* The list of calls that wait; each of them holds up a thread of a cage. */
+/* The list of calls that wait; each of them holds up a thread of a cage, and most a descriptor of this process. */
 #include "tickets.h"
 
+#include <errno.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
-struct ticket **find_ticket(struct psb_notifier *notifier, uint64_t number) {
-    struct ticket **place = &notifier->tickets;
+#include "guests.h"
+
+#define GUEST_SHIFT 36
+
+uint32_t guest_of(uint64_t number) {
+    return (uint32_t)(number >> GUEST_SHIFT);
+}
+
+struct ticket **find_ticket(struct guest *guest, uint64_t number) {
+    struct ticket **place = &guest->tickets;
     while (*place && (*place)->number != number) place = &(*place)->next;
     return place;
 }
 
-struct ticket *new_ticket(struct psb_notifier *notifier, const struct guest *guest, uint64_t id, uint32_t call,
-                          const struct deed *deed) {
-    struct ticket *ticket = calloc(1, sizeof *ticket);
-    if (!ticket) return NULL;
-    ticket->number = ++notifier->last_ticket;
-    ticket->guest = guest->number;
+static int may_wait(const struct guest *guest, const struct deed *deed) {
+    return guest->n_tickets < MOST_TICKETS && (deed->socket < 0 || guest->n_sockets < share_of(guest));
+}
+
+int new_ticket(struct guest *guest, uint64_t id, const struct deed *deed, struct ticket **made) {
+    struct ticket *ticket = may_wait(guest, deed) ? calloc(1, sizeof *ticket) : NULL;
+    *made = ticket;
+    if (!ticket) return may_wait(guest, deed) ? -ENOMEM : -EAGAIN;
+    ticket->number = (uint64_t)guest->number << GUEST_SHIFT | ++guest->last_ticket;
     ticket->id = id;
-    ticket->call = call;
     ticket->deed = *deed;
-    ticket->next = notifier->tickets;
-    notifier->tickets = ticket;
-    return ticket;
+    ticket->next = guest->tickets;
+    guest->tickets = ticket;
+    guest->n_tickets++;
+    guest->n_sockets += deed->socket >= 0;
+    return 0;
 }
 
-void await_socket(struct psb_notifier *notifier, struct ticket *ticket) {
-    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u64 = TICKET_TAG | ticket->number};
-    const int operation = ticket->awaited ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    ticket->awaited = !epoll_ctl(notifier->epoll, operation, ticket->deed.socket, &event);
-    ticket->state = ticket->awaited ? TICKET_SOCKET : TICKET_LATER;
-}
-
-/* Closing our duplicate would not take the socket out of the epoll set: the caller has it still. */
-void drop_ticket(const struct psb_notifier *notifier, struct ticket **place) {
+void drop_ticket(struct guest *guest, struct ticket **place) {
     struct ticket *ticket = *place;
     *place = ticket->next;
-    if (ticket->awaited) epoll_ctl(notifier->epoll, EPOLL_CTL_DEL, ticket->deed.socket, NULL);
-    end_deed(&ticket->deed);
+    guest->n_tickets--;
+    guest->n_sockets -= ticket->deed.socket >= 0;
+    end_deed(&ticket->deed, &guest->borrowed);
     free(ticket);
-}
-
-void drop_tickets_of(struct psb_notifier *notifier, uint32_t cage) {
-    struct ticket **place = &notifier->tickets;
-    while (*place)
-        if ((*place)->guest == cage)
-            drop_ticket(notifier, place);
-        else
-            place = &(*place)->next;
 }

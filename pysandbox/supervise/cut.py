@@ -13,14 +13,14 @@ import os
 import select
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from signal import SIGKILL
 
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.live import LiveInit
 from pysandbox.policy.endpoint import MAPPED, Endpoint
 from pysandbox.supervise.tasks import Stopped, threads_of
-from pysandbox.supervise.wire import cut_socket, get_fd
+from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
 SO_LOCK_FILTER = 44  # <asm-generic/socket.h>
@@ -58,13 +58,27 @@ def _kill(pid: int) -> int:
     return 1
 
 
+@contextmanager
+def _borrowed(fd: int) -> Iterator[socket.socket]:
+    """A socket of the cage's, whose close may be the last one, and keeps nobody. Raises OSError for what is none."""
+    try:
+        held = socket.socket(fileno=fd)
+    except OSError:
+        close_borrowed(fd)
+        raise
+    try:
+        yield held
+    finally:
+        close_borrowed(held.detach())
+
+
 def _sockets_of(pid: int) -> Iterator[socket.socket]:
     """Raises PermissionError for a process that may not be looked into."""
     for tid in threads_of(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             for name in os.listdir(f"/proc/{tid}/fd"):
                 if os.readlink(f"/proc/{tid}/fd/{name}").startswith("socket:"):
-                    with socket.socket(fileno=get_fd(tid, int(name))) as held:
+                    with _borrowed(get_fd(tid, int(name))) as held:
                         yield held
                         yield from _in_flight(held)
 
@@ -87,7 +101,7 @@ def _unaccepted(listener: socket.socket) -> Iterator[socket.socket]:
     poller = select.poll()
     poller.register(listener, select.POLLIN)
     if poller.poll(0):
-        with suppress(OSError), listener.accept()[0] as connection:
+        with suppress(OSError), _borrowed(listener.accept()[0].detach()) as connection:
             yield from _in_flight(connection)
 
 
@@ -102,12 +116,7 @@ def _received(held: socket.socket) -> Iterator[socket.socket]:
 
 
 def _adopted(fd: int) -> Iterator[socket.socket]:
-    try:
-        held = socket.socket(fileno=fd)
-    except OSError:
-        os.close(fd)
-        return
-    with held:
+    with suppress(OSError), _borrowed(fd) as held:
         yield held
         yield from _in_flight(held)
 

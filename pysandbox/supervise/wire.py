@@ -214,6 +214,11 @@ def cut_socket(fd: int) -> None:
         raise OSError(-result, os.strerror(-result))
 
 
+def close_borrowed(fd: int) -> None:
+    """Closes a caged process's descriptor, and does not wait for what that process has set (SO_LINGER)."""
+    lib.psb_close_borrowed(fd)
+
+
 def number_of(syscall: str) -> int:
     return table(MACHINE).numbers[syscall]
 

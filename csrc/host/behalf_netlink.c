@@ -1,0 +1,81 @@
+/* Netlink on behalf of the caller: questions to the kernel about the network, as getaddrinfo(3) and ip(8) ask them.
+ *
+ * The kernel asks who opened a netlink socket, and who sends (__netlink_ns_capable); of a message with a destination it
+ * asks the sender alone (NETLINK_SKB_DST). The sender is the supervisor, whose user owns the cage's network namespace.
+ * So the destination, which can only be the kernel, is left out; and since a socket may have been opened by somebody
+ * with more power and handed in, a message is sent only when it is a question: those ask for no capability. */
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include "behalf.h"
+
+#define TRIES 4
+#define KIND_MASK 3 /* rtnetlink's types are NEW, DEL, GET, SET, one after the other (rtnl_msgtype_kind) */
+#define KIND_GET 2
+#define FIRST_DIAG 18 /* TCPDIAG_GETSOCK <linux/inet_diag.h> */
+
+static int is_kernel(const struct sockaddr_nl *address, socklen_t size) {
+    return size >= sizeof *address && address->nl_family == AF_NETLINK && !address->nl_pid && !address->nl_groups;
+}
+
+static int is_for_the_kernel(const struct deed *deed) {
+    struct sockaddr_nl peer = {0};
+    socklen_t size = sizeof peer;
+    if (deed->address_size && !is_kernel((const struct sockaddr_nl *)deed->address, deed->address_size)) return 0;
+    return !getpeername(deed->socket, (struct sockaddr *)&peer, &size) && is_kernel(&peer, size);
+}
+
+static int is_question(int protocol, uint16_t type) {
+    if (protocol == NETLINK_ROUTE) return type >= RTM_BASE && ((type - RTM_BASE) & KIND_MASK) == KIND_GET;
+    return protocol == NETLINK_SOCK_DIAG && type >= FIRST_DIAG && type <= SOCK_DIAG_BY_FAMILY;
+}
+
+/* As netlink_rcv_skb goes through it; what it would not understand is not sent. */
+static int asks_only(int protocol, const uint8_t *data, size_t size) {
+    while (size >= NLMSG_HDRLEN) {
+        struct nlmsghdr header;
+        size_t whole;
+        memcpy(&header, data, sizeof header);
+        if (header.nlmsg_len < NLMSG_HDRLEN || header.nlmsg_len > size || !is_question(protocol, header.nlmsg_type))
+            return 0;
+        whole = NLMSG_ALIGN(header.nlmsg_len);
+        if (whole > size) whole = size;
+        data += whole;
+        size -= whole;
+    }
+    return !size;
+}
+
+/* The kernel would name a socket that has no name yet after the process that sends: the supervisor. */
+static int name_it(int socket) {
+    struct sockaddr_nl name = {0};
+    socklen_t size = sizeof name;
+    int tries, result = 0;
+    if (getsockname(socket, (struct sockaddr *)&name, &size) < 0) return -errno;
+    for (tries = 0; tries < TRIES && !name.nl_pid; tries++) {
+        struct sockaddr_nl wanted = {.nl_family = AF_NETLINK};
+        if (getrandom(&wanted.nl_pid, sizeof wanted.nl_pid, 0) < 0) return -errno;
+        wanted.nl_pid |= 1U << 31; /* above all process numbers */
+        result = bind(socket, (const struct sockaddr *)&wanted, sizeof wanted) < 0 ? -errno : 0;
+        if (result != -EADDRINUSE) break;
+    }
+    return result == -EINVAL ? 0 : result; /* the caller was quicker */
+}
+
+int may_send_netlink(struct deed *deed, const void *data, size_t size) {
+    if (is_for_the_kernel(deed) && asks_only(deed->protocol, data, size)) return name_it(deed->socket);
+    refuse(deed);
+    return -EPERM;
+}
+
+int bind_netlink(struct deed *deed) {
+    const int may = deed->protocol == NETLINK_ROUTE || deed->protocol == NETLINK_SOCK_DIAG;
+    if (may && is_kernel((const struct sockaddr_nl *)deed->address, deed->address_size)) return name_it(deed->socket);
+    refuse(deed);
+    return -EPERM;
+}
