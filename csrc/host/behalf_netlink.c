@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -17,7 +16,6 @@
 #define TRIES 4
 #define KIND_MASK 3 /* rtnetlink's types are NEW, DEL, GET, SET, one after the other (rtnl_msgtype_kind) */
 #define KIND_GET 2
-#define FIRST_DIAG 18 /* TCPDIAG_GETSOCK <linux/inet_diag.h> */
 
 static int is_kernel(const struct sockaddr_nl *address, socklen_t size) {
     return size >= sizeof *address && address->nl_family == AF_NETLINK && !address->nl_pid && !address->nl_groups;
@@ -30,19 +28,17 @@ static int is_for_the_kernel(const struct deed *deed) {
     return !getpeername(deed->socket, (struct sockaddr *)&peer, &size) && is_kernel(&peer, size);
 }
 
-static int is_question(int protocol, uint16_t type) {
-    if (protocol == NETLINK_ROUTE) return type >= RTM_BASE && ((type - RTM_BASE) & KIND_MASK) == KIND_GET;
-    return protocol == NETLINK_SOCK_DIAG && type >= FIRST_DIAG && type <= SOCK_DIAG_BY_FAMILY;
+static int is_question(uint16_t type) {
+    return type >= RTM_BASE && ((type - RTM_BASE) & KIND_MASK) == KIND_GET;
 }
 
 /* As netlink_rcv_skb goes through it; what it would not understand is not sent. */
-static int asks_only(int protocol, const uint8_t *data, size_t size) {
+static int asks_only(const uint8_t *data, size_t size) {
     while (size >= NLMSG_HDRLEN) {
         struct nlmsghdr header;
         size_t whole;
         memcpy(&header, data, sizeof header);
-        if (header.nlmsg_len < NLMSG_HDRLEN || header.nlmsg_len > size || !is_question(protocol, header.nlmsg_type))
-            return 0;
+        if (header.nlmsg_len < NLMSG_HDRLEN || header.nlmsg_len > size || !is_question(header.nlmsg_type)) return 0;
         whole = NLMSG_ALIGN(header.nlmsg_len);
         if (whole > size) whole = size;
         data += whole;
@@ -68,13 +64,14 @@ static int name_it(int socket) {
 }
 
 int may_send_netlink(struct deed *deed, const void *data, size_t size) {
-    if (is_for_the_kernel(deed) && asks_only(deed->protocol, data, size)) return name_it(deed->socket);
+    if (deed->protocol == NETLINK_ROUTE && is_for_the_kernel(deed) && asks_only(data, size))
+        return name_it(deed->socket);
     refuse(deed);
     return -EPERM;
 }
 
 int bind_netlink(struct deed *deed) {
-    const int may = deed->protocol == NETLINK_ROUTE || deed->protocol == NETLINK_SOCK_DIAG;
+    const int may = deed->protocol == NETLINK_ROUTE;
     if (may && is_kernel((const struct sockaddr_nl *)deed->address, deed->address_size)) return name_it(deed->socket);
     refuse(deed);
     return -EPERM;

@@ -1,8 +1,8 @@
 /* What a notifier holds: its cages, each with a thread and a mutex of its own, and of their calls those that wait.
  *
  * Cages share nothing that one of them can hold up: each has a thread that receives its calls, a mutex for what that
- * thread works on, its tickets and its queue of tellings. However long a call of one takes - its memory is being mapped,
- * its file system does not answer, its programs call without end - the others' go on.
+ * thread works on, its tickets and its queue of tellings. However long a call of one takes - its memory is being
+ * mapped, its file system does not answer, its programs call without end - the others' go on.
  *
  * A guest's mutex is taken in notify.c alone: whoever calls the functions on these structs (answers.c, named.c,
  * refusals.c, tickets.c, borrowed.c) holds it, and none of them waits. The notifier's own mutex guards the list of
@@ -54,7 +54,7 @@ struct psb_notifier {
     int stopping, failure;
     int users; /* its owner, and each loop */
     uint32_t last_guest, n_guests;
-    uint32_t last_told; /* the guest whose telling was taken last */
+    uint32_t last_told;   /* the guest whose telling was taken last */
     struct guest *guests; /* the youngest first */
 };
 

@@ -208,6 +208,12 @@ static void decide_by_list(struct guest *guest, uint64_t id, struct deed *deed) 
     if (act(guest, id, deed, NULL)) deed->socket = -1; /* the ticket's now */
 }
 
+/* Python decides about addresses that it can hold against a list; a question to the kernel has none. */
+static int is_for_python(const struct guest *guest, const struct deed *deed) {
+    if (guest->rules.action[deed->call] != PSB_ACTION_ASK) return 0;
+    return !is_network(deed->call) || is_inet(deed) || !(guest->rules.sealed || deed->domain == AF_NETLINK);
+}
+
 static void decide(struct guest *guest, uint64_t id, struct deed *deed) {
     const uint32_t action = guest->rules.action[deed->call];
     const int network = is_network(deed->call);
@@ -223,7 +229,7 @@ static void decide(struct guest *guest, uint64_t id, struct deed *deed) {
     result = read_call(guest, id, deed);
     if (result)
         give(guest, id, result);
-    else if (action == PSB_ACTION_ASK && !(network && !is_inet(deed) && guest->rules.sealed))
+    else if (is_for_python(guest, deed))
         ask_python(guest, id, deed);
     else if (network && (action == PSB_ACTION_ASK || action == PSB_ACTION_LIST))
         decide_by_list(guest, id, deed);
