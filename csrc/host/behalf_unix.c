@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "behalf.h"
+#include "interrupt.h"
 
 #ifndef RESOLVE_IN_ROOT
 #define RESOLVE_IN_ROOT 16
@@ -41,8 +42,10 @@ static int open_in_root(int tid, const char *path) {
     snprintf(link, sizeof link, "/proc/%d/root", tid);
     root = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return -errno;
+    begin_interrupting(); /* a file system may not answer */
     fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
     if (fd < 0) fd = -errno;
+    end_interrupting();
     close_own(root);
     return fd;
 }

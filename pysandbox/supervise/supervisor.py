@@ -1,9 +1,10 @@
-"""One for each Runtime: the thread of the C loop, and the threads in which callbacks run.
+"""One for each Runtime: what has the C loops, and the threads in which callbacks run.
 
-The C loop runs without the interpreter lock, for all cages. What it cannot answer is taken by a follower: a thread that
-waits in C, handles one call from start to end, and goes back. Before a follower calls a user's callback another one
-waits, so that a slow callback delays nobody else; each cage may keep CALLBACKS of them busy. Nothing is started before
-the first cage that needs it, and a failure of the loop ends the cages that rely on it.
+Each cage has a C loop, a thread that needs no interpreter lock; `_lead` waits until one cannot go on. What a loop cannot
+answer is taken by a follower: a thread that waits in C, handles one call from start to end, and goes back. Before a
+follower calls a user's callback another one waits, so that a slow callback delays nobody else; each cage may keep
+CALLBACKS of them busy. Nothing is started before the first cage that needs it, and a failure of a loop ends the cages
+that rely on it.
 """
 
 from __future__ import annotations
