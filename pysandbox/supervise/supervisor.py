@@ -1,6 +1,6 @@
 """One for each Runtime: what has the C loops, and the threads in which callbacks run.
 
-Each cage has a C loop, a thread that needs no interpreter lock; `_lead` waits until one cannot go on. What a loop cannot
+Each cage has a C loop, a thread without the interpreter lock; `_lead` waits until one cannot go on. What a loop cannot
 answer is taken by a follower: a thread that waits in C, handles one call from start to end, and goes back. Before a
 follower calls a user's callback another one waits, so that a slow callback delays nobody else; each cage may keep
 CALLBACKS of them busy. Nothing is started before the first cage that needs it, and a failure of a loop ends the cages
