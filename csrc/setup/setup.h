@@ -26,6 +26,7 @@ int fail(struct psb_error *error, enum psb_step step, long result, const char *p
 long look(long fd, uint64_t dev, uint64_t ino, int *is_directory);
 
 int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error);
+void leave_inotify_to_the_user(const struct psb_plan *plan);
 int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error);
 int set_hostname(const struct psb_plan *plan, struct psb_error *error);
 int make_root(const struct psb_plan *plan, struct psb_error *error);

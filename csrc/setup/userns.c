@@ -30,6 +30,20 @@ int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error) {
     return write_file("/proc/self/gid_map", line, PSB_STEP_GID_MAP, error);
 }
 
+/* inotify is counted per user, through every namespace: a cage would take what its user's own programs need (128
+ * instances on most hosts). Its user namespace may be given less, which only one who is powerful in it can change.
+ * Where the kernel has no such file, or /proc/sys is read-only (a container's), there is nothing to be given. */
+void leave_inotify_to_the_user(const struct psb_plan *plan) {
+    static const char *const counts[][2] = {
+        {"/proc/sys/user/max_inotify_instances", "16"},
+        {"/proc/sys/user/max_inotify_watches", "32768"},
+    };
+    struct psb_error ignored;
+    if (!(plan->namespaces & CLONE_NEWUSER)) return;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        (void)write_file(counts[i][0], counts[i][1], PSB_STEP_UID_MAP, &ignored);
+}
+
 /* A session keyring of its own. Keyrings are counted per user (kernel.keys.maxkeys, 200): the thousandth cage must
  * still start, so a full quota is no failure. It opens nothing: add_key, request_key and keyctl are refused by every
  * seccomp profile, and /proc/keys is masked. */
