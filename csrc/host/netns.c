@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -52,6 +53,18 @@ static long read_answer(int fd) {
     return verdict->error ? verdict->error : 1;
 }
 
+/* Up to the end of the first transaction, or all: the kernel reads no more than one from a datagram. */
+static size_t first_batch(const char *messages, size_t size) {
+    size_t at = 0;
+    while (at + sizeof(struct nlmsghdr) <= size) {
+        const struct nlmsghdr *header = (const void *)(messages + at);
+        if (header->nlmsg_len < sizeof *header) break;
+        at += NLMSG_ALIGN(header->nlmsg_len);
+        if (header->nlmsg_type == NFNL_MSG_BATCH_END) break;
+    }
+    return at && at < size ? at : size;
+}
+
 static long exchange(int fd, const void *messages, size_t size) {
     uint32_t answers = wanted_answers(messages, size);
     long result = sys_call(SYS_sendto, fd, messages, size, 0, 0, 0);
@@ -68,7 +81,12 @@ static long tell_kernel(int *open, int protocol, const void *messages, size_t si
     if (!size) return 0;
     *open = (int)sys_call(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol, 0, 0, 0);
     if (*open < 0) return *open;
-    result = exchange(*open, messages, size);
+    do {
+        const size_t batch = first_batch(messages, size);
+        result = exchange(*open, messages, batch);
+        messages = (const char *)messages + batch;
+        size -= batch;
+    } while (result >= 0 && size);
     sys_close(*open);
     *open = -1;
     return result;

@@ -15,8 +15,8 @@ from pysandbox.compile.plan import Note
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy, options
+from pysandbox.policy.way_out import way_out
 
-STREAMED_BYTES = next(each.default for each in fields(Policy) if each.name == "proxy_streamed_bytes")
 NO_NETWORK = 'run it without a network: --egress none (egress = "none" in [network])'
 
 
@@ -35,7 +35,19 @@ def _some_host(asks: Callable[[HostRule], object]) -> Callable[[Policy], bool]:
     return _through_doors(lambda policy: any(map(asks, policy.hosts)))
 
 
+def _by_any_way(asks: Callable[[Policy], object]) -> Callable[[Policy], bool]:
+    """Also where only addresses are reached: what goes there is looked at by nobody."""
+    return lambda policy: way_out(policy) == "proxy-only" and bool(asks(policy))
+
+
+DEFAULTS = {each.name: each.default for each in fields(Policy)}
 INSPECTION = "needs requests to be looked at, which this version cannot do"
+
+
+def _differs(name: str) -> Callable[[Policy], bool]:
+    return lambda policy: getattr(policy, name) != DEFAULTS[name]
+
+
 SHAPE = "leave it out, which allows any request to the host, or run it without a network: --egress none"
 
 PARTS: tuple[Part, ...] = (
@@ -56,22 +68,35 @@ PARTS: tuple[Part, ...] = (
         "leave it out, and give each host that is needed a [[host]] block",
     ),
     Part(
-        "network.dlp.enabled", _through_doors(lambda policy: policy.dlp_enabled), INSPECTION, "leave [network.dlp] out",
+        "network.dlp.enabled", _by_any_way(lambda policy: policy.dlp_enabled), INSPECTION, "leave [network.dlp] out",
     ),
     Part(
-        "network.dlp.canary_tokens", _through_doors(lambda policy: policy.dlp_canary_tokens), INSPECTION,
+        "network.dlp.canary_tokens", _by_any_way(lambda policy: policy.dlp_canary_tokens), INSPECTION,
         "leave [network.dlp] out",
     ),
-    Part(
-        "strict", _through_doors(lambda policy: policy.strict and policy.hosts),
-        "a strict cage scans what is sent for credentials, which this version cannot do", "leave strict out",
+    *(
+        Part(key, _by_any_way(_differs(name)), INSPECTION, "leave it out: nothing that is sent is scanned")
+        for key, name in (
+            ("network.dlp.max_decode_depth", "dlp_max_decode_depth"),
+            ("network.dlp.decompress", "dlp_decompress"),
+            ("network.dlp.dns_entropy_threshold", "dlp_dns_entropy_threshold"),
+            ("network.dlp.session_entropy_budget", "dlp_session_entropy_budget"),
+            ("network.dlp.extra_scopes", "dlp_extra_scopes"),
+        )
     ),
     Part(
-        "proxy.max_streamed_body_bytes",
-        _through_doors(lambda policy: policy.proxy_streamed_bytes != STREAMED_BYTES), INSPECTION, "leave it out",
+        "strict", _by_any_way(lambda policy: policy.strict),
+        "a strict cage scans what is sent for credentials, which this version cannot do",
+        f"leave strict out, or {NO_NETWORK}",
     ),
-    Part(
-        "proxy.upstream_scheme", _through_doors(lambda policy: policy.proxy_scheme), INSPECTION, "leave it out",
+    *(
+        Part(key, _by_any_way(_differs(name)), INSPECTION, "leave it out")
+        for key, name in (
+            ("proxy.max_buffered_body_bytes", "proxy_buffered_bytes"),
+            ("proxy.max_streamed_body_bytes", "proxy_streamed_bytes"),
+            ("proxy.upstream_request_timeout_ms", "proxy_timeout_ms"),
+            ("proxy.upstream_scheme", "proxy_scheme"),
+        )
     ),
     Part(
         "host", lambda policy: policy.egress == "direct" and bool(policy.hosts),
@@ -95,11 +120,6 @@ OF_THE_WAY_OUT = (
     "dlp_decompress", "dlp_dns_entropy_threshold", "dlp_session_entropy_budget", "dlp_extra_scopes",
     "proxy_buffered_bytes", "proxy_streamed_bytes", "proxy_timeout_ms", "proxy_scheme",
 )  # fmt: skip
-# Of these, what only the inspection of requests would give a meaning to, and is no denial: those are refused above.
-OF_INSPECTION = frozenset((
-    "dlp_max_decode_depth", "dlp_decompress", "dlp_dns_entropy_threshold", "dlp_session_entropy_budget",
-    "dlp_extra_scopes", "proxy_buffered_bytes", "proxy_timeout_ms",
-))  # fmt: skip
 IDLE = "network.idle"
 
 
@@ -116,8 +136,7 @@ def refuse_absent(policy: Policy) -> None:
 
 def idle_notes(policy: Policy) -> tuple[Note, ...]:
     """Whoever names hosts probably meant to reach them."""
-    defaults = {each.name: each.default for each in fields(Policy)}
-    idle = [name for name in OF_THE_WAY_OUT if getattr(policy, name) != defaults[name]]
+    idle = [name for name in OF_THE_WAY_OUT if getattr(policy, name) != DEFAULTS[name]]
     if policy.egress == "direct":
         return ()
     if policy.isolation != "full" and policy.egress != "none":  # connects to addresses are decided without doors
@@ -125,7 +144,7 @@ def idle_notes(policy: Policy) -> tuple[Note, ...]:
     if not has_way_out(policy):
         return _idle(idle, "there is no way out of this cage, so these say nothing")
     if reaches_hosts(policy):
-        return _idle([name for name in idle if name in OF_INSPECTION], "no request is looked at, so these say nothing")
+        return ()
     return _idle([name for name in idle if name != "allow_ips"], "no host is reached by its name, so these say nothing")
 
 

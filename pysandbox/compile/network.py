@@ -17,6 +17,10 @@ from pysandbox.policy.model import Policy
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
 HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+# Without a way out a name that is not in /etc/hosts does not exist, and that is the answer, at once: a resolver that is
+# out of reach would mean "try again", which npm, pip and others then do for minutes.
+NOBODY_TEXT = "# this cage has no network\n"
+ALONE_TEXT = NSSWITCH_TEXT.replace("hosts: files dns", "hosts: files")
 
 DIRECT = "network.direct"
 
@@ -43,5 +47,5 @@ def own_files(policy: Policy) -> Mapping[str, str]:
     if policy.isolation != "full" or policy.egress == "direct":
         return {}
     if not has_way_out(policy):
-        return {HOSTS: HOSTS_TEXT}
+        return {HOSTS: HOSTS_TEXT, RESOLV: NOBODY_TEXT, NSSWITCH: ALONE_TEXT}
     return {HOSTS: HOSTS_TEXT, RESOLV: RESOLV_TEXT, NSSWITCH: NSSWITCH_TEXT}

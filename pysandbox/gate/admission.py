@@ -99,7 +99,8 @@ class Admission:
     async def resolve(self, name: str) -> tuple[IPAddress, ...]:
         """The addresses of an allowed name, as the host sees it; none where there is no such name. Raises Unreachable,
         with the fault written down; Withdrawn."""
-        return (await self.look_up(name)).addresses
+        found = (await self.look_up(name)).addresses
+        return found or (await self.look_up(name, six=True)).addresses if self.net.ipv6 == "resolve" else found
 
     async def look_up(self, name: str, *, six: bool = False) -> Answer:
         """The same with how long it holds, and whether there is such a name at all; `six` for IPv6 alone."""

@@ -4,8 +4,9 @@
 plain HTTP; an inspecting relay would be a third way, for hosts whose `Decision.inspect` asks for it.
 
 A client that speaks first is heard before a byte of it is passed on. Where the server speaks first, its words flow at
-once, and the client's wait in the relay until they were heard. So no protocol is delayed, and none can be used to slip
-a name past.
+once, and the client's wait in the relay until they were heard; and where the client's cannot be judged yet but begin no
+request that anybody knows, they flow as they come and are looked at on (`Sniffer.goes_ahead`). So no protocol is held
+up, and none can be used to slip a name past.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from pysandbox.gate.stream import Stream, until_readable
 if TYPE_CHECKING:
     from pysandbox.gate.admission import Admission
 
-WORDS_SECONDS = 10.0  # from the first byte of a hello or a first line to its end
+WORDS_SECONDS = 10.0  # from the first byte of a hello to its end
+HOLD_SECONDS = 1.0  # that a first line which may become a request is waited for, before it goes ahead
+AHEAD = Verdict(Way.PASS, "not decided: it goes ahead")
 LATE = Verdict(Way.REFUSE, "the first words were not finished in time")
 
 
@@ -60,8 +63,8 @@ class _Carried:
     async def run(self) -> None:
         sniffer = Sniffer(self._target, lambda name, port: self._admission.rules.name(name, port).allowed)
         verdict = await _hear(self._client, sniffer, self._client_is_first)
-        if verdict is None:
-            await self._flow(sniffer)
+        if verdict is None or verdict is AHEAD:
+            await self._flow(sniffer, verdict is AHEAD)
         else:
             await self._follow(verdict, bytes(sniffer.said))
 
@@ -83,25 +86,35 @@ class _Carried:
         await until_readable(self._client.sock, self._server.sock)
         return not self._client.is_quiet()
 
-    async def _flow(self, sniffer: Sniffer) -> None:
-        """The server's words flow; the client's, once they are heard. No HTTP server speaks first."""
+    async def _flow(self, sniffer: Sniffer, ahead: bool) -> None:
+        """The server's words flow; the client's, once they are heard, or as they come where they go `ahead`. No HTTP
+        server speaks first."""
         ear = self._client.ear()
-        self._splice(hold=True)
-        hearing = asyncio.create_task(_hear(ear, sniffer, _always))
+        passed = bytes(sniffer.said) if ahead else b""
+        self._splice(passed, hold=True)
+        hearing = asyncio.create_task(self._hear_on(ear, sniffer, len(passed)))
         try:
             await _first_of(hearing, self._over)
             if self._over.done():
                 return
-            verdict = await hearing or LATE
+            verdict, heard = await hearing
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
             ear.close()
         if verdict.way is Way.PASS:
-            self._admission.relay.release(self._number, bytes(sniffer.said))
+            self._admission.relay.release(self._number, bytes(sniffer.said[heard:]))
             await asyncio.shield(self._over)
         else:
-            self._deny(verdict.why or "HTTP to a server that has spoken first")
+            in_pieces = "HTTP whose first line came in pieces" if heard else "HTTP to a server that has spoken first"
+            self._deny(verdict.why or in_pieces)
+
+    async def _hear_on(self, ear: Stream, sniffer: Sniffer, passed: int) -> tuple[Verdict, int]:
+        """The verdict, and how many bytes have gone ahead of it."""
+        while (verdict := await _hear(ear, sniffer, ear.is_spoken_to)) is AHEAD:
+            self._admission.relay.say(self._number, bytes(sniffer.said[passed:]))
+            passed = len(sniffer.said)
+        return verdict or LATE, passed
 
     async def _follow(self, verdict: Verdict, said: bytes) -> None:
         self._client.said = said
@@ -140,23 +153,30 @@ class _Carried:
 
 
 async def _hear(ear: Stream, sniffer: Sniffer, goes_on: Callable[[], Awaitable[bool]]) -> Verdict | None:
-    """The verdict; None when it does not go on. Silence may last; what has begun has to come to a point."""
-    try:
-        async with asyncio.timeout(None) as patience:
-            while await goes_on():
-                more = await ear.read()
-                verdict = sniffer.hear(more) if more else sniffer.end()
-                if verdict is not None:
-                    return verdict
-                if patience.when() is None:
-                    patience.reschedule(asyncio.get_running_loop().time() + WORDS_SECONDS)
-    except TimeoutError:
-        return LATE
-    return None
-
-
-async def _always() -> bool:
-    return True
+    """The verdict; None when it does not go on. Silence may last; what has begun has to come to a point. What waits
+    with a time is `goes_on`, which reads nothing, so nothing that was read is lost."""
+    clock = asyncio.get_running_loop().time
+    begun, until = 0.0, None
+    while True:
+        try:
+            async with asyncio.timeout_at(until):
+                if not await goes_on():
+                    return None
+        except TimeoutError:
+            if sniffer.goes_ahead(late=True):
+                return AHEAD
+            if clock() >= begun + WORDS_SECONDS:
+                return LATE
+            until = begun + WORDS_SECONDS
+            continue
+        more = await ear.read()
+        verdict = sniffer.hear(more) if more else sniffer.end()
+        if verdict is not None:
+            return verdict
+        if sniffer.goes_ahead():
+            return AHEAD
+        begun = begun or clock()
+        until = until or begun + min(HOLD_SECONDS, WORDS_SECONDS)
 
 
 async def _first_of(*waited: asyncio.Future[Any]) -> None:

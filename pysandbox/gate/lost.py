@@ -14,7 +14,7 @@ import struct
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING
 
-from pysandbox.gate.dial import asked, target_of
+from pysandbox.gate.dial import Target, asked, target_of
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.stream import until_readable
 
@@ -25,6 +25,7 @@ AT_ONCE = 64  # datagrams, then there is
 PAUSE = 0.1  # seconds, while the queue may overflow
 HEADERS = 68  # bytes
 DESTINATION, PORT = struct.Struct("!4s"), struct.Struct("!H")
+DNS_PORT = 53
 UDP_TO_A_NAME = Decision(False, "network", "")  # no line of a policy opens that
 
 
@@ -47,9 +48,11 @@ def hear(admission: Admission) -> None:
         try:
             said = admission.ear.recv(HEADERS) if admission.ear is not None else b""
             address, port = destination(said)
+            is_answer = answers(admission, said)
         except (OSError, struct.error):
             return
-        tell(admission, address, port)
+        if not is_answer:
+            tell(admission, address, port)
 
 
 def has_heard(ear: socket.socket) -> bool:
@@ -64,6 +67,16 @@ def destination(packet: bytes) -> tuple[IPv4Address, int]:
     header = (packet[0] & 15) * 4 if packet else 0
     (address,), (port,) = DESTINATION.unpack_from(packet, 16), PORT.unpack_from(packet, header + 2)
     return IPv4Address(address), port
+
+
+def answers(admission: Admission, packet: bytes) -> bool:
+    """Whether it is what somebody was told who has asked: every address is local to the cage, so whoever asks one has
+    that address himself, and its answer goes there too. Names are answered for all of them."""
+    source, address = packet[12:16], packet[16:20]
+    (port,) = PORT.unpack_from(packet, (packet[0] & 15) * 4)
+    outbound = admission.outbound
+    is_served = outbound is not None and outbound.serves(Target(str(IPv4Address(address)), port))
+    return source == address and (port == DNS_PORT or is_served)
 
 
 def tell(admission: Admission, address: IPv4Address, port: int) -> None:

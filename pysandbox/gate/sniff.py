@@ -5,7 +5,10 @@ names would follow it (PROXY-26). So the name in a TLS hello must be the target'
 which holds every request's Host against it; and what is neither is passed on where no protocol is expected. Port 443 is
 for TLS and port 80 for HTTP. An address that is listed may be spoken to under no name, or under one that is allowed.
 
-Nothing is decided by time: a hello or a request in many pieces is waited for until it is whole.
+Nothing is decided by time, but who waits: a hello or a request in pieces is waited for until it is whole. Words that
+begin no request of a method that is known (`ruok`, `12345`, `HELO x`) need not wait for the end of their line: they go
+ahead, and the line is looked at on. Should it become a request after all, it is cut off before its end has left, so no
+server has ever read one that the rules were not held against.
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ LEADING = b"\r\n \t"  # servers skip it before a request
 LONGEST_METHOD = 64
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 REQUEST_LINE = re.compile(rb"[^ \t]+[ \t].*HTTP/[0-9]", re.DOTALL | re.IGNORECASE)
+METHODS = tuple(
+    b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PRI QUERY COPY LOCK MKCOL MOVE PROPFIND PROPPATCH UNLOCK "
+    b"REPORT SEARCH MKCALENDAR MKACTIVITY CHECKOUT MERGE BIND REBIND UNBIND ACL LINK UNLINK PURGE".split()
+)  # of which a request may come in pieces
+HARMLESS = 3  # bytes of a hello that tell nobody anything
 UNRECOGNIZED_NAME = bytes((21, 3, 3, 0, 2, 2, 112))  # a fatal alert, RFC 8446 6.2
 
 MayName = Callable[[str, int], bool]  # whether the rules allow a name at a port
@@ -52,6 +60,7 @@ class Sniffer:
         self._start = 0  # of the first line that is not blank
         self._searched = 0  # up to here there is no end of it
         self._method_ended = False
+        self._is_line = False
 
     def hear(self, said: bytes) -> Verdict | None:
         """None while it cannot be told yet."""
@@ -62,6 +71,18 @@ class Sniffer:
             return self._first()
         except NotTls as error:
             return Verdict(Way.REFUSE, f"not a TLS hello: {error}")
+
+    def goes_ahead(self, *, late: bool = False) -> bool:
+        """While it cannot be told yet: whether what was said may go on to the server meanwhile. `late`: there was time
+        for the rest to come."""
+        if self._demands(HTTPS) or self._demands(HTTP):
+            return False
+        if self._is_line:
+            method = TOKEN.match(self.said, self._start)
+            begun = method.group() if method else b""
+            known = begun in METHODS if self._method_ended else any(each.startswith(begun) for each in METHODS)
+            return late or not known
+        return late and len(self.said) <= HARMLESS
 
     def end(self) -> Verdict:
         """The client will say no more."""
@@ -94,6 +115,7 @@ class Sniffer:
         """HTTP if the first line that is not blank says so. Each byte is looked at once."""
         if self.said[0] & 0x80:
             return self._old_hello()
+        self._is_line = True
         said = self.said
         while self._start < len(said) and said[self._start] in LEADING:
             self._start += 1

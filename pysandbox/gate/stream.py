@@ -76,6 +76,12 @@ class Stream:
             pass
         return False
 
+    async def is_spoken_to(self) -> bool:
+        """True, when there is something to read. Reads nothing."""
+        if not self.said and self.is_quiet():
+            await until_readable(self.sock)
+        return True
+
     def give(self) -> socket.socket:
         """The socket is somebody else's from now on; `close` and `reset` do nothing then."""
         return socket.socket(fileno=self.sock.detach())

@@ -35,7 +35,8 @@ ROUTES = nft.message(
 
 # ---- nf_tables ------------------------------------------------------------------------------------------------
 
-TABLE, CHAIN = "pysandbox", "output"
+TABLE, CHAIN, RESOLVERS = "pysandbox", "output", "resolvers"
+AT_ONCE = 2000  # ranges in one transaction: one is sent as a whole, and a socket takes some 200 KiB
 HOOK_OUTPUT, PRIORITY_DSTNAT = 3, -100
 _LOOPBACK = bytes((127, 0, 0, 0))
 
@@ -52,23 +53,38 @@ _LED = (
 
 def redirect(resolvers: Sequence[tuple[bytes, int]] = ()) -> bytes:
     """`resolvers` are networks, each an IPv4 address and a prefix, that may be asked for names themselves: over TCP by
-    the TCP door, over UDP by whoever listens at the address (`gate.outbound`)."""
-    asked = [nft.destination(*each) + nft.ports(53, 53) for each in resolvers]
-    rules = (
-        *_OWN,
-        *(nft.protocol(nft.UDP) + each + nft.RETURN for each in asked),
-        *(nft.protocol(nft.TCP) + each + nft.dnat(_ADDRESS, TCP_PORT) for each in asked),
-        *_LED,
+    the TCP door, over UDP by whoever listens at the address (`gate.outbound`). However many, they are one set and two
+    rules; what is more than one transaction takes follows in others."""
+    ranges = _ranges(resolvers)
+    asked = nft.destination_in(RESOLVERS) + nft.ports(53, 53)
+    chosen = (
+        nft.protocol(nft.UDP) + asked + nft.RETURN,
+        nft.protocol(nft.TCP) + asked + nft.dnat(_ADDRESS, TCP_PORT),
+    )  # fmt: skip
+    wall = (
+        nft.new_table(TABLE),
+        nft.base_chain(TABLE, CHAIN, "nat", HOOK_OUTPUT, PRIORITY_DSTNAT, accept=True),
+        *([nft.new_set(TABLE, RESOLVERS)] if ranges else []),
+        *nft.rules(TABLE, CHAIN, (*_OWN, *(chosen if ranges else ()), *_LED)),
     )
-    return nft.batch(
-        nft.IPV4,
-        (
-            nft.new_table(TABLE),
-            nft.base_chain(TABLE, CHAIN, "nat", HOOK_OUTPUT, PRIORITY_DSTNAT, accept=True),
-            *nft.rules(TABLE, CHAIN, rules),
-        ),
-        answered=True,
+    listed = (
+        nft.batch(nft.IPV4, nft.elements(TABLE, RESOLVERS, ranges[at : at + AT_ONCE]))
+        for at in range(0, len(ranges), AT_ONCE)
     )
+    return nft.batch(nft.IPV4, wall, answered=True) + b"".join(listed)
+
+
+def _ranges(networks: Sequence[tuple[bytes, int]]) -> list[tuple[int, int]]:
+    """First and last addresses, in their order; what overlaps or touches is one."""
+    found: list[tuple[int, int]] = []
+    for address, prefix in sorted(networks):
+        size = 1 << (32 - prefix)
+        first = int.from_bytes(address, "big") & ~(size - 1)
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], first + size - 1)
+        else:
+            found.append((first, first + size - 1))
+    return found
 
 
 REDIRECT = redirect()

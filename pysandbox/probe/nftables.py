@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 REQUEST, ACK, EXCL, CREATE, APPEND = 0x1, 0x4, 0x200, 0x400, 0x800  # NLM_F_*
 NESTED = 0x8000  # NLA_F_NESTED
 BATCH_BEGIN, BATCH_END, NFTABLES = 16, 17, 10  # NFNL_MSG_BATCH_*, NFNL_SUBSYS_NFTABLES
-NEWTABLE, GETTABLE, DELTABLE, NEWCHAIN, NEWRULE = 0, 1, 2, 3, 6  # NFT_MSG_*
+NEWTABLE, GETTABLE, DELTABLE, NEWCHAIN, NEWRULE, NEWSET, NEWSETELEM = 0, 1, 2, 3, 6, 9, 12  # NFT_MSG_*
 UNSPEC, IPV4, NETDEV = 0, 2, 5  # NFPROTO_*
 TABLE_NAME, TABLE_HANDLE, TABLE_USERDATA = 1, 4, 6  # NFTA_TABLE_*
 
@@ -99,6 +99,11 @@ def source(address: bytes, prefix: int = 32, *, other: bool = False) -> bytes:
 
 def destination(address: bytes, prefix: int = 32) -> bytes:
     return _within(16, address, prefix, False)
+
+
+def destination_in(name: str) -> bytes:
+    """The rule goes on when the set of the table holds the destination."""
+    return _load(_NETWORK, 16, 4) + _expression("lookup", _text(1, name), _number(2, _REGISTER))
 
 
 def _within(offset: int, address: bytes, prefix: int, other: bool) -> bytes:
@@ -195,6 +200,34 @@ def base_chain(
 
 def rules(table: str, chain: str, each: Iterable[bytes]) -> tuple[Body, ...]:
     return tuple((NEWRULE, CREATE | APPEND, _text(1, table) + _text(2, chain) + _nest(4, rule)) for rule in each)
+
+
+_INTERVAL, _INTERVAL_END = 4, 1  # NFT_SET_INTERVAL, NFT_SET_ELEM_INTERVAL_END
+_IPV4_ADDRESS = 7  # how nft(8) shows the elements
+_ELEMENTS = 500  # ranges in one message: the length of an attribute has 16 bits
+
+
+def new_set(table: str, name: str) -> Body:
+    """Of ranges of IPv4 addresses."""
+    about = _number(3, _INTERVAL) + _number(4, _IPV4_ADDRESS) + _number(5, 4) + _number(10, 1)
+    return NEWSET, CREATE, _text(1, table) + _text(2, name) + about
+
+
+def elements(table: str, name: str, ranges: Sequence[tuple[int, int]]) -> tuple[Body, ...]:
+    """`ranges` are first and last addresses, none inside or beside another."""
+    return tuple(
+        (NEWSETELEM, CREATE, _text(1, table) + _text(2, name) + _nest(3, *map(_range, ranges[at : at + _ELEMENTS])))
+        for at in range(0, len(ranges), _ELEMENTS)
+    )
+
+
+def _range(each: tuple[int, int]) -> bytes:
+    """Where it begins, and where it has ended; a range up to the last address of all has no end."""
+    first, last = each
+    begin = _nest(1, _nest(1, attribute(1, first.to_bytes(4, "big"))))
+    if last + 1 >= 1 << 32:
+        return begin
+    return begin + _nest(1, _nest(1, attribute(1, (last + 1).to_bytes(4, "big"))), _number(3, _INTERVAL_END))
 
 
 def batch(family: int, bodies: Sequence[Body], *, answered: bool = False) -> bytes:

@@ -9,7 +9,9 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -476,6 +478,63 @@ def test_a_hello_in_many_segments_is_still_read(doors: Doors, certificate: Path)
                 sock.sendall(bytes([byte]))
             assert everything(sock)[:1] == b"\x15"
     assert heard in ([], [b""])
+
+
+# ---- words without an end -------------------------------------------------------------------------------------------
+
+UNFINISHED = [b"ruok", b"12345", b"hello world", b"HELO me", b"PING", b"x y z", b"A"]
+
+
+@pytest.mark.parametrize("words", UNFINISHED)
+def test_words_that_begin_no_known_request_are_not_held_up(doors: Doors, words: bytes) -> None:
+    with server(echo) as port:
+        for _, sock in (socks(doors.ports["socks"], ALLOWED, port), connected(doors, ALLOWED, port)):
+            with sock:
+                sock.settimeout(5)
+                sock.sendall(words)
+                assert exactly(sock, len(words)) == words
+                sock.sendall(b" and more")  # still no end of the line
+                assert exactly(sock, 9) == b" and more"
+                sock.sendall(b"\n" + b"z" * 100_000)
+                assert exactly(sock, 100_001) == b"\n" + b"z" * 100_000
+
+
+def test_words_that_may_become_a_request_are_held_for_a_moment(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pysandbox.gate.carry.HOLD_SECONDS", 0.1)
+    with server(echo) as port:
+        for words in (b"GET", b"\r\n", b"\x16", b"\xff"):
+            _, sock = socks(doors.ports["socks"], ALLOWED, port)
+            with sock:
+                sock.settimeout(5)
+                sock.sendall(words)
+                assert exactly(sock, len(words)) == words
+
+
+@pytest.mark.parametrize("line", [b"FROB / HTTP/1.1\r\n", b"get / HTTP/1.1\r\n"])
+@pytest.mark.parametrize("at", [1, 4, 6, 12])
+def test_a_request_in_pieces_never_arrives_with_its_end(doors: Doors, line: bytes, at: int) -> None:
+    """Wherever it is cut: no server has read a whole first line of it."""
+    heard = bytearray()
+    said = line + b"Host: evil.com\r\n\r\n"
+    with server(lambda client: heard.extend(_all_of(client))) as port:
+        _, sock = socks(doors.ports["socks"], ALLOWED, port)
+        with sock:
+            sock.settimeout(5)
+            sock.sendall(said[:at])
+            time.sleep(0.05)
+            with suppress(OSError):
+                sock.sendall(said[at:])
+                while sock.recv(1000):
+                    pass
+    assert b"\n" not in heard and b"evil" not in heard
+
+
+def _all_of(client: socket.socket) -> bytes:
+    said = b""
+    with suppress(OSError):
+        while more := client.recv(1000):
+            said += more
+    return said
 
 
 # ---- bounds and the end ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -74,15 +75,32 @@ def test_nothing_is_said_of_what_nobody_asked_for() -> None:
     assert notes_of(plan_of(Policy(egress="proxy-only", notifier=False)), IDLE) == []
 
 
-def test_what_only_the_inspection_of_requests_would_use_is_said_to_be_idle() -> None:
-    plan = plan_of(Policy(**with_host(), proxy_timeout_ms=5, dlp_decompress=False))
-    (note,) = notes_of(plan, IDLE)
-    assert "proxy.upstream_request_timeout_ms" in note and "network.dlp.decompress" in note and "domain" not in note
+SCANNING = {
+    "dlp_enabled": True, "dlp_canary_tokens": True, "dlp_max_decode_depth": 3, "dlp_decompress": False,
+    "dlp_dns_entropy_threshold": 0.5, "dlp_session_entropy_budget": 1,
+    "dlp_extra_scopes": {"github_pat": ["a.example"]}, "strict": True, "proxy_buffered_bytes": 5,
+    "proxy_streamed_bytes": 5, "proxy_timeout_ms": 500, "proxy_scheme": "h2c",
+}  # fmt: skip
+WAYS = [with_host(), {"allow_ips": ["192.0.2.7"]}, {"egress": "proxy-only", "allow_host_loopback": True}]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("asked", SCANNING)
+def test_scanning_that_does_not_happen_is_never_promised(asked: str, way: dict[str, Any]) -> None:
+    """By whatever way something leaves: each word alone is refused, and by its own name."""
+    plan_of(Policy(**way))
+    with pytest.raises(PolicyError, match="this version cannot do"):
+        plan_of(Policy(**way, **{asked: SCANNING[asked]}))
+
+
+def test_no_word_of_scanning_is_left_out_here() -> None:
+    words = {each.name for each in fields(Policy) if each.name.startswith(("dlp_", "proxy_"))}
+    assert words == set(SCANNING) - {"strict"}
 
 
 def test_where_only_addresses_are_reached_what_is_said_of_hosts_is_idle() -> None:
-    (note,) = notes_of(plan_of(Policy(allow_ips=["192.0.2.7"], proxy_timeout_ms=5)), IDLE)
-    assert "proxy.upstream_request_timeout_ms" in note and "allow_ips" not in note
+    (note,) = notes_of(plan_of(Policy(allow_ips=["192.0.2.7"], dns_ipv6="nxdomain")), IDLE)
+    assert "dns.ipv6" in note and "allow_ips" not in note
 
 
 def test_none_is_none_whatever_is_listed() -> None:
