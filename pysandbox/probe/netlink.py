@@ -65,6 +65,7 @@ def redirect(resolvers: Sequence[tuple[bytes, int]] = ()) -> bytes:
         nft.new_table(TABLE),
         nft.base_chain(TABLE, CHAIN, "nat", HOOK_OUTPUT, PRIORITY_DSTNAT, accept=True),
         *([nft.new_set(TABLE, RESOLVERS)] if ranges else []),
+        *([nft.nothing_below(TABLE, RESOLVERS)] if ranges and ranges[0][0] else []),
         *nft.rules(TABLE, CHAIN, (*_OWN, *(chosen if ranges else ()), *_LED)),
     )
     listed = (

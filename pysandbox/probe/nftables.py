@@ -221,13 +221,20 @@ def elements(table: str, name: str, ranges: Sequence[tuple[int, int]]) -> tuple[
     )
 
 
+def nothing_below(table: str, name: str) -> Body:
+    """What nft(8) puts before a first range that does not begin with the first address of all."""
+    return NEWSETELEM, CREATE, _text(1, table) + _text(2, name) + _nest(3, _element(0, end=True))
+
+
 def _range(each: tuple[int, int]) -> bytes:
     """Where it begins, and where it has ended; a range up to the last address of all has no end."""
     first, last = each
-    begin = _nest(1, _nest(1, attribute(1, first.to_bytes(4, "big"))))
-    if last + 1 >= 1 << 32:
-        return begin
-    return begin + _nest(1, _nest(1, attribute(1, (last + 1).to_bytes(4, "big"))), _number(3, _INTERVAL_END))
+    return _element(first) + (_element(last + 1, end=True) if last + 1 < 1 << 32 else b"")
+
+
+def _element(address: int, *, end: bool = False) -> bytes:
+    key = _nest(1, attribute(1, address.to_bytes(4, "big")))
+    return _nest(1, key, _number(3, _INTERVAL_END)) if end else _nest(1, key)
 
 
 def batch(family: int, bodies: Sequence[Body], *, answered: bool = False) -> bytes:

@@ -14,6 +14,7 @@ from pysandbox.probe.netlink import REDIRECT, ROUTES, redirect
 
 RULES = """
 table ip pysandbox {
+    %s
     chain output {
         type nat hook output priority -100; policy accept;
         ip daddr 127.0.0.0/8 return
@@ -26,16 +27,16 @@ table ip pysandbox {
 }
 """
 RESOLVERS = [(bytes((192, 0, 2, 53)), 32), (bytes((203, 0, 113, 0)), 25)]
+LISTED = "set resolvers { type ipv4_addr; flags interval; elements = { 192.0.2.53, 203.0.113.0/25 } }"
 ASKED = """
-        meta l4proto udp ip daddr 192.0.2.53 udp dport 53 return
-        meta l4proto udp ip daddr 203.0.113.0/25 udp dport 53 return
-        meta l4proto tcp ip daddr 192.0.2.53 tcp dport 53 dnat to 198.18.0.1:3129
-        meta l4proto tcp ip daddr 203.0.113.0/25 tcp dport 53 dnat to 198.18.0.1:3129
+        meta l4proto udp ip daddr @resolvers udp dport 53 return
+        meta l4proto tcp ip daddr @resolvers tcp dport 53 dnat to 198.18.0.1:3129
 """
 LOAD = """
 import socket, subprocess, sys
 with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as kernel:
-    kernel.send(bytes.fromhex(sys.argv[1]))
+    for each in sys.argv[1:]:
+        kernel.send(bytes.fromhex(each))
 """
 SHOW = "import subprocess; subprocess.run(['nft', '--debug=netlink', '-nn', 'list', 'ruleset'], check=True)"
 
@@ -47,15 +48,27 @@ def in_a_network_of_its_own(*argv: str, said: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("batch", "more"), [(REDIRECT, ""), (redirect(RESOLVERS), ASKED)], ids=["plain", "with resolvers"]
+    ("batch", "more"),
+    [(REDIRECT, ("", "")), (redirect(RESOLVERS), (LISTED, ASKED))],
+    ids=["plain", "with resolvers"],
 )
-def test_the_redirect_is_what_nft_makes_of_the_same_rules(batch: bytes, more: str) -> None:
-    ours = in_a_network_of_its_own("/usr/bin/python3", "-I", "-S", "-c", LOAD + SHOW, batch.hex())
+def test_the_redirect_is_what_nft_makes_of_the_same_rules(batch: bytes, more: tuple[str, str]) -> None:
+    ours = in_a_network_of_its_own("/usr/bin/python3", "-I", "-S", "-c", LOAD + SHOW, *map(bytes.hex, batches(batch)))
     theirs = in_a_network_of_its_own(
         "/bin/sh", "-c", "nft -f - && exec nft --debug=netlink -nn list ruleset", said=RULES % more
     )
     assert ours == theirs
     assert ours.count("dnat") >= 3
+
+
+def batches(said: bytes) -> list[bytes]:
+    """Each transaction for itself, as they are sent."""
+    found = [b""]
+    for kind, message in messages(said):
+        found[-1] += message
+        if kind == 17:  # NFNL_MSG_BATCH_END
+            found.append(b"")
+    return found[:-1]
 
 
 def messages(batch: bytes) -> list[tuple[int, bytes]]:

@@ -154,9 +154,9 @@ def test_a_prefix_ends_on_a_component() -> None:
     assert {"/d/b", "/d/bb"} <= set(paths_of(plan, "BIND"))
 
 
-def test_the_hosts_file_is_generated_only_without_a_network() -> None:
+def test_the_files_of_names_are_generated_only_without_a_network() -> None:
     generated = plan_of(Policy(allow=SYSTEM))
-    assert paths_of(generated, "FILE") == ["/etc/hosts"]
+    assert paths_of(generated, "FILE") == ["/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/hosts"]
     assert "/etc/hosts" not in paths_of(generated, "BIND")
     direct = plan_of(Policy(allow=SYSTEM, egress="direct", unsafe_direct=True))
     assert paths_of(direct, "FILE") == []
@@ -166,7 +166,7 @@ def test_the_hosts_file_is_generated_only_without_a_network() -> None:
 @pytest.mark.parametrize("change", [{"allow": grants("/etc")}, {"deny": grants("/etc/hosts")}], ids=("bound", "denied"))
 def test_the_hosts_file_is_not_generated_into_a_bind_or_against_a_denial(change: dict[str, tuple[Grant, ...]]) -> None:
     plan = plan_of(Policy(**{"allow": (Grant("/etc/hosts", optional=True),), **change}))  # type: ignore[arg-type]
-    assert paths_of(plan, "FILE") == []
+    assert "/etc/hosts" not in paths_of(plan, "FILE")
 
 
 def test_the_session_scratch_is_a_directory_of_the_launcher() -> None:
