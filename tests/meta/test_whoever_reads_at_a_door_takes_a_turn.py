@@ -1,0 +1,46 @@
+"""One loop serves the doors of all cages. A call that reads or accepts returns without giving way for as long as there
+is more, so each place that has one is known, and takes turns (`gate/turns.py`) or gives way itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pysandbox
+
+GATE = Path(pysandbox.__file__).parent / "gate"
+READS = {"sock_recv", "sock_recv_into", "sock_accept", "accept", "recv", "recvfrom", "recvmsg", "recv_into"}
+# Where it is done, in which function, and why it ends.
+KNOWN = {
+    ("stream.py", "read", "sock_recv"): "takes a turn first",
+    ("stream.py", "is_quiet", "recv"): "looks at one byte, once",
+    ("streams.py", "_accept", "accept"): "serve takes a turn for each",
+    ("published.py", "serve", "accept"): "takes a turn for each",
+    ("dns.py", "_accepted", "accept"): "serve_tcp takes a turn for each, and waits in between",
+    ("dns.py", "_answer_some", "recvfrom"): "a few in one turn",
+    ("datagrams.py", "_from_peers", "recvfrom"): "a few in one turn",
+    ("datagrams.py", "_from_other_side", "recv"): "a few in one turn",
+    ("lost.py", "hear", "recv"): "a few, then a pause",
+    ("upstream.py", "_ask_server", "sock_recv"): "a name server's; gives way each time",
+    ("upstream.py", "_receive", "sock_recv"): "a name server's; gives way each time",
+    ("transaction.py", "_verdicts", "recv"): "the kernel's, in the thread that opens a cage",
+}
+
+
+def test_every_reader_of_the_gatekeeper_is_known_and_ends() -> None:
+    assert set(readers()) == set(KNOWN)
+
+
+def readers() -> Iterator[tuple[str, str, str]]:
+    for path in sorted(GATE.glob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from ((path.name, function.name, called) for called in calls(function))
+
+
+def calls(function: ast.AST) -> Iterator[str]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READS:
+            yield node.func.attr
