@@ -1,0 +1,1 @@
+"""A fuzzer of system calls inside of cages, with checks from outside."""
