@@ -27,6 +27,7 @@ import os
 
 TYPE_CHECKING = False  # as typing's own: the command line starts without it
 if TYPE_CHECKING:
+    from pysandbox.handlers.denial import Denial
     from pysandbox.process import Result
 
 
@@ -87,8 +88,11 @@ class UnsupportedError(CageError, OSError):
 class StartError(CageError, OSError):
     """A step of the start failed; nothing was left behind. Whoever raises one gets the subclass of its step.
 
-    `step` is a name from csrc/steps.def; `errno` and `filename` are those of the system call that failed.
+    `step` is a name from csrc/steps.def; `errno` and `filename` are those of the system call that failed. `denials`:
+    what refused it, where a rule or a callback did.
     """
+
+    denials: tuple[Denial, ...] = ()
 
     def __new__(cls, step: str, number: int, path: str | None = None, hint: str | None = None) -> StartError:
         kind = _OF_STEP.get(step, SandboxSpawnError) if cls is StartError else cls
@@ -96,12 +100,12 @@ class StartError(CageError, OSError):
 
     def __init__(self, step: str, number: int, path: str | None = None, hint: str | None = None) -> None:
         self.step = step
-        self.hint = hint
+        self.hint: str | None = hint
         super().__init__(number, os.strerror(number))
         self.filename = path
 
-    def __reduce__(self) -> tuple[type[StartError], tuple[object, ...]]:
-        return type(self), (self.step, self.errno, self.filename, self.hint)
+    def __reduce__(self) -> tuple[type[StartError], tuple[object, ...], dict[str, object]]:
+        return type(self), (self.step, self.errno, self.filename, self.hint), {"denials": self.denials}
 
     def __str__(self) -> str:
         name = _errno.errorcode.get(self.errno or 0, str(self.errno))

@@ -167,6 +167,8 @@ class Process:
     def _raise_failure(self) -> None:
         """Raises StartError when the command never ran."""
         if self._final is not None and self._final.error is not None:
+            if self._live.supervision is not None:
+                self._live.supervision.explain(self._final.error, self.argv, self._began)
             raise self._final.error
 
     def _read_report(self) -> None:

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <linux/openat2.h>
 #include <sched.h>
 #include <sys/vfs.h>
 
@@ -16,7 +15,7 @@
 
 struct cover {
     int pidfd;
-    const char *path;
+    int target; /* O_PATH: it was looked up by the host, and no name is followed again */
     int directory;
     long result; /* 0, or -errno; what stays when something kills the child is -ESRCH */
 };
@@ -40,14 +39,11 @@ static long move_over(long tree, long target) {
 
 /* No /proc/self here: this process is not in the cage's PID namespace. So the mount is moved by descriptors. */
 static long mount_cover(const struct cover *cover) {
-    struct open_how how = {.flags = SYS_O_PATH | SYS_O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
-    long result, target, tree;
+    long result, tree;
     result = sys_call(SYS_setns, cover->pidfd, CLONE_NEWUSER | CLONE_NEWNS, 0, 0, 0, 0);
     if (result < 0) return result;
-    target = sys_call(SYS_openat2, SYS_AT_FDCWD, cover->path, &how, sizeof how, 0, 0);
-    if (target < 0) return target;
     tree = make_cover(cover->directory);
-    result = tree < 0 ? tree : move_over(tree, target);
+    result = tree < 0 ? tree : move_over(tree, cover->target);
     sys_call(SYS_unlinkat, SYS_AT_FDCWD, COVER, cover->directory ? AT_REMOVEDIR : 0, 0, 0, 0);
     return result;
 }
@@ -57,8 +53,8 @@ static void cover_inside(void *argument) {
     cover->result = mount_cover(cover);
 }
 
-int psb_cover(int init_pidfd, const char *path, int directory) {
-    struct cover cover = {.pidfd = init_pidfd, .path = path, .directory = directory, .result = -ESRCH};
+int psb_cover(int init_pidfd, int target, int directory) {
+    struct cover cover = {.pidfd = init_pidfd, .target = target, .directory = directory, .result = -ESRCH};
     int result = run_errand(0, cover_inside, &cover);
     return result < 0 ? result : (int)cover.result;
 }

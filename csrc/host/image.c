@@ -137,7 +137,9 @@ static int has_arguments(int pid, const char *expected, size_t size) {
 
 static int is_image(int pid, const struct psb_image *image) {
     if (!has_name(pid, image->name)) return 0;
-    if (has_arguments(pid, image->arguments, image->arguments_size)) return 1;
+    if (has_arguments(pid, image->arguments, image->arguments_size) &&
+        runs_file(pid, image->program_device, image->program_inode))
+        return 1;
     return image->script && runs_file(pid, image->device, image->inode) &&
            has_arguments(pid, image->script, image->script_size);
 }

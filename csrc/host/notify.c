@@ -23,6 +23,7 @@
 #include "image.h"
 #include "notifier.h"
 #include "notify.h"
+#include "program.h"
 #include "tickets.h"
 
 #define TICK_MS 50       /* how often the callers of waiting calls are looked after */
@@ -184,22 +185,23 @@ static void ask_python(struct guest *guest, uint64_t id, struct deed *deed) {
     await_python(guest, ticket, PSB_TOLD_ASKED);
 }
 
-static void pass_and_tell(struct guest *guest, uint64_t id, uint32_t call, const struct deed *deed) {
+static void pass_and_tell(struct guest *guest, uint64_t id, uint32_t call, struct deed *deed) {
     struct psb_told told;
+    int64_t size;
     if (call == PSB_CALL_OTHER) {
         note_denial(guest, call, deed);
         pass(guest, id);
         return;
     }
     describe(&told, PSB_TOLD_PASSED, guest->number, call, deed);
-    if (call == PSB_CALL_EXEC) {
-        const int at = deed->number == SYS_execveat;
-        const int64_t size = read_text(deed->tid, deed->args[at], told.text, sizeof told.text);
-        told.text_size = size > 0 ? (uint32_t)size : 0;
-        told.text[told.text_size] = 0;
+    size = find_program(deed, told.text, sizeof told.text, &told.asked);
+    if (size == -EAGAIN) {
+        ask_python(guest, id, deed);
+        return;
     }
-    pass(guest, id);
-    tell(guest, &told);
+    told.text_size = (uint32_t)size;
+    told.text[size] = 0;
+    if (!pass(guest, id) && size) tell(guest, &told);
 }
 
 /* The address decides what may be done with an IP socket; other families are the concern of `sealed`. The list holds in
@@ -447,6 +449,17 @@ int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial 
     return count;
 }
 
+int64_t psb_last_told(struct psb_notifier *notifier, uint32_t cage) {
+    struct guest *guest = visit_number(notifier, cage);
+    int64_t last;
+    if (!guest) return -ENOENT;
+    pthread_mutex_lock(&notifier->lock);
+    last = (int64_t)guest->tellings.serial;
+    pthread_mutex_unlock(&notifier->lock);
+    leave(guest);
+    return last;
+}
+
 int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told) {
     return next_telling(notifier, told);
 }
@@ -471,6 +484,10 @@ static int answer(struct guest *guest, struct ticket **place, int kind, int64_t 
     switch (kind) {
     case PSB_ANSWER_ERRNO: result = give(guest, ticket->id, -value); break;
     case PSB_ANSWER_RETURN: result = give(guest, ticket->id, value); break;
+    case PSB_ANSWER_PASS:
+        if (guest->rules.action[ticket->deed.call] != PSB_ACTION_TELL) return -EINVAL;
+        result = pass(guest, ticket->id);
+        break;
     case PSB_ANSWER_INJECT: result = inject(guest, ticket->id, (int)value, flags); break;
     case PSB_ANSWER_CARRIED:
     case PSB_ANSWER_BEHALF:

@@ -22,7 +22,7 @@ enum psb_call_class {
 enum psb_action {
     PSB_ACTION_REFUSE, /* what a table does not name */
     PSB_ACTION_PASS,   /* the kernel goes on: the answer guards nothing */
-    PSB_ACTION_TELL,   /* the same, and Python hears of it */
+    PSB_ACTION_TELL,   /* the same, and Python hears of it; of an exec whose path is not cached, first */
     PSB_ACTION_LIST,   /* done on behalf of the caller when the address is listed, refused when it is not */
     PSB_ACTION_ASK     /* Python decides */
 };
@@ -72,6 +72,8 @@ struct psb_told {
     uint32_t kind;
     uint32_t cage;
     uint64_t ticket; /* names a call that waits; never used twice */
+    uint64_t serial; /* counts what is told to nobody who waits, for each cage from 1, without gaps; else 0 */
+    uint64_t asked;  /* PSB_TOLD_PASSED of an exec: a digest of the path as it was written */
     uint32_t call;   /* enum psb_call_class */
     int32_t number;  /* of the system call */
     int32_t pid;     /* the calling thread, as the host sees it */
@@ -81,7 +83,7 @@ struct psb_told {
     uint8_t address[128]; /* struct sockaddr as it was read, and as it will be used */
     uint64_t args[6];
     uint32_t text_size;
-    char text[4096]; /* PSB_TOLD_PASSED of an exec: the path it was asked to run */
+    char text[4096]; /* PSB_TOLD_PASSED of an exec: the program, by its real path in the cage */
 };
 
 struct psb_denial {
@@ -97,6 +99,7 @@ struct psb_denial {
 enum psb_answer_kind {
     PSB_ANSWER_ERRNO,   /* it fails with `value` */
     PSB_ANSWER_RETURN,  /* it returns `value` */
+    PSB_ANSWER_PASS,    /* the kernel goes on; only where the rule of its class is PSB_ACTION_TELL */
     PSB_ANSWER_BEHALF,  /* it is done on behalf, with the address that was read */
     PSB_ANSWER_CARRIED, /* the same, in the cage's network: somebody listens at the address by now */
     PSB_ANSWER_INJECT   /* descriptor `value` of this process is installed in the caller, close-on-exec if `flags`, and
@@ -108,7 +111,8 @@ struct psb_image {
     const char *name; /* AT_EXECFN (getauxval(3)) */
     const char *arguments;
     uint64_t arguments_size;
-    const char *script; /* the arguments where the file begins with #!; NULL where it does not */
+    uint64_t program_device, program_inode; /* what runs then */
+    const char *script;                     /* the arguments where the file begins with #!; NULL where it does not */
     uint64_t script_size;
     uint64_t device, inode; /* the interpreter that runs then */
 };
@@ -138,6 +142,8 @@ int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage);
 /* Copies out up to `room` kinds of refused calls with their counts; *lost counts those for which there was no room. */
 int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial *denials, size_t room, uint64_t *lost);
 
+/* The serial of what was told last of a cage, -ENOENT when it is gone. */
+int64_t psb_last_told(struct psb_notifier *notifier, uint32_t cage);
 /* Waits for something to tell; 1, or 0 when the notifier has stopped. */
 int psb_notifier_next(struct psb_notifier *notifier, struct psb_told *told);
 /* -ENOENT: the call is not waiting any more (its deadline passed, its caller died). */

@@ -39,9 +39,9 @@ const char *psb_abi(void);
 /* The magic number of the file system that a descriptor is on (statfs(2)), or -errno. */
 int64_t psb_file_system(int fd);
 
-/* Covers a path of a running cage with an unreadable file or directory, by a mount in its mount namespace; the path
- * must hold no symlink. 0, or -errno. */
-int psb_cover(int init_pidfd, const char *path, int directory);
+/* Covers what `target` (O_PATH, of a running cage) is with an unreadable file or directory, by a mount in its mount
+ * namespace. 0, or -errno. */
+int psb_cover(int init_pidfd, int target, int directory);
 
 /* Name of a step, or NULL past the end. */
 const char *psb_step_name(int step);

@@ -37,6 +37,7 @@ int queue_telling(struct tellings *tellings, const struct psb_told *told) {
     telling = malloc(offsetof(struct telling, told) + size_of(told));
     if (!telling) return 0; /* what waits is refused at its deadline */
     memcpy(&telling->told, told, size_of(told));
+    if (!waits) telling->told.serial = ++tellings->serial;
     telling->next = NULL;
     if (tellings->last)
         tellings->last->next = telling;

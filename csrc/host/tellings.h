@@ -10,6 +10,7 @@
 struct tellings {
     struct telling *first, *last;
     uint32_t count;
+    uint64_t serial; /* of the last one that nobody waits for, so that Python knows when it has heard all of them */
 };
 
 /* What there is to tell of a call; the text and the ticket are the caller's to add. */

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pysandbox.handlers.address import ip_address, unix_path
+from pysandbox.handlers import fix
+from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address, unix_path
 from pysandbox.handlers.call import NETWORK, Call
 
 RULED_BY_LIST = frozenset({"network.allow_ips", "network.egress"})
@@ -44,15 +45,16 @@ def target_of(call: Call) -> str:
     return call.path or call.syscall
 
 
-def fix_of(call: Call, rule: str) -> str:
-    """The smallest line of a policy that allows it."""
+def fix_of(call: Call, rule: str, *, own_network: bool, udp: bool = True) -> str:
+    """The smallest line of a policy that allows it; see handlers.fix."""
     address = ip_address(call.address)
     if rule in RULED_BY_LIST and address is not None:
-        return f'allow_ips = ["{address.text(call.protocol)}"]'
+        protocol = PROTOCOL_NAMES.get(call.protocol, "")
+        return fix.of_address(address.packed, address.port, protocol, own_network=own_network, udp=udp)
     if rule == "process.allow_execve":
-        return f'allow_execve = ["{call.path}"]'
+        return fix.of_program(call.path)
     if rule == "syscalls.scm_rights":
         return 'scm_rights = "allow"'
     if rule.startswith("syscalls.") and call.kind == "OTHER":
-        return f'allow_extra = ["{call.syscall}"]'
+        return fix.assignment("allow_extra", call.syscall)
     return ""

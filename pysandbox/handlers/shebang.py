@@ -12,11 +12,13 @@ AT_FDCWD = -100
 
 
 class Image(NamedTuple):
-    """The kernel's own copy of a program's name and arguments, each ended by NUL. `script` are the arguments if it is a
-    script, and `device` and `inode` its interpreter's; empty for what is none."""
+    """The kernel's own copy of a program's name and arguments, each ended by NUL, and the file that runs with them.
+    `script` are the arguments if it is a script, and `device` and `inode` its interpreter's; empty for what is none."""
 
     name: bytes
     arguments: bytes
+    program_device: int
+    program_inode: int
     script: bytes = b""
     device: int = 0
     inode: int = 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 
 from pysandbox._native import ffi, lib
 from pysandbox.errors import StartError
@@ -205,35 +204,12 @@ def file_system(fd: int) -> int:
     return int(lib.psb_file_system(fd))
 
 
-def real_path(live: LiveInit, path: str) -> str:
-    """Where a path of the cage leads, as the cage names it. Raises OSError, CageClosedError."""
-    root = live.open_root()
-    try:
-        fd = open_inside(root, path, os.O_PATH, resolve=RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
-    finally:
-        os.close(root)
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    finally:
-        os.close(fd)
-
-
-def cover_path(live: LiveInit, path: str) -> str:
-    """Mounts an unreadable file or directory over a path of a running cage; what it really is. Raises OSError."""
-    real = real_path(live, path)
-    root = live.open_root()
-    try:
-        fd = open_inside(root, real, os.O_PATH, resolve=RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
-    finally:
-        os.close(root)
-    try:
-        directory = stat.S_ISDIR(os.fstat(fd).st_mode)
-    finally:
-        os.close(fd)
-    result = lib.psb_cover(live.pidfd, os.fsencode(real), directory)
+def cover(live: LiveInit, held: int, *, directory: bool, path: str) -> None:
+    """Mounts an unreadable file or directory over what `held` (O_PATH) is, in the cage. Raises OSError, which names
+    `path`."""
+    result = lib.psb_cover(live.pidfd, held, directory)
     if result < 0:
-        raise OSError(-result, os.strerror(-result), path)
-    return real
+        raise OSError(-result, f"cannot be closed: {os.strerror(-result)}", path)
 
 
 def open_null() -> int:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import RESTRICTED, Event, Sink
-from pysandbox.launch import native
 from pysandbox.launch.restrict import restrict_pids
 from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_list
-from pysandbox.policy.refusal import Refused
+from pysandbox.policy.refusal import Refused, shown
+from pysandbox.supervise.closing import close_path
 from pysandbox.supervise.cut import cut_connections, cut_stopped
 from pysandbox.supervise.tasks import Stopped, below
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DOORS = SYNTHETIC._replace(protocols=TCP)  # the addresses of doors, and those that stand for names
 SMALLEST_MEMORY_MB = 16  # as resources.memory_mb
+MOST = 2**31 - 1  # of any count; in MiB it fits the kernel's 64 bits
 
 
 class Context:
@@ -69,8 +70,10 @@ class Context:
     def deny_path(self, path: str | os.PathLike[str]) -> None:
         """Closes a file or a directory for the whole cage, by a mount over it in the cage's own mount namespace.
 
-        What is open already stays open, as after a chmod. Raises FileNotFoundError (there is no such path),
-        UnsupportedError (isolation = "landlock": there is no mount namespace), OSError.
+        What is open already stays open, as after a chmod. `path` is absolute, as a command in the cage would name it.
+        Raises TypeError, ValueError (it is no absolute path), PolicyError (it is the root, or of a process in /proc),
+        FileNotFoundError (there is no such path), UnsupportedError (isolation = "landlock": there is no mount
+        namespace), OSError.
         """
         supervision = self._supervision
         if not supervision.plan.namespaces:
@@ -78,16 +81,14 @@ class Context:
                 f'isolation = "landlock": {os.fspath(path)} cannot be closed, for Landlock takes no right away from a '
                 "process that runs", feature="mount_namespace", fix='use isolation = "full", or deny it from the start',
             )  # fmt: skip
-        real = native.cover_path(supervision.live, os.fspath(path))
-        self._tell("path", real)
+        self._tell("path", close_path(supervision.live, path))
 
     def restrict_max_processes(self, most: int) -> None:
         """At most so many processes and threads in the whole cage, those that run included; more fail with EAGAIN.
 
         Raises UnsupportedError as root, whose processes the kernel does not count.
         """
-        if most < 1:
-            raise PolicyError(f"must be at least 1, not {most}", key="max_processes")
+        _demand_whole(most, 1, "max_processes", "")
         live = self._supervision.live
         if restrict_pids(live, most):
             pass
@@ -103,8 +104,7 @@ class Context:
 
     def restrict_max_memory(self, megabytes: int) -> None:
         """At most so many MiB for the whole cage, from now on; a cage that holds more is ended (reason "oom")."""
-        if megabytes < SMALLEST_MEMORY_MB:
-            raise PolicyError(f"must be at least {SMALLEST_MEMORY_MB} MiB, not {megabytes}", key="max_memory")
+        _demand_whole(megabytes, SMALLEST_MEMORY_MB, "max_memory", " MiB")
         self._supervision.restrict_memory(megabytes)
         self._tell("max_memory", megabytes)
 
@@ -139,10 +139,20 @@ def _not_watched() -> UnsupportedError:
     )  # fmt: skip
 
 
+def _demand_whole(value: object, least: int, key: str, unit: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise PolicyError(f"must be a whole number, not {shown(value)}", key=key)
+    if not least <= value <= MOST:
+        raise PolicyError(f"must be at least {least}{unit} and at most {MOST}{unit}, not {shown(value)}", key=key)
+
+
 def _parse(addresses: Sequence[str]) -> tuple[Endpoint, ...]:
     if isinstance(addresses, str):
         raise PolicyError("must be a list of addresses, not one string", key="restrict_network",
-                          suggestion=f"write [{addresses!r}]")  # fmt: skip
+                          suggestion=f"write [{shown(addresses)}]")  # fmt: skip
+    if not isinstance(addresses, list | tuple) or not all(isinstance(each, str) for each in addresses):
+        raise PolicyError(f"must be a list of addresses, not {shown(addresses)}", key="restrict_network",
+                          suggestion='write ["192.0.2.7:443/tcp"], or [] for none')  # fmt: skip
     try:
         return parse_list(addresses)
     except Refused as refused:

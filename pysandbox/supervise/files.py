@@ -62,19 +62,6 @@ def complete(call: Call, args: Sequence[int]) -> Call:
     return replace(call, path=absolute(call.pid, where, path), flags=flags, mode=mode)
 
 
-def demand_existing(live: LiveInit, tid: int, path: str) -> None:
-    """Raises FileNotFoundError when the path, relative to the caller's directory, leads nowhere in the cage."""
-    root = live.open_root()
-    try:
-        os.close(native.open_inside(root, absolute(tid, AT_FDCWD, path), os.O_PATH, resolve=native.RESOLVE_IN_ROOT))
-    except FileNotFoundError:
-        raise
-    except OSError:
-        return  # the kernel finds its own reason
-    finally:
-        os.close(root)
-
-
 def register_int(register: int) -> int:
     """As the kernel reads an int."""
     low = register & 0xFFFFFFFF

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from errno import EACCES, ENOENT
+from errno import EACCES, ENOENT, ESTALE
 from typing import NamedTuple
 
 from pysandbox.handlers.shebang import AT_FDCWD, HEAD, MOST_LEVELS, Image, image_name, interpreter, script_arguments
@@ -18,10 +18,13 @@ from pysandbox.supervise.files import absolute
 
 
 class Judged(NamedTuple):
-    """Path and arguments of an execve as they were read, each ended by NUL; the directory of an execveat."""
+    """Path and arguments of an execve as they were read, each ended by NUL; the directory of an execveat; the file that
+    the path led to then."""
 
     raw: bytes
-    directory: int = AT_FDCWD
+    directory: int
+    device: int
+    inode: int
 
 
 class _Program(NamedTuple):
@@ -31,12 +34,15 @@ class _Program(NamedTuple):
 
 
 def image_of(live: LiveInit, tid: int, judged: Judged) -> Image:
-    """Raises PermissionError for a program that may be run but not read: what becomes of it could not be seen."""
+    """Raises PermissionError for a program that may be run but not read: what becomes of it could not be seen; and
+    OSError (ESTALE) where the path leads to another file than was judged."""
     path, *argv = judged.raw.split(b"\0")[:-1]
     name = image_name(path, judged.directory)
-    plain = Image(name, _joined(argv or [b""]))
+    plain = Image(name, _joined(argv or [b""]), judged.device, judged.inode)
     lines: list[tuple[bytes, ...]] = []
     program = _look_at(live, tid, judged.directory, path)
+    if program is not None and (program.device, program.inode) != (judged.device, judged.inode):
+        raise OSError(ESTALE, os.strerror(ESTALE), path)
     while program is not None and program.line is not None and len(lines) < MOST_LEVELS:
         lines.append(program.line)
         program = _look_at(live, tid, AT_FDCWD, program.line[0])

@@ -6,7 +6,8 @@
 
 A callback only ever tightens: what the policy refuses is refused before it is asked. None, False and 0 allow; True and
 -1 refuse with EPERM, a positive number with that errno; "audit" allows and leaves an event. Whatever else it does (it
-raises, it answers something else, it takes too long) refuses.
+raises whatever there is to raise, SystemExit and KeyboardInterrupt among it; it answers something else; it takes too
+long) refuses.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from errno import EPERM
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 LARGEST_ERRNO = 4095  # MAX_ERRNO of the kernel
 AUDIT = "audit"
+LONGEST_REASON = 500  # characters of what is told of a failure
 
 Answer: TypeAlias = "bool | int | str | None"
 PolicyFn: TypeAlias = "Callable[[CallEvent, Context], Answer | Awaitable[Answer]]"
@@ -34,7 +37,8 @@ PolicyFn: TypeAlias = "Callable[[CallEvent, Context], Answer | Awaitable[Answer]
 class CallEvent:
     """A call that is held until the callback answers. `pid` and `ppid` as the host numbers them; `time` in seconds
     since the epoch. `host`, `port` and `protocol` ("tcp", "udp") are of a network call, "" and 0 otherwise; `argv` of
-    an exec; `path` and `write` of a file. None of them is read again by the kernel.
+    an exec, and `path` the program that it runs, links followed; `path` and `write` of a file. None of them is read
+    again by the kernel.
     """
 
     syscall: str
@@ -55,16 +59,29 @@ class Nonsense(Exception):
 
 
 def read_answer(answer: object) -> tuple[int, bool]:
-    """(the errno to refuse with, 0 to allow; whether to flag it). Raises Nonsense."""
+    """(the errno to refuse with, 0 to allow; whether to flag it). Raises Nonsense, and whatever the answer itself does.
+
+    A subclass of int or str is read by the base's own methods: what it says of itself decides nothing.
+    """
     if answer is None or answer is False:
         return 0, False
     if answer is True:
         return EPERM, False
-    if isinstance(answer, int) and -1 <= answer <= LARGEST_ERRNO:
-        return (EPERM if answer == -1 else answer), False
-    if isinstance(answer, str) and answer == AUDIT:
+    if issubclass(type(answer), int):
+        number = int.__index__(answer)  # type: ignore[arg-type]
+        if -1 <= number <= LARGEST_ERRNO:
+            return (EPERM if number == -1 else number), False
+    elif issubclass(type(answer), str) and str.__eq__(answer, AUDIT) is True:  # type: ignore[operator]
         return 0, True
     raise Nonsense(f"the callback answered {answer!r}; it may answer None, a bool, an errno or {AUDIT!r}")
+
+
+def words_of(error: BaseException) -> str:
+    """An exception in words; never itself a failure, however it was made."""
+    try:
+        return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+    except BaseException:
+        return "an exception that cannot be put into words"
 
 
 class Caller:
@@ -86,26 +103,31 @@ class Caller:
 
         running = asyncio.run_coroutine_threadsafe(_wait(answer), self._any_loop())
         try:
-            return running.result(seconds)
+            value, error = running.result(seconds)
         finally:
             running.cancel()
+        if error is not None:
+            raise error
+        return value
 
     def _any_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is not None and not self._loop.is_closed():
             return self._loop
         with self._lock:
-            if self._own is None:
+            if self._own is None or self._own.is_closed():  # a callback may have stopped it
                 import asyncio
 
-                self._own = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._own,), name="pysandbox-policy", daemon=True).start()
+                own = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(own,), name="pysandbox-policy", daemon=True).start()
+                self._own = own
             return self._own
 
     def close(self) -> None:
         with self._lock:
             own, self._own = self._own, None
         if own is not None:
-            own.call_soon_threadsafe(own.stop)
+            with suppress(RuntimeError):  # it was closed by a callback
+                own.call_soon_threadsafe(own.stop)
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -123,8 +145,13 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-async def _wait(answer: Awaitable[Any]) -> Any:
-    return await answer
+async def _wait(answer: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """(the answer, None) or (None, what was raised): SystemExit and KeyboardInterrupt would end the loop, which may be
+    the host's."""
+    try:
+        return await answer, None
+    except BaseException as error:
+        return None, error
 
 
-__all__ = ["Answer", "CallEvent", "Caller", "Nonsense", "PolicyFn", "read_answer"]
+__all__ = ["Answer", "CallEvent", "Caller", "Nonsense", "PolicyFn", "read_answer", "words_of"]

@@ -12,40 +12,53 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from errno import EACCES, ENETUNREACH, ENOENT, EPERM
+from errno import EACCES, ENETUNREACH, ENOENT, EPERM, ESTALE
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pysandbox.compile.plan import Plan
-from pysandbox.errors import CageClosedError
+from pysandbox.compile.plan import NotifyPlan, Plan
+from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
-from pysandbox.handlers.denial import Denial, fix_of, kind_of, target_of
+from pysandbox.handlers.denial import Denial, kind_of, target_of
 from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
-from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
 from pysandbox.policy.endpoint import SYNTHETIC, WHOLE, Endpoint
 from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
-from pysandbox.supervise import files, wire
+from pysandbox.supervise import files, programs, wire
 from pysandbox.supervise.context import Context
+from pysandbox.supervise.fixing import fixing
 from pysandbox.supervise.images import Judged, image_of
-from pysandbox.supervise.marks import FIRST_MARK, UNMARKED, mark_of, marks_that_bind, set_mark
-from pysandbox.supervise.policy_fn import Caller, CallEvent, read_answer
+from pysandbox.supervise.marks import LAST, Mark, Marks, mark_of, set_mark
+from pysandbox.supervise.notes import Notes
+from pysandbox.supervise.policy_fn import Caller, CallEvent, read_answer, words_of
 from pysandbox.supervise.record import Recorder
 from pysandbox.supervise.tasks import command_line, family_of, group_of
+from pysandbox.supervise.turns import Turns
+from pysandbox.supervise.walks import Walks
 
 if TYPE_CHECKING:
     from pysandbox.supervise.supervisor import Supervisor
 
 CALLBACKS = 16  # of one cage at once, or calls that wait for the gatekeeper; further ones wait, or for their deadline
 KINDS_KEPT = 256  # of refusals in the ledger
+REFUSED_EXECS = 64  # the last ones, for the error of a command that never ran
 REFUSED_EXEC = {EPERM: "changed while it was decided", EACCES: "cannot be traced"}
 PASSED_IN_MONITOR = frozenset({"exec", "syscall"})
 CATEGORY = {**dict.fromkeys(NETWORK, "network"), "EXEC": "exec", "OPEN": "file"}
+
+
+class _RefusedExec(NamedTuple):
+    """For the error of a command whose own exec it was. `argv` is empty where it was not read in time."""
+
+    when: float
+    argv: tuple[str, ...]
+    reason: str
+    denial: Denial
 
 
 class Supervision:
@@ -69,6 +82,7 @@ class Supervision:
         self.context = Context(self)
         self._supervisor = supervisor
         self._notify = plan.notify
+        self._actions = _told_apart(plan.notify)
         self._caller = caller
         self._deadline = deadline
         self._recorder = recorder
@@ -79,10 +93,13 @@ class Supervision:
         self._lock = threading.Lock()
         self._denials: dict[tuple[str, str, str], Denial] = {}
         self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
-        self._marks = FIRST_MARK
+        self._marks = Marks(mark_of(live.pid) or LAST)
         self._final: wire.Refusals | None = None
-        self._busy = 0
-        self._backlog: deque[Callable[[], None]] = deque()
+        self._policy = policy
+        self._turns = Turns(CALLBACKS, supervisor.complain)
+        self._notes = Notes(supervisor.complain)
+        self._walks = Walks()
+        self._refused_execs: deque[_RefusedExec] = deque(maxlen=REFUSED_EXECS)
         self._number = supervisor.add(live, self, self._encoded())
 
     # ---- rules in force -----------------------------------------------------------------------------------------
@@ -93,7 +110,7 @@ class Supervision:
 
     def _encoded(self) -> Any:
         """The rules for the C half. Lists of single processes and recordings are Python's to hold a call against."""
-        notify, actions = self._notify, dict(self._notify.actions)
+        notify, actions = self._notify, dict(self._actions)
         if self._rules.by_mark or self._recorder is not None:
             actions = {name: "ASK" if action == "LIST" else action for name, action in actions.items()}
         return wire.encode_rules(
@@ -124,63 +141,69 @@ class Supervision:
         """Binds processes of a cage that is stopped, and all they will ever start, to the list; one that is bound
         already to what is in both."""
         with self._lock:
-            before: dict[int, list[int]] = {}
+            before: dict[Mark, list[int]] = {}
             for pid in pids:
-                before.setdefault(mark_of(pid) or UNMARKED, []).append(pid)
+                before.setdefault(mark_of(pid) or LAST, []).append(pid)
             for mark, marked in before.items():
-                self._bind(marked, both(self._rules.by_mark.get(mark, self._rules.endpoints), endpoints))
+                self._bind(mark, marked, endpoints)
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
 
-    def _bind(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
-        self._marks -= 1
-        self._rules = replace(self._rules, by_mark={**self._rules.by_mark, self._marks: endpoints})
+    def _bind(self, mark: Mark, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
+        held = self._rules.by_mark.get(self._marks.number_of(mark), self._rules.endpoints)
+        number, made = self._marks.inside(mark)
+        self._rules = replace(self._rules, by_mark={**self._rules.by_mark, number: both(held, endpoints)})
         for pid in pids:
-            set_mark(pid, self._marks)
+            set_mark(pid, made)
 
     # ---- one call -----------------------------------------------------------------------------------------------
 
     def handle(self, told: Any, step_back: Callable[[], None]) -> None:
         """`step_back` has somebody else wait for the next call, before this one may take long."""
-        if told.kind == wire.ASKED:
-            self._decide_soon(int(told.ticket), wire.call_of(told), list(told.args), step_back)
-        elif told.kind == wire.PASSED:
-            self._note_exec(replace(wire.call_of(told), path=wire.text_of(told)))
-        elif told.kind == wire.REFUSED:
-            call = wire.call_of(told)
-            denial = self._first[replace(call, domain=0)] = self._denial(call, self._rule_of(call))
-            self._tell_denial(denial)
+        call = wire.call_of(told)
+        if told.serial:
+            self._notes.bring(int(told.serial), self._note_of(told, call))
         elif told.kind == wire.STRANDED:
-            self._take_turn(partial(self._carry, int(told.ticket), wire.call_of(told)), step_back)
-        elif told.kind == wire.LATE:
-            who = "gatekeeper" if self._caller is None else "callback"
-            self._fail(wire.call_of(told), f"the {who} took longer than {self._deadline:g} s")
-            self._remember(self._denial(wire.call_of(told), "policy_fn"))
+            self._turns.take(partial(self._carry, int(told.ticket), call), step_back)
+        elif call.kind == "EXEC" and self._actions["EXEC"] == "TELL":
+            self._turns.take(partial(self._look_up, int(told.ticket), call, list(told.args)), step_back)
+        else:
+            self._decide_soon(int(told.ticket), call, list(told.args), step_back)
+
+    def _note_of(self, told: Any, call: Call) -> Callable[[], None]:
+        """What is to be written of a call that has its answer; `told` itself is used again."""
+        if told.kind == wire.PASSED:
+            return partial(self._note_exec, replace(call, path=wire.text_of(told)), int(told.asked))
+        if told.kind == wire.REFUSED:
+            return partial(self._note_refusal, call)
+        return partial(self._note_late, call)
 
     def _decide_soon(self, ticket: int, call: Call, args: list[int], step_back: Callable[[], None]) -> None:
         task = partial(self._decide, ticket, call, args)
         if self._caller is None:
             task()
         else:
-            self._take_turn(task, step_back)
+            self._turns.take(task, step_back)
 
-    def _take_turn(self, task: Callable[[], None], step_back: Callable[[], None]) -> None:
-        with self._lock:
-            if self._busy >= CALLBACKS:
-                self._backlog.append(task)
-                return
-            self._busy += 1
-        step_back()
-        self._work_off(task)
-
-    def _work_off(self, task: Callable[[], None] | None) -> None:
-        while task is not None:
-            task()
-            with self._lock:
-                task = self._backlog.popleft() if self._backlog else None
-                if task is None:
-                    self._busy -= 1
+    def _look_up(self, ticket: int, call: Call, args: list[int]) -> None:
+        """An exec that is only told of, and whose path was not at hand: it goes on when it is in the ledger."""
+        try:
+            asked = wire.read_exec(call.pid, wire.number_of(call.syscall), args).split(b"\0", 1)[0]
+            directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
+            program = programs.find(self.live, call.pid, directory, os.fsdecode(asked))
+            self._note_exec(replace(call, path=program.path), hash(asked))
+        except (OSError, CageClosedError, programs.NoProgram):
+            pass  # it runs nothing, or cannot be read
+        finally:
+            wire.answer(self._supervisor.notifier, ticket, "PASS")
 
     def _decide(self, ticket: int, call: Call, args: list[int]) -> None:
+        try:
+            self._judge(ticket, call, args)
+        except BaseException:  # of a sink or a recording, which are the user's
+            wire.answer(self._supervisor.notifier, ticket, "ERRNO", EPERM)
+            raise
+
+    def _judge(self, ticket: int, call: Call, args: list[int]) -> None:
         if not wire.waits(self._supervisor.notifier, ticket):
             return  # its deadline passed in the backlog
         try:
@@ -193,10 +216,12 @@ class Supervision:
                 verdict = self._consult(call, verdict)
         except FileNotFoundError:
             verdict, judged = Errno(ENOENT), None  # as the kernel would say
+        except programs.NoProgram as none:
+            verdict, judged = Errno(none.number), None
         except OSError as error:  # what cannot be read is refused
             verdict, judged = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), None
         except Exception as error:
-            self._fail(call, f"{type(error).__name__}: {error}")
+            self._fail(call, words_of(error))
             verdict, judged = Errno(EPERM, "supervisor"), None
         self._apply(ticket, call, verdict, judged)
 
@@ -205,14 +230,13 @@ class Supervision:
         if call.kind == "EXEC":
             raw = wire.read_exec(call.pid, wire.number_of(call.syscall), args)
             path, *argv = (os.fsdecode(each) for each in raw.split(b"\0")[:-1])
-            call = replace(call, path=path, argv=tuple(argv))
-            if call.syscall == "execveat":
-                return call, Judged(raw, files.register_int(args[0]))
-            files.demand_existing(self.live, call.pid, path)  # a shell tries every directory of PATH
-            return call, Judged(raw)
+            directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
+            program = programs.find(self.live, call.pid, directory, path)  # a shell tries every directory of PATH
+            call = replace(call, path=program.path, argv=tuple(argv))
+            return call, Judged(raw, directory, program.device, program.inode)
         if call.kind == "OPEN":
             return files.complete(call, args), None
-        return replace(call, marks=marks_that_bind(call.pid, self._rules.by_mark)), None
+        return replace(call, marks=self._marks.binding(call.pid, self._rules.by_mark)), None
 
     # ---- the callback -------------------------------------------------------------------------------------------
 
@@ -220,9 +244,13 @@ class Supervision:
         assert self._caller is not None
         try:
             number, flag = read_answer(self._caller(self._event(call), self.context, self._deadline))
-        except Exception as error:
-            self._fail(call, f"{type(error).__name__}: {error}")
+        except BaseException as error:  # whatever a callback does that is no answer, it refuses
+            reason = words_of(error)
+            self._note_refused_exec(call, f"policy_fn failed, which refuses: {reason}")
+            self._fail(call, reason)
             return Errno(EPERM, "policy_fn")
+        if number:
+            self._note_refused_exec(call, "policy_fn refused it")
         if flag:
             data = {"kind": kind_of(call), "target": target_of(call), "pid": call.pid}
             self.sink(Event(FLAGGED.name, {"invocation_id": self.live.id, **data}))
@@ -241,9 +269,22 @@ class Supervision:
             port=address.port if address else 0,
             protocol=PROTOCOL_NAMES.get(call.protocol, "") if address else "",
             argv=call.argv,
-            path=call.path if call.kind == "OPEN" else "",
+            path=call.path,
             write=call.kind == "OPEN" and files.writes(call.flags),
         )
+
+    def _note_refused_exec(self, call: Call, reason: str) -> None:
+        if call.kind == "EXEC":
+            refused = _RefusedExec(time.monotonic(), call.argv, reason, self._denial(call, "policy_fn"))
+            self._refused_execs.append(refused)
+
+    def explain(self, error: StartError, argv: tuple[str, ...], began: float) -> None:
+        """Says in the error of a command that never ran that its callback has refused it."""
+        self.settle()
+        for refused in reversed(self._refused_execs):
+            if error.step == "exec" and refused.when >= began and refused.argv in (argv, ()):
+                error.hint, error.denials = refused.reason, (refused.denial,)
+                return
 
     def _fail(self, call: Call, reason: str) -> None:
         data = {"invocation_id": self.live.id, "syscall": call.syscall, "pid": call.pid, "reason": reason}
@@ -275,19 +316,20 @@ class Supervision:
         notifier = self._supervisor.notifier
         try:
             image = image_of(self.live, call.pid, judged)
-        except OSError:
-            self._remember(self._denial(call, "unreadable"), tell=True)
+        except OSError as error:
+            rule = REFUSED_EXEC[EPERM] if error.errno == ESTALE else "unreadable"
+            self._remember(self._denial(call, rule), tell=True)
             wire.answer(notifier, ticket, "ERRNO", EPERM)
             return
-        rule = REFUSED_EXEC.get(wire.execute(notifier, ticket, judged.raw, image))
-        if rule:
-            self._remember(self._denial(call, rule), tell=True)
+        changed = REFUSED_EXEC.get(wire.execute(notifier, ticket, judged.raw, image))
+        if changed:
+            self._remember(self._denial(call, changed), tell=True)
 
     def _do_on_behalf(self, ticket: int, call: Call) -> None:
         """By the rules as they are now: a callback may have tightened them, or another thread while it ran. Under the
         lock, so that who tightens them finds the connection made, or refused."""
         with self._lock:
-            verdict = decide(replace(call, marks=marks_that_bind(call.pid, self._rules.by_mark)), self._rules)
+            verdict = decide(replace(call, marks=self._marks.binding(call.pid, self._rules.by_mark)), self._rules)
             if not isinstance(verdict, Errno):
                 wire.answer(self._supervisor.notifier, ticket, "BEHALF")
                 return
@@ -305,7 +347,7 @@ class Supervision:
         except Exception as error:
             number = error.errno if isinstance(error, OSError) else None
             if number is None:
-                self._fail(call, f"{type(error).__name__}: {error}")
+                self._fail(call, words_of(error))
             wire.answer(self._supervisor.notifier, ticket, "ERRNO", number or ENETUNREACH)
         else:
             wire.answer(self._supervisor.notifier, ticket, "CARRIED")
@@ -322,7 +364,10 @@ class Supervision:
 
     def _denial(self, call: Call, rule: str) -> Denial:
         argv = call.argv or command_line(call.pid)
-        return Denial(kind_of(call), target_of(call), rule, fix_of(call, rule), group_of(call.pid), argv)
+        return Denial(kind_of(call), target_of(call), rule, self._fix_of(call, rule), group_of(call.pid), argv)
+
+    def _fix_of(self, call: Call, rule: str) -> str:
+        return fixing(call, rule, self._policy, self.plan)
 
     def _remember(self, denial: Denial, *, tell: bool = False) -> None:
         key = denial.kind, denial.target, denial.rule
@@ -342,20 +387,33 @@ class Supervision:
         passed = self._notify.lenient and denial.kind in PASSED_IN_MONITOR
         self.sink(Event(DENIED.name, data | {"monitor": True} if passed else data))
 
-    def _note_exec(self, call: Call) -> None:
-        """The kernel enforces the list of executables; this says what it refuses, and why."""
+    def _note_exec(self, call: Call, asked: int) -> None:
+        """The kernel enforces the list of executables; this says what it refuses, and why. `call.path` is real."""
         listed = self._notify.programs
-        if listed is None:
+        if listed is None or may_execute(listed, call.path):
             return
-        try:
-            real = native.real_path(self.live, call.path)
-        except (OSError, CageClosedError):
-            return  # it runs nothing, or has ended
-        if not may_execute(listed, real):
-            self._remember(self._denial(replace(call, path=real), "process.allow_execve"), tell=True)
+        if self._walks.begins(call.pid, call.path, asked):
+            self._remember(self._denial(call, "process.allow_execve"), tell=True)
+
+    def _note_refusal(self, call: Call) -> None:
+        denial = self._first[replace(call, domain=0)] = self._denial(call, self._rule_of(call))
+        self._tell_denial(denial)
+
+    def _note_late(self, call: Call) -> None:
+        who = "gatekeeper" if self._caller is None else "callback"
+        reason = f"the {who} took longer than {self._deadline:g} s"
+        self._note_refused_exec(call, reason)
+        self._remember(self._denial(call, "policy_fn"))
+        self._fail(call, reason)
+
+    def settle(self) -> None:
+        """Waits until all that was told so far is in the ledger."""
+        self._notes.settle(wire.last_told(self._supervisor.notifier, self._number))
 
     def denials(self) -> tuple[Denial, ...]:
         """Everything that was refused so far, with counts."""
+        if self._final is None:
+            self.settle()
         refusals = self._final or wire.denials(self._supervisor.notifier, self._number)
         with self._lock:
             mine = list(self._denials.values())
@@ -367,7 +425,16 @@ class Supervision:
     def end(self) -> None:
         """The cage is gone."""
         if self._final is None:
+            self.settle()
             self._final = wire.denials(self._supervisor.notifier, self._number) or wire.Refusals([], 0)
             self._supervisor.remove(self._number)
         if self._caller is not None:
             self._caller.close()
+
+
+def _told_apart(notify: NotifyPlan) -> dict[str, str]:
+    """The plan's actions. Without a list of executables there is nothing to tell of an exec that goes on anyway."""
+    actions = dict(notify.actions)
+    if actions.get("EXEC") == "TELL" and notify.programs is None:
+        actions["EXEC"] = "PASS"
+    return actions

@@ -19,6 +19,7 @@ from pysandbox.events import SUPERVISOR_FAILED, Event, Sink
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.runtime import Runtime
 from pysandbox.supervise import wire
+from pysandbox.supervise.policy_fn import words_of
 from pysandbox.supervise.supervision import Supervision
 
 FOLLOWERS_KEPT = 4  # waiting threads; more end when they have nothing to do
@@ -95,20 +96,26 @@ class Supervisor:
         try:
             reason = wire.run(self.notifier)
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = words_of(error)
         if not reason:
             return
         with self._lock:
             cages = list(self._cages.values())
-        self.sink(Event(SUPERVISOR_FAILED.name, {"reason": reason}))
         for supervision in cages:
             supervision.live.end()
+        self.sink(Event(SUPERVISOR_FAILED.name, {"reason": reason}))
 
     def _follow(self) -> None:
         with self._lock:
             self._followers += 1
             self._waiting += 1
-        threading.Thread(target=self._run, name="pysandbox-supervisor", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="pysandbox-supervisor", daemon=True).start()
+        except BaseException:
+            with self._lock:
+                self._waiting -= 1
+                self._gone()
+            raise
 
     def _run(self) -> None:
         told = wire.new_told()
@@ -136,13 +143,19 @@ class Supervisor:
         """Whatever goes wrong with one call, the next ones are heard; a call without an answer is refused in time."""
         try:
             supervision.handle(told, self.keep_following)
-        except Exception as error:
-            with suppress(Exception):  # the sink is the user's
-                self.sink(Event(SUPERVISOR_FAILED.name, {"reason": f"{type(error).__name__}: {error}"}))
+        except BaseException as error:
+            self.complain(error)
+
+    def complain(self, error: BaseException) -> None:
+        """Says what went wrong with one call; raises nothing."""
+        with suppress(BaseException):  # the sink is the user's
+            self.sink(Event(SUPERVISOR_FAILED.name, {"reason": words_of(error)}))
 
     def keep_following(self) -> None:
-        """Called by a follower that may be away for long: somebody else must wait in its place."""
+        """Called by a follower that may be away for long: somebody else must wait in its place. Where no thread can be
+        started nobody does, and what comes meanwhile is refused at its deadline."""
         with self._lock:
             if self._waiting:
                 return
-        self._follow()
+        with suppress(RuntimeError, MemoryError):
+            self._follow()

@@ -139,10 +139,16 @@ def execute(notifier: Any, ticket: int, expected: bytes, image: Image) -> int:
     or ENOENT (it does not wait any more), EPERM (they were changed), EACCES (it cannot be traced): it runs nothing."""
     texts = [ffi.from_buffer("char[]", text) for text in (image.name + b"\0", image.arguments, image.script)]
     wanted = ffi.new("struct psb_image *", {"device": image.device, "inode": image.inode})
+    wanted.program_device, wanted.program_inode = image.program_device, image.program_inode
     wanted.name, wanted.arguments, wanted.arguments_size = texts[0], texts[1], len(image.arguments)
     if image.script:
         wanted.script, wanted.script_size = texts[2], len(image.script)
     return -int(lib.psb_answer_exec(notifier, ticket, expected, len(expected), wanted))
+
+
+def last_told(notifier: Any, number: int) -> int:
+    """The serial of what was told last of a cage; 0 when it is gone."""
+    return max(0, int(lib.psb_last_told(notifier, number)))
 
 
 def waits(notifier: Any, ticket: int) -> bool:

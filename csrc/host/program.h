@@ -1,0 +1,14 @@
+/* Which file an execve names, while its caller is held. */
+#ifndef PSB_PROGRAM_H
+#define PSB_PROGRAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct deed;
+
+/* The real path of the program, as the cage names it, and in *asked a digest of how it was written: its size; 0 where
+ * it names nothing that could run; -EAGAIN where the look would have to wait for a disk. Never blocks on one. */
+int64_t find_program(const struct deed *deed, char *to, size_t room, uint64_t *asked);
+
+#endif
