@@ -7,14 +7,17 @@ place, moves the cover with it. A path that cannot be closed is an error; none i
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 from pysandbox.errors import PolicyError
+from pysandbox.handlers.fix import DELETED
 from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
-from pysandbox.supervise.files import PROC_SUPER_MAGIC
+from pysandbox.supervise.opening import PROC_SUPER_MAGIC
 
 KEY = "deny_path"
+_OF_THE_CALLER = re.compile(r"/+(?:proc/(?:self|thread-self)|dev/(?:fd|stdin|stdout|stderr))(?:/|$)")
 
 
 def close_path(live: LiveInit, path: str | os.PathLike[str]) -> str:
@@ -22,9 +25,11 @@ def close_path(live: LiveInit, path: str | os.PathLike[str]) -> str:
     text = _absolute(path)
     held = _find(live, text)
     try:
-        real = os.readlink(f"/proc/self/fd/{held}")
+        real, found = os.readlink(f"/proc/self/fd/{held}"), os.fstat(held)
+        if found.st_nlink == 0 and not stat.S_IMODE(found.st_mode):
+            return real.removesuffix(DELETED)  # a cover that lies there already: it was deleted when it was made
         _demand_closable(real, held)
-        native.cover(live, held, directory=stat.S_ISDIR(os.fstat(held).st_mode), path=text)
+        native.cover(live, held, directory=stat.S_ISDIR(found.st_mode), path=text)
         _demand_closed(live, held, text)
         return real
     finally:
@@ -37,6 +42,9 @@ def _absolute(path: str | os.PathLike[str]) -> str:
         raise ValueError(f"{text!r} holds a NUL byte, as no path does")
     if not text.startswith("/"):
         raise ValueError(f"{text!r} is not absolute: name it as a command in the cage would")
+    if _OF_THE_CALLER.match(os.path.normpath(text)):
+        raise PolicyError(f"{text!r} is another file for each process that names it", key=KEY,
+                          suggestion="close what it stands for, or /proc")  # fmt: skip
     return text
 
 

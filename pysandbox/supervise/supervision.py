@@ -29,7 +29,7 @@ from pysandbox.launch.live import LiveInit
 from pysandbox.policy.endpoint import SYNTHETIC, WHOLE, Endpoint
 from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
-from pysandbox.supervise import files, programs, wire
+from pysandbox.supervise import files, opening, programs, wire
 from pysandbox.supervise.context import Context
 from pysandbox.supervise.fixing import fixing
 from pysandbox.supervise.images import Judged, image_of
@@ -304,7 +304,7 @@ class Supervision:
             assert judged is not None
             self._execute(ticket, call, judged)
         elif isinstance(verdict, InjectFd):
-            files.inject(notifier, ticket, self.live, call, verdict)
+            opening.inject(notifier, ticket, self.live, self.plan.landlock, call, verdict)
         elif isinstance(verdict, Return):
             wire.answer(notifier, ticket, "RETURN", verdict.value)
         else:

@@ -4,20 +4,24 @@ else: not the wall time, not close(), not another cage.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pysandbox
 from pysandbox import Cage, Event
+from pysandbox.errors import StartError
 from pysandbox.launch.runtime import Runtime
 from pysandbox.supervise import wire
 
-from .harness import alive_with, first_line, host_script, in_cage, policy, program, token, wait_until
+from .harness import SLOWNESS, alive_with, first_line, host_script, in_cage, policy, program, token, wait_until
 
 BIND = """
     import socket
@@ -67,6 +71,159 @@ def test_nonsense_is_refused(answer: object) -> None:
 
 def test_an_exception_is_refused() -> None:
     assert asked(raising) == ("EPERM", ["LookupError: no such rule"])
+
+
+class Ends(BaseException):
+    """What no `except Exception` catches."""
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise Ends
+
+    __repr__ = __str__
+
+
+class Hostile:
+    """An answer that fails whatever is asked of it."""
+
+    def _fail(self, *arguments: object) -> object:
+        raise Ends
+
+    __bool__ = __repr__ = __str__ = __hash__ = __index__ = __int__ = _fail  # type: ignore[assignment]
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = _fail  # type: ignore[assignment]
+    __class__ = property(_fail)  # type: ignore[assignment]
+
+
+class Lying(int):
+    """Says of itself that it is nothing."""
+
+    def _lie(self, *arguments: object) -> bool:
+        return True
+
+    __eq__ = __le__ = __ge__ = __lt__ = __gt__ = _lie  # type: ignore[assignment]
+    __hash__ = int.__hash__
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def raises(what: BaseException) -> Any:
+    def callback(event: object, context: object) -> None:
+        raise what
+
+    return callback
+
+
+def raises_later(what: BaseException) -> Any:
+    async def callback(event: object, context: object) -> None:
+        raise what
+
+    return callback
+
+
+def takes_one(event: object) -> None:
+    """A callback is called with two."""
+
+
+def deletes(event: object, context: Any) -> None:
+    del context._supervision
+    context.restrict_network([])
+
+
+def stops_its_loop(event: object, context: object) -> Any:
+    async def callback() -> None:
+        import asyncio
+
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(PATIENT)
+
+    return callback()
+
+
+ENDS: dict[str, Any] = {
+    "SystemExit": raises(SystemExit(0)), "KeyboardInterrupt": raises(KeyboardInterrupt()), "its own": raises(Ends()),
+    "GeneratorExit": raises(GeneratorExit()), "StopIteration": raises(StopIteration()),
+    "CancelledError": raises(asyncio.CancelledError()), "no words": raises(Unspeakable()),
+    "MemoryError": raises(MemoryError()), "RecursionError": raises(RecursionError()), "wrong signature": takes_one,
+    "async SystemExit": raises_later(SystemExit(1)), "async KeyboardInterrupt": raises_later(KeyboardInterrupt()),
+    "async CancelledError": raises_later(asyncio.CancelledError()), "async its own": raises_later(Ends()),
+    "async GeneratorExit": raises_later(GeneratorExit()), "async StopIteration": raises_later(StopIteration()),
+    "hostile answer": lambda event, context: Hostile(), "lying answer": lambda event, context: Lying(1 << 20),
+    "a type": lambda event, context: Hostile, "deletes its context": deletes,
+}  # fmt: skip
+ROUNDS = 20  # more than a cage has turns
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_whatever_it_raises_refuses_at_once_and_costs_nobody_a_turn(name: str) -> None:
+    events: list[Event] = []
+    runtime = Runtime(sink=events.append, warm=0)
+    failing = True
+
+    def policy_fn(event: object, context: object) -> object:
+        return ENDS[name](event, context) if failing else None
+
+    began = time.monotonic()
+    binds = """
+        import socket
+        for number in range(ROUNDS):
+            def bind():
+                with socket.socket() as s: s.bind(("127.0.0.1", 0))
+            attempt(number, bind)
+    """
+    function = takes_one if name == "wrong signature" else policy_fn
+    with Cage(policy(), runtime=runtime, policy_fn=function, watch=["network"], deadline=600) as cage:  # type: ignore[arg-type]
+        report = in_cage(cage, program(binds, ROUNDS=ROUNDS))
+        failing = False
+        if name not in ("wrong signature", "deletes its context"):
+            assert in_cage(cage, program(BIND))["bind"].errno is None
+    assert {each.errno for each in report.attempts.values()} == {"EPERM"}
+    assert time.monotonic() - began < PATIENT * SLOWNESS
+    failures = [event for event in events if event.type == "cage.callback_failed"]
+    assert len(failures) == ROUNDS
+    assert all(isinstance(each.data["reason"], str) for each in failures)
+    assert not [event for event in events if event.type == "cage.supervisor_failed"]
+    assert report.result is not None and sum(each.count for each in report.result.denials) == ROUNDS
+    runtime.drain()
+
+
+def test_a_callback_that_stops_its_loop_is_refused_and_the_next_one_asked() -> None:
+    answers = [stops_its_loop, raises_later(ValueError("second"))]
+
+    def policy_fn(event: object, context: object) -> object:
+        return answers.pop(0)(event, context)
+
+    with Cage(policy(), policy_fn=policy_fn, watch=["network"], deadline=2 * SLOWNESS) as cage:
+        for _ in range(2):
+            assert in_cage(cage, program(BIND))["bind"].errno == "EPERM"
+    assert not answers
+
+
+@pytest.mark.parametrize(
+    ("callback", "says"),
+    [(lambda event, context: True, "policy_fn refused it"), (lambda event, context: 13, "policy_fn refused it"),
+     (takes_one, "policy_fn failed, which refuses: TypeError"), (raises(SystemExit(3)), "SystemExit: 3")],
+)  # fmt: skip
+def test_the_error_of_a_first_exec_says_who_refused_it(callback: Any, says: str) -> None:
+    with pytest.raises(StartError) as caught:
+        pysandbox.run(["true"], policy(), policy_fn=callback, watch=["exec"])
+    assert says in str(caught.value)
+    (denial,) = caught.value.denials
+    assert (denial.kind, denial.rule, denial.argv) == ("exec", "policy_fn", ("true",))
+    assert pickle.loads(pickle.dumps(caught.value)).denials == (denial,)
+
+
+def test_the_error_of_a_later_command_is_not_blamed_on_an_earlier_refusal(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text("#!/nowhere\n")
+    tool.chmod(0o755)
+    refusing = [True, False]
+    with Cage(policy(allow=[str(tmp_path)]), policy_fn=lambda event, context: refusing.pop(0), watch=["exec"]) as cage:
+        for says in (True, False):
+            with pytest.raises(StartError) as caught:
+                cage.run([str(tool)])
+            assert ("policy_fn" in str(caught.value)) == says == bool(caught.value.denials)
 
 
 def test_what_comes_too_late_is_refused() -> None:

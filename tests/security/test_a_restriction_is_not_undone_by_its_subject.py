@@ -18,7 +18,7 @@ from pysandbox import Cage
 from .harness import PYTHON, policy
 
 LOCKS, RSS = 10, 5
-DIALER = '''
+DIALER = """
 import os, resource, socket, sys
 def dial(port):
     try:
@@ -41,7 +41,7 @@ for line in sys.stdin:
     said = dial(words[0])
     if child: os.write(w, said.encode()); os._exit(0)
     print(said, flush=True)
-'''
+"""
 BOUND = str(errno.EPERM)
 
 
