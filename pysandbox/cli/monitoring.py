@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.compile.explain import topics
+from pysandbox.compile.monitor import UNOBSERVED
+from pysandbox.compile.notes import MONITOR
 
 if TYPE_CHECKING:
+    from pysandbox.compile.plan import Note
     from pysandbox.handlers.denial import Denial
     from pysandbox.policy.model import Policy
     from pysandbox.process import Result
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 NO_SECURITY = (
     "This gives no security: what would be refused is recorded and let pass. Only files and network are confined."
 )
-NOTHING = "Nothing would have been refused."
+NOTHING = "Nothing of what is observed would have been refused."
 
 
 def say(lines: Iterable[str]) -> None:
@@ -36,11 +39,17 @@ def preview(policy: Policy) -> Iterator[str]:
 
 
 def summary(result: Result) -> Iterator[str]:
-    if not result.denials:
+    if result.denials:
+        yield "Would have been refused:"
+        yield from map(_line, sorted(result.denials, key=lambda denial: -denial.count))
+    elif not any(note.key == "syscalls.notifier" for note in _unobserved(result)):
         yield NOTHING
-        return
-    yield "Would have been refused:"
-    yield from map(_line, sorted(result.denials, key=lambda denial: -denial.count))
+    for note in _unobserved(result):
+        yield f"  {note.message[0].upper()}{note.message[1:]}."
+
+
+def _unobserved(result: Result) -> list[Note]:
+    return [note for note in result.notes if note.event == MONITOR and note.message.startswith(UNOBSERVED)]
 
 
 def _line(denial: Denial) -> str:

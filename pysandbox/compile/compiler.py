@@ -49,7 +49,7 @@ def compile_plan(
     refuse_absent(policy)
     refuse_kept(policy, paths)
     notify = notify_plan(policy, host, paths, watch)
-    watched = tuple(monitor_notes(policy, host))
+    watched = tuple(monitor_notes(policy, host, notify))
     policy = enforced(policy)
     lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy), *watched)
     view = see(policy, paths)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.notes import MONITOR
-from pysandbox.compile.plan import Note
+from pysandbox.compile.plan import Note, NotifyPlan
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
+
+UNOBSERVED = "not observed: "  # how the reason of such a note begins
 
 
 def enforced(policy: Policy) -> Policy:
@@ -26,7 +29,7 @@ def inherited(policy: Policy, host: HostFacts) -> tuple[str, ...]:
     return tuple(host.env) if policy.monitor else policy.env_passthrough
 
 
-def monitor_notes(policy: Policy, host: HostFacts) -> Iterator[Note]:
+def monitor_notes(policy: Policy, host: HostFacts, notify: NotifyPlan | None) -> Iterator[Note]:
     if not policy.monitor:
         return
     yield Note(MONITOR, "monitor", "nothing but files and network is confined; refusals are recorded, and let pass")
@@ -34,5 +37,18 @@ def monitor_notes(policy: Policy, host: HostFacts) -> Iterator[Note]:
         yield Note(MONITOR, "process.max_pids", f"the limit of {policy.max_pids} processes is not set")
     if policy.allow_execve:
         yield Note(MONITOR, "process.allow_execve", "every program may be executed")
+    yield from _unobserved(policy, notify)
     dropped = len(host.env.keys() - set(policy.env_passthrough))
     yield Note(MONITOR, "process.env_passthrough", f"{dropped} variables are inherited that would be dropped")
+
+
+def _unobserved(policy: Policy, notify: NotifyPlan | None) -> Iterator[Note]:
+    """What is refused, or let pass, without anybody seeing it: silence about it means nothing."""
+    if notify is None:
+        reason = "system calls and programs: nobody hears of them, and what passes goes to the kernel's log alone"
+        yield Note(MONITOR, "syscalls.notifier", f"{UNOBSERVED}{reason}")
+    never = "calls that no cage may make, such as mount, unshare and setns: they stay refused"
+    yield Note(MONITOR, "syscalls.profile", f"{UNOBSERVED}{never}")
+    yield Note(MONITOR, "filesystem.allow", f"{UNOBSERVED}files: what is not granted is not there, or is refused")
+    if policy.egress != "direct" and not has_way_out(policy):
+        yield Note(MONITOR, "network.egress", f"{UNOBSERVED}connections: there is no way out, and nobody at its end")

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pysandbox.compile.plan import HostGrant, NetPlan
+from pysandbox.handlers.fix import of_address
 from pysandbox.handlers.rules import both
 from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, WHOLE, Endpoint, special
 from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
@@ -56,7 +57,7 @@ class Rules:
             return Decision(True, "host", "", direct=all(each.direct for each in found))
         if named:
             return Decision(False, "host.ports", f'host = [{{ domain = "{name}", ports = [{port}] }}]')
-        return Decision(False, "host", f'host = [{{ domain = "{name}" }}]')
+        return Decision(False, "host", f'host = [{{ domain = "{name}" }}]' if name != "localhost" else "")
 
     def address(self, address: IPAddress, port: int, protocol: str) -> Decision:
         """Of an address that was asked for as such."""
@@ -129,5 +130,4 @@ def _holds(endpoints: Iterable[Endpoint], packed: bytes, port: int, bit: int) ->
 
 
 def _allow_ips(address: IPAddress, port: int, protocol: str) -> str:
-    host = f"[{address}]" if address.version == 6 else str(address)
-    return f'allow_ips = ["{host}:{port}/{protocol}"]'
+    return of_address(sixteen(address), port, protocol, own_network=True)

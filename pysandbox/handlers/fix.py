@@ -45,6 +45,6 @@ def of_program(path: str) -> str:
     from pysandbox.policy.expand import normal, quote
 
     plain = path.startswith("/") and path != "/" and normal(path) == path
-    if not plain or "*" in path or path.endswith(DELETED):
+    if not plain or "*" in path or "\0" in path or path.endswith(DELETED):
         return ""
     return assignment("allow_execve", quote(path))

@@ -37,14 +37,38 @@ def test_what_is_refused_is_told_and_let_pass(environment: dict[str, str]) -> No
     assert all(line.startswith("MONITOR: ") for line in told)
     assert "gives no security" in told[0]
     assert any("Without --monitor this policy would hold" in line for line in told)
-    assert told[-2] == "MONITOR: Would have been refused:"
+    at = told.index("MONITOR: Would have been refused:")
     line = 'syscall getpriority, once (syscalls.profile); to allow it: allow_extra = ["getpriority"]'
-    assert told[-1] == f"MONITOR:   {line}"
+    assert told[at + 1] == f"MONITOR:   {line}"
+    assert all(each.startswith("MONITOR:   Not observed: ") for each in told[at + 2 :])
 
 
 def test_nothing_to_tell_is_told(environment: dict[str, str]) -> None:
     done = run(environment, "-m")
-    assert done.stderr.splitlines()[-1] == "MONITOR: Nothing would have been refused."
+    assert "MONITOR: Nothing of what is observed would have been refused." in done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "calls that no cage may make"),
+        ([], "files: "),
+        ([], "connections: "),
+        (["--no-notifier"], "system calls and programs"),
+    ],
+)
+def test_silence_about_what_nobody_saw_is_not_taken_for_consent(
+    environment: dict[str, str], flags: list[str], says: str
+) -> None:
+    done = run(environment, "-m", *REFUSE, *flags)
+    told = done.stderr.splitlines()
+    assert any(line.startswith(f"MONITOR:   Not observed: {says}") for line in told)
+    assert not any("would have been refused." in line for line in told)
+
+
+def test_connections_are_observed_where_there_is_a_way_out(environment: dict[str, str]) -> None:
+    done = run(environment, "-m", "--host", "a.example")
+    assert "Not observed: connections" not in done.stderr
 
 
 def test_the_document_is_alone_on_standard_output(environment: dict[str, str]) -> None:

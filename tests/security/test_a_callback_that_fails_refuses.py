@@ -207,7 +207,7 @@ def test_a_callback_that_stops_its_loop_is_refused_and_the_next_one_asked() -> N
 )  # fmt: skip
 def test_the_error_of_a_first_exec_says_who_refused_it(callback: Any, says: str) -> None:
     with pytest.raises(StartError) as caught:
-        pysandbox.run(["true"], policy(), policy_fn=callback, watch=["exec"])
+        Cage(policy(), policy_fn=callback, watch=["exec"]).run(["true"])
     assert says in str(caught.value)
     (denial,) = caught.value.denials
     assert (denial.kind, denial.rule, denial.argv) == ("exec", "policy_fn", ("true",))
