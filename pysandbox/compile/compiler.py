@@ -17,7 +17,14 @@ from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.filters import Filters, compile_filters
 from pysandbox.compile.kept import refuse_kept
 from pysandbox.compile.landlock import abi_of, second_wall
-from pysandbox.compile.limits import cgroup_plan, closed_for_the_watchdog, limits, makes_memory_files, watch_plan
+from pysandbox.compile.limits import (
+    cgroup_plan,
+    closed_for_the_watchdog,
+    limits,
+    makes_memory_files,
+    unheld,
+    watch_plan,
+)
 from pysandbox.compile.monitor import enforced, monitor_notes
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
@@ -106,7 +113,7 @@ def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
-        notes=(),
+        notes=tuple(unheld(policy)),
     )
 
 

@@ -14,11 +14,11 @@ hard are equal, so that none can be raised again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pysandbox.compile.notes import LIMITS_NOT_ENFORCED
-from pysandbox.compile.plan import CgroupPlan, Limit, Plan, Setting, WatchPlan
+from pysandbox.compile.plan import CgroupPlan, Limit, Note, Plan, Setting, WatchPlan
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 
@@ -152,6 +152,14 @@ def held_by(policy: Policy, plan: Plan) -> dict[str, str]:
                 stand_in = "watchdog"
             found[name] = "cgroup" if held.controller in controllers else stand_in
     return found
+
+
+def unheld(policy: Policy) -> Iterator[Note]:
+    """Of a command without a cage: the limits that were asked for and that nothing holds."""
+    for held in HELD:
+        if held.asked(policy):
+            name = held.key.rpartition(".")[2]
+            yield Note(LIMITS_NOT_ENFORCED, held.key, f"without a cage nothing holds {name}")
 
 
 def watches_scratch(policy: Policy) -> bool:

@@ -247,3 +247,12 @@ def test_nothing_of_the_cage_outlives_us_even_when_we_are_killed(start: Any) -> 
         process.kill()
         assert process.wait(LIMIT) == -signal.SIGKILL
         assert process.stdout.read() == ""  # the command held the other end
+
+
+def test_a_cap_on_output_that_is_not_kept_is_refused(run: Run) -> None:
+    """What the command writes to our own streams passes by nobody who could cut it."""
+    refused = run("--output-mb", "1", "--", "head", "-c", "3000000", "/dev/zero")
+    assert refused.returncode == 125 and refused.stdout == "" and "--json" in refused.stderr
+
+    cut = json.loads(run("--output-mb", "1", "--json", "--", "head", "-c", "3000000", "/dev/zero").stdout)
+    assert (len(cut["stdout"]), cut["truncated"]) == (1 << 20, True)

@@ -54,6 +54,12 @@ def test_direct_without_the_acknowledgement_is_refused() -> None:
         plan_of(Policy(egress="direct"))
 
 
+def test_uncaged_says_which_limits_nothing_holds() -> None:
+    notes = plan_of(Policy(caged=False, memory_mb=64, max_pids=9, cpu_percent=50)).notes
+    assert sorted(note.key for note in notes) == ["process.max_pids", "resources.cpu_percent", "resources.memory_mb"]
+    assert {note.event for note in notes} == {"sandbox.limits_not_enforced"}
+
+
 def test_uncaged_compiles_to_nothing_but_the_watchdog() -> None:
     plan = plan_of(Policy(caged=False, walltime_sec=7, memory_mb=64))
     assert (plan.isolation, plan.namespaces, plan.mounts, plan.landlock, plan.seccomp, plan.limits) == (
