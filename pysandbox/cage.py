@@ -93,8 +93,7 @@ class Cage:
     def open(self) -> Self:
         """Opens the session now instead of at the first `with`. Raises PolicyError, UnsupportedError, StartError."""
         with self._lock:
-            if self._closed:
-                raise CageClosedError("this cage is closed; make another one")
+            self._demand_not_closed()
             if self._live is None:
                 self._prepared = self._prepare()
                 self._live = self._take(self._prepared)
@@ -175,8 +174,13 @@ class Cage:
     def _demand_open(self) -> LiveInit:
         live = self._live
         if live is None:
+            self._demand_not_closed()
             raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
         return live
+
+    def _demand_not_closed(self) -> None:
+        if self._closed:
+            raise CageClosedError("this cage is closed; make another one")
 
     @property
     def id(self) -> str | None:
@@ -191,12 +195,11 @@ class Cage:
     @property
     def context(self) -> Context:
         """Tightens the open cage while it runs, as a callback's `ctx`. Raises CageClosedError, UnsupportedError."""
-        if self._live is None:
-            raise CageClosedError("the cage is not open: use it in a `with` block, or call open()")
-        if self._live.supervision is None:
+        supervision = self._demand_open().supervision
+        if supervision is None:
             raise UnsupportedError("nothing of this cage is decided at run time", feature="policy_fn",
                                    fix="make it with watch=(...), or with policy_fn=")  # fmt: skip
-        context: Context = self._live.supervision.context
+        context: Context = supervision.context
         return context
 
     def restrict_network(self, addresses: Sequence[str]) -> int:
@@ -385,8 +388,7 @@ class Cage:
         whoever closes the cage meanwhile."""
         with self._lock:
             session, prepared = self._live, self._prepared
-            if self._closed:
-                raise CageClosedError("this cage is closed; make another one")
+            self._demand_not_closed()
             if self._paused:
                 raise CagePausedError(f"cage {self.id} is paused; call resume() first")
         if prepared is None:
