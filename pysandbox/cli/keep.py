@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 # Options whose whole effect is in the Plan. Of the others, the default is the only value that is kept.
 IN_THE_PLAN = frozenset((
-    "allow", "allow_write", "deny", "mask", "workdir", "base", "env", "env_passthrough", "run_as", "walltime_sec",
-    "grace_sec", "address_space_gb", "open_files", "file_size_gb", "tmp_mb", "output_mb", "limits_required", "seccomp",
-    "seccomp_mode", "allow_syscalls", "deny_syscalls", "strict", "isolation",
+    "allow", "allow_write", "deny", "mask", "workdir", "unguarded", "base", "env", "env_passthrough", "run_as",
+    "walltime_sec", "grace_sec", "address_space_gb", "open_files", "file_size_gb", "tmp_mb", "output_mb",
+    "limits_required", "seccomp", "seccomp_mode", "allow_syscalls", "deny_syscalls", "strict", "isolation",
 ))  # fmt: skip
 
 # The parts of a Plan that an entry holds, or that say nothing to C.

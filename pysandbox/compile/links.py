@@ -18,16 +18,14 @@ from collections.abc import Iterable, Mapping
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
-from pysandbox.policy.paths_wanted import absolute
+from pysandbox.policy.paths_wanted import writable_trees
 from pysandbox.probe.facts import PathFact, PathFacts
 
 
 def written_trees(policy: Policy, paths: PathFacts) -> tuple[str, ...]:
     """The directories, by their real paths, that a cage of this policy may write."""
-    asked = [absolute(grant.path, paths.cwd) for grant in policy.allow_write]
-    if policy.workdir == "write":
-        asked.append(paths.cwd)
-    return tuple(paths[path].real for path in asked if paths[path].kind == "dir")
+    asked = (paths[path] for path in writable_trees(policy, paths.cwd))
+    return tuple(fact.real for fact in asked if fact.kind == "dir")
 
 
 def replaceable_places(policy: Policy, paths: PathFacts) -> Mapping[str, bool]:

@@ -27,5 +27,9 @@ def not_coverable(key: str, message: str) -> Note:
     return Note(NOT_COVERABLE, key, message)
 
 
+def guarded(key: str, message: str) -> Note:
+    return Note(GRANT_SKIPPED, key, message)
+
+
 def wide_grant(key: str, message: str) -> Note:
     return Note(WIDE_GRANT, key, message)

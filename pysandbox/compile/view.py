@@ -11,20 +11,22 @@ a wider tree already shows. A path is always its real path here; the nearest anc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import replace
 
+from pysandbox.compile.guards import lay_guards
 from pysandbox.compile.links import leads_through, refused, replaceable, replaceable_places
 from pysandbox.compile.network import NSSWITCH, RESOLV, own_files
 from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
-from pysandbox.compile.plan import DEVICES, Note
-from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
+from pysandbox.compile.plan import DEVICES
+from pysandbox.compile.programs import ALLOW_EXECVE, programs
+from pysandbox.compile.shown import ROOT, Hole, Tree, View, nearest, parent
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.paths_wanted import GIT_FILES, POLICY_FILES, absolute, guarded_trees
+from pysandbox.policy.paths_wanted import absolute
 from pysandbox.probe.facts import PathFact, PathFacts
 
-ROOT = "/"
+__all__ = ["DEVICES", "Hole", "Tree", "View", "nearest", "parent", "see"]
+
 UNIX_SOCKETS = "network.unix_sockets"
 SOCKETS = "/run"
 OF_THE_DOORS = (RESOLV, NSSWITCH)  # made in every cage with a way out, granted or not
@@ -42,68 +44,12 @@ OWN_TREES: Mapping[str, str] = {
 LOST = dict.fromkeys((*OWN_PLACES, "/dev"), True)  # of these, where a cage may write on memory of its own
 PATTERN = "*?["  # nobody expands these
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """One visible file or directory and, unless another tree or a hole begins, everything below it."""
-
-    fact: PathFact
-    writable: bool
-    key: str
-    optional: bool
-    implied: bool = False  # a guard that nobody asked for by name
-
-
-@dataclass(frozen=True, slots=True)
-class Hole:
-    """One denied or masked thing inside a tree."""
-
-    fact: PathFact
-    kind: str  # "deny" | "mask"
-    key: str
-    implied: bool = False
-
-
-@dataclass(slots=True)
-class View:
-    """Filled by `see`, in that order; read-only for everyone else. The keys are real paths."""
-
-    trees: dict[str, Tree] = field(default_factory=dict)
-    holes: dict[str, Hole] = field(default_factory=dict)
-    links: dict[str, str] = field(default_factory=dict)
-    programs: Programs | None = None  # what may be executed; None: everything
-    own: dict[str, str] = field(default_factory=dict)  # files that are made instead of granted, with what is in them
-    notes: list[Note] = field(default_factory=list)
-
-    def over(self, real: str) -> Tree | None:
-        """The tree strictly above a real path."""
-        return nearest(parent(real), self.trees)
-
-    def shows(self, real: str) -> bool:
-        return nearest(real, self.trees) is not None and nearest(real, self.holes) is None
-
-
-def parent(path: str) -> str:
-    return path[: path.rfind("/")]
-
-
-def nearest(path: str, table: Mapping[str, T]) -> T | None:
-    """The entry at `path` or at its closest ancestor: prefixes end on component boundaries (FS-08, T57)."""
-    while path:
-        found = table.get(path)
-        if found is not None:
-            return found
-        path = path[: path.rfind("/")]
-    return table.get(ROOT)
-
 
 def see(policy: Policy, paths: PathFacts) -> View:
     view = View(programs=programs(policy, paths))
     _collect_trees(view, policy, paths)
     _collect_holes(view, policy, paths)
-    _guard(view, policy, paths)
+    lay_guards(view, policy, paths)
     _keep_out(view, paths)
     _guard_programs(view)
     _let_denials_win(view)
@@ -228,28 +174,6 @@ def _takes_what_a_cage_needs(real: str) -> bool:
     return real in (ROOT, "/proc", "/dev", *DEVICES)
 
 
-def _guard(view: View, policy: Policy, paths: PathFacts) -> None:
-    """Hide policy files and keep git's commands read-only, wherever a cage could plant them (T27, T59, MAN-12)."""
-    for path in guarded_trees(policy, paths.cwd):
-        tree = view.trees.get(paths[path].real)
-        if tree is None or tree.fact.kind != "dir":
-            continue
-        absent = []
-        for name in POLICY_FILES:
-            fact = paths[f"{path}/{name}"]
-            if fact.kind == "missing":
-                absent.append(name)
-            else:
-                view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
-                _note_a_detour(view, tree, name, fact)
-        if tree.writable:
-            absent += _guard_git(view, tree, path, paths)
-            if absent:
-                view.notes.append(not_coverable(
-                    tree.key, f"{path!r} has no {', '.join(absent)}: what the cage creates there stays on the host"
-                ))  # fmt: skip
-
-
 def _keep_out(view: View, paths: PathFacts) -> None:
     """The directories of this package (`compile.kept`): a cage that wrote them would choose its next policy, or forge
     what is told of it."""
@@ -266,30 +190,6 @@ def _keep_out(view: View, paths: PathFacts) -> None:
         elif tree.writable:
             message = f"{kept.path!r} does not exist: what the cage creates there counts"
             view.notes.append(not_coverable(tree.key, message))
-
-
-def _guard_git(view: View, tree: Tree, path: str, paths: PathFacts) -> list[str]:
-    """Keep what exists; return the names that do not."""
-    absent = []
-    for name in GIT_FILES:
-        fact = paths[f"{path}/{name}"]
-        if fact.kind == "missing":
-            absent.append(name)
-            if name == ".git":
-                break
-        elif name != ".git" or fact.kind == "file":
-            above = view.over(fact.real)
-            if above is not None and above.writable:
-                view.trees.setdefault(fact.real, Tree(fact, False, tree.key, False, implied=True))
-            _note_a_detour(view, tree, name, fact)
-            if name == ".git":
-                break
-    return absent
-
-
-def _note_a_detour(view: View, tree: Tree, name: str, fact: PathFact) -> None:
-    if tree.writable and fact.real != f"{tree.fact.real}/{name}":
-        view.notes.append(not_coverable(tree.key, f"{fact.path!r} is a symlink, which the cage may replace"))
 
 
 def _guard_programs(view: View) -> None:

@@ -51,6 +51,11 @@ class Policy:
         default="none", merge="last", flag="--workdir", choices=("none", "read", "write", "cow"),
         absent=(("cow", "cow needs the copy-on-write workspace, which this version does not have; use read or write"),),
     )  # fmt: skip
+    unguarded: tuple[str, ...] = option(
+        "filesystem", "unguarded", "Names of guarded files that writable grants open all the same, such as .vscode or "
+        ".git; without it they are read-only in every cage.",
+        default=(), merge="union", flag="--unguard", item="guard",
+    )  # fmt: skip
     base: bool = option(
         "filesystem", "base", "Mount the system directories that any program needs (recipe `base`).",
         default=True, merge="last", flag="--base",

@@ -148,6 +148,7 @@ TIGHTER: Mapping[str, Tighter] = {
     "deny": _hides_more,
     "mask": _hides_more,
     "workdir": _towards("none", "read", "cow", "write"),
+    "unguarded": _shrinks,
     "base": _towards(False, True),
     "state": _towards("ephemeral", "scratch"),
     "env": _shrinks,

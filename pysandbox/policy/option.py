@@ -25,6 +25,7 @@ Item = Literal[
     "content type",
     "URL path",
     "detector",
+    "guard",
 ]
 
 

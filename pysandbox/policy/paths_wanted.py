@@ -10,12 +10,6 @@ from __future__ import annotations
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy
 
-# What steers the next run, or code of the host, from inside a project. The first are never seen by a cage, the second
-# never written by it: a hook, or a configuration that names a command (core.fsmonitor, core.pager, an alias), runs on
-# the host; config.worktree, commondir and a .git that is a file lead git to another configuration.
-POLICY_FILES = ("pysandbox.toml", ".pysandbox")
-GIT_FILES = (".git", ".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir")
-
 # With a list of executables: where shared libraries live on every distribution, and the dynamic linkers that compilers
 # write into programs. Of a listed `/dir/*` nobody reads every file, so its programs may be for any of these.
 LIBRARY_DIRECTORIES = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
@@ -31,14 +25,19 @@ def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     named += [absolute(executable_path(each), cwd) for each in policy.allow_execve]
     if policy.allow_execve:
         named += (*LIBRARY_DIRECTORIES, *LOADERS)
-    guards = [f"{tree}/{name}" for tree in guarded_trees(policy, cwd) for name in (*POLICY_FILES, *GIT_FILES)]
-    return tuple(dict.fromkeys((*named, *guards)))
+    return tuple(dict.fromkeys(named))
 
 
 def guarded_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
-    """The granted paths inside which the files named above are protected: the workdir and whatever is writable."""
+    """The granted paths inside which policy files are hidden: the workdir and whatever is writable."""
     workdir = () if policy.workdir == "none" else (cwd,)
-    return (*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))
+    return tuple(dict.fromkeys((*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))))
+
+
+def writable_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
+    """Those inside which files are kept from being written (`policy.guarded`)."""
+    workdir = (cwd,) if policy.workdir == "write" else ()
+    return tuple(dict.fromkeys((*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))))
 
 
 def executable_path(entry: str) -> str:

@@ -215,6 +215,16 @@ def _interface(value: object) -> str:
     return name
 
 
+def _guard(value: object) -> str:
+    from pysandbox.policy.guarded import WORDS
+
+    name = text(value)
+    if name not in WORDS:
+        meant = did_you_mean(name, WORDS)
+        raise Refused(f"{shown(name)} is not the name of a guard", meant or f"one of {', '.join(WORDS)}")
+    return name
+
+
 _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "port": ("ports", netallow.published),
     "domain": ("domains", netallow.domain),
@@ -227,6 +237,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "syscall": ("names of system calls", _syscall),
     "endpoint": ("addresses", _endpoint),
     "interface": ("names of interfaces", _interface),
+    "guard": ("names of guards", _guard),
     "": ("strings", text),
 }
 

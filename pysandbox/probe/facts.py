@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.policy.guarded import Guard
 
 # Host directories on which a cage's root may be assembled, the least likely to hold anything granted first.
 STAGING_CANDIDATES = ("/mnt", "/media", "/srv", "/opt", "/run", "/var/tmp", "/tmp", "/sys")
@@ -95,6 +99,7 @@ class PathFacts:
 
     `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
     `kept`: the directories that this package keeps from every cage; they are among the `facts`.
+    `guards`: what the grants of writing do not open; each path is among the `facts`.
     `written`: directories, by their real paths, that earlier cages of this program may have written.
     """
 
@@ -104,6 +109,7 @@ class PathFacts:
     executables: Mapping[str, Executable] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
     written: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

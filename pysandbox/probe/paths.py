@@ -43,14 +43,25 @@ def look(policy: Policy, *, cwd: str, kept: Sequence[Kept] = (), written: Sequen
     `written` is handed on."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    seen = replace(look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept), written=tuple(written))
+    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept)
+    seen = _with_guards(policy, replace(seen, written=tuple(written)))
     if not policy.allow_execve:
         return seen
     from pysandbox.probe.executables import look_into, needed
 
     executables = look_into(policy, seen)
     more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
-    return PathFacts(cwd, seen.home, {**more.facts, **seen.facts}, executables, tuple(kept), seen.written)
+    return replace(seen, facts={**more.facts, **seen.facts}, executables=executables)
+
+
+def _with_guards(policy: Policy, seen: PathFacts) -> PathFacts:
+    if policy.workdir == "none" and not policy.allow_write:
+        return seen
+    from pysandbox.probe.guards import find_guards
+
+    guards = find_guards(policy, seen, seen[seen.home].real)
+    more = look_at((guard.path for guard in guards), cwd=seen.cwd, home=seen.home)
+    return replace(seen, facts={**more.facts, **seen.facts}, guards=guards)
 
 
 def look_at(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Kept] = ()) -> PathFacts:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.filters import Filters
 from pysandbox.compile.plan import Plan
+from pysandbox.policy.guarded import GIT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.paths_wanted import wanted_paths
+from pysandbox.policy.paths_wanted import guarded_trees, wanted_paths, writable_trees
 from pysandbox.probe.executables import needed
 from pysandbox.probe.facts import STAGING_CANDIDATES, Executable, HostFacts, PathFact, PathFacts
 
@@ -154,9 +155,24 @@ def look(policy: Policy, *, cwd: str = PROJECT, home: str = HOME, tree: str = TR
         inodes |= {path: number for number, path in enumerate(sorted(entries.keys() - inodes.keys()), start=1000)}
     wanted = (*wanted_paths(policy, cwd), cwd, home, *STAGING_CANDIDATES)
     seen = PathFacts(cwd, home, {path: _walk(path, entries, inodes) for path in wanted})
+    guards = _guards(policy, seen, home)
+    seen = replace(seen, guards=guards, facts={
+        **{guard.path: _walk(guard.path, entries, inodes) for guard in guards}, **seen.facts,
+    })  # fmt: skip
     more = needed(policy, seen, EXECUTABLES) if policy.allow_execve else ()
     facts = {**seen.facts, **{path: _walk(path, entries, inodes) for path in more}}
-    return PathFacts(cwd, home, facts, executables=EXECUTABLES)
+    return replace(seen, facts=facts, executables=EXECUTABLES)
+
+
+def _guards(policy: Policy, seen: PathFacts, home: str) -> tuple[Guard, ...]:
+    """As `probe.guards` finds them, in the repository at the top of each grant."""
+    closed = [word for word in WORDS if word not in policy.unguarded]
+    found = [guard for path in guarded_trees(policy, seen.cwd) for guard in hidden(seen[path].real)]
+    for path in writable_trees(policy, seen.cwd):
+        tree = seen[path].real
+        found += named(tree, home, closed)
+        found += of_repository(f"{tree}/.git", tree) if GIT in closed else ()
+    return tuple({guard.path: guard for guard in reversed(found)}.values())[::-1]
 
 
 def _walk(path: str, entries: dict[str, tuple[str, str]], inodes: dict[str, int]) -> PathFact:

@@ -30,6 +30,7 @@ ITEMS = {
     "URL path": st.sampled_from(["/", "/v1/"]),
     "detector": st.sampled_from(["github_pat", "npm_token"]),
     "interface": st.sampled_from(["kaged-br0", "br.7"]),
+    "guard": st.sampled_from([".git", ".vscode", ".config/fish", "pysandbox"]),
 }
 PORT_NUMBERS = st.integers(1, 65535)
 HOSTS = st.builds(

@@ -6,7 +6,7 @@ import pytest
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.paths_wanted import absolute, wanted_paths
+from pysandbox.policy.paths_wanted import absolute, guarded_trees, wanted_paths, writable_trees
 
 
 def test_every_list_of_paths_is_wanted_once_and_from_the_working_directory() -> None:
@@ -15,8 +15,8 @@ def test_every_list_of_paths_is_wanted_once_and_from_the_working_directory() -> 
 
 
 def test_what_is_writable_is_looked_through_for_files_to_guard() -> None:
-    wanted = wanted_paths(Policy(allow_write=(Grant("/a"),), workdir="read"), "/w")
-    assert {"/a/.git/hooks", "/a/pysandbox.toml", "/w/.pysandbox"} <= set(wanted)
+    policy = Policy(allow_write=(Grant("/a"),), workdir="read")
+    assert (guarded_trees(policy, "/w"), writable_trees(policy, "/w")) == (("/w", "/a"), ("/a",))
 
 
 @pytest.mark.parametrize("path", ["$HOME/x", "~/x"])

@@ -1,0 +1,70 @@
+"""Guards: what a cage does not write, or not even read, inside the directories that it was granted (T27, T59, MAN-12).
+
+Which files these are is in `policy.guarded`; the look has found them (`PathFacts.guards`). What is there is covered: a
+policy file is shown empty, everything else read-only. A grant of a guarded file by its own path opens it, but for the
+program that makes the cages: whoever writes that writes the next cage, so it takes `unguarded`. Over a name that is not
+there nothing can be laid; a Note says which. Pure.
+"""
+
+from __future__ import annotations
+
+from pysandbox.compile.notes import guarded, not_coverable
+from pysandbox.compile.shown import Hole, Tree, View, nearest
+from pysandbox.errors import SandboxCompileError
+from pysandbox.policy.guarded import OURS, Guard
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import PathFact, PathFacts
+
+
+def lay_guards(view: View, policy: Policy, paths: PathFacts) -> None:
+    absent: dict[str, list[str]] = {}
+    for guard in paths.guards:
+        tree = view.trees.get(guard.tree)
+        fact = paths[guard.path]
+        if tree is None or tree.fact.kind != "dir":
+            continue
+        if fact.kind == "missing":
+            if tree.writable and nearest(fact.real, view.trees) is tree:
+                absent.setdefault(guard.tree, []).append(fact.real.removeprefix(f"{guard.tree}/"))
+        elif guard.hide:
+            view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
+            _note_a_detour(view, tree, guard, fact)
+        elif guard.word == OURS:
+            _keep_ours(view, policy, tree, fact)
+        elif not guard.only_file or fact.kind == "file":
+            _make_read_only(view, fact)
+            _note_a_detour(view, tree, guard, fact)
+    for real, names in absent.items():
+        tree, listed = view.trees[real], ", ".join(dict.fromkeys(names))
+        view.notes.append(not_coverable(
+            tree.key, f"{tree.fact.path!r} has no {listed}: what the cage creates there stays on the host"
+        ))  # fmt: skip
+
+
+def _make_read_only(view: View, fact: PathFact) -> bool:
+    above = view.over(fact.real)
+    if above is None or not above.writable:
+        return False
+    return view.trees.setdefault(fact.real, Tree(fact, False, above.key, False, implied=True)).implied
+
+
+def _keep_ours(view: View, policy: Policy, tree: Tree, fact: PathFact) -> None:
+    """Read-only where it lies in a grant; a grant of it, or of something in it, is refused."""
+    inside = nearest(tree.fact.real, {fact.real: True})
+    if not inside and policy.isolation == "full":
+        if _make_read_only(view, fact):
+            view.notes.append(guarded(tree.key, f"{fact.path!r} is read-only: pysandbox itself runs from it"))
+            return
+        known = view.trees.get(fact.real)
+        if known is None or not known.writable:
+            return
+        tree = known
+    if tree.writable:
+        message = f"{tree.fact.path!r} is writable, and pysandbox itself runs from {fact.path!r}"
+        suggestion = f'install pysandbox elsewhere, grant less, or set filesystem.unguarded = ["{OURS}"]'
+        raise SandboxCompileError(message, key=tree.key, suggestion=suggestion)
+
+
+def _note_a_detour(view: View, tree: Tree, guard: Guard, fact: PathFact) -> None:
+    if tree.writable and fact.real != guard.path:
+        view.notes.append(not_coverable(tree.key, f"{fact.path!r} is a symlink, which the cage may replace"))

@@ -1,0 +1,169 @@
+"""Claim: a cage that may write a project does not write what programs of the host obey there, nor pysandbox itself.
+
+Git's hooks and configuration, of submodules, worktrees and repositories below too; editors' tasks, .envrc, .mcp.json;
+start files of shells where the home directory was granted. Each is opened by its name, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pysandbox
+from pysandbox import Grant
+from pysandbox.probe import guards, paths
+
+from .conftest import Ground
+from .harness import caged, policy, program, uncaged
+
+REFUSED = ("EROFS", "EBUSY", "EXDEV", "EPERM", "EACCES")
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+ATTACK = """
+    for path in FILES:
+        attempt("append " + path, lambda: open(path, "a").write("#"))
+        attempt("replace " + path, os.replace, OTHER, path)
+        attempt("move " + path, os.rename, path, path + ".old")
+        attempt("move above " + path, os.rename, os.path.dirname(path), os.path.dirname(path) + ".old")
+"""
+
+
+def run(cwd: Path, *argv: str) -> None:
+    subprocess.run(argv, cwd=cwd, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def project(ground: Ground) -> Path:
+    """A repository with a submodule, a linked worktree, one of its own below, a bare one, and files of editors."""
+    top, library = ground.inside, ground.outside / "library"
+    for repository in (top, library, top / "a" / "b"):
+        repository.mkdir(parents=True, exist_ok=True)
+        run(repository, *GIT, "init", "-q")
+        run(repository, *GIT, "commit", "-q", "--allow-empty", "-m", "first")
+    run(top, *GIT, "submodule", "add", "-q", str(library), "lib/one")
+    run(top, *GIT, "worktree", "add", "-q", "linked")
+    run(top, *GIT, "init", "-q", "--bare", "bare")
+    for name in ("tasks.json", "hook"):
+        for directory in (".vscode", ".idea", ".cursor", ".devcontainer", ".husky"):
+            (top / directory).mkdir(exist_ok=True)
+            (top / directory / name).touch()
+    (top / ".claude").mkdir()
+    for name in (".mcp.json", ".envrc", ".claude/settings.json"):
+        (top / name).touch()
+    return top
+
+
+WRITTEN = (
+    ".git/config", ".git/modules/lib/one/config", ".git/modules/lib/one/hooks/x", ".git/worktrees/linked/commondir",
+    "a/b/.git/config", "a/b/.git/hooks/x", "bare/config", "bare/hooks/x", "lib/one/.git", "linked/.git", ".gitmodules",
+    ".vscode/tasks.json", ".idea/hook", ".cursor/hook", ".devcontainer/hook", ".husky/hook", ".mcp.json", ".envrc",
+    ".claude/settings.json",
+)  # fmt: skip
+
+
+def said(project: Path, rules: pysandbox.Policy) -> dict[str, str | None]:
+    for name in WRITTEN:
+        (project / name).touch()
+    (project / "other").touch()
+    argv = program(ATTACK, FILES=[str(project / name) for name in WRITTEN], OTHER=str(project / "other"))
+    return {name: each.errno for name, each in caged(argv, rules).attempts.items()}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_nothing_of_it_is_written_replaced_or_moved(project: Path, strict: bool) -> None:
+    before = {name: (project / name).read_bytes() if (project / name).exists() else b"" for name in WRITTEN}
+
+    tried = said(project, policy(allow_write=[str(project)], strict=strict))
+
+    worked = {name for name, errno in tried.items() if errno not in REFUSED and not name.startswith("move above")}
+    assert worked == set()
+    allowed = {f"move above {project / name}" for name in WRITTEN if "/" not in name}  # the grant itself is a mount
+    assert {name for name, errno in tried.items() if errno not in REFUSED} - allowed == set()
+    assert {name: (project / name).read_bytes() for name in WRITTEN} == before
+
+
+@pytest.mark.parametrize(
+    ("word", "path"), [(".vscode", ".vscode/tasks.json"), (".envrc", ".envrc"), (".git", "a/b/.git/config")]
+)
+def test_each_is_opened_by_its_name_and_by_nothing_else(project: Path, word: str, path: str) -> None:
+    tried = said(project, policy(allow_write=[str(project)], unguarded=[word]))
+    appended = {name for name, errno in tried.items() if errno is None and name.startswith("append")}
+    assert f"append {project / path}" in appended
+    assert f"append {project / '.mcp.json'}" not in appended
+
+
+def test_a_word_that_guards_nothing_is_refused() -> None:
+    with pytest.raises(pysandbox.PolicyError, match="not the name of a guard"):
+        pysandbox.Policy(unguarded=("vscode",))
+
+
+def test_outside_of_a_cage_all_of_it_is_written(project: Path) -> None:
+    (project / "other").touch()
+    argv = program(ATTACK, FILES=[str(project / ".envrc")], OTHER=str(project / "other"))
+    assert uncaged(argv)[f"append {project / '.envrc'}"].errno is None
+
+
+def test_git_goes_on_to_work(project: Path) -> None:
+    script = """
+        cd "$1" && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m second
+        echo x > new && git add new && git -c user.name=a -c user.email=a@b commit -q -m third
+        git checkout -q -b other && git log --oneline | wc -l
+    """
+    rules = policy(allow_write=[str(project)], run_as="self")
+    result = pysandbox.run(["/bin/sh", "-ec", script, "sh", str(project)], policy=rules, timeout=60)
+    assert (result.exit_code, str(result.stdout).strip()) == (0, "3"), result.stderr
+
+
+START = (".bashrc", ".profile", ".zshenv", ".ssh/config", ".config/fish/config.fish", ".config/systemd/user/a.service",
+         ".config/autostart/a.desktop", ".local/bin/ls", ".gitconfig")  # fmt: skip
+
+
+def test_start_files_are_not_written_where_home_was_granted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = ground.inside
+    monkeypatch.setattr(paths, "_home_of", lambda uid: str(home))
+    for name in START:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("mine\n")
+    (home / "other").touch()
+    argv = program(ATTACK, FILES=[str(home / name) for name in START], OTHER=str(home / "other"))
+
+    report = caged(argv, policy(allow_write=[str(home)]))
+
+    worked = {name for name, each in report.attempts.items() if each.errno not in REFUSED}
+    assert {name for name in worked if not name.startswith("move above")} == set()
+    assert all((home / name).read_text() == "mine\n" for name in START)
+
+
+@pytest.fixture
+def own(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for the environment that pysandbox is installed in."""
+    environment = ground.inside / ".venv"
+    (environment / "lib").mkdir(parents=True)
+    (environment / "lib" / "__init__.py").touch()
+    monkeypatch.setattr(guards, "our_files", lambda: (str(environment),))
+    return environment
+
+
+def test_the_environment_that_pysandbox_runs_from_is_read_only(ground: Ground, own: Path) -> None:
+    argv = program(ATTACK, FILES=[str(own / "lib" / "__init__.py")], OTHER=str(ground.inside / "plain"))
+
+    report = caged(argv, policy(allow_write=[str(ground.inside)]))
+
+    assert {each.errno for each in report.attempts.values()} <= set(REFUSED)
+    assert report.result is not None
+    assert any("pysandbox itself runs from it" in note.message for note in report.result.notes)
+
+
+@pytest.mark.parametrize("inside", ["", "lib"])
+def test_it_cannot_be_granted_but_by_that_word(ground: Ground, own: Path, inside: str, isolation: str) -> None:
+    rules: dict[str, Any] = {"allow_write": (Grant(str(own / inside)),), "isolation": isolation, "run_as": "self"}
+    with pytest.raises(pysandbox.PolicyError, match="pysandbox itself runs from"):
+        pysandbox.run(["/bin/true"], policy=pysandbox.Policy(**rules))
+    assert pysandbox.run(["/bin/true"], policy=pysandbox.Policy(**rules, unguarded=("pysandbox",))).exit_code == 0
+
+
+def test_what_the_running_program_is_made_of_is_known() -> None:
+    package = Path(pysandbox.__file__).parent
+    assert any(package.is_relative_to(each) for each in guards.our_files())
