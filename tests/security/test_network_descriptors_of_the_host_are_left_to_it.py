@@ -64,7 +64,7 @@ except OSError as error: following = str(error)
 taken = len(os.listdir("/proc/self/fd")) - before
 print(json.dumps({"opened": opened, "following": following, "taken": taken}), flush=True)
 for cage, s, client in all_of:
-    client.kill(); s.kill(); cage.close()
+    client.kill(); client.wait(); s.kill(); cage.close()
 """
 
 
@@ -83,5 +83,6 @@ def answer(way: str, cages: int) -> dict[str, Any]:
         assert host.stdout is not None
         line = host.stdout.readline()
         assert line, "the host has ended"
+        host.wait(60)  # it ends its clients itself
         told: dict[str, Any] = json.loads(line)
         return told
