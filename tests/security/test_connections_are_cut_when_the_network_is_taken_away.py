@@ -1,7 +1,8 @@
 """Claim: restrict_network cuts what is connected already, wherever the cage hides the socket, and lets nothing anew.
 
-A server of the host on loopback, in landlock isolation; the hiding places are those from which a process could take its
-connection back once the cage runs on.
+A server of the host on loopback, in landlock isolation, and in the host's own network for the one place that needs a
+unix socket that listens, which landlock isolation has none of; the hiding places are those from which a process could
+take its connection back once the cage runs on.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -109,7 +111,7 @@ def dead():
     except (OSError, IndexError): return True
 """,
     "in a connection that nobody has accepted": """
-path = os.environ["TMPDIR"] + "/l"
+path = os.environ.get("TMPDIR", "/tmp") + "/l"
 l = socket.socket(socket.AF_UNIX); l.bind(path); l.listen(4)
 c = socket.socket(socket.AF_UNIX); c.connect(path); s = dial(); give(c, s); s.close(); ready()
 def dead():
@@ -120,6 +122,7 @@ def dead():
     except (OSError, IndexError): return True
 """,
 }
+LISTENING = "in a connection that nobody has accepted"  # landlock isolation makes no unix socket but pairs
 UNDER_WAY = """
 s = socket.socket(); s.setblocking(False)
 assert s.connect_ex(("127.0.0.1", port)) == 115
@@ -135,7 +138,10 @@ def dead():
 
 @contextmanager
 def caged(body: str, port: int) -> Iterator[tuple[Cage, pysandbox.Process]]:
-    rules = policy("landlock", allow_ips=[f"127.0.0.1:{port}/tcp"], seccomp="default")  # a thread may unshare its table
+    where: dict[str, Any] = {"isolation": "landlock", "seccomp": "default"}  # a thread may unshare its table
+    if body == HIDING[LISTENING]:
+        where = {"egress": "direct", "unsafe_direct": True}
+    rules = policy(**where, allow_ips=[f"127.0.0.1:{port}/tcp"])
     argv = [PYTHON, "-I", "-S", "-c", HEAD + body + TAIL, str(port)]
     with Cage(rules) as cage, cage.spawn(argv, stdin=pysandbox.PIPE, stdout=pysandbox.PIPE) as process:
         assert process.stdout is not None and process.stdin is not None
