@@ -136,6 +136,8 @@ class Process:
         self._ended: float | None = None
         self._final: orders.Report | None = None  # None after the end: the cage died with it
         self._cause: Reason | None = None  # why we ended it, when we did
+        self._blamed: Reason | None = None  # why it was asked to end, when it was
+        self._asked_limits: dict[str, object] = {}
         self._limit = ""  # the limit that ended it, where its reason does not say
         self._refused_forks = False
         self._end_of_session = False  # it was asked to end because its cage was closed
@@ -210,7 +212,7 @@ class Process:
             return
         result = self._result()
         with_session = self._end_of_session and result.returncode < 0 and result.reason != "timeout"
-        limits = {**self._order.limits, **self._live.tightened}
+        limits = {**self._order.limits, **self._live.tightened, **self._asked_limits}
         for name, data in end_records(
             which, limits, _outcome(result),
             limit=self._limit, session_ended=with_session, refused_forks=self._refused_forks,
@@ -290,6 +292,8 @@ class Process:
         if self._final is None:
             return "cancelled"
         code = self._returncode()
+        if self._blamed == "timeout" or (self._blamed is not None and code < 0):
+            return self._blamed
         if code >= 0:
             return "exited"
         return "seccomp" if code == -signals.SIGSYS else "signaled"
@@ -348,6 +352,13 @@ class Process:
 
     def terminate(self) -> None:
         self.signal(signals.SIGTERM)
+
+    def blame(self, reason: Literal["timeout", "cancelled"], seconds: float | None = None) -> None:
+        """Say why it is being asked to end, before the signal: an end by a signal is then told with this reason, and
+        one that ran out of its `seconds` as that whatever it answers."""
+        self._blamed = reason
+        if seconds is not None:
+            self._asked_limits = {"walltime": seconds}
 
     def kill(self) -> None:
         """SIGKILL to the command and every process it started."""

@@ -42,6 +42,8 @@ MERGE = {
     "last": "the last file that says it",
     "overlay": "the last file, key by key",
     "max": "the largest",
+    "widest": "all blocks together; any of them without it allows anything",
+    "loosest": "the largest; none where any block has none",
     "blocks": "all blocks; those of one domain become one",
     "scopes": "all files together, for each name",
 }

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from pysandbox.audit import files
 from pysandbox.audit.chain import START, Link, hash_of
+from pysandbox.errors import AuditError
 from pysandbox.events import AUDIT_RESUMED
 
 DAMAGED = "not a record as it was written"
@@ -194,6 +195,9 @@ def _against_the_head(file: str, text: bytes | None, after: Link | None) -> Iter
 
 
 def verify(path: str) -> Verdict:
+    """Raises AuditError where there is no stream at all: what is not there does not hold."""
+    if not files.all_files(path):
+        raise AuditError("is not there", None, path, "run something first, or name another stream with --path")
     breaks, torn, count, first, last = [], [], 0, 0, START
     for each in read(path):
         if isinstance(each, Record):

@@ -56,6 +56,7 @@ def told_of_plan(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str
         if caged:
             told |= {"effective_cage_hash": plan.digest, "grants": _grants(policy, plan.cwd)}
             told["enforcement"] = held_by(policy, plan)
+        told |= {"project_id": None, "session_id": None}  # said also where nobody gave them: labels take their place
         told["limits"] = {name: getattr(policy, name) for name in _limits(policy, caged=caged)}
         told["notes"] = [{"event": note.event, "key": note.key, "reason": note.message} for note in plan.notes]
     return told

@@ -1,7 +1,10 @@
 """The watch over one running command: its end, our signals, the clock and any stream, in one poll loop.
 
-A signal to us ends the command: SIGTERM first, SIGKILL after the grace period or at the second signal. Handlers only
-leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing of policies, terminals or documents.
+A signal to us is the command's: it arrives there as what it is, and what the command makes of it is its own affair, its
+exit code too. SIGTERM and SIGHUP also mean that it is to end: SIGKILL follows after the grace period, or at the next
+signal. SIGINT may mean anything to a program that reads it, so it alone ends nothing; three within a second do.
+Handlers only leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing of policies, terminals or
+documents.
 """
 
 from __future__ import annotations
@@ -14,22 +17,25 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Protocol, Self
+    from typing import Any, Literal, Protocol, Self
 
     class Attended(Protocol):
         """What is asked of the running command."""
 
         def fileno(self) -> int: ...
-        def terminate(self) -> None: ...
+        def signal(self, number: int) -> None: ...
         def kill(self) -> None: ...
+        def blame(self, reason: Literal["timeout", "cancelled"], seconds: float | None = None) -> None: ...
 
 
 OUT_OF_TIME = 124
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+IMPATIENT, SOON = 3, 1.0  # so many SIGINT within so many seconds end the command
 
 
 class Signals:
-    """While entered, the signals that end us (and SIGWINCH) arrive as bytes on `fileno()`.
+    """While entered, the signals that are the command's (and SIGWINCH) arrive as bytes on `fileno()`.
 
     What the caller has us ignore stays ignored: `nohup pysandbox run` outlives its terminal.
     """
@@ -37,7 +43,7 @@ class Signals:
     def __enter__(self) -> Self:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, Any] = {}
-        for number in (*ENDING, signal.SIGWINCH):
+        for number in (*ENDING, *PASSED_ON, signal.SIGWINCH):
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _wake)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -66,7 +72,7 @@ def _wake(number: int, frame: object) -> None:
 
 
 class Attendance:
-    """One command under watch. `cause`: the exit code when we ended it, None while it is left alone."""
+    """One command under watch. `cause`: the exit code for having been ended by us, None while it is left alone."""
 
     def __init__(self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
         self.cause: int | None = None
@@ -74,6 +80,9 @@ class Attendance:
         self._process = process
         self._signals = signals
         self._grace = grace
+        self._timeout = timeout
+        self._insisted = False  # it had its grace, or none was given
+        self._interrupts: list[float] = []
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._ended = False
         self._later: tuple[float, Callable[[], None]] | None = None
@@ -108,15 +117,24 @@ class Attendance:
                 act, self._later = self._later[1], None
                 act()
 
-    def stop(self, cause: int) -> None:
-        """End the command: politely, and when it is being ended already, at once."""
+    def stop(self, cause: int, number: int = signal.SIGTERM) -> None:
+        """End the command: politely, by this signal, and when it is being ended already, at once."""
         if self.cause is None:
             self.cause = cause
             self._deadline = time.monotonic() + self._grace
-            self._process.terminate()
+            out_of_time = cause == OUT_OF_TIME
+            self._process.blame("timeout" if out_of_time else "cancelled", self._timeout if out_of_time else None)
+            self._process.signal(number)
         else:
+            self._insisted = True
             self._process.kill()
             self._ended = True
+
+    def code(self, own: int) -> int:
+        """The exit code, of a command whose own is `own`: that, also after a signal of ours that it heeded."""
+        if self.cause is None or (self.cause - 128 in ENDING and not self._insisted):
+            return own
+        return self.cause
 
     def _patience(self) -> float | None:
         moments = [] if self._deadline is None else [self._deadline]
@@ -131,5 +149,15 @@ class Attendance:
         for number in self._signals.take():
             if number == signal.SIGWINCH:
                 self.resized()
-            elif number in ENDING:
-                self.stop(128 + number)
+            elif number in ENDING or self.cause is not None:
+                self.stop(128 + number, number)
+            elif number in PASSED_ON:
+                self._process.signal(number)
+                if number == signal.SIGINT and self._is_impatient():
+                    self.stop(128 + number, number)
+                    self.stop(128 + number)
+
+    def _is_impatient(self) -> bool:
+        now = time.monotonic()
+        self._interrupts = [*(before for before in self._interrupts if now - before < SOON), now]
+        return len(self._interrupts) >= IMPATIENT

@@ -52,8 +52,8 @@ class Capture:
         return bool(piece)
 
 
-def of_result(result: Result, stdout: Capture, stderr: Capture, cause: int | None) -> Document:
-    """`cause`: our exit code when it was we who ended the command."""
+def of_result(result: Result, stdout: Capture, stderr: Capture, code: int) -> Document:
+    """`code`: our exit code, which is not the command's own when it was we who ended it."""
     document: dict[str, Any] = {
         "argv": list(result.argv),
         "exit_code": result.exit_code,
@@ -70,8 +70,8 @@ def of_result(result: Result, stdout: Capture, stderr: Capture, cause: int | Non
         "caged": result.caged,
         "notes": [_plain(each) for each in result.notes],
     }
-    if cause is not None:
-        document |= {"exit_code": cause, "ok": False, "reason": REASONS.get(cause, "cancelled")}
+    if code != result.exit_code:
+        document |= {"exit_code": code, "ok": False, "reason": REASONS.get(code, "cancelled")}
     return document
 
 

@@ -193,15 +193,15 @@ def _run(
         process.wait()
         for outlet in outlets:
             outlet.drain()
-        result, cause = process.result(), attendance.cause
+        result = process.result()
     if cage.caged and policy.monitor:
         monitoring.say(monitoring.summary(result))
-    code = result.exit_code if cause is None else cause
+    code = attendance.code(result.exit_code)
     if not namespace.json:
         return code, None
     from pysandbox.cli.document import of_result
 
-    return code, of_result(result, outlets[0], outlets[1], cause)
+    return code, of_result(result, outlets[0], outlets[1], code)
 
 
 class _Keeper:

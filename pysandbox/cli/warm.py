@@ -26,12 +26,12 @@ from pysandbox.probe.kernel import landlock_abi, still_there
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Literal
 
     from pysandbox.launch.relay import Relay
     from pysandbox.launch.stdio import Stdio
 
-SIGTERM, SIGKILL = 15, 9
+SIGKILL = 9
 LASTS = 0.1  # seconds: a command that runs for longer gets a record, for `pysandbox ps`
 KILLED = 128 + SIGKILL
 
@@ -184,8 +184,11 @@ class WarmCommand:
         except OSError:
             return
 
-    def terminate(self) -> None:
-        self._live.signal(self._id, SIGTERM, "one")
+    def signal(self, number: int) -> None:
+        self._live.signal(self._id, number, "one")
+
+    def blame(self, reason: Literal["timeout", "cancelled"], seconds: float | None = None) -> None:
+        self._trail.blamed(reason, seconds)
 
     def kill(self) -> None:
         self._live.signal(self._id, SIGKILL, "all")
@@ -272,7 +275,7 @@ def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> in
             attendance.until_end()
             code = command.wait()
             relay.drain()
-    return code if attendance.cause is None else attendance.cause
+    return attendance.code(code)
 
 
 def _serve(attendance: Attendance, relay: Relay) -> None:

@@ -31,6 +31,7 @@ class Trail:
         self._told, self._argv = told or {}, argv
         self._which: dict[str, object] = {}  # the fields that name the command, once it is recorded
         self._began = 0.0
+        self._blamed, self._asked = "", {}  # type: str, dict[str, object]
 
     def began(self, cage_id: str, command_id: int) -> None:
         """The record of the start, on the disk when this returns. Raises AuditError."""
@@ -55,15 +56,21 @@ class Trail:
         if final is not None and (error := final.error) is not None:
             self._log.append(START_FAILED, failed_record(which, error.step, error.errno, error.filename))
             return
-        for name, data in end_records(which, self._told["limits"], self._outcome(final)):
+        for name, data in end_records(which, self._told["limits"] | self._asked, self._outcome(final)):
             self._log.append(name, data)
+
+    def blamed(self, reason: str, seconds: float | None) -> None:
+        """It is being ended, and why: `seconds` ran out, or somebody said so."""
+        self._blamed, self._asked = reason, {"walltime": seconds} if seconds is not None else {}
 
     def _outcome(self, final: Report | None) -> dict[str, object]:
         code = os.waitstatus_to_exitcode(final.status) if final is not None else -SIGKILL
         if final is None:
             reason = "cancelled"
-        elif final.timed_out:
+        elif final.timed_out or self._blamed == "timeout":
             reason = "timeout"
+        elif self._blamed and code < 0:
+            reason = self._blamed
         else:
             reason = "exited" if code >= 0 else "seccomp" if code == -SIGSYS else "signaled"
         return {

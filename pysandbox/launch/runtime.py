@@ -181,8 +181,7 @@ class Runtime:
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
-            named = {} if invocation_id is None else {"invocation_id": invocation_id}
-            self.sink(Event(COMPILE_ERROR.name, named | data))
+            self.sink(Event(COMPILE_ERROR.name, {"invocation_id": invocation_id, **data}))
             if isinstance(error, UnsupportedError):
                 from pysandbox.probe.restriction import explained
 

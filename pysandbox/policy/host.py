@@ -22,17 +22,17 @@ class HostRule:
         merge="last", item="domain",
     )  # fmt: skip
     methods: tuple[str, ...] = option(
-        "host", "methods", "HTTP methods a request may have.", default=(), merge="union", item="method"
+        "host", "methods", "HTTP methods a request may have.", default=(), merge="widest", item="method"
     )
     content_types: tuple[str, ...] = option(
         "host", "content_types", "Types a request's body may have; parameters such as charset do not count.",
-        default=(), merge="union", item="content type",
+        default=(), merge="widest", item="content type",
     )  # fmt: skip
     paths: tuple[str, ...] = option(
-        "host", "paths", "What the path of a request must begin with.", default=(), merge="union", item="URL path"
+        "host", "paths", "What the path of a request must begin with.", default=(), merge="widest", item="URL path"
     )
     max_request_bytes: int | None = option(
-        "host", "max_request_bytes", "The largest body of a request.", default=None, merge="max", minimum=0,
+        "host", "max_request_bytes", "The largest body of a request.", default=None, merge="loosest", minimum=0,
         maximum=2**40, unit="bytes",
     )  # fmt: skip
     allow_credentials: tuple[str, ...] = option(
@@ -40,7 +40,7 @@ class HostRule:
         merge="union", item="detector",
     )  # fmt: skip
     ports: tuple[int, ...] = option(
-        "host", "ports", "Ports that may be connected to.", default=(), merge="union", item="port number"
+        "host", "ports", "Ports that may be connected to.", default=(), merge="widest", item="port number"
     )
     direct: bool = option(
         "host", "direct", "Connections are the kernel's own, at full speed, and nothing looks at what is sent. Ports "
@@ -62,8 +62,11 @@ class HostRule:
         return {each.name: getattr(self, each.name) for each in COLUMNS if getattr(self, each.name) != each.default}
 
     def merge(self, later: HostRule) -> HostRule:
-        return HostRule(**merge_layers(_WORDS, self.given, later.given))
+        """What either allows. A block always says something of a column whose absence allows anything."""
+        said = ({name: getattr(rule, name) for name in _SAID} | rule.given for rule in (self, later))
+        return HostRule(**merge_layers(_WORDS, *said))
 
 
 COLUMNS = fields(HostRule)
 _WORDS = {each.name: each.metadata["option"].merge for each in COLUMNS}
+_SAID = [name for name, word in _WORDS.items() if word in ("widest", "loosest")]

@@ -4,12 +4,16 @@
     or       true as soon as one layer says true, and never false again (strict)
     last     the later layer wins where it says anything
     overlay  the later value replaces the earlier one entirely (the metadata of a recipe)
-    max      the larger number (a host's cap on requests: a later layer extends, never restricts)
+    max      the larger number
+    widest   lists of a [[host]] block of which an empty one allows anything: all of both, or anything
+    loosest  caps of a [[host]] block: the larger, or none where either has none
     blocks   tables with a `domain`: one for each domain, two of one domain merged column by column ([[host]])
     scopes   lists by name: the union for each name ([network.dlp.extra_scopes])
 
-Every rule is associative, and merging a layer with itself changes nothing. A layer is a mapping that holds only the
-fields it gives. Pure: nothing is read, nothing is validated; this file imports only the declarations' words.
+Every rule is associative, and merging a layer with itself changes nothing. What a layer allows, no other takes away by
+allowing something else; only what says how a cage is held (a single value, `allow_execve`, addresses beside
+egress = "direct") is decided by who says it. A layer is a mapping that holds only the fields it gives. Pure: nothing is
+read, nothing is validated; this file imports only the declarations' words.
 """
 
 from __future__ import annotations
@@ -66,12 +70,24 @@ def replaced(earlier: Any, later: Any) -> Any:
     return later
 
 
+def widest(earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of lists of which an empty one allows anything."""
+    return union(earlier, later) if earlier and later else ()
+
+
+def loosest(earlier: int | None, later: int | None) -> int | None:
+    """Of caps of which None is none."""
+    return None if earlier is None or later is None else max(earlier, later)
+
+
 RULES: Mapping[Merge, Callable[[Any, Any], Any]] = {
     "union": union,
     "or": either,
     "last": replaced,
     "overlay": replaced,
     "max": max,
+    "widest": widest,
+    "loosest": loosest,
     "blocks": lambda earlier, later: blocks((*earlier, *later)),
     "scopes": lambda earlier, later: scopes((*earlier, *later)),
 }
@@ -82,4 +98,11 @@ def merge_layers(words: Mapping[str, Merge], earlier: Mapping[str, Any], later: 
     merged = dict(earlier)
     for name, value in later.items():
         merged[name] = RULES[words[name]](merged[name], value) if name in merged else value
+    if "host_loopback_ports" in merged and any(map(_opens_all_ports, (earlier, later))):
+        merged["host_loopback_ports"] = ()
     return merged
+
+
+def _opens_all_ports(layer: Mapping[str, Any]) -> bool:
+    """A list beside `allow_host_loopback` holds it to these, where one layer says both."""
+    return bool(layer.get("allow_host_loopback")) and not layer.get("host_loopback_ports")

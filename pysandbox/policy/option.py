@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field
 from typing import Any, Literal
 
-Merge = Literal["union", "or", "last", "overlay", "max", "blocks", "scopes"]
+Merge = Literal["union", "or", "last", "overlay", "max", "blocks", "scopes", "widest", "loosest"]
 # The grammar of a string, or of a list's strings; "" for everything else.
 Item = Literal[
     "",

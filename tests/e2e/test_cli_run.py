@@ -227,13 +227,26 @@ def test_json_is_a_document_also_when_nothing_could_run(run: Run) -> None:
 # ---- signals -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1])
 def test_a_signal_to_us_lets_the_command_say_goodbye(start: Any, number: int) -> None:
-    with start("--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done") as process:
+    name = signal.Signals(number).name.removeprefix("SIG")
+    script = f"trap 'echo bye {name}; exit 7' {name}; echo ready; while :; do sleep 0.05; done"
+    with start("--", "sh", "-c", script) as process:
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=LIMIT)
-    assert (stdout, stderr) == ("bye\n", "")
-    assert process.returncode == 128 + number
+    assert (stdout, stderr) == (f"bye {name}\n", "")
+    assert process.returncode == 7  # its own
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT])
+def test_a_signal_that_the_command_heeds_without_ending_ends_nothing(start: Any, number: int) -> None:
+    name = signal.Signals(number).name.removeprefix("SIG")
+    script = f"trap 'echo heard' {name}; trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+    with start("--grace", "0.1", "--", "sh", "-c", script) as process:
+        process.send_signal(number)
+        assert process.stdout.readline() == "heard\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT) == 3
 
 
 def test_a_command_that_will_not_go_is_killed_after_its_grace(start: Any) -> None:

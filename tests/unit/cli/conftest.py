@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -50,10 +51,14 @@ class FakeProcess:
     def fileno(self) -> int:
         return self._read
 
-    def terminate(self) -> None:
-        self.calls.append("terminate")
+    def signal(self, number: int) -> None:
+        self.calls.append(signal.Signals(number).name)
         if self._obeys:
+            self._result.exit_code = self._result.returncode = 128 + number
             self.end()
+
+    def blame(self, reason: str, seconds: float | None = None) -> None:
+        self._result.reason = reason
 
     def kill(self) -> None:
         self.calls.append("kill")

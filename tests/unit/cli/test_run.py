@@ -251,20 +251,41 @@ def kill_us(*numbers: int) -> None:
 def test_a_signal_to_us_ends_the_command_and_is_our_exit_code(cage: Cage, number: int) -> None:
     cage.ended, cage.on_spawn = False, lambda: kill_us(number)
     assert run.main(["--", "ls"], False, cage) == 128 + number
-    assert cage.process.calls == ["terminate", "wait", "close"]
+    assert cage.process.calls == [signal.Signals(number).name, "wait", "close"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGINT])
+def test_a_signal_that_asks_for_no_end_is_passed_on_and_no_more(cage: Cage, number: int) -> None:
+    cage.ended, cage.obeys = False, False
+    cage.on_spawn = lambda: kill_us(number)
+    assert run.main(["--timeout", "0.05", "--grace", "0", "--", "ls"], False, cage) == 124
+    assert cage.process.calls == [signal.Signals(number).name, "SIGTERM", "kill", "wait", "close"]
+
+
+def test_three_interrupts_in_a_second_are_meant(cage: Cage) -> None:
+    cage.ended, cage.obeys = False, False
+    read: list[int] = []
+
+    def interrupt() -> None:
+        kill_us(signal.SIGINT)
+        read.append(1)
+
+    cage.on_spawn = lambda: [interrupt() for _ in range(3)] and None
+    assert run.main(["--grace", "3600", "--", "ls"], False, cage) == 130
+    assert cage.process.calls[-3:] == ["kill", "wait", "close"]
 
 
 def test_a_command_that_ignores_sigterm_is_killed_after_its_grace(cage: Cage) -> None:
     cage.ended, cage.obeys, cage.on_spawn = False, False, lambda: kill_us(signal.SIGTERM)
     assert run.main(["--grace", "0", "--", "ls"], False, cage) == 143
-    assert cage.process.calls == ["terminate", "kill", "wait", "close"]
+    assert cage.process.calls == ["SIGTERM", "kill", "wait", "close"]
 
 
 def test_a_second_signal_does_not_wait_for_the_grace(cage: Cage) -> None:
     cage.ended, cage.obeys = False, False
-    cage.on_spawn = lambda: kill_us(signal.SIGINT, signal.SIGTERM)
-    assert run.main(["--grace", "3600", "--", "ls"], False, cage) == 130
-    assert cage.process.calls == ["terminate", "kill", "wait", "close"]
+    cage.on_spawn = lambda: kill_us(signal.SIGTERM, signal.SIGINT)
+    assert run.main(["--grace", "3600", "--", "ls"], False, cage) == 143
+    assert cage.process.calls == ["SIGTERM", "kill", "wait", "close"]
 
 
 def test_the_handlers_of_the_caller_come_back(cage: Cage) -> None:
@@ -288,7 +309,7 @@ def test_an_ignored_signal_stays_ignored(cage: Cage) -> None:
 def test_out_of_time_is_124_and_sigterm_first(cage: Cage) -> None:
     cage.ended = False
     assert run.main(["--timeout", "0.001", "--", "ls"], False, cage) == 124
-    assert cage.process.calls == ["terminate", "wait", "close"]
+    assert cage.process.calls == ["SIGTERM", "wait", "close"]
 
 
 # ---- --json --------------------------------------------------------------------------------------------------

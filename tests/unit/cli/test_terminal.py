@@ -32,9 +32,12 @@ class Command:
             os.close(self.end_write)
             self.end_write = -1
 
-    def terminate(self) -> None:
+    def signal(self, number: int) -> None:
         self.terminated = True
         self.end()
+
+    def blame(self, reason: str, seconds: float | None = None) -> None:
+        pass
 
     def close(self) -> None:
         self.end()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pysandbox.policy.merge import RULES, blocks, merge_layers, union, union_grants
 from pysandbox.policy.model import MERGE_WORDS, Grant, Policy
 from pysandbox.policy.recipe import Recipe
+from pysandbox.policy.sources import parse_recipe
 from unit.policy.strategies import GRANTS, HOSTS, LAYERS, NAMES, POLICIES, TEXT
 
 LAWS = settings(max_examples=60, deadline=None)
@@ -123,9 +124,13 @@ def test_hosts_are_merged_by_domain_and_a_block_only_ever_extends_another(first,
     assert list(result) == list(dict.fromkeys(rule.domain for rule in (*first, *second)))
     for rule in (*first, *second):
         merged_rule = result[rule.domain]
-        for name in ("methods", "content_types", "paths", "allow_credentials"):
-            assert set(getattr(rule, name)) <= set(getattr(merged_rule, name))
-        assert rule.max_request_bytes is None or merged_rule.max_request_bytes >= rule.max_request_bytes
+        for name in ("methods", "content_types", "paths", "ports"):  # an empty list allows any
+            wide, one = getattr(merged_rule, name), getattr(rule, name)
+            assert not wide or (one and set(one) <= set(wide))
+        assert set(rule.allow_credentials) <= set(merged_rule.allow_credentials)
+        cap = merged_rule.max_request_bytes
+        assert cap is None or (rule.max_request_bytes is not None and cap >= rule.max_request_bytes)
+        assert rule.direct <= merged_rule.direct
         assert rule.include_subdomains <= merged_rule.include_subdomains
     last = {rule.domain: rule.contract_mode for rule in (*first, *second) if rule.contract_mode is not None}
     assert {name: rule.contract_mode for name, rule in result.items() if rule.contract_mode is not None} == last
@@ -141,6 +146,44 @@ def test_scanning_is_never_switched_off_and_a_scope_never_narrowed(first, second
     scopes = dict(result.get("dlp_extra_scopes", ()))
     for detector, domains in (*first.get("dlp_extra_scopes", ()), *second.get("dlp_extra_scopes", ())):
         assert set(domains) <= set(scopes[detector])
+
+
+# Lists of which an empty one is no permission, and which no other option of the policy turns into a confinement.
+GRANTED = ("allow", "allow_write", "env_passthrough", "allow_syscalls", "ports", "unix_sockets")
+
+
+@LAWS
+@given(LAYERS, LAYERS)
+def test_no_layer_takes_away_by_adding(first, second):
+    result = merged(first, second)
+    for layer in (first, second):
+        for name in GRANTED:
+            assert {str(getattr(each, "path", each)) for each in layer.get(name, ())} <= {
+                str(getattr(each, "path", each)) for each in result.get(name, ())
+            }
+        assert loopback(layer) is not True or loopback(result) is True
+        assert loopback(layer) is True or loopback(result) is True or loopback(layer) <= loopback(result)
+
+
+def loopback(layer):
+    """The ports of the host's own services that are open, True for all."""
+    ports = set(layer.get("host_loopback_ports", ()))
+    return True if layer.get("allow_host_loopback") and not ports else ports
+
+
+def test_the_two_ways_that_were_seen_to_take_away():
+    def of(*texts):
+        recipes = [parse_recipe(text) for text in texts]
+        return recipes[0].merge(recipes[1]).policy()
+
+    any_port, one = '[[host]]\ndomain = "a.example"\n', '[[host]]\ndomain = "a.example"\nports = [443]\n'
+    for texts in ((any_port, one), (one, any_port)):
+        assert of(*texts).hosts[0].ports == ()
+    assert of(one, one.replace("443", "80")).hosts[0].ports == (443, 80)
+    every, few = "[network]\nallow_host_loopback = true\n", "[network]\nhost_loopback_ports = [9001]\n"
+    for texts in ((every, few), (few, every)):
+        assert (of(*texts).allow_host_loopback, of(*texts).host_loopback_ports) == (True, ())
+    assert of(few, few.replace("9001", "9002")).host_loopback_ports == (9001, 9002)
 
 
 def test_a_later_policy_keeps_what_it_does_not_mention():
