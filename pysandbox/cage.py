@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from pysandbox.asking import Decide
 from pysandbox.audit.told import labels_of, limit_values, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
+from pysandbox.compile.notes import weaker
 from pysandbox.errors import CageClosedError, CagePausedError, CageTimeout, PolicyError, UnsupportedError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
@@ -403,7 +404,7 @@ class Cage:
     def _process(self, start: Start, stdio: Stdio, report_fd: int) -> Process:
         plan = start.prepared.plan
         order = Order(
-            start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, plan.notes, plan.grace,
+            start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, weaker(plan.notes), plan.grace,
             limit_values(start.prepared.policy),
         )  # fmt: skip
         try:

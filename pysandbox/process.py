@@ -230,6 +230,11 @@ class Process:
         return self._live.pid
 
     @property
+    def notes(self) -> tuple[Note, ...]:
+        """What is weaker here than its policy asks, the worst first."""
+        return self._order.notes
+
+    @property
     def output_cap(self) -> int:
         """Bytes of each output that are kept (resources.output_mb)."""
         return self._order.output_cap

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pysandbox.compile.limits import held_by
+from pysandbox.compile.notes import weaker
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
 from pysandbox.policy.model import Policy
 from pysandbox.policy.summary import summary
@@ -58,7 +59,7 @@ def told_of_plan(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str
             told["enforcement"] = held_by(policy, plan)
         told |= {"project_id": None, "session_id": None}  # said also where nobody gave them: labels take their place
         told["limits"] = {name: getattr(policy, name) for name in _limits(policy, caged=caged)}
-        told["notes"] = [{"event": note.event, "key": note.key, "reason": note.message} for note in plan.notes]
+        told["notes"] = [{"event": note.event, "key": note.key, "reason": note.message} for note in weaker(plan.notes)]
     return told
 
 

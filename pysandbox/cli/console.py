@@ -27,6 +27,12 @@ def warning(message: str) -> None:
     _line(f"pysandbox: warning: {message}")
 
 
+def weaker(lines: Iterable[str]) -> None:
+    """What this run is without, of what its policy asks."""
+    for line in lines:
+        _line(f"pysandbox: weaker: {line}")
+
+
 def say(message: str) -> None:
     """What the user is to know although nothing is wrong."""
     _line(f"pysandbox: {message}")

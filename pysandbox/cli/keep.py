@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.audit import files
 from pysandbox.audit.told import limit_values, told_of_plan
+from pysandbox.cli.run import weaker_lines
 from pysandbox.cli.warm import key_of, place, split, stamp
+from pysandbox.compile.notes import weaker
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
 from pysandbox.launch.image import image_of
@@ -78,6 +80,7 @@ def keep_plan(
         "digest": plan.digest,
         "hostname_prefix": plan.hostname_prefix,
         "env": {name: value for name, value in plan.env if name in set_by_policy or name not in policy.env_passthrough},
+        "weaker": weaker_lines(plan.notes),
         "passed": [name for name in policy.env_passthrough if name not in set_by_policy],
         "cwd": plan.cwd,
         "limits": prepared.limits,
@@ -130,7 +133,7 @@ def _kept_directories() -> Iterator[str]:
 
 def _told(asked: Asked, prepared: Prepared, program: str) -> dict[str, Any]:
     """What every run of this plan tells the audit, as by the long way (`audit.told`), but for its id and arguments."""
-    policy, notes = asked.policy, prepared.plan.notes
+    policy, notes = asked.policy, weaker(prepared.plan.notes)
     name = os.path.basename(program)
     shown = label(name, "")
     return {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import resolve, shielded
+from pysandbox.policy.match import covers
+from pysandbox.probe.paths import home
 
 if TYPE_CHECKING:
     from pysandbox.policy.compose import Layer, Looked, Resolved
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 
 # What a command line is for: working on the files at hand, as oneself. Recipes and flags override it.
 DEFAULTS: dict[str, Any] = {"workdir": "write", "run_as": "self"}
+
+
+OWN = ("/", "/tmp")  # of which every cage has its own: the host's is never granted, and that is said
 
 
 class Asked(NamedTuple):
@@ -54,6 +59,28 @@ def defaults(*, pty: bool) -> dict[str, Any]:
     return {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
 
 
+def _demand_a_project(resolved: Resolved, cwd: str) -> None:
+    """That the directory is granted is our default, made for a project. Where it holds the home directory, whoever
+    means all of it, keys and tokens included, has to say so."""
+    if resolved.policy.workdir == "none" or not resolved.policy.caged:
+        return
+    if any("workdir" in layer.given for layer in resolved.layers):
+        return
+    if os.path.realpath(cwd) in OWN:
+        return
+    homes = {os.path.realpath(each) for each in (home(), os.environ.get("HOME") or home())}
+    held = [each for each in homes if each not in OWN and covers(os.path.realpath(cwd), each)]
+    if held:
+        raise PolicyError(
+            f"the current directory, {cwd!r}, {'is' if os.path.realpath(cwd) in held else 'holds'} your home directory,"
+            " with all that is secret in it",
+            key="filesystem.workdir",
+            suggestion="change to a project's directory; or grant it nothing of this one with --workdir none, or all "
+            "of it with --workdir write",
+        )
+
+
 def of_resolved(resolved: Resolved, cwd: str, recipes: Sequence[str]) -> Asked:
+    _demand_a_project(resolved, cwd)
     labels = {"recipes": list(recipes)} if recipes else {}
     return Asked(shielded(resolved, cwd), resolved.looked, labels, resolved.layers)

@@ -22,11 +22,12 @@ from pysandbox.errors import CageError, PolicyError, StartError
 from pysandbox.policy.compose import located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pysandbox.audit import AuditLog
     from pysandbox.cage import Cage
     from pysandbox.cli.document import Document
+    from pysandbox.compile.plan import Note
     from pysandbox.events import Sink
     from pysandbox.policy.model import Policy
     from pysandbox.process import Process
@@ -185,6 +186,8 @@ def _run(
     with Signals() as signals, ExitStack() as stack:
         stack.callback(cage.runtime.drain)  # when we return, nothing of the cage is left
         process = stack.enter_context(cage.spawn(argv, **_streams(capture=namespace.json, pty=pty, caged=cage.caged)))
+        if cage.caged and not (namespace.json or log.verbose):  # the document, or -v, says all of it
+            console.weaker(weaker_lines(process.notes))
         attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         if keep is not None:
@@ -202,6 +205,12 @@ def _run(
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], code)
+
+
+def weaker_lines(notes: Iterable[Note]) -> list[str]:
+    from pysandbox.compile.notes import worth_saying
+
+    return [f"{note.key}: {note.message}" for note in worth_saying(notes)]
 
 
 class _Keeper:
@@ -310,8 +319,9 @@ def _meaning(error: CageError | OSError, program: str) -> tuple[int, str]:
     if not isinstance(error, StartError) or error.step != "exec":
         return OUR_FAILURE, str(error)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        hint = "check the name; a program outside the system directories needs --allow"
-        return NOT_FOUND, f"{program!r} was not found in the cage; {hint}"
+        from pysandbox.cli.not_found import why
+
+        return NOT_FOUND, why(program)
     reason = f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"
     hint = "check that it is an executable file, and the recipe's allow_execve"
     return NOT_EXECUTABLE, f"{program!r} cannot be executed in the cage ({reason}); {hint}"

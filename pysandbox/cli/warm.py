@@ -13,6 +13,7 @@ import sys
 import time
 from select import POLLIN
 
+from pysandbox.cli import console
 from pysandbox.cli.attend import OUT_OF_TIME, Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors, input_of_ours
 from pysandbox.cli.warm_trail import Trail
@@ -51,6 +52,7 @@ def run_again(arguments: list[str]) -> int | None:
             command = WarmCommand(entry, argv)
         except (CageError, OSError):
             return None
+        console.weaker(entry["weaker"])
         try:
             return _attend(command, signals, entry)
         finally:

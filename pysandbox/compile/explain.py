@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pysandbox.compile.doors import loopback_ports
+from pysandbox.compile.notes import weaker
 from pysandbox.compile.plan import Note
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Grant, Policy
@@ -51,8 +52,8 @@ def topics(policy: Policy, notes: Iterable[Note] | None = None) -> tuple[tuple[s
     said = _said(TOPICS, policy)
     if notes is None:
         return said
-    weaker = tuple(f"{note.key}: {note.message}." for note in notes)
-    return (*said, ("Weaker on this host", weaker or (NOTHING_WEAKER,)))
+    lost = tuple(f"{note.key}: {note.message}." for note in weaker(notes))
+    return (*said, ("Weaker on this host", lost or (NOTHING_WEAKER,)))
 
 
 def _said(

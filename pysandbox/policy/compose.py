@@ -134,9 +134,15 @@ def _resolved(
 ) -> Resolved:
     base = search.override("base")
     baseline = search.override("default")
-    layers = [*search.detected(command), *search.asked(names), *([last] if last.recipe.given else [])]
+    detected = list(search.detected(command))
+    layers = [*detected, *search.asked(names), *([last] if last.recipe.given else [])]
+    policy = compose(layers, base=base, baseline=baseline, defaults=defaults)
+    if detected and command:
+        from pysandbox.policy.found_by_name import with_path
+
+        policy = with_path(policy, search, command[0])
     return Resolved(
-        compose(layers, base=base, baseline=baseline, defaults=defaults),
+        policy,
         (base or Layer("base", "", "base"), *layers),
         baseline,
         search.looked,

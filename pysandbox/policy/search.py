@@ -171,11 +171,16 @@ class Search:
 
     def program(self, command: Sequence[str]) -> str | None:
         """The file that the command's first word names on this host, every link of it followed; None where none is."""
-        for path in self._candidates(command[0]):
+        found = self.found(command[0])
+        return None if found is None else os.path.realpath(found)
+
+    def found(self, name: str) -> str | None:
+        """The first file of that name, as it is named."""
+        for path in self._candidates(name):
             self.looked.programs[path] = None
             if os.path.isfile(path) and os.access(path, os.X_OK):
-                self.looked.programs[path] = real = os.path.realpath(path)
-                return real
+                self.looked.programs[path] = os.path.realpath(path)
+                return path
         return None
 
     def _candidates(self, name: str) -> list[str]:

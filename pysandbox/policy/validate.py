@@ -331,7 +331,7 @@ def lists_by_name(option: Option, value: object) -> tuple[tuple[str, tuple[str, 
                 f"must be one of {known}, not {shown(name)}", did_you_mean(str(name), option.choices), (name,)
             )
         try:
-            read.append((_detector(name), strings(option, items)))
+            read.append((str(name) if option.choices else _detector(name), strings(option, items)))
         except Refused as refused:
             at = (str(name) if isinstance(name, str) else 0, *refused.at)
             raise Refused(refused.message, refused.suggestion, at) from None

@@ -242,7 +242,7 @@ def test_a_signal_to_us_lets_the_command_say_goodbye(start: Any, number: int) ->
 def test_a_signal_that_the_command_heeds_without_ending_ends_nothing(start: Any, number: int) -> None:
     name = signal.Signals(number).name.removeprefix("SIG")
     script = f"trap 'echo heard' {name}; trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done"
-    with start("--grace", "0.1", "--", "sh", "-c", script) as process:
+    with start("--", "sh", "-c", script) as process:
         process.send_signal(number)
         assert process.stdout.readline() == "heard\n"
         process.send_signal(signal.SIGTERM)

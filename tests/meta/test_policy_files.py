@@ -29,6 +29,7 @@ OPENS = {
     ("cli/explain.py", "_draw"): "writes a report",
     ("cli/fetch.py", "_write"): "writes the user's own recipe",
     ("cli/main.py", "main"): "/dev/null",
+    ("cli/not_found.py", "_interpreter"): "the first line of a program: never blocks, regular files alone",
     ("cli/warm.py", "_open"): "cage-init, by O_PATH",
 }
 READERS = ("open", "read_text", "read_bytes", "fdopen", "load")

@@ -30,6 +30,7 @@ class FakeProcess:
     def __init__(self, result: FakeResult, *, ended: bool = True, obeys: bool = True) -> None:
         self.calls: list[str] = []
         self.pid, self.caged, self.pty_fd = 2, True, None
+        self.notes: tuple[Any, ...] = ()
         self.stdout: Any = None
         self.stderr: Any = None
         self._result, self._obeys = result, obeys
