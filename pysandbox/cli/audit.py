@@ -61,7 +61,6 @@ def parser() -> Parser:
     add("--list", action="store_true", help="Print the types of event and their fields.")
     add("--orphans", action="store_true", help="List what outlived its host, as `pysandbox orphans` does.")
     add("--remove", action="store_true", help="--orphans: end and remove what is listed.")
-    add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     return parser
 
 

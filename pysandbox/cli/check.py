@@ -50,7 +50,6 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
 def parser() -> Parser:
     declared = Parser("pysandbox check", "Say what this host can do for a cage, and how to get the rest.", EPILOG)
     declared.add_argument("--json", action="store_true", help="Print one JSON document.")
-    declared.add_argument("-v", "--verbose", action="store_true", help="Explain also what works.")
     return declared
 
 

@@ -64,7 +64,6 @@ def parser() -> Parser:
     add("--apply", metavar="RECIPE", help="Add the lines that would allow what was refused to this recipe.")
     add("--yes", action="store_true", help="With --apply: do not ask.")
     add("--json", action="store_true", help="Print one JSON document.")
-    add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     add_recipe_flag(parser)
     add_policy_flags(parser, DEFAULTS)
     return parser

@@ -41,6 +41,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog, description=description, epilog=epilog, formatter_class=_Help, allow_abbrev=False,
             usage=f"{prog} [flags]",
         )  # fmt: skip
+        self.add_argument("-v", "--verbose", action="store_true", help="Say more on standard error.")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
@@ -55,7 +56,26 @@ class Parser(argparse.ArgumentParser):
             if flag in REPLACED:
                 raise UsageError(f"{flag} is no longer a flag; {REPLACED[flag]}")
             raise UsageError(f"unknown flag {flag!r}{meant(flag, self._option_string_actions)}")
+        if namespace.verbose:
+            tell_who(self.prog)
         return namespace
+
+
+def tell_who(command: str) -> None:
+    """With -v, first of all: which program speaks, where."""
+    import sys
+
+    from pysandbox.cli import console
+
+    log = console.Log(True)
+    log.say("cli.command", command=command, version=console.version(), python=sys.executable, directory=_directory())
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "(deleted)"
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -38,12 +38,21 @@ def _on_the_host(program: str) -> str | None:
 
 
 def _places(path: str) -> list[str]:
-    """The directories that have to be seen for this file to be reached: of the name, and of what it leads to."""
+    """What has to be seen for this file to be reached: the directory of the name, and of what it leads to; of the home
+    directory, and what holds it, the file alone."""
     from pysandbox.policy.match import covers
     from pysandbox.policy.search import SYSTEM_PROGRAMS
 
-    directories = dict.fromkeys(os.path.dirname(each) for each in (path, os.path.realpath(path)))
-    return [each for each in directories if not any(covers(system, each) for system in (*SYSTEM_PROGRAMS, "/usr"))]
+    places = dict.fromkeys(each if _is_wide(os.path.dirname(each)) else os.path.dirname(each)
+                           for each in (path, os.path.realpath(path)))  # fmt: skip
+    return [each for each in places if not any(covers(system, each) for system in (*SYSTEM_PROGRAMS, "/usr"))]
+
+
+def _is_wide(directory: str) -> bool:
+    """Whether too much lies there to be granted for one program."""
+    from pysandbox.policy.match import covers
+
+    return covers(os.path.realpath(directory), os.path.realpath(os.path.expanduser("~")))
 
 
 def _interpreter(path: str) -> str | None:

@@ -48,6 +48,8 @@ Examples:
 
 
 def main(arguments: list[str], verbose: bool) -> int:
+    if arguments[:1] and arguments[0] in ("-v", "--verbose"):
+        arguments = [*arguments[1:2], "-v", *arguments[2:]]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         console.generated(HELP)
         return 0 if arguments else 125

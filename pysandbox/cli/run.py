@@ -139,7 +139,6 @@ def add_run_flags(declared: Parser) -> None:
     add("--pty", action=BooleanOptionalAction, default=None,
         help="Give the command a terminal of its own; the default when ours is one.")  # fmt: skip
     add("--no-audit", action="store_true", help="Leave no record of this run; as PYSANDBOX_AUDIT=off does.")
-    add("-v", "--verbose", action="store_true", help="Say more on standard error.")
 
 
 def add_no_sandbox_flag(declared: Parser) -> None:

@@ -68,7 +68,6 @@ def parser() -> Parser:
     add("-y", "--yes", action="store_true", help="Do not ask.")
     add("--interpreter", metavar="PATH", help="The program that may make cages; this Python unless told otherwise.")
     add("--mac", choices=tuple(SYSTEMS), help="With --dry-run: print the policy for this system.")
-    add("-v", "--verbose", action="store_true", help="Say more on standard error.")
     return parser
 
 

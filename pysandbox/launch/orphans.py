@@ -26,6 +26,7 @@ from pysandbox.launch.scratch import PREFIX, scratch_parent
 Kind = Literal["detached", "cage", "record", "scratch", "cgroup", "spool"]
 CGROUP_ROOTS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 END_PATIENCE = 10.0  # seconds
+TOLD = "told"  # beside the records: which leftovers the trail has already
 SPOOL = ".spool"  # a detached cage's directory, beside its record
 
 
@@ -71,6 +72,37 @@ def sweep() -> tuple[Orphan, ...]:
         else:
             left.append(orphan)
     return tuple(left)
+
+
+def untold(found: tuple[Orphan, ...]) -> list[Orphan]:
+    """Those that no host of this user has told of yet; from now on they are told. Where that cannot be remembered, all
+    of them."""
+    keys = {f"{each.kind} {each.path} {each.id} {each.pid}": each for each in found}
+    try:
+        with registry.opened() as folder:
+            before = set(_told(folder))
+            if before != keys.keys():
+                _remember(folder, sorted(keys))
+    except OSError:
+        return list(found)
+    return [each for key, each in keys.items() if key not in before]
+
+
+def _told(folder: int) -> list[str]:
+    try:
+        fd = os.open(TOLD, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return []
+    with open(fd, encoding="utf-8", errors="surrogateescape") as stream:
+        return [str(each) for each in stream.read().split("\0") if each]
+
+
+def _remember(folder: int, keys: list[str]) -> None:
+    draft = f"{TOLD}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(draft, flags, 0o600, dir_fd=folder), "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write("\0".join(keys))
+    os.replace(draft, TOLD, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_spool(cage_id: str) -> None:

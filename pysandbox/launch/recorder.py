@@ -69,7 +69,7 @@ class Recorder:
 
     def _look_around(self) -> None:
         self._looked = True
-        for orphan in orphans.sweep():
+        for orphan in orphans.untold(orphans.sweep()):
             self._sink(Event(UNTRACKED.name, {"kind": orphan.kind, "path": orphan.path, "pid": orphan.pid}))
 
 

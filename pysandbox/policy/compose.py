@@ -15,6 +15,7 @@ What a manifest asks for is not judged here: `review.py` does, and there nothing
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +28,7 @@ from pysandbox.policy.recipe import Recipe, completed, with_base
 if TYPE_CHECKING:
     from pysandbox.policy.search import Search
 
+_QUOTED = r"'([^']+)'|\"([^\"]+)\""  # what a message quotes
 Why = Literal["base", "detected", "asked", "manifest", "flags"]
 
 # All that the place of a program brings, whatever its recipe says besides: that it can be seen, with the settings it
@@ -173,7 +175,11 @@ def compose(
 def located(error: PolicyError, layers: Sequence[Layer]) -> PolicyError:
     from pysandbox.policy.toml_lines import line_of
 
-    for layer in reversed(layers):
+    if error.file is not None:
+        return error
+    named = [word for pair in re.findall(_QUOTED, error.message) for word in pair if word]
+    first = [layer for layer in layers if any(word in layer.text for word in named)]  # what the message is about
+    for layer in (*reversed(first), *reversed(layers)):
         line = line_of(layer.text, tuple((error.key or "").split("."))) if layer.text else None
         if line is not None:
             return PolicyError(error.message, file=layer.path, line=line, key=error.key, suggestion=error.suggestion)

@@ -136,7 +136,9 @@ def delegated(*controllers: str) -> Reader:
 def cgroup_tree(host: Host) -> Reading:
     """A cgroup v2 tree, wherever it is mounted, and that this process is in it."""
     facts = cgroups.look(host.root)
-    return Reading(bool(facts.parent) or "mounted" not in facts.reason, facts.parent or facts.reason)
+    there = bool(facts.parent) or "mounted" not in facts.reason
+    detail = f"there is one; {facts.reason}" if there and not facts.parent else facts.parent or facts.reason
+    return Reading(there, detail)
 
 
 def _text(path: str) -> str | None:
