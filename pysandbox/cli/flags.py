@@ -62,8 +62,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def tell_who(command: str) -> None:
-    """With -v, first of all: which program speaks, where."""
+    """With -v, first of all: which program speaks, where. Not of a command in a cage: its events say more."""
     import sys
+
+    if command in ("pysandbox run", "pysandbox up"):
+        return
 
     from pysandbox.cli import console
 

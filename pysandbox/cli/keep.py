@@ -17,7 +17,6 @@ from pysandbox.audit import files
 from pysandbox.audit.told import limit_values, told_of_plan
 from pysandbox.cli.run import weaker_lines
 from pysandbox.cli.warm import key_of, place, split, stamp
-from pysandbox.compile.notes import weaker
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
 from pysandbox.launch.image import image_of
@@ -133,7 +132,7 @@ def _kept_directories() -> Iterator[str]:
 
 def _told(asked: Asked, prepared: Prepared, program: str) -> dict[str, Any]:
     """What every run of this plan tells the audit, as by the long way (`audit.told`), but for its id and arguments."""
-    policy, notes = asked.policy, weaker(prepared.plan.notes)
+    policy, notes = asked.policy, prepared.plan.notes
     name = os.path.basename(program)
     shown = label(name, "")
     return {

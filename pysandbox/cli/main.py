@@ -125,10 +125,6 @@ def _dispatch(arguments: list[str]) -> int:
             known = ["--help", "--version", "--verbose"]
             return console.usage_error(f"unknown flag {flag!r}{console.meant(flag, known)}", "pysandbox --help")
         verbose = True
-    if verbose:
-        from pysandbox.cli.flags import tell_who
-
-        tell_who(" ".join(["pysandbox", *arguments[:1]]))
     if not arguments:
         return console.usage_error("no command given", "pysandbox --help")
     name, *rest = arguments
@@ -143,6 +139,10 @@ def _dispatch(arguments: list[str]) -> int:
         code = run_again(rest)
         if code is not None:
             return code
+    if verbose:
+        from pysandbox.cli.flags import tell_who
+
+        tell_who(f"pysandbox {name}")
     return _command(name)(rest, verbose)
 
 
