@@ -142,8 +142,3 @@ def test_what_is_weaker_is_said_without_being_asked(home: Home) -> None:
 def test_what_this_host_has_not_is_not_called_weaker(home: Home) -> None:
     assert "because they do not exist" not in home.call("explain", "--", "true").stdout
     assert "because they do not exist" not in home.call("run", "--json", "--", "true").stdout
-
-
-def test_tmp_as_the_working_directory_is_said_to_be_left_out(home: Home) -> None:
-    done = home.call("run", "--", "true", cwd=Path("/tmp"))
-    assert "weaker: filesystem.workdir: '/tmp' is left out" in done.stderr
