@@ -8,7 +8,8 @@ for TLS and port 80 for HTTP. An address that is listed may be spoken to under n
 Nothing is decided by time, but who waits: a hello or a request in pieces is waited for until it is whole. Words that
 begin no request of a method that is known (`ruok`, `12345`, `HELO x`) need not wait for the end of their line: they go
 ahead, and the line is looked at on. Should it become a request after all, it is cut off before its end has left, so no
-server has ever read one that the rules were not held against.
+server has ever read one that the rules were not held against. What a request is, is what the most lenient server takes
+for one: Python's own splits a line at every white space of Latin-1, minds no NUL, and reads headers after HTTP/0.9.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from pysandbox.policy.names import BadName, canonical
 
 HTTPS, HTTP = 443, 80
 LONGEST_LINE = 65536  # of what may become the first line of a request
-LEADING = b"\r\n \t"  # servers skip it before a request
+WHITE = b" \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0"  # what some server skips before a request, or splits its line at
 LONGEST_METHOD = 64
 TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-REQUEST_LINE = re.compile(rb"[^ \t]+[ \t].*HTTP/[0-9]", re.DOTALL | re.IGNORECASE)
+VERSION = b"HTTP/"  # in any letters; each line that has it is a request
+OLD_REQUEST = re.compile(rb"GET[%s]+[^%s]*/[^%s]*[%s]*" % ((re.escape(WHITE),) * 4))  # HTTP/0.9: servers read headers
 METHODS = tuple(
     b"GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH PRI QUERY COPY LOCK MKCOL MOVE PROPFIND PROPPATCH UNLOCK "
     b"REPORT SEARCH MKCALENDAR MKACTIVITY CHECKOUT MERGE BIND REBIND UNBIND ACL LINK UNLINK PURGE".split()
@@ -113,34 +115,39 @@ class Sniffer:
 
     def _neither(self) -> Verdict | None:
         """HTTP if the first line that is not blank says so. Each byte is looked at once."""
-        if self.said[0] & 0x80:
-            return self._old_hello()
-        self._is_line = True
         said = self.said
-        while self._start < len(said) and said[self._start] in LEADING:
+        if said[0] & 0x80:
+            verdict = self._old_hello()
+            if verdict is None or verdict.way is Way.REFUSE or said[0] not in WHITE:
+                return verdict
+        self._is_line = True
+        while self._start < len(said) and said[self._start] in WHITE:
             self._start += 1
-        self._searched = max(self._searched, self._start)
-        end = said.find(b"\n", self._searched)
-        if self._is_no_request(end if end >= 0 else len(said)):
+        newline = said.find(b"\n", max(self._searched, self._start))
+        end = newline if newline >= 0 else len(said)
+        if self._is_no_request(end):
             return Verdict(Way.PASS)
-        if end >= 0:
-            return Verdict(Way.HTTP if REQUEST_LINE.match(said, self._start, end) else Way.PASS)
+        if VERSION in said[max(self._start, self._searched - len(VERSION)) : end].upper():
+            return Verdict(Way.HTTP)
+        if newline >= 0:
+            return Verdict(Way.HTTP if OLD_REQUEST.fullmatch(said, self._start, end) else Way.PASS)
         self._searched = len(said)
-        if len(said) > LONGEST_LINE:
-            return Verdict(Way.REFUSE, f"a first line of more than {LONGEST_LINE} bytes")
-        return None
+        return self._too_long() if len(said) > LONGEST_LINE else None
+
+    def _too_long(self) -> Verdict:
+        if b"\0" in self.said:  # bytes of another protocol: no server reads a line of this length with them
+            return Verdict(Way.PASS)
+        return Verdict(Way.REFUSE, f"a first line of more than {LONGEST_LINE} bytes")
 
     def _is_no_request(self, end: int) -> bool:
-        """A method, a space, no NUL: else no server reads a request in it, however it goes on."""
-        if self.said.find(b"\0", self._searched, end) >= 0:
-            return True
+        """A method and white space: else no server reads a request in it, however it goes on."""
         if self._method_ended or self._start == end:
             return False
         method = TOKEN.match(self.said, self._start, min(end, self._start + LONGEST_METHOD + 1))
         if method is None or method.end() - self._start > LONGEST_METHOD:
             return True
         self._method_ended = method.end() < end
-        return self._method_ended and self.said[method.end()] not in b" \t"
+        return self._method_ended and self.said[method.end()] not in WHITE
 
     def _old_hello(self) -> Verdict | None:
         """A hello in the form of SSL 2, which some servers still answer with TLS, has no room for a name."""
