@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from pysandbox.asking import Decide
+from pysandbox.audit.ending import PLANTED, planted_record
 from pysandbox.audit.told import labels_of, limit_values, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
 from pysandbox.compile.notes import weaker
@@ -29,6 +30,7 @@ from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
 from pysandbox.launch.scratch import Session
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File, Stdio, open_stdio
 from pysandbox.policy.model import Policy
+from pysandbox.probe.planted import told
 from pysandbox.process import Order, Process, Result
 
 if TYPE_CHECKING:
@@ -127,6 +129,13 @@ class Cage:
         for process in running:
             process.wait()  # end-of-file at the latest: cage-init is going
         self.runtime._reap(live)
+        self._tell_planted(live)
+
+    def _tell_planted(self, live: LiveInit) -> None:
+        """What the last processes of a session have made after its last command had ended."""
+        absences = self._prepared.absences if self._prepared is not None else None
+        if absences and (new := live.not_told(absences())):
+            self.runtime.sink(Event(PLANTED, planted_record({"invocation_id": live.id}, new, told(new))))
 
     def _terminate(self, live: LiveInit, running: set[Process]) -> None:
         for process in running:
@@ -405,7 +414,7 @@ class Cage:
         plan = start.prepared.plan
         order = Order(
             start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, weaker(plan.notes), plan.grace,
-            limit_values(start.prepared.policy),
+            limit_values(start.prepared.policy), start.prepared.absences or None,
         )  # fmt: skip
         try:
             return Process(

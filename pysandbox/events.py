@@ -132,6 +132,12 @@ NOT_COVERABLE = EventType(
     "sandbox.not_coverable", "A name that does not exist cannot be covered before the cage creates it.",
     ("key", "reason"),
 )  # fmt: skip
+PLANTED = EventType(
+    "sandbox.planted",
+    "What programs of the host act on (.envrc, .git) was there when a command had ended, and not before: over a name "
+    "that is absent nothing can be laid.",
+    ("invocation_id", "command", "key", "paths", "reason"),
+)
 WIDE_GRANT = EventType(
     "sandbox.wide_grant", "What was asked for is more than was probably meant.", ("key", "reason")
 )  # fmt: skip
@@ -180,7 +186,7 @@ TYPES: Mapping[str, EventType] = {
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
-        CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT, DEGRADED, MONITOR,
+        CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, PLANTED, WIDE_GRANT, DEGRADED, MONITOR,
         ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
         FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
     )

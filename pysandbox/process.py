@@ -17,12 +17,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
-from pysandbox.audit.ending import START_FAILED, end_records, failed_record
+from pysandbox.audit.ending import PLANTED, START_FAILED, UNGUARDED, end_records, failed_record, planted_record
 from pysandbox.errors import CageClosedError, ExitError
 from pysandbox.events import POLICY_VIOLATION, Event, Sink, ignore
 from pysandbox.exchange import exchange
 from pysandbox.handlers.denial import Denial
 from pysandbox.launch import orders
+from pysandbox.probe.planted import told
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Note
@@ -102,6 +103,7 @@ class Order:
     notes: tuple[Note, ...]
     grace: float = 5.0  # seconds from SIGTERM to SIGKILL, when the host has to end it
     limits: Mapping[str, object] = field(default_factory=dict)  # what `policy.violation` tells of each
+    appeared: Callable[[], tuple[str, ...]] | None = None  # what has been planted; None where nothing can be
 
 
 class Process:
@@ -140,6 +142,7 @@ class Process:
         self._asked_limits: dict[str, object] = {}
         self._limit = ""  # the limit that ended it, where its reason does not say
         self._refused_forks = False
+        self._planted: tuple[str, ...] = ()  # what it made that programs of the host act on
         self._end_of_session = False  # it was asked to end because its cage was closed
         self._users = 0  # threads that wait on our descriptors
         self._closing = False  # the last of them closes
@@ -185,6 +188,7 @@ class Process:
             self._ended = time.monotonic()
             self._final = report
             self._ask_limits()
+            self._look_for_planted()
             if self._order.oneshot and not self._collect_at_close:
                 self._collect(self._live)
         self._stdio.settle()
@@ -198,6 +202,14 @@ class Process:
             self._cause, self._limit = self._live.condemned.reason, self._live.condemned.limit
         self._refused_forks = self._sink is not ignore and self._live.refused_forks()
 
+    def _look_for_planted(self) -> None:
+        """All of a one-shot cage has ended when it is reported; of a session each thing is told once."""
+        if self._order.appeared is None:
+            return
+        if self._final is None:  # the rest of the cage goes with its init, and takes a moment
+            self._live.await_end()
+        self._planted = self._live.not_told(self._order.appeared())
+
     def _demand_ours(self) -> None:
         """A forked copy of the host shares the report pipe: what it read there the original would never see."""
         if self._live.abandoned:
@@ -210,6 +222,8 @@ class Process:
         if self._final is not None and (error := self._final.error) is not None:
             self._sink(Event(START_FAILED, failed_record(which, error.step, error.errno, error.filename)))
             return
+        if self._planted:
+            self._sink(Event(PLANTED, planted_record(which, self._planted, told(self._planted))))
         result = self._result()
         with_session = self._end_of_session and result.returncode < 0 and result.reason != "timeout"
         limits = {**self._order.limits, **self._live.tightened, **self._asked_limits}
@@ -326,7 +340,11 @@ class Process:
         )
 
     def _last_words(self) -> Iterator[Note]:
-        """Why the watchdog has ended the cage."""
+        """What was planted, and why the watchdog has ended the cage."""
+        if self._planted:
+            from pysandbox.compile.plan import Note
+
+            yield Note(PLANTED, UNGUARDED, told(self._planted))
         why = self._live.condemned
         if why is not None and self._cause is not None:
             from pysandbox.compile.plan import Note

@@ -50,6 +50,16 @@ struct psb_seen {
 /* 1 when every path still leads there, 0 when one does not. */
 int psb_still_there(const struct psb_seen *seen, size_t count);
 
+/* A name that was not there: `name` below the directory `tree`, which was reached without any symlink. */
+struct psb_absent {
+    const char *tree;
+    const char *name;
+};
+
+/* There is something by now at each of them or not, 1 or 0 in `there`; returns how many. No symlink is followed: a link
+ * in the place, or on the way to it, is something. Those of one tree stand together. */
+size_t psb_appeared(const struct psb_absent *absent, size_t count, uint8_t *there);
+
 /* The Landlock ABI (1 and up), or -errno. */
 int psb_landlock_abi(void);
 

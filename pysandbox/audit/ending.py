@@ -8,10 +8,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 SPAWN, LIMITS_SKIPPED, START_FAILED = "subagent.spawn", "subagent.spawn.limits_skipped", "cage.start_failed"
 KILLED, VIOLATION, EXIT = "subagent.killed", "policy.violation", "subagent.exit"
+PLANTED, UNGUARDED = "sandbox.planted", "filesystem.unguarded"
 
 # Reasons of a Result for which a command did not end by itself, the word for each, and the limit that it hit.
 FORCED = {"timeout": "walltime_exceeded", "seccomp": "seccomp", "cancelled": "cancelled", "oom": "oom"}
@@ -42,6 +43,11 @@ def end_records(
 def _violation(which: Mapping[str, object], limit: str, limits: Mapping[str, object]) -> dict[str, object]:
     value = {"value": limits[limit]} if limits.get(limit) is not None else {}
     return {"invocation_id": which["invocation_id"], "limit": limit, **value}
+
+
+def planted_record(which: Mapping[str, object], paths: Sequence[str], reason: str) -> dict[str, object]:
+    """The fields of PLANTED; `key` is the option that says that they are meant to be written."""
+    return {**which, "key": UNGUARDED, "paths": list(paths), "reason": reason}
 
 
 def failed_record(which: Mapping[str, object], step: str, number: int | None, path: object) -> dict[str, object]:

@@ -18,6 +18,7 @@ from pysandbox.events import (
     EXIT,
     FILE_OPENED,
     KILLED,
+    PLANTED,
     POLICY_VIOLATION,
     SPAWN,
     SPAWN_UNCAGED,
@@ -86,6 +87,7 @@ class Run:
     refusals: list[Refusal] = field(default_factory=list)
     contacts: list[Contact] = field(default_factory=list)
     files: list[Contact] = field(default_factory=list)
+    planted: list[str] = field(default_factory=list)  # what it made that programs of the host act on
     violations: list[tuple[str, str, str]] = field(default_factory=list)  # (time, limit, value)
     counts: dict[str, int] = field(default_factory=dict)  # of what was counted, written or not
     records: int = 0
@@ -205,10 +207,15 @@ def _violated(run: Run, record: Record) -> None:
     run.violations.append((record.time, str(record.data.get("limit", "")), str(record.data.get("value", ""))))
 
 
+def _planted(run: Run, record: Record) -> None:
+    run.planted += _texts(record.data.get("paths"))
+
+
 _TAKE = {
     SPAWN.name: _spawned, SPAWN_UNCAGED.name: _spawned, EXIT.name: _ended, KILLED.name: _killed,
     START_FAILED.name: _failed, DENIED.name: _refused, DNS_DENIED.name: _refused, TCP_DENIED.name: _refused,
     DNS_ALLOWED.name: _reached, TCP_ALLOWED.name: _reached, FILE_OPENED.name: _opened, POLICY_VIOLATION.name: _violated,
+    PLANTED.name: _planted,
 }  # fmt: skip
 
 

@@ -40,6 +40,7 @@ def tell(run: Run) -> Iterator[str]:
         yield ""
         yield from _command(command)
     yield from _listed("Weaker than the policy asks:", (f"{key}: {reason}" for key, reason in run.notes))
+    yield from _listed("It made, and programs of this host act on:", run.planted)
     yield from _listed("Limits that were hit:", (limit for _, limit, _ in run.violations))
     yield ""
     yield from _refused(run)

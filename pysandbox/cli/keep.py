@@ -93,6 +93,7 @@ def keep_plan(
         "programs": sorted(asked.looked.programs.items()),
         "places": [(path, place(path)) for path in _kept_directories()],
         "stamps": stamps,
+        "absent": list(prepared.absences.names),
         "seen": [(fact.path, fact.dev, fact.ino) for fact in prepared.paths.facts.values()],
     }
     key = key_of(flags, argv[0])

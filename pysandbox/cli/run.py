@@ -13,6 +13,7 @@ from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from pysandbox.audit.ending import PLANTED
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors, input_of_ours
@@ -198,6 +199,9 @@ def _run(
         result = process.result()
     if cage.caged and policy.monitor:
         monitoring.say(monitoring.summary(result))
+    for note in result.notes:
+        if note.event == PLANTED:
+            console.warning(note.message)
     code = attendance.code(result.exit_code)
     if not namespace.json:
         return code, None

@@ -24,6 +24,7 @@ from pysandbox.launch.live import LiveInit
 from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.launch.stdio import open_stdio
 from pysandbox.probe.kernel import landlock_abi, still_there
+from pysandbox.probe.planted import Absences, told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class WarmCommand:
         self.stdio: Stdio | None = None
         self._report_fd = -1
         self._argv, self._digest, self._started = tuple(argv), entry["digest"], time.time()
+        self._absences = Absences(entry["absent"])
         self._trail = Trail(entry["audit"], argv)  # first: whoever cannot be recorded is not started
         try:
             self._live = _open(entry)
@@ -198,7 +200,14 @@ class WarmCommand:
     def wait(self) -> int:
         """The exit code, as a shell would see it."""
         final = orders.read_report(self._report_fd)
-        self._trail.ended(final)
+        if final is None and self._absences:
+            self._live.await_end()
+        planted = self._absences()
+        self._trail.ended(final, planted)
+        if planted:
+            from pysandbox.cli import console
+
+            console.warning(told(planted))
         if final is None:  # cage-init was killed, and everything with it
             return KILLED
         code = os.waitstatus_to_exitcode(final.status)

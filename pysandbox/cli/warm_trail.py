@@ -9,8 +9,17 @@ import os
 import time
 
 from pysandbox.audit import files
-from pysandbox.audit.ending import LIMITS_SKIPPED, SPAWN, START_FAILED, end_records, failed_record
+from pysandbox.audit.ending import (
+    LIMITS_SKIPPED,
+    PLANTED,
+    SPAWN,
+    START_FAILED,
+    end_records,
+    failed_record,
+    planted_record,
+)
 from pysandbox.audit.sink import AuditLog
+from pysandbox.probe.planted import told
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +57,7 @@ class Trail:
         for reason in self._told["skipped"]:
             self._log.append(LIMITS_SKIPPED, {"invocation_id": cage_id, "reason": reason})
 
-    def ended(self, final: Report | None) -> None:
+    def ended(self, final: Report | None, planted: tuple[str, ...] = ()) -> None:
         """The records of the end; None: cage-init died with the command. Raises AuditError."""
         if self._log is None or not self._which:
             return
@@ -56,6 +65,8 @@ class Trail:
         if final is not None and (error := final.error) is not None:
             self._log.append(START_FAILED, failed_record(which, error.step, error.errno, error.filename))
             return
+        if planted:
+            self._log.append(PLANTED, planted_record(which, planted, told(planted)))
         for name, data in end_records(which, self._told["limits"] | self._asked, self._outcome(final)):
             self._log.append(name, data)
 

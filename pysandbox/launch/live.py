@@ -80,6 +80,7 @@ class LiveInit:
         self.admission: Any = None  # what serves them; set by the layer that makes it
         self.attachment: Any = None  # its interface in the host's network; set by the layer that makes it
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
+        self._told: frozenset[str] = frozenset()  # what was planted and has been told
         self._last_id = 0
         self._lock = allocate_lock()
         self._forget_record: Callable[[], None] | None = None
@@ -275,6 +276,21 @@ class LiveInit:
                 self.close()
             except Exception:
                 return
+
+    def await_end(self) -> None:
+        """Waits a little until nothing of a cage is left whose init is going."""
+        with self._lock:
+            if not self._reaped and not self.abandoned:
+                self._gone(1.0)
+
+    def not_told(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that are new since it was asked last."""
+        if not paths:
+            return ()
+        with self._lock:
+            new = tuple(path for path in paths if path not in self._told)
+            self._told |= frozenset(new)
+        return new
 
     def is_dead(self) -> bool:
         """Whether cage-init is gone although nobody has ended it."""

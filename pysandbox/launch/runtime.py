@@ -37,6 +37,7 @@ from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, Kept, PathFacts, asked_for_redirects, host_facts
 from pysandbox.probe.kept import kept_directories
 from pysandbox.probe.paths import home, look, watch, watch_these
+from pysandbox.probe.planted import Absences, absences
 
 if TYPE_CHECKING:
     from pysandbox.launch.cgroup import Cgroup
@@ -78,6 +79,7 @@ class Prepared:
     native: native.NativePlan
     limits: bytes
     uses_scratch: bool
+    absences: Absences  # guarded names that the cage may create
     told: dict[str, object] = field(default_factory=dict)  # what every spawn tells of it (audit.told), once made
 
     @property
@@ -200,6 +202,7 @@ class Runtime:
             carried,
             structs.encode_limits(plan),
             uses_scratch(plan),
+            absences(paths, written_trees(resolved, paths) if resolved.caged else ()),
         )
 
     def _remember_written(self, trees: Sequence[str]) -> None:

@@ -1,0 +1,68 @@
+"""What a cage has made in a place that nothing could cover: a guarded name (`policy.guarded`) that was not there.
+
+Over a name that is absent no mount can be laid, and a placeholder would be left behind by every host that dies (ADR
+0003). So each of them is looked for again when a command has ended, and what is there by then is told. The list is
+fixed when the plan is made; nothing is walked, nothing opened but directories, and no link of the cage's is followed.
+Imports next to nothing: a warm start of the command line asks, too.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pysandbox.probe.facts import PathFacts
+
+    Absent = tuple[str, str]  # the directory that was granted, the name below it
+
+
+class Absences:
+    """Names that were not there. Calling it asks which are there now; one without names is false."""
+
+    def __init__(self, names: Sequence[Absent]) -> None:
+        self.names = tuple(names)
+        if not names:
+            return
+        from pysandbox._native import ffi, lib
+
+        texts = {text: ffi.new("char[]", os.fsencode(text)) for pair in names for text in pair}
+        self._held = texts  # the table points at them
+        self._table = ffi.new("struct psb_absent[]", [(texts[tree], texts[name]) for tree, name in names])
+        self._new, self._appeared = ffi.new, lib.psb_appeared
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def __call__(self) -> tuple[str, ...]:
+        if not self.names:
+            return ()
+        there = self._new("uint8_t[]", len(self.names))
+        if not self._appeared(self._table, len(self.names), there):
+            return ()
+        return tuple(f"{tree}/{name}" for (tree, name), is_there in zip(self.names, there, strict=True) if is_there)
+
+
+def absences(seen: PathFacts, writable: Sequence[str]) -> Absences:
+    """The guarded names that are not there, in the directories that a cage may write (real paths)."""
+    absent = {
+        guard.path: guard for guard in seen.guards if guard.tree in writable and seen[guard.path].kind == "missing"
+    }
+    first = [guard for path, guard in absent.items() if not any(above in absent for above in _above(path))]
+    pairs = [(guard.tree, guard.path.removeprefix(f"{guard.tree}/")) for guard in first]
+    now = frozenset(Absences(pairs)())  # what could not be looked at before is nothing new afterwards
+    return Absences(sorted(pair for pair in pairs if "/".join(pair) not in now))
+
+
+def _above(path: str) -> Sequence[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts))]
+
+
+def told(paths: Sequence[str]) -> str:
+    """What is said of them, as one sentence."""
+    it, listed = "it" if len(paths) == 1 else "them", ", ".join(map(repr, paths))
+    return (f"the command made {listed}: tools of this host act on {it}, outside of any cage; look at {it} before you "
+            f"go on, or remove {it}")  # fmt: skip
