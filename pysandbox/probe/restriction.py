@@ -6,6 +6,7 @@ one to name. Nothing here is read while everything works.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,12 +43,22 @@ def _is_root_without(capability: int, status: str) -> bool:
     return len(ids) > 1 and ids[1] == "0" and bool(held) and not int(held, 16) >> capability & 1
 
 
+def _none_allowed(kind: str, what: str) -> Restriction:
+    name = f"user.max_{kind}_namespaces"
+    return Restriction(
+        f"/proc/sys/user/max_{kind}_namespaces", _is_zero, f"{name} = 0: nobody may create {what} namespaces",
+        f"as root: sysctl -w {name}=65536",
+    )  # fmt: skip
+
+
 RESTRICTIONS = (
-    Restriction(
-        "/proc/sys/user/max_user_namespaces", _is_zero,
-        "user.max_user_namespaces = 0: nobody may create user namespaces",
-        "as root: sysctl -w user.max_user_namespaces=65536",
-    ),
+    _none_allowed("user", "user"),
+    _none_allowed("mnt", "mount"),
+    _none_allowed("pid", "process"),
+    _none_allowed("net", "network"),
+    _none_allowed("ipc", "IPC"),
+    _none_allowed("uts", "host name"),
+    _none_allowed("cgroup", "cgroup"),
     Restriction(
         "/proc/sys/kernel/unprivileged_userns_clone", _is_zero,
         "kernel.unprivileged_userns_clone = 0: only root may create user namespaces",
@@ -101,10 +112,46 @@ def _read(path: str) -> str | None:
         return None
 
 
+# What each feature stands on, by the probe's name, the deepest first, and what is true where that fails.
+STANDS_ON = {
+    "user_namespaces": (),
+    "network_namespaces": ("NET_NS",),
+    "mount_setattr": ("MOUNT_NS", "TMPFS", "MOUNT_SETATTR"),
+    "proc_mountable": ("MOUNT_NS", "PID_NS", "TMPFS"),
+}
+LACKS = {
+    "MOUNT_NS": "this host forbids mount namespaces, and so a view of the files that is the cage's own",
+    "PID_NS": "this host forbids process namespaces, and so a cage without the host's processes",
+    "NET_NS": "this host forbids network namespaces, so a cage would have the host's network",
+    "TMPFS": "this host refuses to mount anything, also in a user namespace, and so a view that is the cage's own",
+    "MOUNT_SETATTR": "this host refuses mount_setattr, so a granted tree cannot be made read-only with what is mounted "
+    "below it",
+}
+USED_UP = "the limit on such namespaces (user.max_*_namespaces) is reached"
+UNKNOWN = f"a security module or a filter of system calls refuses it; {SETUP}, and see docs/troubleshooting.md"
+WITHOUT = 'or set isolation = "landlock", which needs no namespace'
+
+
 def explained(error: UnsupportedError) -> UnsupportedError:
-    """The same refusal with the real cause, where user namespaces are what lacks and the cause can be found."""
-    cause = find_restriction() if error.feature == "user_namespaces" else None
-    if cause is None:
+    """The same refusal with the real cause, where a part that the feature stands on is what lacks, or where the cause
+    can be found."""
+    if error.feature not in STANDS_ON:
+        return error
+    lacking = next(((name, number) for name in STANDS_ON[error.feature] if (number := _refusal(name))), None)
+    cause = find_restriction()
+    if lacking is not None:
+        name, number = lacking
+        why = cause or (USED_UP if number == errno.ENOSPC else UNKNOWN)
+        message = f"{LACKS[name]} ({errno.errorcode.get(number, number)})"
+        return UnsupportedError(message, feature=error.feature, fix=f"{why}; {WITHOUT}")
+    if cause is None or error.feature != "user_namespaces":
         return error
     message = str(error).removesuffix(f"; {error.fix}")
     return UnsupportedError(message, feature=error.feature, fix=f"{cause}; {error.fix}")
+
+
+def _refusal(name: str) -> int:
+    """The errno of a probe. A kernel without mount_setattr refuses nothing: it is older than that."""
+    from pysandbox.probe.kernel import probe, version
+
+    return 0 if name == "MOUNT_SETATTR" and version() < (5, 12) else probe(name)

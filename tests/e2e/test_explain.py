@@ -57,6 +57,15 @@ def test_what_this_host_cannot_do_is_an_explanation_too(tmp_path: Path) -> None:
     assert "It cannot run: " in done.stdout or "Weaker on this host" in done.stdout
 
 
+def test_a_directory_that_run_refuses_is_refused_with_the_same_words() -> None:
+    """In /tmp nothing is shown: the cage has its own."""
+    run = subprocess.run([*MODULE, "run", "--", "true"], cwd="/tmp", capture_output=True, text=True, timeout=60)
+    for arguments in ((), ("--", "true"), ("--json", "--", "true")):
+        done = explain(*arguments, folder=Path("/tmp"))
+        assert (done.returncode, done.stdout, done.stderr) == (125, "", run.stderr)
+    assert "'/tmp' cannot be shown" in run.stderr
+
+
 def test_a_run_is_explained_with_each_refusal_and_the_line_for_it(stream: Path, tmp_path: Path) -> None:
     done = explain("01HXAA", "--path", str(stream), folder=tmp_path)
     assert "open /srv/data  (2 times)" in done.stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from pysandbox.errors import UnsupportedError
-from pysandbox.probe import restriction
+from pysandbox.probe import kernel, restriction
 from pysandbox.probe.restriction import explained, find_restriction
 
 SYSCTL = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
@@ -22,6 +23,13 @@ def put(root: Path, path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "refusing", "harmless", "named", "fix"),
     [
+        (
+            "proc/sys/user/max_mnt_namespaces",
+            "0\n",
+            "9000\n",
+            "0: nobody may create mount",
+            "sysctl",
+        ),
         (SYSCTL, "1\n", "0\n", "apparmor_restrict_unprivileged_userns = 1", "pysandbox setup"),
         ("proc/sys/kernel/unprivileged_userns_clone", "0\n", "1\n", "unprivileged_userns_clone = 0", "sysctl -w"),
         ("proc/sys/user/max_user_namespaces", "0\n", "9000\n", "max_user_namespaces = 0", "sysctl -w"),
@@ -76,4 +84,39 @@ def test_a_refused_policy_names_the_cause_and_keeps_the_way_out(monkeypatch: pyt
 def test_a_refusal_of_something_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = UnsupportedError("no Landlock", feature="landlock", fix="boot another kernel")
     monkeypatch.setattr(restriction, "find_restriction", lambda: "x = 1")
+    assert explained(refused) is refused
+
+
+@pytest.mark.parametrize(
+    ("feature", "refused", "said"),
+    [
+        (
+            "mount_setattr",
+            {"MOUNT_NS": errno.ENOSPC},
+            ["forbids mount", "(ENOSPC); the limit"],
+        ),
+        (
+            "proc_mountable",
+            {"TMPFS": errno.EPERM, "PROC": errno.EPERM},
+            ["to mount anything", "pysandbox setup"],
+        ),
+        ("proc_mountable", {"PID_NS": errno.ENOSPC}, ["forbids process namespaces"]),
+        ("mount_setattr", {"MOUNT_SETATTR": errno.ENOSYS}, ["refuses mount_setattr", "(ENOSYS)"]),
+        ("network_namespaces", {"NET_NS": errno.EPERM}, ["forbids network namespaces", "troubleshooting"]),
+    ],
+)
+def test_where_mounts_are_blocked_the_part_that_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, feature: str, refused: dict[str, int], said: list[str]
+) -> None:
+    monkeypatch.setattr(restriction, "find_restriction", lambda: None)
+    monkeypatch.setattr(kernel, "probe", lambda name: refused.get(name, 0))
+    told = str(explained(UnsupportedError("a guess", feature=feature, fix="use Linux 5.12 or newer")))
+    assert [text for text in said if text not in told] == []
+    assert "5.12" not in told
+    assert "a guess" not in told
+
+
+def test_a_masked_proc_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = UnsupportedError("parts of /proc are hidden", feature="proc_mountable", fix="unmask it")
+    monkeypatch.setattr(kernel, "probe", lambda name: errno.EPERM if name == "PROC" else 0)
     assert explained(refused) is refused
