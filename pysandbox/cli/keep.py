@@ -95,6 +95,7 @@ def keep_plan(
         "stamps": stamps,
         "absent": list(prepared.absences.names),
         "seen": [(fact.path, fact.dev, fact.ino) for fact in prepared.paths.facts.values()],
+        "searched": prepared.paths.searched,
     }
     key = key_of(flags, argv[0])
     return key is not None and plans.keep(key, entry)

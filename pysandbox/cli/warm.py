@@ -25,6 +25,7 @@ from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.launch.stdio import open_stdio
 from pysandbox.probe.kernel import landlock_abi, still_there
 from pysandbox.probe.planted import Absences, told
+from pysandbox.probe.searched import as_searched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def still_holds(entry: dict[str, Any]) -> bool:
         return False
     if any(place(path) != was for path, was in entry["places"]):
         return False
-    return still_there(entry["seen"])()
+    return still_there(entry["seen"])() and as_searched(entry["searched"])
 
 
 def leads_to(path: str) -> str | None:

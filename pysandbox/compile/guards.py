@@ -34,6 +34,8 @@ def lay_guards(view: View, policy: Policy, paths: PathFacts) -> None:
         elif not guard.only_file or fact.kind == "file":
             _make_read_only(view, fact)
             _note_a_detour(view, tree, guard, fact)
+    for real in paths.unsearched:
+        _note_the_rest(view, real)
     for real, names in absent.items():
         tree, listed = view.trees[real], ", ".join(dict.fromkeys(names))
         view.notes.append(not_coverable(
@@ -65,6 +67,16 @@ def _keep_ours(view: View, policy: Policy, tree: Tree, fact: PathFact) -> None:
         raise SandboxCompileError(message, key=tree.key, suggestion=suggestion)
 
 
+def _note_the_rest(view: View, real: str) -> None:
+    tree = view.trees.get(real)
+    if tree is not None and tree.writable:
+        message = f"{tree.fact.path!r} holds more directories than are searched: git's files further down are writable"
+        view.notes.append(not_coverable(tree.key, message))
+
+
 def _note_a_detour(view: View, tree: Tree, guard: Guard, fact: PathFact) -> None:
     if tree.writable and fact.real != guard.path:
         view.notes.append(not_coverable(tree.key, f"{fact.path!r} is a symlink, which the cage may replace"))
+    if tree.writable and fact.names > 1:
+        message = f"{fact.path!r} has another name (hard link), by which the cage may write it"
+        view.notes.append(not_coverable(tree.key, message))

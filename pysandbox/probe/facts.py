@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.policy.guarded import Guard
+    from pysandbox.probe.searched import Searched
 
 # Host directories on which a cage's root may be assembled, the least likely to hold anything granted first.
 STAGING_CANDIDATES = ("/mnt", "/media", "/srv", "/opt", "/run", "/var/tmp", "/tmp", "/sys")
@@ -100,6 +101,7 @@ class PathFacts:
     `executables`: each file that `allow_execve` names, by its real path; their interpreters are among the `facts`.
     `kept`: the directories that this package keeps from every cage; they are among the `facts`.
     `guards`: what the grants of writing do not open; each path is among the `facts`.
+    `searched`: where guards were looked for (`probe.searched`); `unsearched`: grants with more than was looked through.
     `written`: directories, by their real paths, that earlier cages of this program may have written.
     """
 
@@ -110,6 +112,8 @@ class PathFacts:
     kept: tuple[Kept, ...] = ()
     written: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
+    searched: tuple[Searched, ...] = ()
+    unsearched: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

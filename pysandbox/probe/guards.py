@@ -1,9 +1,9 @@
 """Where the files are that a writable grant does not open (`policy.guarded`): by name, in the repositories below the
 grant, and those of this very program.
 
-The search for repositories is bounded: DEEPEST levels, MOST directories, and not in places that hold what is built or
-fetched. Submodules and worktrees are found by git's own directories, whatever their depth. A repository that comes
-into the tree after the look is guarded from the next look on. Nothing is opened but directories.
+The search is bounded: DEEPEST levels, MOST directories, and not in places that hold what is built or fetched; where it
+ended before it was through, that is told. Submodules and worktrees are found by git's own directories, whatever their
+depth. `probe.searched` knows when a search would find something else. Nothing is opened but directories.
 """
 
 from __future__ import annotations
@@ -12,89 +12,122 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from pysandbox.policy.guarded import GIT, OURS, WORDS, Guard, hidden, named, of_repository
+from pysandbox.policy.guarded import GIT, OURS, PROJECT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.match import covers
 from pysandbox.probe.facts import PathFacts
+from pysandbox.probe.searched import BARE, NOT_SEARCHED, search
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
+    from pysandbox.probe.searched import Searched
 
-DEEPEST, MOST = 3, 128
+DEEPEST, MOST = 3, 512
 MOST_MODULES = 256
-NOT_SEARCHED = frozenset(("node_modules", "__pycache__", "target", "dist", "build", "venv", ".venv", ".tox", ".cache",
-                          "site-packages", "vendor", ".git"))  # fmt: skip
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def find_guards(policy: Policy, seen: PathFacts, home: str) -> tuple[Guard, ...]:
-    """Every guard of a policy, each path once. `seen` holds its grants and the working directory."""
+class Found(NamedTuple):
+    """Every guard of a policy, each path once; where was searched; the grants in which the search ended too early."""
+
+    guards: tuple[Guard, ...]
+    searched: tuple[Searched, ...]
+    unsearched: tuple[str, ...]
+
+
+class _Search:
+    """One search in one tree. `searched` is added to; `ended_early` is known when it is over."""
+
+    def __init__(self, searched: list[Searched]) -> None:
+        self._searched = searched
+        self.ended_early = False
+
+    def directories(self, tree: str) -> Iterator[tuple[str, dict[str, bool]]]:
+        """Each that is searched, with the names in it. What lies in a bare repository comes last: whoever makes one
+        around another repository does not hide that."""
+        ahead: list[tuple[str, int]] = [(tree, 0)]
+        later: list[tuple[str, int]] = []
+        for _ in range(MOST):
+            if not ahead and not later:
+                return
+            directory, depth = (ahead or later).pop(0)
+            names = search(directory, below=depth < DEEPEST, searched=self._searched)
+            yield directory, names
+            if depth < DEEPEST:
+                below = (name for name, is_directory in names.items() if is_directory and name not in NOT_SEARCHED)
+                (later if names.keys() >= BARE else ahead).extend(
+                    (f"{directory}/{name}", depth + 1) for name in sorted(below)
+                )
+        self.ended_early |= bool(ahead or later)
+
+    def repositories(self, directory: str, names: Iterable[str]) -> Iterator[tuple[str, bool]]:
+        """(git directory or file, whether it is a bare repository or one of another's modules or worktrees)."""
+        if BARE.issubset(names):
+            yield directory, True
+            yield from ((each, True) for each in self._inside(directory))
+        if ".git" in names:
+            yield f"{directory}/.git", False
+            yield from ((each, True) for each in self._inside(f"{directory}/.git"))
+
+    def _inside(self, git: str) -> Iterator[str]:
+        """The git directories of the submodules, which may be nested, and of the linked worktrees."""
+        worktrees = search(f"{git}/worktrees", below=True, searched=self._searched)
+        yield from (f"{git}/worktrees/{name}" for name in sorted(worktrees))
+        ahead = [f"{git}/modules"]
+        for _ in range(MOST_MODULES):
+            if not ahead:
+                return
+            directory = ahead.pop(0)
+            names = search(directory, below=True, searched=self._searched)
+            if "HEAD" in names:
+                yield directory
+                ahead += [f"{directory}/modules"] if "modules" in names else []
+            else:
+                ahead += [f"{directory}/{name}" for name in sorted(names) if names[name]]
+        self.ended_early |= bool(ahead)
+
+
+def find_guards(policy: Policy, seen: PathFacts, home: str) -> Found:
+    """`seen` holds the grants of the policy and the working directory."""
     from pysandbox.policy.paths_wanted import guarded_trees, writable_trees
 
     closed = [word for word in WORDS if word not in policy.unguarded]
     found: dict[str, Guard] = {}
+    searched: list[Searched] = []
+    unsearched = []
     for path in guarded_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
             found |= {guard.path: guard for guard in hidden(seen[path].real)}
     for path in writable_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
-            for guard in _of_tree(seen[path].real, home, closed):
+            looking = _Search(searched)
+            for guard in _of_tree(seen[path].real, home, closed, looking):
                 found.setdefault(guard.path, guard)
-    return tuple(found.values())
+            unsearched += [seen[path].real] if looking.ended_early else []
+    return Found(tuple(found.values()), tuple(dict.fromkeys(searched)), tuple(dict.fromkeys(unsearched)))
 
 
-def _of_tree(tree: str, home: str, closed: Iterable[str]) -> Iterator[Guard]:
+def _of_tree(tree: str, home: str, closed: list[str], looking: _Search) -> Iterator[Guard]:
     yield from named(tree, home, closed)
     if GIT in closed:
         yield from of_repository(f"{tree}/.git", tree)
-        for git, bare in repositories(tree):
-            yield from of_repository(git, tree, bare=bare)
+    for directory, names in looking.directories(tree):
+        yield from _below(directory, names, tree, closed)
+        if GIT in closed:
+            for git, bare in looking.repositories(directory, names):
+                yield from of_repository(git, tree, bare=bare)
     if OURS in closed:
         yield from (Guard(path, OURS, tree) for path in our_files() if covers(tree, path) or covers(path, tree))
 
 
-def repositories(tree: str) -> Iterator[tuple[str, bool]]:
-    """(git directory or file, whether it is a bare repository or one of another's modules or worktrees)."""
-    ahead, looked = [(tree, 0)], 0
-    while ahead and looked < MOST:
-        directory, depth = ahead.pop(0)
-        looked += 1
-        names = _names(directory)
-        if {"HEAD", "objects", "refs"} <= names.keys():
-            yield directory, True
-            yield from ((each, True) for each in _inside(directory))
-            continue
-        if ".git" in names:
-            yield f"{directory}/.git", False
-            yield from ((each, True) for each in _inside(f"{directory}/.git"))
-        if depth < DEEPEST:
-            below = (name for name, is_directory in names.items() if is_directory and name not in NOT_SEARCHED)
-            ahead += [(f"{directory}/{name}", depth + 1) for name in sorted(below)]
-
-
-def _inside(git: str) -> Iterator[str]:
-    """The git directories of the submodules, which may be nested, and of the linked worktrees."""
-    yield from (f"{git}/worktrees/{name}" for name in sorted(_names(f"{git}/worktrees")))
-    ahead, looked = [f"{git}/modules"], 0
-    while ahead and looked < MOST_MODULES:
-        directory = ahead.pop(0)
-        looked += 1
-        names = _names(directory)
-        if "HEAD" in names:
-            yield directory
-            ahead += [f"{directory}/modules"] if "modules" in names else []
-        else:
-            ahead += [f"{directory}/{name}" for name in sorted(names) if names[name]]
-
-
-def _names(directory: str) -> dict[str, bool]:
-    """What is in it, and whether each is a directory (not a link to one); nothing where that cannot be read."""
-    try:
-        with os.scandir(directory) as entries:
-            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
-    except OSError:
-        return {}
+def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -> Iterator[Guard]:
+    """What is there of a project's files that are known by their name: a grant may hold many projects."""
+    for name in names:
+        if name[0] == ".":
+            for word in closed:
+                yield from (Guard(f"{directory}/{each}", word, tree) for each in PROJECT.get(word, ())
+                            if each.partition("/")[0] == name)  # fmt: skip
 
 
 @cache

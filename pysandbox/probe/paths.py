@@ -59,9 +59,9 @@ def _with_guards(policy: Policy, seen: PathFacts) -> PathFacts:
         return seen
     from pysandbox.probe.guards import find_guards
 
-    guards = find_guards(policy, seen, seen[seen.home].real)
-    more = look_at((guard.path for guard in guards), cwd=seen.cwd, home=seen.home)
-    return replace(seen, facts={**more.facts, **seen.facts}, guards=guards)
+    found = find_guards(policy, seen, seen[seen.home].real)
+    more = look_at((guard.path for guard in found.guards), cwd=seen.cwd, home=seen.home)
+    return replace(seen, facts={**more.facts, **seen.facts}, **found._asdict())
 
 
 def look_at(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Kept] = ()) -> PathFacts:
@@ -100,8 +100,15 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
 
 
 def watch(paths: PathFacts) -> Callable[[], bool]:
-    """A check, to be called often: whether every path still leads to the inode that it led to (or still to none)."""
-    return watch_these(paths.facts.values())
+    """A check, to be called often: whether every path still leads to the inode that it led to (or still to none), and
+    a search for guards still leads to the same ones."""
+    from pysandbox.probe.searched import now_and_then
+
+    there = watch_these(paths.facts.values())
+    if not paths.searched:
+        return there
+    found = now_and_then(paths.searched)
+    return lambda: there() and found()
 
 
 def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:
