@@ -3,9 +3,10 @@ next run, or is obeyed by programs of the host that nobody started on purpose.
 
 A hook or a configuration of git names commands (core.fsmonitor, an alias) that `git status` runs; an editor runs tasks
 when a directory is opened, a shell its start files, direnv its .envrc. `filesystem.unguarded` opens them, each by the
-word that is the key here. What is not there yet cannot be covered, so of git this closes the ways that are open in any
-repository, not those that begin with a new file (.git/commondir, a repository inside). `pysandbox.toml` and `.pysandbox` have no word. Which of them there are on a host is for
-`probe.guards` to find; what is done about them for `compile.guards`. Pure.
+word that is the key here. `pysandbox.toml` and `.pysandbox` have no word. What is not there yet cannot be covered, so
+of git this closes the ways that any repository has, not those that begin with a new file (.git/commondir, a repository
+inside). Which of them there are on a host is for `probe.guards` to find; what is done about them for `compile.guards`.
+Pure.
 """
 
 from __future__ import annotations
