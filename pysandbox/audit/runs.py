@@ -116,7 +116,7 @@ def _spawned(run: Run, record: Record) -> None:
     run.summary, run.digest = str(data.get("cage_summary", "")), str(data.get("effective_cage_hash", ""))
     run.why_uncaged = str(data.get("reason", ""))
     run.recipes = _texts(data.get("recipes"))
-    run.labels = {name: str(data[name]) for name in _NAMES if name in data}
+    run.labels = {name: str(data[name]) for name in _NAMES if data.get(name) is not None}
     run.grants = {str(kind): list(_texts(each)) for kind, each in _table(data.get("grants")).items()}
     run.limits = {str(name): each for name, each in _table(data.get("limits")).items() if isinstance(each, int | float)}
     run.notes = [(str(_table(each).get("key")), str(_table(each).get("reason"))) for each in data.get("notes") or ()]
