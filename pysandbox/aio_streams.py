@@ -7,6 +7,7 @@ more than was asked for and one read.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -77,7 +78,9 @@ class AsyncReader:
             except BlockingIOError:
                 await readable(self._fd)
                 continue
-            except OSError:  # EIO: the other end of a terminal is gone
+            except OSError as error:
+                if error.errno != errno.EIO:  # the other end of a terminal is gone
+                    raise
                 chunk = b""
             self._ended = not chunk
             self._kept += chunk

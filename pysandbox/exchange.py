@@ -7,6 +7,7 @@ flood neither blocks the command nor fills the host's memory.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import time
@@ -30,14 +31,17 @@ class Drain:
         self.data = bytearray()
         self.truncated = False
         self.open = True
+        self.failure: OSError | None = None  # it could not be read: what was would pass for all of it
 
     def read(self) -> bool:
-        """Takes what one read gives; False when nothing is there now, or ever again."""
+        """Takes what one read gives; False when nothing is there now, or ever again. See `failure`."""
         try:
             chunk = os.read(self.fd, READ_SIZE)
         except BlockingIOError:
             return False
-        except OSError:  # EIO: the other end of a terminal is gone
+        except OSError as error:
+            if error.errno != errno.EIO:  # EIO: the other end of a terminal is gone
+                self.failure = error
             chunk = b""
         if not chunk:
             self.open = False
@@ -97,11 +101,14 @@ def drains_of(process: Process) -> dict[str, Drain]:
 
 
 def keep(process: Process, drains: dict[str, Drain]) -> None:
-    """Takes what is still in the pipes and leaves everything in `process`."""
+    """Takes what is still in the pipes and leaves everything in `process`. Raises OSError when one was not readable."""
     for name, drain in drains.items():
         drain.rest()
         process._captured[name] = process._captured.get(name, b"") + bytes(drain.data)
-        process._truncated = process._truncated or drain.truncated
+        process._truncated = process._truncated or drain.truncated or drain.failure is not None
+    for drain in drains.values():
+        if drain.failure is not None:
+            raise drain.failure
 
 
 def _feed(process: Process, data: bytes | None) -> Feed | None:

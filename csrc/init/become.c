@@ -75,7 +75,10 @@ int become_command(struct attempt *attempt) {
     uint64_t none = 0;
     long result;
 
-    if (attempt->cage->flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0, 0);
+    if (attempt->cage->flags & PSB_SETUP_SUBREAPER) {
+        result = sys_call(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0, 0);
+        if (result < 0) return failed(attempt, PSB_STEP_FORK, result, "parent death signal");
+    }
     result = sys_call(SYS_setsid, 0, 0, 0, 0, 0, 0);
     if (result < 0) return failed(attempt, PSB_STEP_SETSID, result, NULL);
     result = sys_call(SYS_chdir, order->cwd, 0, 0, 0, 0, 0);

@@ -47,7 +47,7 @@ static int take_setup(void) {
     cage.filter_count = setup->filter_count;
     cage.late_count = setup->late_count;
     memcpy(cage.filter, setup + 1, (cage.filter_count + cage.late_count) * sizeof cage.filter[0]);
-    if (cage.flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0);
+    if ((cage.flags & PSB_SETUP_SUBREAPER) && sys_call(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0) < 0) return -1;
     if (cage.flags & PSB_SETUP_LISTENER) return install_listening_filter(&cage) < 0 ? -1 : 0;
     return install_filter(&cage) < 0 ? -1 : 0;
 }
@@ -118,13 +118,18 @@ static long wait_for(struct pollfd *events, int64_t milliseconds) {
     return ready;
 }
 
+/* Nobody looks into it, and no command inherits a descriptor of its own. */
+static long seal_init(void) {
+    const long result = sys_call(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
+    return result < 0 ? result : sys_call(SYS_close_range, 0, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */, 0, 0, 0);
+}
+
 _Noreturn void init_main(void) {
     uint64_t child_signal = 1ULL << (17 - 1); /* SIGCHLD */
     struct pollfd events[4] = {{PSB_FD_CONTROL, 0, 0}, {PSB_FD_HOST, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLIN, 0}};
     long ready;
 
-    sys_call(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0, 0);
-    sys_call(SYS_close_range, 0, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */, 0, 0, 0);
+    if (seal_init() < 0) end(1);
     reset_signals();
     cage.child_signals = (int32_t)sys_call(SYS_signalfd4, -1, &child_signal, sizeof child_signal, SFD_FLAGS, 0, 0);
     if (cage.child_signals < 0) end(1);

@@ -7,6 +7,7 @@
 #define WALL_ 0x40000000
 #define ECHILD_ (-10)
 #define EINTR_ (-4)
+#define PATIENCE 64 /* waits that fail: a filter around the host refuses them all */
 
 struct usage { /* the head of struct rusage */
     int64_t user_s, user_us, system_s, system_us, max_rss;
@@ -63,12 +64,21 @@ static void finish(struct cage *cage, struct command *command, int32_t status, c
     if (oneshot) sys_exit(0);
 }
 
+/* The ends of its commands cannot be told any more: a filter around the host. Everything ends, and the host sees that.
+ */
+static _Noreturn void give_up(struct cage *cage) {
+    kill_everything(cage);
+    sys_exit(1);
+}
+
 void reap(struct cage *cage) {
     for (;;) {
         struct usage usage = {0};
         int32_t status = 0;
         long pid = sys_call(SYS_wait4, -1, &status, WNOHANG_ | WALL_, &usage, 0, 0);
         struct command *command;
+        if (pid == EINTR_) continue;
+        if (pid < 0 && pid != ECHILD_) give_up(cage);
         if (pid <= 0) return;
         if (pid == starting()) finish_start(); /* it ended after we had last looked at its gate */
         command = find(cage, (int32_t)pid);
@@ -86,14 +96,14 @@ void signal_all(const struct cage *cage, int32_t signal) {
 /* Orphans become our children (PID 1, or subreaper), so the cage is empty when there is no child left. Without a way
  * to signal all at once this goes generation by generation. */
 uint32_t kill_everything(struct cage *cage) {
-    uint32_t killed = 0;
+    uint32_t killed = 0, failures = 0;
     for (;;) {
         int32_t status = 0;
         long result;
         signal_all(cage, SIGKILL_);
         result = sys_call(SYS_wait4, -1, &status, WALL_, 0, 0, 0);
-        if (result == EINTR_) continue;
-        if (result < 0) return killed;             /* ECHILD: nobody is left */
+        if (result == ECHILD_ || (result < 0 && ++failures == PATIENCE)) return killed; /* nobody is left */
+        if (result < 0) continue;
         if ((status & 0x7f) == SIGKILL_) killed++; /* others had ended, and waited to be reaped */
     }
 }

@@ -37,7 +37,7 @@ long install_late_filter(const struct cage *cage) {
 
 /* Without a user namespace the host may look only into a dumpable process: it takes the listener, and reads the command
  * that is about to be executed. The cage's processes may not: Landlock lets no one trace out of its domain. */
-static void let_host_look(const struct cage *cage) {
+static void let_host_look(const struct cage *cage) { /* where that fails, the host cannot take the listener */
     if (cage->flags & PSB_SETUP_SUBREAPER) sys_call(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0, 0);
 }
 
@@ -49,7 +49,7 @@ long install_listening_filter(struct cage *cage) {
         cage->listener = (int32_t)fd;
         let_host_look(cage);
     }
-    sys_write(PSB_FD_CONTROL, &answer, sizeof answer);
+    if (sys_write(PSB_FD_CONTROL, &answer, sizeof answer) < 0) return -1; /* the host would wait for ever */
     return fd < 0 ? fd : 0;
 }
 

@@ -9,6 +9,7 @@
 #define LANDLOCK_SCOPE_SIGNAL_ 2ULL
 #define LANDLOCK_ACCESS_FS_REFER_ (1ULL << 13)
 #define RESOLVE_NO_SYMLINKS_ 4
+#define ESTALE_ (-116)
 
 struct ruleset_attr {
     uint64_t handled_fs, handled_net, scoped;
@@ -29,11 +30,12 @@ static int add_rule(int ruleset, const struct psb_rule *rule, struct psb_error *
     struct path_beneath beneath = {rule->access, (int32_t)fd};
     int is_directory;
     long result;
-    if (fd < 0) return rule->optional ? 0 : fail(error, PSB_STEP_LANDLOCK_RULE, fd, rule->path);
+    if (fd < 0 && rule->optional && !says_nothing_of_the_file(-fd)) return 0;
+    if (fd < 0) return fail(error, PSB_STEP_LANDLOCK_RULE, fd, rule->path);
     result = look(fd, rule->dev, rule->ino, &is_directory);
     if (result < 0) {
         sys_close((int)fd);
-        return fail(error, PSB_STEP_SOURCE_CHANGED, result, rule->path);
+        return fail(error, result == ESTALE_ ? PSB_STEP_SOURCE_CHANGED : PSB_STEP_LANDLOCK_RULE, result, rule->path);
     }
     result = sys_call(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH_, &beneath, 0, 0, 0);
     sys_close((int)fd);

@@ -197,14 +197,15 @@ static int cover(const struct psb_mount *mount, const char *staging, int directo
     struct path path;
     struct psb_mount sealed = *mount;
     size_t from = text_length(staging);
+    long result;
     int outcome;
     sealed.attrs |= MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     if (join(&path, staging, name)) return fail(error, step, ENAMETOOLONG_, mount->target);
     outcome = directory ? make_directory(&path, from, mode, error) : make_file(&path, from, "", mode, error);
     if (outcome) return outcome;
     outcome = mount_at(&sealed, staging, path.text, NULL, MS_BIND_, directory, step, error);
-    sys_call(SYS_unlinkat, SYS_AT_FDCWD, path.text, directory ? AT_REMOVEDIR_ : 0, 0, 0, 0);
-    return outcome;
+    result = sys_call(SYS_unlinkat, SYS_AT_FDCWD, path.text, directory ? AT_REMOVEDIR_ : 0, 0, 0, 0);
+    return result < 0 && !outcome ? fail(error, step, result, mount->target) : outcome;
 }
 
 /* The cage's own /dev/null over a file: reads end at once, writes vanish. */
@@ -266,7 +267,7 @@ static int dispatch(const struct psb_mount *mount, const char *staging, struct p
  * cage from writing. */
 static int may_skip(const struct psb_mount *mount, const struct psb_error *error) {
     const int absent = error->number == ENOENT_ || error->number == ENOTDIR_;
-    if (!(mount->flags & PSB_OPTIONAL)) return 0;
+    if (!(mount->flags & PSB_OPTIONAL) || says_nothing_of_the_file(error->number)) return 0;
     if (error->step == PSB_STEP_MQUEUE) return 1;
     if (error->step == PSB_STEP_SOURCE) return absent || !(mount->flags & PSB_INSIDE_BIND);
     return error->step == PSB_STEP_TARGET && absent;

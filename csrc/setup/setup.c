@@ -19,7 +19,7 @@ int set_up_and_become_init(struct psb_launch *launch) {
     int ruleset;
 
     if (enter_user_namespace(plan, error)) return -1;
-    leave_inotify_to_the_user(plan);
+    if (leave_inotify_to_the_user(plan, error)) return -1;
     if (leave_host_keyring(plan, error)) return -1;
     if (set_hostname(plan, error)) return -1;
     if (make_root(plan, error)) return -1;

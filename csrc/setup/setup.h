@@ -22,11 +22,18 @@ struct psb_launch {
 /* Fills *error and returns -1, so that a failing step is `return fail(...)`. `result` is a kernel return value. */
 int fail(struct psb_error *error, enum psb_step step, long result, const char *path);
 
+/* A want of the moment (out of memory, out of descriptors, interrupted, refused by a filter around the host): it tells
+ * nothing about the file that was asked for, so nothing is left out because of it. `number` is an errno. */
+static inline int says_nothing_of_the_file(long number) {
+    const long EPERM_ = 1, EINTR_ = 4, ENOMEM_ = 12, ENFILE_ = 23, EMFILE_ = 24;
+    return number == EPERM_ || number == EINTR_ || number == ENOMEM_ || number == ENFILE_ || number == EMFILE_;
+}
+
 /* Looks at an O_PATH descriptor: 0, -ESTALE when it is not (dev, ino) any more (ino 0: any will do), or -errno. */
 long look(long fd, uint64_t dev, uint64_t ino, int *is_directory);
 
 int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error);
-void leave_inotify_to_the_user(const struct psb_plan *plan);
+int leave_inotify_to_the_user(const struct psb_plan *plan, struct psb_error *error);
 int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error);
 int set_hostname(const struct psb_plan *plan, struct psb_error *error);
 int make_root(const struct psb_plan *plan, struct psb_error *error);

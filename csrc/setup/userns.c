@@ -33,15 +33,19 @@ int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error) {
 /* inotify is counted per user, through every namespace: a cage would take what its user's own programs need (128
  * instances on most hosts). Its user namespace may be given less, which only one who is powerful in it can change.
  * Where the kernel has no such file, or /proc/sys is read-only (a container's), there is nothing to be given. */
-void leave_inotify_to_the_user(const struct psb_plan *plan) {
+int leave_inotify_to_the_user(const struct psb_plan *plan, struct psb_error *error) {
     static const char *const counts[][2] = {
         {"/proc/sys/user/max_inotify_instances", "16"},
         {"/proc/sys/user/max_inotify_watches", "32768"},
     };
-    struct psb_error ignored;
-    if (!(plan->namespaces & CLONE_NEWUSER)) return;
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        (void)write_file(counts[i][0], counts[i][1], PSB_STEP_UID_MAP, &ignored);
+    const int ENOENT_ = 2, EACCES_ = 13, EROFS_ = 30;
+    if (!(plan->namespaces & CLONE_NEWUSER)) return 0;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        if (!write_file(counts[i][0], counts[i][1], PSB_STEP_USER_COUNTS, error)) continue;
+        if (error->number != ENOENT_ && error->number != EACCES_ && error->number != EROFS_) return -1;
+        error->step = PSB_STEP_NONE;
+    }
+    return 0;
 }
 
 /* A session keyring of its own. Keyrings are counted per user (kernel.keys.maxkeys, 200): the thousandth cage must

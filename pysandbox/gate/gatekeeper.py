@@ -74,6 +74,22 @@ def _ports(runtime: Runtime, gatekeeper: Gatekeeper, net: NetPlan) -> Ports:
     return listen(net.published)
 
 
+def _as_sockets(fds: dict[tuple[str, str], int]) -> dict[tuple[str, str], socket.socket]:
+    """Raises OSError, and then all of them are closed: a socket that could not be made does not own its descriptor."""
+    made: dict[tuple[str, str], socket.socket] = {}
+    try:
+        for door, fd in fds.items():
+            made[door] = socket.socket(fileno=fd)
+    except BaseException:
+        for door, fd in fds.items():
+            if door in made:
+                made[door].close()
+            else:
+                os.close(fd)
+        raise
+    return made
+
+
 _MAKING = threading.Lock()
 
 
@@ -111,7 +127,7 @@ class Gatekeeper:
                 if self._retired:
                     raise OSError(ESHUTDOWN, "the gatekeeper has retired")
                 admission = self._admission(live, net)
-                doors = {door: socket.socket(fileno=fd) for door, fd in live.take_doors().items()}
+                doors = _as_sockets(live.take_doors())
                 admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._admissions.add(admission)
             self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live, admission.descriptors))

@@ -130,6 +130,7 @@ INJECTED: list[tuple[str, dict[int, int], Plan, str, str | None]] = [
     ("socketpair", {}, FULL, "control", "socketpair"),
     ("pidfd_open", {}, FULL, "control", "pidfd_open"),
     ("write", {2: len("deny")}, FULL, "setgroups", "/proc/self/setgroups"),
+    ("write", {2: len("32768")}, FULL, "user_counts", "/proc/sys/user/max_inotify_watches"),
     ("keyctl", {}, FULL, "keyring", None),
     ("sethostname", {}, FULL, "hostname", "cage"),
     ("setdomainname", {}, FULL, "hostname", "(none)"),
