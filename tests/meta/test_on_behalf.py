@@ -37,6 +37,8 @@ EFFECTS: dict[tuple[str, str], str] = {
     ("guest.c", "open"): "the caller's /proc, for reading",
     ("guest.c", "process_vm_readv"): "the caller's memory",
     ("guest.c", "process_vm_writev"): "the caller's memory: the lengths of sendmmsg",
+    ("program.c", "open"): "the caller's root, O_PATH",
+    ("program.c", "SYS_openat2"): "what the caller is about to execute, O_PATH, below its root, to say its whole path",
     ("answers.c", "SYS_tkill"): "SIGPIPE, to a caller that waits still",
 }
 CALLS = re.compile(
