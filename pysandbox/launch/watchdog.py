@@ -6,7 +6,7 @@ ends when there has been none for IDLE seconds. What became of a cage is left in
 
 A watchdog that cannot look does not keep a limit, so whatever goes wrong here ends cages: an error at one cage that
 cage, an error of the thread every cage that it watches. Only a shortage of the host's own (descriptors, memory) is
-waited out, for PATIENCE seconds.
+waited out, for PATIENCE seconds, and a process that is not to be read yet, for STARTING seconds.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ DOZE = 2.0  # seconds between two looks at a cage that has no process but its in
 CALM = 1.0  # seconds without an order before that: what was asked has begun by then
 LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
 PATIENCE = 0.5  # seconds that the host may be too short of something to look
+STARTING = 0.25  # seconds that no look may find all processes readable: starting ones are not, until they execute
 PROCESSORS = os.cpu_count() or 1
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
@@ -105,9 +106,10 @@ class Watch:
         live = self._live()
         if live is None or live.closed or live.seems_dead():
             return False
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES):
+        patience = _patience_with(error)
+        if patience:
             self._short_since = now if self._short_since is None else self._short_since
-            if now - self._short_since < PATIENCE:
+            if now - self._short_since < patience:
                 self._asleep_until = now + SOONEST
                 return True
         self._condemn(live, unwatched(error), now)
@@ -201,6 +203,14 @@ class Watch:
             used += self._unwaited.owed(seen, told(self._cpu_each, each))
         self._cpu_used, self._cpu_each, self._cpu_orders = total, each, orders
         return used, excused
+
+
+def _patience_with(error: BaseException) -> float:
+    """Seconds that looks may fail in this way, one after the other, before the cage is ended."""
+    if isinstance(error, PermissionError):  # one that cage-init forked is as closed as cage-init until it executes
+        return STARTING
+    short = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
+    return PATIENCE if short else 0.0
 
 
 class Watchdog:
