@@ -176,6 +176,7 @@ class WarmCommand:
         if first is None or first.kind != "started":
             self._trail.ended(first)
             raise CageError("the long way tells why")
+        self.stdio.serve_input()
 
     def fileno(self) -> int:
         return self._report_fd

@@ -13,9 +13,14 @@ from __future__ import annotations
 
 import os
 import select
+import stat
+import time
 from _thread import allocate_lock, start_new_thread
 
 CHUNK = 65536
+PIECE = 4096  # of one write to what may take its time: between two of them it shows whether anybody reads
+PATIENCE = 2.0  # seconds without a byte taken, after which `settle` waits no longer
+LOOK = 0.0005
 MOST_LEFT = 2 << 20  # bytes that are taken at the end: more than a pipe can hold is being written by what still runs
 
 
@@ -26,6 +31,8 @@ class Relay:
         self.source = source
         self._target = os.dup(target)  # close-on-exec; the caller may close his own
         self._lock = allocate_lock()
+        self._piece = CHUNK if stat.S_ISREG(os.fstat(self._target).st_mode) else PIECE
+        self._passed = 0
         self._served = False
         os.set_blocking(source, False)
 
@@ -34,12 +41,34 @@ class Relay:
         start_new_thread(self._run, ())
         self._served = True
 
-    def settle(self) -> None:
-        """Returns when all that was written before is passed on. Any thread may call it, also later."""
-        taken = 0
+    def settle(self, patience: float = PATIENCE) -> None:
+        """Returns when all that was written before is passed on, or when nobody takes it. Any thread may call it, also
+        later."""
+        if self._served:
+            self._await_thread(patience)
+            return
+        end = self._passed + MOST_LEFT
         with self._lock:
-            while taken < MOST_LEFT and (size := self._pass_on()) > 0:
-                taken += size
+            while self._passed < end and self._pass_on() > 0:
+                pass
+
+    def _await_thread(self, patience: float) -> None:
+        end, passed, since = self._passed + MOST_LEFT, -1, 0.0
+        while self._passed < end and not self._is_empty():
+            if self._passed != passed:
+                passed, since = self._passed, time.monotonic()
+            elif time.monotonic() - since > patience:
+                return
+            time.sleep(LOOK)
+
+    def _is_empty(self) -> bool:
+        """Nothing is there, and the thread has nothing in hand."""
+        if not self._lock.acquire(False):
+            return False
+        try:
+            return self.source < 0 or not select_now(self.source)
+        finally:
+            self._lock.release()
 
     def step(self) -> bool:
         """Passes on what is there; False when nothing will ever come again, and it is closed."""
@@ -71,13 +100,64 @@ class Relay:
             return 0
         except OSError:  # EIO: the last writer has closed a pseudo-terminal
             data = b""
-        return len(data) if data and _write_all(self._target, data) else -1
+        return len(data) if data and self._write(data) else -1
+
+    def _write(self, data: bytes) -> bool:
+        for at in range(0, len(data), self._piece):
+            piece = data[at : at + self._piece]
+            if not _write_all(self._target, piece):
+                return False
+            self._passed += len(piece)
+        return True
 
     def _close(self) -> None:
         source, self.source = self.source, -1
         if source >= 0:
             os.close(source)
             os.close(self._target)
+
+
+class Feed:
+    """What a file of the host's holds from its place on, to a pipe. Owns that, and a duplicate of `source`; the place
+    itself stays where it is."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source = os.dup(source)
+        self._sink = sink
+        self._served = False
+
+    def serve(self) -> None:
+        """From now on a thread does it, until the end of the file or of the last reader, and closes."""
+        start_new_thread(self._run, ())
+        self._served = True
+
+    def close(self) -> None:
+        """Of a feed that no thread serves. Idempotent."""
+        if not self._served:
+            self._close()
+
+    def _run(self) -> None:
+        try:
+            at = os.lseek(self._source, 0, os.SEEK_CUR)
+            while (data := os.pread(self._source, CHUNK, at)) and _write_all(self._sink, data):
+                at += len(data)
+        except OSError:  # not a file that is read from a place; its end, for the reader
+            pass
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        source, self._source = self._source, -1
+        if source >= 0:
+            os.close(source)
+            os.close(self._sink)
+
+
+def select_now(fd: int) -> bool:
+    """Whether there is something to read; a hang-up alone is nothing."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poller.poll(0))
 
 
 def _write_all(fd: int, data: bytes) -> bool:

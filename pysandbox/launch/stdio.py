@@ -4,8 +4,8 @@
 and stderr is where the host's own lead, as with Popen. Everything opened here is close-on-exec and closed exactly once.
 
 A caged command never holds the host's own open file, whose flags and place it would share: a pipe is opened anew, for
-one direction; what is written to a file, or to a terminal, goes through a `relay`. Sockets and other devices cannot be
-told apart from outside and are passed as they are where they were passed by name.
+one direction; what is read from a file, or written to one or to a terminal, goes through a `relay`. Sockets and other
+devices cannot be told apart from outside and are passed as they are where they were passed by name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
 
-    from pysandbox.launch.relay import Relay
+    from pysandbox.launch.relay import Feed, Relay
 
     File = int | IO[bytes] | IO[str] | None
 else:
@@ -42,6 +42,7 @@ class Stdio:
         self.child: list[tuple[int, int]] = []
         self.stdin = self.stdout = self.stderr = self.terminal = -1  # the host's ends
         self.relays: list[Relay] = []
+        self.feeds: list[Feed] = []
         self._given: list[int] = []  # opened for the child: closed once it has them
         self._relayed: dict[tuple[int, int], int] = {}  # what is relayed already, and the child's end of that
 
@@ -79,7 +80,21 @@ class Stdio:
             raise ValueError(f"stdin: {fd} is a terminal; a command gets one of its own with pty=True")
         if stat.S_ISFIFO(kind):
             return self._again(fd, os.O_RDONLY)
+        if stat.S_ISREG(kind):
+            return self._feed(fd)
         return fd
+
+    def _feed(self, fd: int) -> int:
+        from pysandbox.launch.relay import Feed
+
+        inside, sink = self._pipe()
+        self._given.append(inside)
+        try:
+            self.feeds.append(Feed(fd, sink))
+        except OSError:
+            os.close(sink)
+            raise
+        return inside
 
     def _own_output(self, fd: int) -> int:
         found = os.fstat(fd)
@@ -119,13 +134,19 @@ class Stdio:
 
     def serve(self) -> None:
         """The command runs: what it writes is passed on, each relay in a thread of its own."""
+        self.serve_input()
         for relay in self.relays:
             relay.serve()
 
-    def settle(self) -> None:
-        """The command has ended: returns when what it wrote is where it belongs."""
+    def serve_input(self) -> None:
+        """The same for what it reads alone."""
+        for feed in self.feeds:
+            feed.serve()
+
+    def settle(self, *patience: float) -> None:
+        """The command has ended: returns when what it wrote is where it belongs, or nobody takes it."""
         for relay in self.relays:
-            relay.settle()
+            relay.settle(*patience)
 
     def output(self, number: int, wanted: File) -> int:
         """Places descriptor 1 or 2; returns the host's end, -1 if there is none."""
@@ -190,6 +211,8 @@ class Stdio:
         self.given()
         for relay in self.relays:
             relay.close()
+        for feed in self.feeds:
+            feed.close()
         ends = self.stdin, self.stdout, self.stderr, self.terminal
         self.stdin = self.stdout = self.stderr = self.terminal = -1
         for fd in ends:

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pytest
 
 import pysandbox
+from pysandbox.launch.stdio import Stdio
 from pysandbox.policy.model import Policy
 
 
@@ -34,6 +35,7 @@ class FakeProcess:
         self.stdout: Any = None
         self.stderr: Any = None
         self._result, self._obeys = result, obeys
+        self._stdio = Stdio()
         self._read, self._write = os.pipe()
         if ended:
             self.end()
