@@ -175,6 +175,11 @@ CALLBACK_FAILED = EventType(
     ("invocation_id", "syscall", "pid", "reason"),
 )
 RESTRICTED = EventType("cage.restricted", "A live cage was tightened.", ("invocation_id", "what", "value"))
+UNSTOPPABLE = EventType(
+    "cage.unstoppable",
+    "Processes of a cage went on running whenever they were stopped to be tightened, and were ended for it.",
+    ("invocation_id", "pids"),
+)
 SUPERVISOR_FAILED = EventType(
     "cage.supervisor_failed",
     "Deciding calls failed: of one call, which is refused then, or altogether, which ends the cages that need it.",
@@ -188,7 +193,7 @@ TYPES: Mapping[str, EventType] = {
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
         CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, PLANTED, WIDE_GRANT, DEGRADED, MONITOR,
         ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
-        FLAGGED, CALLBACK_FAILED, RESTRICTED, SUPERVISOR_FAILED,
+        FLAGGED, CALLBACK_FAILED, RESTRICTED, UNSTOPPABLE, SUPERVISOR_FAILED,
     )
 }  # fmt: skip
 

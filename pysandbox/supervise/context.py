@@ -17,8 +17,10 @@ from pysandbox.launch.restrict import restrict_pids
 from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_list
 from pysandbox.policy.refusal import Refused, shown
 from pysandbox.supervise.closing import close_path
-from pysandbox.supervise.cut import cut_connections, cut_stopped
-from pysandbox.supervise.tasks import Stopped, below
+from pysandbox.supervise.cut import cut_connections
+from pysandbox.supervise.marks import Mark, mark_of
+from pysandbox.supervise.stopped import while_stopped
+from pysandbox.supervise.tasks import below
 
 if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
@@ -50,20 +52,15 @@ class Context:
         self._tell("network", list(addresses))
         # What leads to a door is the gatekeeper's to cut, which knows where it goes on to.
         kept = (*narrowed, DOORS) if endpoints and live.admission is not None else narrowed
-        return relayed + cut_connections(live, kept)
+        return relayed + while_stopped(live, self._supervision.sink, lambda pids: cut_connections(pids, kept))
 
     def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
         """The same for one process (as the host numbers it, `CallEvent.pid`), those below it, and all that any of them
         ever starts. An orphan that has left it before is not of them."""
         endpoints = _parse(addresses)
         self._demand_network()
-        live = self._supervision.live
-        with Stopped(live) as stopped:
-            if pid not in stopped.processes:
-                raise PolicyError(f"process {pid} is not of this cage", key="pid", suggestion="use CallEvent.pid")
-            bound = [pid, *below(pid)]
-            self._supervision.narrow_pids(bound, endpoints)
-            cut = cut_stopped(bound, endpoints)
+        binding = _Binding(self._supervision, pid, endpoints)
+        cut = while_stopped(self._supervision.live, self._supervision.sink, binding.bind)
         self._tell("pid_network", [pid, *addresses])
         return cut
 
@@ -117,6 +114,28 @@ class Context:
         supervision.sink(Event(RESTRICTED.name, {"invocation_id": supervision.live.id, "what": what, "value": value}))
 
 
+class _Binding:
+    """Binds a process and those below it to a list. Where some of the cage ran meanwhile it is done once more, and what
+    has begun since counts as theirs: it may be a child that its parent has left."""
+
+    def __init__(self, supervision: Supervision, pid: int, endpoints: tuple[Endpoint, ...]) -> None:
+        self._supervision, self._pid, self._endpoints = supervision, pid, endpoints
+        self._others: frozenset[int] | None = None  # what is none of theirs
+        self._made: set[Mark] = set()
+
+    def bind(self, pids: Sequence[int]) -> int:
+        """How many connections were cut. Raises PolicyError."""
+        if self._others is None:
+            if self._pid not in pids:
+                raise PolicyError(f"process {self._pid} is not of this cage", key="pid", suggestion="use CallEvent.pid")
+            self._others = frozenset(pids).difference([self._pid, *below(self._pid)])
+        bound = [pid for pid in pids if pid not in self._others]
+        unmarked = [pid for pid in bound if mark_of(pid) not in self._made]
+        if unmarked:
+            self._made |= self._supervision.narrow_pids(unmarked, self._endpoints)
+        return cut_connections(bound, self._endpoints)
+
+
 def restrict_doors(live: LiveInit, sink: Sink, addresses: Sequence[str]) -> int:
     """`restrict_network` for a cage of which the gatekeeper alone decides what it reaches. Raises PolicyError,
     UnsupportedError."""
@@ -163,9 +182,13 @@ def _limit_tree(init_pid: int, supervision: Supervision, most: int) -> None:
     """RLIMIT_NPROC of every process, counted by the kernel for the cage's own user namespace. Whatever is not stopped
     by then was forked by somebody who had the limit already, so cage-init comes first."""
     _limit(init_pid, most + 1)
-    with Stopped(supervision.live) as stopped:
-        for pid in stopped.processes:
+
+    def limit_all(pids: Sequence[int]) -> int:
+        for pid in pids:
             _limit(pid, most + 1)
+        return len(pids)
+
+    while_stopped(supervision.live, supervision.sink, limit_all)
 
 
 def _limit(pid: int, most: int) -> None:

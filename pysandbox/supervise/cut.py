@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from signal import SIGKILL
 
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
-from pysandbox.launch.live import LiveInit
+from pysandbox.launch.proctext import table
 from pysandbox.policy.endpoint import MAPPED, Endpoint
-from pysandbox.supervise.tasks import Stopped, threads_of
+from pysandbox.supervise.tasks import threads_of
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
@@ -29,14 +29,8 @@ TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_IN
 Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
-def cut_connections(live: LiveInit, endpoints: tuple[Endpoint, ...]) -> int:
-    """Ends every IP socket of the cage whose peer is not among the endpoints; how many. Stops it meanwhile."""
-    with Stopped(live) as stopped:
-        return cut_stopped(stopped.processes, endpoints)
-
-
-def cut_stopped(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int:
-    """The same, for these processes of a cage that is stopped."""
+def cut_connections(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int:
+    """Ends every IP socket of these processes, which are stopped, whose peer is not among the endpoints; how many."""
 
     def may_stay(peer: Address, protocol: int) -> bool:
         bit = PROTOCOL_BITS.get(protocol, 0)
@@ -122,8 +116,8 @@ def _adopted(fd: int) -> Iterator[socket.socket]:
 
 
 def _carries(held: socket.socket) -> bool:
-    with suppress(OSError), open(f"/proc/self/fdinfo/{held.fileno()}", encoding="ascii") as file:
-        return any(line.startswith("scm_fds:") and int(line.split()[1]) > 0 for line in file)
+    with suppress(OSError), open(f"/proc/self/fdinfo/{held.fileno()}", "rb") as file:
+        return table(file.read()).get(b"scm_fds", 0) > 0
     return False
 
 

@@ -70,5 +70,5 @@ def absolute(tid: int, directory: int, path: str) -> str:
 def inner(tid: int, name: str) -> str:
     """The numbers of a thread in its own PID namespace."""
     status = status_of(tid)
-    group, thread = status["NStgid"].split()[-1], status["NSpid"].split()[-1]
+    group, thread = (os.fsdecode(status[name].split()[-1]) for name in (b"NStgid", b"NSpid"))
     return group if name == "self" else f"{group}/task/{thread}"

@@ -26,6 +26,7 @@ from pysandbox.handlers.call import Call
 from pysandbox.handlers.verdict import InjectFd
 from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
+from pysandbox.launch.proctext import number
 from pysandbox.policy.match import covers
 from pysandbox.supervise import wire
 from pysandbox.supervise.files import TMPFILE, inner, writes
@@ -155,7 +156,7 @@ class _Opening:
             os.close(directory)
 
     def _mode_of_new(self) -> int:
-        return self._mode & ~int(status_of(self._call.pid).get("Umask", "022"), 8)
+        return self._mode & ~number(status_of(self._call.pid).get(b"Umask", b"022"), 8)
 
     def _demand(self, real: str, rights: set[str]) -> None:
         """What Landlock would: for each right that is handled a rule on the file, or on a directory above it."""

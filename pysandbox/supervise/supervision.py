@@ -137,23 +137,24 @@ class Supervision:
         ports = first_port, last_port
         wire.grant_address(self._supervisor.notifier, self._number, synthetic, real, ports, max(0, int(seconds * 1000)))
 
-    def narrow_pids(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
+    def narrow_pids(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> set[Mark]:
         """Binds processes of a cage that is stopped, and all they will ever start, to the list; one that is bound
-        already to what is in both."""
+        already to what is in both. Returns the marks that they bear from now on."""
         with self._lock:
             before: dict[Mark, list[int]] = {}
             for pid in pids:
                 before.setdefault(mark_of(pid) or LAST, []).append(pid)
-            for mark, marked in before.items():
-                self._bind(mark, marked, endpoints)
+            made = {self._bind(mark, marked, endpoints) for mark, marked in before.items()}
             wire.replace_rules(self._supervisor.notifier, self._number, self._encoded())
+        return made
 
-    def _bind(self, mark: Mark, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> None:
+    def _bind(self, mark: Mark, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> Mark:
         held = self._rules.by_mark.get(self._marks.number_of(mark), self._rules.endpoints)
         number, made = self._marks.inside(mark)
         self._rules = replace(self._rules, by_mark={**self._rules.by_mark, number: both(held, endpoints)})
         for pid in pids:
             set_mark(pid, made)
+        return made
 
     # ---- one call -----------------------------------------------------------------------------------------------
 

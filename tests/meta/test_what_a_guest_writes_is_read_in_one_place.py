@@ -14,6 +14,7 @@ import pysandbox
 
 PACKAGE = Path(pysandbox.__file__).parent
 WATCHERS = ("launch/watchdog.py", "launch/tree.py", "launch/proctext.py")
+LAYERS = ("launch/", "supervise/")
 
 
 def modules() -> dict[str, ast.Module]:
@@ -41,17 +42,17 @@ def opened_as_text(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_the_launcher_opens_nothing_of_a_process_as_text() -> None:
-    found = {f"{name}:{line}" for name, tree in modules().items() if name.startswith("launch/")
+def test_nobody_opens_anything_of_a_process_as_text() -> None:
+    found = {f"{name}:{line}" for name, tree in modules().items() if name.startswith(LAYERS)
              for line in opened_as_text(tree)}  # fmt: skip
     assert found == {f"launch/orphans.py:{line}" for line in opened_as_text(modules()["launch/orphans.py"])}, (
         "only the host's own /proc/self may be text"
     )
 
 
-def test_nothing_of_the_launcher_splits_lines_as_str_does() -> None:
+def test_nobody_splits_lines_as_str_does() -> None:
     found = [
-        f"{name}:{node.lineno}" for name, tree in modules().items() if name.startswith("launch/")
+        f"{name}:{node.lineno}" for name, tree in modules().items() if name.startswith(LAYERS)
         for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "splitlines"
     ]  # fmt: skip
     assert found == []
@@ -66,8 +67,9 @@ def test_a_watcher_swallows_no_error_that_it_does_not_name(name: str) -> None:
             assert "errno" in body or "raise" in body or "_nothing(error" in body, f"{name}:{node.lineno}: {body}"
 
 
-def test_what_parses_it_cannot_raise_for_what_is_in_it() -> None:
+@pytest.mark.parametrize("name", ["launch/tree.py", "supervise/stopped.py"])
+def test_what_parses_it_cannot_raise_for_what_is_in_it(name: str) -> None:
     """No bare int() and no fixed place in a list but in the reader, which is fuzzed."""
-    tree = modules()["launch/tree.py"]
+    tree = modules()[name]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     assert [node.lineno for node in calls if node.func.id == "int"] == []  # type: ignore[attr-defined]
