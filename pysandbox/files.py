@@ -3,7 +3,8 @@
 A cage may put anything at any path while the host looks: a symlink to the host's secrets, a FIFO that never opens, a
 device. So every path is resolved by the kernel inside the cage's root (openat2 with RESOLVE_IN_ROOT), magic links are
 refused, nothing but a regular file or directory is touched, no open can block, and no terminal that lies there becomes
-the host's own, whose cage could then signal it.
+the host's own, whose cage could then signal it. What is found is then held against the rules that the cage's commands
+live under: the cage's own root is the host's to write by the kernel, and by the policy it is nobody's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pysandbox.launch import native
 from pysandbox.policy.match import covers
+from pysandbox.supervise.rights import demand, rights
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Plan
@@ -85,10 +87,50 @@ class Files:
             return self._open_granted(text, flags, mode, writing=writing)
         root = self._live.open_root()
         try:
-            resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS
-            return native.open_inside(root, text, flags, mode, resolve=resolve)
+            return self._open_judged(root, text, flags, mode)
         finally:
             os.close(root)
+
+    def _open_judged(self, root: int, path: str, flags: int, mode: int) -> int:
+        """What is there, or a new file: nothing that Landlock would refuse a command of the cage."""
+        resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS
+        try:
+            fd = native.open_inside(root, path, flags & ~os.O_CREAT, resolve=resolve)
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:
+                raise
+            return self._make(root, path, flags, mode)
+        try:
+            self._demand(fd, "", path, flags | (os.O_TRUNC if flags & os.O_CREAT else 0))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def _make(self, root: int, path: str, flags: int, mode: int) -> int:
+        parent, name = os.path.split(path)
+        resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS
+        directory = native.open_inside(root, parent, os.O_PATH | os.O_DIRECTORY, resolve=resolve)
+        try:
+            self._demand(directory, f"/{name}", path, flags, "MAKE_REG")
+            below = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS
+            return native.open_inside(directory, name, flags | os.O_EXCL, mode, resolve=below)
+        except FileExistsError:
+            why = "a link that leads to nothing, or made by the cage just now"
+            raise FileExistsError(errno.EEXIST, why, path) from None
+        finally:
+            os.close(directory)
+
+    def _demand(self, fd: int, below: str, path: str, flags: int, *more: str) -> None:
+        if flags & os.O_PATH:
+            return
+        directory = not below and stat.S_ISDIR(os.fstat(fd).st_mode)
+        real = os.readlink(f"/proc/self/fd/{fd}").rstrip("/") + below
+        try:
+            demand(self._plan.landlock, real or "/", {*more, *rights(flags, directory)})
+        except PermissionError:
+            word = "read" if flags & os.O_ACCMODE == os.O_RDONLY else "write"
+            raise PermissionError(errno.EACCES, f"no command of this cage may {word} it", path) from None
 
     def _open_granted(self, path: str, flags: int, mode: int, *, writing: bool) -> int:
         """Without a mount namespace: below a path that Landlock grants the command the same right to, and never out

@@ -69,9 +69,8 @@ class AuditLog:
         data, invocation = event.data, event.data.get("invocation_id")
         if not self._counted(event.type, invocation, frequent=kind is not None and kind.frequent):
             return
-        if event.type == EXIT.name and (counts := self.counts(invocation)):
-            told = data.get("counts")  # what repeats has no event: whoever counted all of it knows better
-            data = {**data, "counts": {**counts, **(told if isinstance(told, dict) else {})}}
+        if event.type == EXIT.name and (counts := self._brought(invocation, data.get("counts"))):
+            data = {**data, "counts": counts}
         self.append(event.type, data, durable=kind is not None and kind.durable)
 
     def append(self, type: str, data: Mapping[str, object], *, durable: bool = False) -> None:
@@ -82,18 +81,29 @@ class AuditLog:
             self._stream.sync(ticket)
 
     def counts(self, invocation_id: object) -> Mapping[str, int]:
-        """How often each type of event was seen for one cage, written or not; without what every run has."""
+        """How often each thing happened in one cage, written or not; without what every run has. What repeats has no
+        event, and is here once a command of the cage has ended: then it is what `Result.network` says."""
         with self._turn():
             return dict(self._counts.get(invocation_id, ()))
+
+    def _brought(self, invocation: object, told: object) -> Mapping[str, int]:
+        """The counts, with those of whoever counted all of it, and knows better."""
+        with self._turn():
+            if isinstance(told, dict) and told:
+                self._room_for(invocation).update(told)
+            return dict(self._counts.get(invocation, ()))
+
+    def _room_for(self, invocation: object) -> dict[str, int]:
+        if invocation not in self._counts and len(self._counts) >= CAGES_COUNTED:
+            del self._counts[next(iter(self._counts))]
+        return self._counts.setdefault(invocation, {})
 
     def _counted(self, type: str, invocation: object, *, frequent: bool) -> bool:
         """Counts an event; whether it is to be written."""
         if not frequent and not type.endswith(("denied", "unreachable")):
             return True
         with self._turn():
-            if invocation not in self._counts and len(self._counts) >= CAGES_COUNTED:
-                del self._counts[next(iter(self._counts))]
-            counts = self._counts.setdefault(invocation, {})
+            counts = self._room_for(invocation)
             counts[type] = counts.get(type, 0) + 1
             if not frequent:
                 return True

@@ -108,6 +108,11 @@ PARTS: tuple[Part, ...] = (
         "in the host's own network nothing can be scanned", f"{NO_NETWORK}, or leave [network.dlp] out",
     ),
     Part(
+        "strict", lambda policy: policy.egress == "direct" and policy.strict,
+        "a strict cage scans what is sent for credentials, and in the host's own network nothing can be scanned",
+        f"leave strict out, or {NO_NETWORK}",
+    ),
+    Part(
         "network.ports", lambda policy: policy.egress == "direct" and bool(policy.ports),
         "in the host's own network a port that a command opens is the host's", "leave ports out",
     ),

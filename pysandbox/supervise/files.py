@@ -12,6 +12,7 @@ from errno import ENOENT
 
 from pysandbox.handlers.call import Call
 from pysandbox.supervise import wire
+from pysandbox.supervise.rights import TMPFILE
 from pysandbox.supervise.tasks import status_of
 
 AT_FDCWD = -100
@@ -23,7 +24,6 @@ ARGUMENTS: dict[str, tuple[int | None, int, int | None, int | None]] = {
 }
 CREAT_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
 LONGEST_PATH = 4096  # PATH_MAX
-TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY  # the bit that makes the difference
 LINKED_TO_SELF = {"/proc/mounts": "/proc/self/mounts", "/proc/net": "/proc/self/net", "/dev/fd": "/proc/self/fd"}
 
 

@@ -27,9 +27,9 @@ from pysandbox.handlers.verdict import InjectFd
 from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.proctext import number
-from pysandbox.policy.match import covers
 from pysandbox.supervise import wire
-from pysandbox.supervise.files import TMPFILE, inner, writes
+from pysandbox.supervise.files import inner, writes
+from pysandbox.supervise.rights import TMPFILE, demand, rights
 from pysandbox.supervise.tasks import status_of
 
 PROC_SUPER_MAGIC = 0x9FA0
@@ -132,7 +132,7 @@ class _Opening:
         real = os.readlink(f"/proc/self/fd/{held}")
         if native.file_system(held) == PROC_SUPER_MAGIC:
             _judge_proc(real, self._call, self._flags)
-        self._demand(real, _rights(self._flags, stat.S_ISDIR(found.st_mode)))
+        demand(self._landlock, real, rights(self._flags, stat.S_ISDIR(found.st_mode)))
 
     def _make(self, root: int, path: str) -> tuple[int, str]:
         """(a new file, ""), or (-1, the path to go on with), where a link is that leads to nothing."""
@@ -144,7 +144,8 @@ class _Opening:
         )
         try:
             real = os.readlink(f"/proc/self/fd/{directory}").rstrip("/")
-            self._demand(f"{real}/{name}", {"MAKE_REG", *_rights(self._flags & ~os.O_TRUNC, directory=False)})
+            asked = {"MAKE_REG", *rights(self._flags & ~os.O_TRUNC, directory=False)}
+            demand(self._landlock, f"{real}/{name}", asked)
             flags = self._flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
             resolve = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS
             return native.open_inside(directory, name, flags, self._mode_of_new(), resolve=resolve, powerless=True), ""
@@ -157,25 +158,6 @@ class _Opening:
 
     def _mode_of_new(self) -> int:
         return self._mode & ~number(status_of(self._call.pid).get(b"Umask", b"022"), 8)
-
-    def _demand(self, real: str, rights: set[str]) -> None:
-        """What Landlock would: for each right that is handled a rule on the file, or on a directory above it."""
-        plan = self._landlock
-        wanted = rights.intersection(plan.handled_fs) if plan is not None else set()
-        for rule in plan.rules if plan is not None else ():
-            if rule.path and covers(rule.path, real):
-                wanted.difference_update(rule.access)
-        if wanted:
-            raise PermissionError(EACCES, os.strerror(EACCES), real)
-
-
-def _rights(flags: int, directory: bool) -> set[str]:
-    """Those that opening asks for (security/landlock/fs.c: hook_file_open, hook_path_truncate)."""
-    how = flags & os.O_ACCMODE
-    rights = {"WRITE_FILE"} if how != os.O_RDONLY else set()
-    if how != os.O_WRONLY:
-        rights.add("READ_DIR" if directory and not flags & TMPFILE else "READ_FILE")
-    return rights | ({"TRUNCATE"} if flags & os.O_TRUNC else set())
 
 
 def _target(directory: int, real: str, name: str) -> str:

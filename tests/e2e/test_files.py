@@ -84,6 +84,28 @@ def test_a_read_only_grant_cannot_be_written_through_the_api(project: Path) -> N
     assert list(project.iterdir()) == []
 
 
+@pytest.mark.landlock(3)
+def test_the_cage_s_own_root_is_written_no_more_than_by_its_commands() -> None:
+    """Of a tmpfs that nothing of the policy opens, by new name, by existing name, through a link, from a directory."""
+    tried = ("/etc/x", "/x", "/usr/x", "/tmp/way", "/tmp/road/x", "/etc/hosts", "/dev/x")
+    with Cage() as cage:
+        cage.run(["/bin/ln", "-s", "/etc/x", "/tmp/way"], check=True)
+        cage.run(["/bin/ln", "-s", "/etc", "/tmp/road"], check=True)
+        before = cage.files.read("/etc/hosts")
+        for path in tried:
+            with pytest.raises(OSError) as caught:
+                cage.files.write(path, b"planted")
+            assert caught.value.errno in (13, 17, 30), path  # EACCES; EEXIST of a link; EROFS of a mount
+            assert not cage.run(["/bin/sh", "-c", f"echo planted > {path}"]).ok, path
+        assert cage.files.read("/etc/hosts") == before
+        assert not cage.files.exists("/etc/x") and not cage.files.exists("/x")
+        with pytest.raises(PermissionError, match=r"no command of this cage may write it: '/x'"):
+            cage.files.write("/x", b"planted")
+        cage.files.write("/tmp/kept", b"long before")
+        cage.files.write("/tmp/kept", b"short")
+        assert cage.files.read("/tmp/kept") == b"short"
+
+
 def test_a_fifo_or_an_endless_file_does_not_hold_the_host() -> None:
     with Cage() as cage:
         cage.run(["/usr/bin/mkfifo", "/tmp/fifo"], check=True)

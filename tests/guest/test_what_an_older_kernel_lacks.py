@@ -54,15 +54,6 @@ def test_abstract_sockets_are_closed_by_the_network_namespace_and_else_by_the_sc
     assert ("abstract unix sockets" in notes(DIRECT)) == (KERNEL == "6.1")
 
 
-def test_strict_takes_no_note_for_an_answer() -> None:
-    strict = Policy(egress="direct", unsafe_direct=True, strict=True)
-    if KERNEL != "6.1":
-        assert run(["/bin/true"], strict).ok
-        return
-    with pytest.raises(UnsupportedError, match=r"6\.12"):
-        run(["/bin/true"], strict)
-
-
 @pytest.mark.parametrize(("call", "asked"), [("truncate", ()), ("truncate", ("truncate",)), ("ftruncate", ())])
 def test_a_file_handed_in_for_reading_is_not_emptied(call: str, asked: tuple[str, ...], tmp_path: Path) -> None:
     """Before ABI 3 Landlock does not hear of truncate(2), so the filter refuses it, unless the policy opens it."""

@@ -192,6 +192,18 @@ def test_a_closed_log_refuses(stream: Path) -> None:
         log.append("cage.note", {})
 
 
+def test_the_counts_are_what_the_result_says_once_a_command_has_ended(stream: Path) -> None:
+    """The first refusal of a target has an event; those that repeat it are counted, and told at the end."""
+    with AuditLog(stream) as log:
+        log(Event(TCP_DENIED.name, {"invocation_id": "A"}))
+        log(Event(DENIED.name, {"invocation_id": "A"}))
+        assert log.counts("A") == {TCP_DENIED.name: 1, DENIED.name: 1}
+        log(Event(EXIT.name, {"invocation_id": "A", "counts": {TCP_DENIED.name: 4}}))
+        assert log.counts("A") == {TCP_DENIED.name: 4, DENIED.name: 1}
+        log(Event(EXIT.name, {"invocation_id": "B", "counts": {}}))
+        assert log.counts("B") == {}
+
+
 @pytest.mark.parametrize(("rate", "written"), [(0.0, 0), (0.25, 2), (0.5, 5), (1.0, 10)])
 def test_what_is_allowed_is_counted_and_written_at_its_rate(tmp_path: Path, rate: float, written: int) -> None:
     path = tmp_path / "audit" / "events.jsonl"

@@ -36,6 +36,7 @@ def with_host(**columns: Any) -> dict[str, Any]:
         ({**with_host(), "proxy_scheme": "h2c"}, "proxy.upstream_scheme", "looked at"),
         ({"egress": "direct", "unsafe_direct": True, "hosts": HOST}, "host", "--egress none"),
         ({"egress": "direct", "unsafe_direct": True, "dlp_enabled": True}, "network.dlp.enabled", "scanned"),
+        ({"egress": "direct", "unsafe_direct": True, "strict": True}, "strict", "scans"),
         ({"egress": "direct", "unsafe_direct": True, "ports": ["8080"]}, "network.ports", "the host's"),
         ({**with_host(), "isolation": "landlock", "run_as": "self"}, "network.egress", "allow_ips"),
         ({"ports": ["8080"], "isolation": "landlock", "run_as": "self"}, "network.ports", "namespace"),
