@@ -24,6 +24,7 @@ from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native, netns, self_check, structs
 from pysandbox.launch.live import LiveInit
+from pysandbox.launch.own_places import make_own_places
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.recorder import Recorder
 from pysandbox.launch.registry import private_paths
@@ -179,7 +180,7 @@ class Runtime:
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             host = self._facts(resolved)
-            paths = look(resolved, cwd=cwd, kept=self._kept(), written=tuple(self._written))
+            paths = self._look(resolved, cwd)
             plan = compile_plan(resolved, host, paths, watch=watched)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
@@ -204,6 +205,13 @@ class Runtime:
             uses_scratch(plan),
             absences(paths, written_trees(resolved, paths) if resolved.caged else ()),
         )
+
+    def _look(self, policy: Policy, cwd: str) -> PathFacts:
+        """Once more where a directory of the user's own had to be made before a cage could make it."""
+        seen = look(policy, cwd=cwd, kept=self._kept(), written=tuple(self._written))
+        if policy.caged and make_own_places(seen, written_trees(policy, seen)):
+            return look(policy, cwd=cwd, kept=self._kept(), written=tuple(self._written))
+        return seen
 
     def _remember_written(self, trees: Sequence[str]) -> None:
         """No later grant of this program follows a link in these. What is gone is forgotten, once there are many."""
