@@ -105,7 +105,9 @@ enum psb_message_kind {
     PSB_MESSAGE_EXEC = 2,
     PSB_MESSAGE_SIGNAL = 3,
     PSB_MESSAGE_NUDGE = 4,   /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
-    PSB_MESSAGE_LISTENER = 5 /* cage-init -> host, the only message that way: struct psb_listener */
+    PSB_MESSAGE_LISTENER = 5, /* cage-init -> host: struct psb_listener */
+    PSB_MESSAGE_WRITTEN = 6   /* a question, nothing but the kind; and the answer, struct psb_written. The host reads an
+                               * answer before it asks again, so there is always room for it */
 };
 
 enum psb_setup_flag {
@@ -121,6 +123,13 @@ enum psb_setup_flag {
 struct psb_listener {
     uint32_t kind;
     int32_t fd; /* in cage-init; -errno: there is none, and cage-init ends */
+};
+
+/* What every process wrote that cage-init has reaped, and what those wrote that it had waited for. */
+struct psb_written {
+    uint32_t kind;
+    uint32_t pad;
+    uint64_t blocks; /* of 512 bytes: ru_oublock of getrusage(2) */
 };
 
 /* First message of every cage. Followed by `filter_count` struct sock_filter, the filter of the whole cage: cage-init

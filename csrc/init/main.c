@@ -62,6 +62,11 @@ static void await_order(void) {
         if (sys_call(SYS_ppoll, &control, 1, now, 0, 0, 0)) return;
 }
 
+static void tell_written(void) {
+    const struct psb_written answer = {PSB_MESSAGE_WRITTEN, 0, cage.blocks_written};
+    sys_write(PSB_FD_CONTROL, &answer, sizeof answer);
+}
+
 static int obey(void) {
     if ((message.as.kind == PSB_MESSAGE_EXEC) != (message.n_fds > 0)) return -1; /* nobody to answer, or a leak */
     release_listener(&cage);
@@ -78,6 +83,10 @@ static int obey(void) {
     case PSB_MESSAGE_NUDGE:
         if (message.size != sizeof message.as.kind) return -1;
         await_order();
+        return 0;
+    case PSB_MESSAGE_WRITTEN:
+        if (!cage.set_up || message.size != sizeof message.as.kind) return -1;
+        tell_written();
         return 0;
     }
     return -1;

@@ -11,7 +11,7 @@
 
 struct usage { /* the head of struct rusage */
     int64_t user_s, user_us, system_s, system_us, max_rss;
-    int64_t rest[13];
+    int64_t memory[6], blocks_in, blocks_out, rest[5];
 };
 
 /* Where kill(-1) reaches the cage and nobody else: in a PID namespace of its own, or out of a Landlock domain that no
@@ -80,6 +80,7 @@ void reap(struct cage *cage) {
         if (pid == EINTR_) continue;
         if (pid < 0 && pid != ECHILD_) give_up(cage);
         if (pid <= 0) return;
+        cage->blocks_written += (uint64_t)usage.blocks_out;
         if (pid == starting()) finish_start(); /* it ended after we had last looked at its gate */
         command = find(cage, (int32_t)pid);
         if (command) finish(cage, command, status, &usage);

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 LABELS = (
     "invocation_id", "project_id", "session_id", "subagent_name", "recipes", "cage_summary", "effective_cage_hash",
 )  # fmt: skip
-LIMITS = ("memory_mb", "cpu_percent", "cpu_shares", "max_pids", "walltime_sec", "tmp_mb", "file_size_gb", "open_files")
+LIMITS = (
+    "memory_mb", "cpu_percent", "cpu_shares", "max_pids", "walltime_sec", "write_mb", "tmp_mb", "file_size_gb",
+    "open_files",
+)  # fmt: skip
 
 
 def labels_of(given: Mapping[str, object] | None, session: object) -> dict[str, object]:
@@ -72,7 +75,7 @@ def limit_values(policy: Policy) -> Mapping[str, object]:
     """What `policy.violation` tells of each limit that can be hit."""
     return {
         "memory": policy.memory_mb, "pids": policy.max_pids, "walltime": policy.walltime_sec, "cpu": policy.cpu_percent,
-        "scratch": policy.tmp_mb, "seccomp": policy.seccomp,
+        "scratch": policy.tmp_mb, "write": policy.write_mb, "seccomp": policy.seccomp,
     }  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class Verdict(Enum):
     KILL = "the process is killed"
     MILD = "refused, but never by a kill: programs ask for it unasked"
     ABSENT = "answered as by a kernel without the call"
+    UNSUPPORTED = "answered as by a file system without it"
     NOTIFY = "handed to the supervisor"
 
 

@@ -128,6 +128,13 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         f"{DELEGATION}, or leave strict out",
     ),
     Shortfall(
+        "cgroup_v2", "resources.write_mb", NOTE, lambda policy, host: policy.write_mb is not None,
+        "write_mb is held by a watchdog that adds up what the cage's processes have written some thirty times a "
+        "second: more is written before the cage is ended, and what a process writes that nobody waits for is seen "
+        "in part",
+        "leave write_mb out, or strict: no kernel counts such writes as they are made",
+    ),
+    Shortfall(
         "cgroup_cpu", "resources.cpu_percent", NOTE, _without("cpu", lambda policy: policy.cpu_percent is not None),
         "cpu_percent is held by a watchdog that stops and continues the cage: exact over seconds, not over moments",
         f"{DELEGATION}, or leave strict out",

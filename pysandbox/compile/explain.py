@@ -150,6 +150,8 @@ def _uses(policy: Policy) -> Iterable[str]:
     if policy.max_pids is None or policy.memory_mb is None or policy.cpu_percent is None:
         named = (("processes", policy.max_pids), ("memory", policy.memory_mb), ("CPU", policy.cpu_percent))
         yield f"No limit on {', '.join(name for name, limit in named if limit is None)} of the cage as a whole."
+    if policy.write_mb is not None:
+        yield f"The cage may write {policy.write_mb} MiB to files of the host, in all."
     yield f"A process may open {policy.open_files} files{_sized(policy)}."
 
 

@@ -7,6 +7,7 @@
     cpu_percent    cpu.max                           the watchdog: stops and continues the cage
     cpu_shares     cpu.weight                        nothing: nice weighs processes, not cages
     tmp_mb         (the size of each tmpfs)          the watchdog, where scratch is a directory of the host
+    write_mb       (none counts in time)             the watchdog, on every host; RLIMIT_FSIZE as a backstop
 
 `degrade` says which of the right column is a weakening. The limits of each process are rlimits on every host; soft and
 hard are equal, so that none can be raised again.
@@ -33,10 +34,16 @@ FEWEST_INODES = 4096  # the root, /dev and what is bound there take some dozens
 SYSV_MEMORY = "shmget"
 OWN_TMPFS = ("/", "/tmp", "/dev/shm")
 
+def _file_size(policy: Policy) -> int | None:
+    """No file is larger than all that may be written: it bounds what one process does between two looks."""
+    sizes = [size for size in (policy.file_size_gb * GIB, (policy.write_mb or 0) * MIB) if size]
+    return min(sizes, default=None)
+
+
 LIMITS: tuple[tuple[str, Callable[[Policy], int | None]], ...] = (
     ("AS", lambda policy: policy.address_space_gb * GIB or None),
     ("NOFILE", lambda policy: policy.open_files),
-    ("FSIZE", lambda policy: policy.file_size_gb * GIB or None),
+    ("FSIZE", _file_size),
     ("CORE", lambda policy: 0),
 )
 
@@ -129,10 +136,11 @@ def watch_plan(policy: Policy, host: HostFacts, *, memfds: bool) -> WatchPlan | 
     if policy.max_pids is not None and pids_held_by(policy, host) == "watchdog":
         pids = policy.max_pids
     scratch = policy.tmp_mb * MIB if watches_scratch(policy) else None
-    if memory is None and cpu is None and scratch is None and pids is None:
+    written = policy.write_mb * MIB if policy.write_mb is not None else None
+    if (memory, cpu, scratch, pids, written) == (None,) * 5:
         return None
     own = OWN_TMPFS if policy.isolation == "full" and memory is not None else ()
-    return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None, pids)
+    return WatchPlan(memory, cpu, scratch, own, memfds and memory is not None, pids, written)
 
 
 # What holds a limit where no controller does.
@@ -151,6 +159,8 @@ def held_by(policy: Policy, plan: Plan) -> dict[str, str]:
             if name == "max_pids" and plan.watch is not None and plan.watch.pids is not None:
                 stand_in = "watchdog"
             found[name] = "cgroup" if held.controller in controllers else stand_in
+    if policy.write_mb is not None:
+        found["write_mb"] = "watchdog"
     return found
 
 
@@ -160,6 +170,8 @@ def unheld(policy: Policy) -> Iterator[Note]:
         if held.asked(policy):
             name = held.key.rpartition(".")[2]
             yield Note(LIMITS_NOT_ENFORCED, held.key, f"without a cage nothing holds {name}")
+    if policy.write_mb is not None:
+        yield Note(LIMITS_NOT_ENFORCED, "resources.write_mb", "without a cage nothing holds write_mb")
 
 
 def watches_scratch(policy: Policy) -> bool:

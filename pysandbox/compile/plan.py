@@ -139,6 +139,7 @@ class WatchPlan:
     tmpfs: tuple[str, ...] = ()  # the cage's own memory file systems, which count as memory
     memfds: bool = False  # commands may make memory files, so descriptors are looked at too
     pids: int | None = None  # processes and threads at once, without cage-init
+    written: int | None = None  # bytes to files of the host
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RET_KILL_PROCESS, RET_ERRNO, RET_USER_NOTIF, RET_LOG, RET_ALLOW = (
     0x80000000, 0x00050000, 0x7FC00000, 0x7FFC0000, 0x7FFF0000,
 )  # fmt: skip
-EPERM, ENOSYS = 1, 38
+EPERM, ENOSYS, EOPNOTSUPP = 1, 38, 95
 
 # What a refusal is: normal, strict, and monitor with a supervisor or without. The program differs in these words only.
 DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "notify": RET_USER_NOTIF, "log": RET_LOG}
@@ -56,6 +56,7 @@ class Choice(NamedTuple):
     notify: frozenset[str] = frozenset()  # what is allowed goes to the supervisor first
     lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
     leads_out: bool = False  # sockets of the host's network may be in the cage
+    unsupported: frozenset[str] = frozenset()  # as on a file system that cannot do it
     init: frozenset[str] = frozenset()  # left open for cage-init; `build_late` closes them again
 
     def file(self, machine: str) -> str:
@@ -100,7 +101,7 @@ def compile_filter(
 
 def shipped(choice: Choice, machine: str) -> bytes | None:
     """The filter that was made when the package was built; those that cage-init can live under are."""
-    extras = choice.allow or choice.deny or choice.notify or choice.lists
+    extras = choice.allow or choice.deny or choice.notify or choice.lists or choice.unsupported
     return None if extras else _shipped(choice.file(machine))
 
 
@@ -110,14 +111,22 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
         denial = "notify" if notify else "log"
     mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
     extras = frozenset(policy.allow_syscalls), frozenset(policy.deny_syscalls)
-    sockets = _sockets(policy, landlock_net)
+    sockets, unsupported = _sockets(policy, landlock_net), _uncounted(policy)
     if notify is None:
-        return Choice(policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists)
+        return Choice(
+            policy.seccomp, mode, sockets, denial, *extras, lists=policy.syscall_lists, unsupported=unsupported
+        )
     allow, deny = extras
     if dict(notify.actions).get("EXEC") == "ASK":
         deny |= EXEC_GUARD
     calls = frozenset(notify.calls)
-    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, calls, policy.syscall_lists, notify.leads_out)
+    return Choice(policy.seccomp, mode, sockets, denial, allow, deny, calls, policy.syscall_lists, notify.leads_out,
+                  unsupported)  # fmt: skip
+
+
+def _uncounted(policy: Policy) -> frozenset[str]:
+    """Space that is taken without writing is in no counter of bytes written."""
+    return frozenset(("fallocate", "io_uring_setup") if policy.write_mb is not None else ())
 
 
 def _sockets(policy: Policy, landlock_net: bool) -> str:
@@ -189,6 +198,7 @@ def words(denial: str) -> dict[Verdict, int]:
         Verdict.KILL: RET_KILL_PROCESS,
         Verdict.MILD: RET_ERRNO | EPERM,
         Verdict.ABSENT: RET_ERRNO | ENOSYS,
+        Verdict.UNSUPPORTED: RET_ERRNO | EOPNOTSUPP,
         Verdict.NOTIFY: RET_USER_NOTIF,
     }
 
@@ -221,6 +231,8 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.DENY
         if name in shut and name not in choice.allow:
             return shut[name]
+        if name in choice.unsupported:
+            return Verdict.UNSUPPORTED
         if choice.mode == "allow-list" and name not in listed and name not in choice.allow:
             return Verdict.DENY
         return ruled if name in choice.allow else limited.get(name, ruled)
@@ -238,6 +250,8 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.NEVER
         if name == "setsockopt" and "connect" in choice.notify:
             return hand_over(decision, arguments.NO_ROUTES)
+        if name == "ioctl" and "fallocate" in choice.unsupported:
+            decision = arguments.no_space_by_ioctl(decision)
         if name not in choice.notify:
             return decision
         return hand_over(decision, arguments.HANDED_OVER.get(name, Verdict.NOTIFY))

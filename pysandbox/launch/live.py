@@ -37,6 +37,11 @@ class Condemned:
 OUT_OF_MEMORY = Condemned("oom", "memory", "the cage used more than memory_mb and was ended")
 OUT_OF_SCRATCH = Condemned("cancelled", "scratch", "the cage wrote more than tmp_mb to its scratch and was ended")
 TOO_MANY = Condemned("cancelled", "pids", "the cage had more than max_pids processes and threads and was ended")
+WROTE = Condemned("cancelled", "write", "the cage wrote more than write_mb to files of the host and was ended")
+WROTE_UNSEEN = Condemned(
+    "cancelled", "write", "programs of the cage wrote, and ended without anybody waiting for them (SIGCHLD ignored?): "
+    "what they wrote cannot be counted for write_mb, and the cage was ended",
+)  # fmt: skip
 FOUGHT = Condemned(
     "cancelled", "cpu", "the cage went on running whenever it was stopped for cpu_percent (SIGCONT?) and was ended"
 )
@@ -82,6 +87,7 @@ class LiveInit:
         self.supervision: Any = None  # what decides its calls at run time; set by the layer that makes it
         self._told: frozenset[str] = frozenset()  # what was planted and has been told
         self._last_id = 0
+        self._asked = False  # what was written, and the answer is still to come
         self._lock = allocate_lock()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
@@ -142,6 +148,21 @@ class LiveInit:
             return True
         except (BrokenPipeError, ConnectionResetError):
             return False
+        finally:
+            self._lock.release()
+
+    def ask_written(self) -> int | None:
+        """Bytes that processes wrote which cage-init has reaped, as it last said; None where it has said nothing new.
+        Asks again, and waits for nobody. For the watchdog."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self.closed:
+                return None
+            said = orders.read_written(self._control) if self._asked else None
+            if said is not None or not self._asked:
+                self._asked = _takes_a_message(self._control) and orders.ask_written(self._control)
+            return said
         finally:
             self._lock.release()
 

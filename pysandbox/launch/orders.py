@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import struct
 
 from pysandbox._native import ffi, lib
@@ -108,6 +109,32 @@ def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
     message.id, message.signal = command_id, number
     message.scope = getattr(lib, f"PSB_SIGNAL_{scope.upper()}")
     native.send(control, bytes(ffi.buffer(message)), ())
+
+
+def ask_written(control: int) -> bool:
+    """Whether cage-init was asked; a dead one is not."""
+    try:
+        native.send(control, struct.pack("=I", lib.PSB_MESSAGE_WRITTEN), ())
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
+
+
+def read_written(control: int) -> int | None:
+    """The answer, in bytes; None while there is none."""
+    poller = select.poll()
+    poller.register(control, select.POLLIN)
+    if not poller.poll(0):
+        return None
+    record = ffi.new("struct psb_written *")
+    try:
+        said = os.read(control, ffi.sizeof("struct psb_written"))
+    except ConnectionResetError:
+        return None
+    if len(said) < ffi.sizeof("struct psb_written"):
+        return None
+    ffi.memmove(record, said, len(said))
+    return int(record.blocks) * 512 if record.kind == lib.PSB_MESSAGE_WRITTEN else None
 
 
 class Report:

@@ -22,10 +22,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pysandbox.launch.duty import TICK, Duty
-from pysandbox.launch.live import FOUGHT, OUT_OF_MEMORY, OUT_OF_SCRATCH, TOO_MANY, Condemned, unwatched
+from pysandbox.launch.live import (
+    FOUGHT,
+    OUT_OF_MEMORY,
+    OUT_OF_SCRATCH,
+    TOO_MANY,
+    WROTE,
+    WROTE_UNSEEN,
+    Condemned,
+    unwatched,
+)
 from pysandbox.launch.proctext import runnable
 from pysandbox.launch.scratch_use import ScratchUse
 from pysandbox.launch.unwaited import Seen, Unwaited, newcomers, share, told
+from pysandbox.launch.written import Written, most_lost
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import WatchPlan
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
 
 IDLE = 5.0  # seconds without a cage after which the thread ends
 SOONEST, LATEST = 0.02, 0.2  # seconds between two looks at a cage's memory
+WRITE_SOONEST, WRITE_LATEST = 0.005, 0.03  # seconds between two looks at what was written: who comes and goes is missed
 PIDS_PAUSE = 0.03  # seconds between two looks at how many processes there are
 FILL_RATE = 2 << 30  # bytes a second that a process can touch: what is left of the limit is looked at before it is gone
 COST_SHARE = 10  # looks take a tenth of the time at most
@@ -62,6 +73,9 @@ class Watch:
         self._scratch_due = now + LATEST if self._scratch is not None else float("inf")
         self._memory_due = now + SOONEST if plan.memory is not None else float("inf")
         self._cpu_due = now + TICK if plan.cpu is not None else float("inf")
+        self._write_limit = plan.written
+        self._written = Written()
+        self._write_due = now + WRITE_SOONEST if plan.written is not None else float("inf")
         self._orders, self._ordered = -1, now  # of the cage, at the last look, and when that changed
         self._asleep_until = 0.0
         self._condemned_at: float | None = None
@@ -72,7 +86,8 @@ class Watch:
     def due(self) -> float:
         if self.doomed is not None and self._condemned_at is None:
             return 0.0
-        return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due, self._pids_due))
+        return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due, self._pids_due,
+                                            self._write_due))  # fmt: skip
 
     def wake(self) -> bool:
         """An order was sent to the cage; whether that changes when to look next."""
@@ -95,6 +110,8 @@ class Watch:
             self._look_at_memory(live, now)
         if now >= self._pids_due and not live.condemned:
             self._look_at_threads(live, now)
+        if now >= self._write_due and not live.condemned:
+            self._look_at_writes(live, now)
         if now >= self._cpu_due and not live.condemned:
             self._look_at_cpu(live, now)
         self._doze(live, now)
@@ -120,7 +137,7 @@ class Watch:
         live.end(wait=False)
         if self._condemned_at is not None and now - self._condemned_at > PATIENCE:
             live.kill_at_once()
-        self._memory_due = self._cpu_due = self._scratch_due = self._pids_due = now + LAST_WORDS
+        self._put_off(now + LAST_WORDS)
         return not live.seems_dead()
 
     def _doze(self, live: LiveInit, now: float) -> None:
@@ -159,12 +176,27 @@ class Watch:
             return
         self._pids_due = now + max(PIDS_PAUSE, (time.monotonic() - now) * COST_SHARE)
 
+    def _look_at_writes(self, live: LiveInit, now: float) -> None:
+        limit, said = self._write_limit or 0, live.ask_written()
+        each = live.tree.written() if live.tree is not None else None
+        if each is None:
+            return
+        used = self._written.account(each, said)
+        if used > limit or self._written.lost > most_lost(limit):
+            self._condemn(live, WROTE if used > limit else WROTE_UNSEEN, now)
+            return
+        cost = (time.monotonic() - now) * COST_SHARE
+        self._write_due = now + max(min((limit - used) / FILL_RATE, WRITE_LATEST), WRITE_SOONEST, cost)
+
     def _condemn(self, live: LiveInit, why: Condemned, now: float) -> None:
         """Kills everything in the cage; it is closed at the next look, when its commands have been reported."""
         live.condemned, self._condemned_at = why, now
         self._asleep_until = 0.0
-        self._memory_due = self._cpu_due = self._scratch_due = self._pids_due = now + LAST_WORDS
+        self._put_off(now + LAST_WORDS)
         live.signal_at_once(signal.SIGKILL)
+
+    def _put_off(self, until: float) -> None:
+        self._memory_due = self._cpu_due = self._scratch_due = self._pids_due = self._write_due = until
 
     def close(self) -> None:
         if self._scratch is not None:

@@ -117,6 +117,10 @@ class Policy:
         "resources", "file_size_gb", "RLIMIT_FSIZE: largest file a process may write; 0 lifts it.", default=4,
         merge="last", flag="--file-size-gb", minimum=0, unit="GiB",
     )  # fmt: skip
+    write_mb: int | None = option(
+        "resources", "write_mb", "Most bytes that the cage may write to files of the host, in all.", default=None,
+        merge="last", flag="--write-mb", minimum=1, unit="MiB",
+    )  # fmt: skip
     tmp_mb: int = option(
         "resources", "tmp_mb", "Size of each tmpfs of the cage (/tmp, /dev/shm, the root).", default=1024,
         merge="last", flag="--tmp-mb", minimum=1, unit="MiB",

@@ -164,6 +164,7 @@ TIGHTER: Mapping[str, Tighter] = {
     "address_space_gb": _falls_from_lifted,
     "open_files": _falls,
     "file_size_gb": _falls_from_lifted,
+    "write_mb": _falls,
     "tmp_mb": _falls,
     "output_mb": _falls,
     "limits_required": _towards(True, False),

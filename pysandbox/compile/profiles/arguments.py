@@ -28,6 +28,9 @@ CLONE_NEWTIME = 0x80
 # <asm-generic/ioctls.h>: type into the terminal of whoever started the cage (TIOCSTI), paste into the console.
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 
+# <linux/falloc.h>: the older names of fallocate(2), which every file system answers.
+FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE = 0x40305828, 0x4030582A, 0x40305839
+
 # A file with S_ISUID or S_ISGID, made on a path of the host, would lend the owner's power to anyone outside the cage.
 # mkdir drops both bits by itself; a chmod cannot tell a directory, so g+s on directories is refused with the rest.
 SETID = 0o6000
@@ -55,6 +58,10 @@ def no_setid(mode: int) -> When:
 
 def no_setid_created(flags: int, mode: int) -> When:
     return any_bit(flags, O_CREATES, no_setid(mode), ALLOW)
+
+
+def no_space_by_ioctl(decision: Decision) -> When:
+    return When(1, INT, (FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE), Verdict.UNSUPPORTED, decision)
 
 
 def no_fast_open(flags: int) -> When:
