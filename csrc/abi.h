@@ -104,7 +104,7 @@ enum psb_message_kind {
     PSB_MESSAGE_SETUP = 1,
     PSB_MESSAGE_EXEC = 2,
     PSB_MESSAGE_SIGNAL = 3,
-    PSB_MESSAGE_NUDGE = 4,   /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
+    PSB_MESSAGE_NUDGE = 4,    /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
     PSB_MESSAGE_LISTENER = 5, /* cage-init -> host: struct psb_listener */
     PSB_MESSAGE_WRITTEN = 6   /* a question, nothing but the kind; and the answer, struct psb_written. The host reads an
                                * answer before it asks again, so there is always room for it */

@@ -37,9 +37,9 @@ struct cage {
     uint32_t filter_count; /* of the whole cage; 0: no filter */
     uint32_t late_count;   /* behind it, of each command; 0: none */
     uint32_t set_up;
-    uint32_t n_commands;   /* places in use are below this */
-    int32_t child_signals; /* signalfd for SIGCHLD */
-    int32_t listener;      /* until the host has taken it; 0: none */
+    uint32_t n_commands;     /* places in use are below this */
+    int32_t child_signals;   /* signalfd for SIGCHLD */
+    int32_t listener;        /* until the host has taken it; 0: none */
     uint64_t blocks_written; /* by all that was reaped */
     struct bpf_instruction filter[PSB_MAX_FILTER];
     struct command commands[PSB_MAX_COMMANDS];

@@ -34,6 +34,7 @@ FEWEST_INODES = 4096  # the root, /dev and what is bound there take some dozens
 SYSV_MEMORY = "shmget"
 OWN_TMPFS = ("/", "/tmp", "/dev/shm")
 
+
 def _file_size(policy: Policy) -> int | None:
     """No file is larger than all that may be written: it bounds what one process does between two looks."""
     sizes = [size for size in (policy.file_size_gb * GIB, (policy.write_mb or 0) * MIB) if size]

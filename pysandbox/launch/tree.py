@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from itertools import islice
 
@@ -28,9 +27,9 @@ from pysandbox.launch.proctext import (
     numbers,
     read_below,
     sizes,
-    table,
 )
 from pysandbox.launch.unwaited import Seen, Used
+from pysandbox.launch.write_counters import Counters
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -47,8 +46,6 @@ USUAL_SOCKETS, SOCKET = 256, 212_992  # net.core.wmem_default: what a unix socke
 ANONYMOUS = (b"Pss_Anon", b"SwapPss", b"Private_Hugetlb", b"Shared_Hugetlb")
 SMAPS_MOST = 1 << 24  # bytes: what lies beyond is not subtracted, so it counts twice
 
-HIDDEN_MOST, FORGIVEN = 5, 0.01  # sightings of processes that cannot be looked into (an execve is one), and per look
-LONGEST_START = 5.0  # seconds
 
 Inode = tuple[int, int]
 
@@ -64,8 +61,6 @@ class Tree:
         self._lock = threading.Lock()
         self._tmpfs: list[int] = []
         self._proc = -1
-        self._hidden = 0.0  # how often a process was seen whose writes could not be
-        self._starting = "", 0.0  # the command that starts, and since when it was seen to
         try:
             self._open(plan, own_proc)
         except BaseException:
@@ -84,6 +79,7 @@ class Tree:
                 os.close(root)
         else:
             self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._writes = Counters(self._proc, self._init_name)
         self.cover(plan)
 
     def cover(self, plan: WatchPlan) -> None:
@@ -138,42 +134,18 @@ class Tree:
             return sum(field(after_name(self._read(f"{pid}/stat")), THREADS) for pid in self._pids()
                        if pid != self._init_name)  # fmt: skip
 
-    def written(self) -> dict[str, int] | None:
-        """Bytes that each process but cage-init had written to storage, its waited-for children's among them; None once
-        closed. Raises PermissionError for one that hides it."""
+    def written(self) -> dict[str, int | None] | None:
+        """Bytes that each process but cage-init had written to storage, its waited-for children's among them; None of
+        one that ends, or None once closed. Raises PermissionError for one that hides it."""
         with self._lock:
             if self._proc < 0:
                 return None
-            found = {pid: self._wrote(pid) for pid in self._pids() if pid != self._init_name}
-            hidden = sum(wrote is None for wrote in found.values())
-            self._hidden = max(0.0, self._hidden + hidden - FORGIVEN)
-            if self._hidden > HIDDEN_MOST:
-                raise PermissionError("a process of the cage does not show what it writes")
-            return {pid: wrote for pid, wrote in found.items() if wrote is not None}
+            return self._writes.look([pid for pid in self._pids() if pid != self._init_name])
 
     def is_idle(self) -> bool:
         """Whether there is nothing but cage-init; also once closed."""
         with self._lock:
             return self._proc < 0 or len(list(islice(self._pids(), 2))) < 2
-
-    def _wrote(self, pid: str) -> int | None:
-        """None of one that hides it. A command that has not got to its execve shares cage-init's memory, and cannot be
-        seen: it writes nothing, and does not stay that way."""
-        text = read_below(self._proc, f"{pid}/io")
-        if text:
-            return table(text).get(b"write_bytes", 0)
-        if not self._lives(pid):
-            return 0
-        if text is not None:  # a kernel without CONFIG_TASK_IO_ACCOUNTING
-            return None
-        size, own = (field(self._read(f"{name}/statm").split(), 0) for name in (pid, self._init_name))
-        starts, since = self._starting
-        if size != own:
-            return None
-        if starts != pid:
-            self._starting = pid, time.monotonic()
-            return 0 if not starts or not self._lives(starts) else None
-        return 0 if time.monotonic() - since < LONGEST_START else None
 
     # ---- memory -------------------------------------------------------------------------------------------------
 

@@ -30,9 +30,10 @@ class Written:
         self._each: Mapping[str, int] = {}
         self._owed: list[tuple[int, int]] = []  # (bytes of those that went, looks since): somebody is to tell of them
 
-    def account(self, each: Mapping[str, int], reaped: int | None) -> int:
-        """All that was written until now. `each`: by the processes that live; `reaped`: by those that cage-init has
-        reaped, None when it has said nothing new."""
+    def account(self, seen: Mapping[str, int | None], reaped: int | None) -> int:
+        """All that was written until now. `seen`: by the processes that live, None of one that could not say;
+        `reaped`: by those that cage-init has reaped, None when it has said nothing new."""
+        each = {pid: self._each.get(pid, 0) if wrote is None else wrote for pid, wrote in seen.items()}
         before, news = self._each, max(0, (reaped or 0) - self._reaped)
         told = news + sum(max(0, wrote - before[pid]) for pid, wrote in each.items() if pid in before)
         went = sum(wrote for pid, wrote in before.items() if pid not in each)

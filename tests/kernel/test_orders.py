@@ -20,6 +20,7 @@ from .plans import Init, opened, plan
 
 BIG = 0xFFFFFFFF
 NUDGE = b"\4\0\0\0"  # has no effect, before SETUP as after
+WRITTEN = b"\6\0\0\0"
 ORDER = ("order", "EINVAL", None)
 
 
@@ -95,6 +96,7 @@ LATER = {
     "a long signal": signal() + b"\0",
     "a signal of an unknown scope": signal(scope=3),
     "a nudge with more in it": NUDGE + b"\0",
+    "a question with more in it": WRITTEN + b"\0",
     "an order that nobody asks about": struct_bytes("psb_exec", kind=lib.PSB_MESSAGE_EXEC),
     "more than the longest message": b"\2\0\0\0" + bytes(40_000),
 }
@@ -109,7 +111,7 @@ def test_a_later_message_that_is_none_ends_the_cage(name: str, init: Init) -> No
     assert command.nothing_more()
 
 
-@pytest.mark.parametrize("message", [setup(), signal(), NUDGE], ids=["setup", "signal", "nudge"])
+@pytest.mark.parametrize("message", [setup(), signal(), NUDGE, WRITTEN], ids=["setup", "signal", "nudge", "written"])
 def test_descriptors_beside_anything_but_an_order_end_the_cage(message: bytes, init: Init) -> None:
     init.send(message, [2])
     assert init.ended()

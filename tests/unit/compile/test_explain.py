@@ -24,6 +24,7 @@ from pysandbox.policy.model import Policy, options
     ({"max_pids": 9}, "At most 9"),
     ({"memory_mb": 99}, "99 MiB"),
     ({"cpu_percent": 33}, "33 % of one processor"),
+    ({"write_mb": 9}, "write 9 MiB to files of the host, in all"),
     ({"walltime_sec": 5.0}, "after 5 s, and killed 5 s later"),
     ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "ports": [443]}]}, "can be connected to on port 443"),
     ({"egress": "proxy-only", "hosts": [{"domain": "a.example"}]}, "a.example, no name below it, can be"),

@@ -15,7 +15,7 @@ from unit.policy.strategies import POLICIES
 WIDE = Policy(
     allow=["/a", "/b"], allow_write=["/w"], deny=["/d"], mask=[Grant("/m", True)], workdir="write", state="scratch",
     env={"A": "1"}, env_passthrough=["LANG"], allow_execve=["/bin/a", "/bin/b"], max_pids=9, run_as="root",
-    memory_mb=64, cpu_percent=50, cpu_shares=50, walltime_sec=60, address_space_gb=4, file_size_gb=0,
+    memory_mb=64, write_mb=64, cpu_percent=50, cpu_shares=50, walltime_sec=60, address_space_gb=4, file_size_gb=0,
     limits_required=False, seccomp="default", seccomp_mode="deny-list", allow_syscalls=["ptrace"],
     deny_syscalls=["bpf"], egress="direct", unsafe_direct=True, isolation="landlock",
     syscall_lists={"allow": ["read", "write"], "deny": ["acct"]}, contract_mode="relaxed", ports=["80", "81"],
@@ -57,6 +57,7 @@ def test_every_choice_has_a_place_in_its_order():
         {"run_as": "self"},
         {"memory_mb": 16},
         {"cpu_percent": 1},
+        {"write_mb": 1},
         {"cpu_shares": 49},
         {"walltime_sec": 1},
         {"grace_sec": 0},
