@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/ from the declarations: options, recipes, commands and their flags, errors, events.
+"""Writes docs/reference/ from the declarations: options, recipes, commands and their flags, errors, events, claims.
 
     python tools/genref.py            writes the pages
     python tools/genref.py --check    writes nothing; exit code 1 and the names of the pages that are out of date
@@ -9,6 +9,7 @@ Needs no built extension: the policy model and the errors are plain Python.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -214,6 +215,20 @@ def _as_written(value: object) -> str:
     return repr(value)
 
 
+def claims_page() -> str:
+    """From the first paragraph of every file of tests/security: what it claims, and thereby tries to break."""
+    lines = [NOTICE, "# What a cage promises, and where each promise is attacked", ""]
+    lines += ["Each file tries what it names with a control, the attack, and evidence from outside.", ""]
+    lines += ["| claim | attacked in |", "|---|---|"]
+    for path in sorted((ROOT / "tests" / "security").glob("test_*.py")):
+        words = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0].split()
+        if words[:1] != ["Claim:"]:
+            sys.exit(f"{path.name}: its docstring begins with 'Claim: ' and says what must hold")
+        claim = " ".join(words[1:]).replace("|", "\\|").replace("<", "&lt;")
+        lines.append(f"| {claim} | [`{path.stem}`](../../tests/security/{path.name}) |")
+    return "\n".join([*lines, ""])
+
+
 PAGES: dict[str, Callable[[], str | None]] = {
     "walls.md": walls_page,
     "policy.md": policy_page,
@@ -221,6 +236,7 @@ PAGES: dict[str, Callable[[], str | None]] = {
     "recipes.md": recipes_page,
     "errors.md": errors_page,
     "events.md": events_page,
+    "claims.md": claims_page,
 }
 
 

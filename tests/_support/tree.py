@@ -22,5 +22,6 @@ def modules() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    """Everything a user reads: the README and the pages below docs/."""
-    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+    """Everything a user or a contributor reads: the pages at the top and those below docs/."""
+    top = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    return [*top, *sorted((REPOSITORY / "docs").rglob("*.md"))]

@@ -1,4 +1,4 @@
-"""A cage that may write to the cache of plans cannot choose the cage of the next command.
+"""Claim: a cage that may write to the cache of plans cannot choose the cage of the next command.
 
 CONTROL   what the host itself keeps under this key is carried out: the next run says what the kept plan says
 ATTACK    the cage, which may write to the home directory, changes that very plan, and signs it with all it has

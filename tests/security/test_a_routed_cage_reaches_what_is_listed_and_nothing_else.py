@@ -1,4 +1,6 @@
-"""The routed back end, tried from the inside, with a witness on the other side of the wire.
+"""Claim: with the routed back end a cage reaches the addresses that are listed, and no other host, port or protocol.
+
+Tried from the inside, with a witness on the other side of the wire.
 
 Each test runs as root of a network of its own (`_support.rooted`). CONTROL: the host itself, or a cage with the
 grant, reaches the place. ATTACK: a cage without it tries. EVIDENCE: the witness saw no packet, or the service got no

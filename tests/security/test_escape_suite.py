@@ -1,4 +1,4 @@
-"""Claim (LIFE-14): in a cage with no file and no network grant every known way out fails. A new way is one more
+"""Claim: in a cage with no file and no network grant every known way out fails. A new way is one more
 line here.
 
 The list is deliberately plain; each way has its own precise test elsewhere in this directory.

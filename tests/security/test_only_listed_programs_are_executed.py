@@ -1,4 +1,4 @@
-"""CLAIM: with allow_execve no process of a cage executes a file that is not listed, however it names it: by another
+"""Claim: with allow_execve no process of a cage executes a file that is not listed, however it names it: by another
 spelling, a link, a descriptor of its own, of the host's or of another cage, or through a script."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CLAIM: with allow_execve the dynamic linker, which a cage must be able to execute, runs no program that is not
+"""Claim: with allow_execve the dynamic linker, which a cage must be able to execute, runs no program that is not
 listed, nor does a listed program load a library that the cage wrote: what is not listed lies on noexec mounts.
 
 What remains is tested as it is documented (docs/exec-lists.md): programs inside library directories can be loaded,

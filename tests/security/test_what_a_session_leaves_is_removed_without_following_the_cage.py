@@ -1,4 +1,4 @@
-"""The host removes a session's scratch: nothing outside of it goes, whatever the cage makes of it meanwhile.
+"""Claim: the host removes a session's scratch: nothing outside of it goes, whatever the cage makes of it meanwhile.
 
 The attack fills /scratch with directories that only a change of mode opens, and turns each into a link to a directory
 of the host as soon as the removal has begun in it.
