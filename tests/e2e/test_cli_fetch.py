@@ -83,7 +83,7 @@ def test_a_repository_is_cloned_checked_and_copied_but_for_base_and_default(
     assert json.loads(done.stdout)["verified"] is True
     assert fetched(home) == WANTED
     assert "team" in call("recipe", "list").stdout
-    assert call("run", "-r", "team", "--", "true").returncode == 0
+    assert call("run", "-r", "team", "--workdir", "none", "--", "true").returncode == 0
 
 
 def test_a_branch_can_be_named_by_url(call: Call, home: Path, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_failing_clone_says_so_and_changes_nothing(call: Call, home: Path, tmp
     assert done.returncode == 1
     assert "git clone failed" in done.stderr
     assert fetched(home) == {}
-    assert call("run", "-r", "python", "--", "true").returncode == 0
+    assert call("run", "-r", "python", "--workdir", "none", "--", "true").returncode == 0
 
 
 def test_without_git_there_are_instructions(call: Call, tmp_path: Path) -> None:
