@@ -180,7 +180,9 @@ sys.exit(code)
 def test_a_terminal_is_the_same_the_second_time_when_the_plan_is_there_already(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     script = "echo up; read go; stty size; echo $TERM; cat; trap 'echo caught' INT; echo ready; read line; exit 3"
     before = terminal.attributes()
