@@ -90,6 +90,7 @@ class _Opening:
             if held >= 0:
                 return self._open_found(held)
             if not self._flags & os.O_CREAT:
+                self._judge_above(root, path)
                 raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
             fd, path = self._make(root, path)
             if fd >= 0:
@@ -104,6 +105,23 @@ class _Opening:
             return native.open_inside(root, path, os.O_PATH | follow, resolve=native.RESOLVE_IN_ROOT, powerless=True)
         except FileNotFoundError:
             return -1
+
+    def _judge_above(self, root: int, path: str) -> None:
+        """Of what is not there, the nearest directory that is: in procfs, which is looked up in the namespaces of this
+        process, a name that is missing tells as much as one that may not be opened, so both are refused alike."""
+        above = os.path.dirname(path.rstrip("/"))
+        while above.strip("/"):
+            try:
+                held = native.open_inside(root, above, os.O_PATH, resolve=native.RESOLVE_IN_ROOT, powerless=True)
+            except FileNotFoundError:
+                above = os.path.dirname(above)
+                continue
+            try:
+                if native.file_system(held) == PROC_SUPER_MAGIC:
+                    _judge_proc(os.readlink(f"/proc/self/fd/{held}"), self._call, self._flags)
+                return
+            finally:
+                os.close(held)
 
     def _open_found(self, held: int) -> int:
         try:

@@ -101,6 +101,24 @@ def test_what_depends_on_who_looks_is_not_shown_as_the_host_sees_it() -> None:
     assert report["name"].value != os.uname().nodename
 
 
+NAMES = """
+    os.symlink("/proc/sys/net/ipv4/conf", "/tmp/conf")
+    for name in ("lo", "none0"):
+        for number, path in enumerate(("/proc/sys/net/ipv4/conf/%s", "/proc/sys/net/ipv4/conf/%s/forwarding",
+                                       "/tmp/conf/%s/forwarding", "/proc/sys/net/ipv4/neigh/%s/mcast_solicit")):
+            attempt(f"{name} {number}", lambda: os.close(os.open(path % name, os.O_RDONLY)))
+            attempt(f"{name} {number} as it is", lambda: os.close(os.open(path % name, os.O_RDONLY | os.O_NOFOLLOW)))
+    attempt("elsewhere", lambda: open("/proc/none"))
+"""
+
+
+def test_whether_the_host_has_an_interface_is_not_told_by_the_error() -> None:
+    report = in_cage_watched(program(NAMES))
+    errors = {name: each.errno for name, each in report.attempts.items()}
+    assert errors.pop("elsewhere") == "ENOENT"
+    assert set(errors.values()) == {"EACCES"}, errors
+
+
 SHADY = """
     import socket, threading
     os.chdir("/tmp")
