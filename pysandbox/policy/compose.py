@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pysandbox.errors import PolicyError
 from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.model import MERGE_WORDS, Policy, coerced, options
+from pysandbox.policy.option import Grant
 from pysandbox.policy.recipe import Recipe, completed, with_base
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ Why = Literal["base", "detected", "asked", "manifest", "flags"]
 # needs to run. Never permission to execute or to write, a network, or less of a cage; and no limit either (RCP-20).
 BY_DETECTION = frozenset(("allow", "deny", "mask", "env", "env_passthrough", "address_space_gb"))
 
+GRANTS = frozenset(("allow", "allow_write", "unix_sockets"))  # of paths; a denial that cannot be made is an error
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One recipe that counted. `path` is "" for what came from no file, and for the shipped base. `digest` is the
     SHA-256 of the bytes that were read; `place` is the name that a file which a project brings along is trusted by, ""
-    for what is the user's, the system's or ours."""
+    for what is the user's, the system's or ours. `shared`: found by its name among those, so written for many hosts."""
 
     name: str
     path: str
@@ -49,14 +52,21 @@ class Layer:
     text: str = field(default="", repr=False, compare=False)
     digest: str = ""
     place: str = ""
+    shared: bool = False
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """What it adds to the policy."""
+        """What it adds to the policy. What a shared one grants may be missing on this host (T50)."""
         given = self.recipe.given
+        if self.shared:
+            given = {name: _optional(value) if name in GRANTS else value for name, value in given.items()}
         if self.why != "detected":
             return given
         return {name: value for name, value in given.items() if name in BY_DETECTION}
+
+
+def _optional(grants: tuple[Grant, ...]) -> tuple[Grant, ...]:
+    return tuple(replace(grant, optional=True) for grant in grants)
 
 
 @dataclass(slots=True)
@@ -237,7 +247,6 @@ def shielded(resolved: Resolved, cwd: str) -> Policy:
     without them nothing inside a granted tree can be covered.
     """
     from pysandbox.policy.expand import quote
-    from pysandbox.policy.option import Grant
 
     policy = resolved.policy
     files = [os.path.join(cwd, layer.path) for layer in resolved.layers if layer.path and layer.why == "asked"]

@@ -93,7 +93,9 @@ class Search:
         text = decoded(content, path)
         parse = parse_baseline if (name, why) == ("default", "base") else parse_recipe
         brought = self._is_brought(file, why, name)
-        return Layer(name, path, why, parse(text, path), text, sha256(content), place_of(file) if brought else "")
+        shared = not brought and why != "base" and not is_file(name)
+        place = place_of(file) if brought else ""
+        return Layer(name, path, why, parse(text, path), text, sha256(content), place, shared)
 
     def _is_brought(self, file: str, why: Why, name: str) -> bool:
         """Whether the project brings this file along, by its letters or by where it really lies."""

@@ -180,14 +180,15 @@ sys.exit(code)
 def test_a_terminal_is_the_same_the_second_time_when_the_plan_is_there_already(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / "home"
+    home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
+    project.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     script = "echo up; read go; stty size; echo $TERM; cat; trap 'echo caught' INT; echo ready; read line; exit 3"
     before = terminal.attributes()
     for way in ("long", "short"):
-        process = terminal.run(tmp_path, "--", "sh", "-c", script, program=("-c", TOLD))
+        process = terminal.run(project, "--", "sh", "-c", script, program=("-c", TOLD))
         terminal.until("up\n")
         terminal.type("go\n")
         assert terminal.until("xterm\n").split()[-3:] == ["33", "77", "xterm"]

@@ -212,7 +212,8 @@ def test_detection_brings_sight_and_never_permission(host: Path, write: Write):
         '[process]\nallow_execve = ["/bin/*"]\nmax_pids = 9\nenv = { A = "1" }\n'
         '[network]\negress = "direct"\nunsafe = true\n[[host]]\ndomain = "a.example"\n',
     )
-    assert resolve([], command=[str(program)]).policy == Policy(allow=["/srv"], deny=["/srv/key"], env={"A": "1"})
+    seen = [Grant("/srv", optional=True)]
+    assert resolve([], command=[str(program)]).policy == Policy(allow=seen, deny=["/srv/key"], env={"A": "1"})
     write("user/mine.toml", '[process]\nallow_execve = ["/usr/bin/env"]')
     assert resolve(["mine"], command=[str(program)]).policy.allow_execve == ("/usr/bin/env",)
 
@@ -414,3 +415,27 @@ def test_a_recipe_named_by_its_path_is_masked_where_the_cage_could_rewrite_it(ho
 def test_layers_compose_without_any_file():
     layers = [Layer("a", "", "asked", parse_recipe("strict = true")), Layer("b", "", "asked", parse_recipe(""))]
     assert compose(layers) == Policy(strict=True)
+
+
+# ---- what a host does not have (T50) ---------------------------------------------------------------------------
+
+ABSENT = '[filesystem]\nallow = ["/opt/absent"]\nallow_write = ["/srv/absent"]\ndeny = ["/opt/absent/x"]\n'
+
+
+@pytest.mark.parametrize("place", ["user", "system"])
+def test_what_a_shared_recipe_grants_may_be_missing_and_what_it_denies_may_not(write: Write, place: str) -> None:
+    write(f"{place}/shared.toml", ABSENT)
+    policy = resolve(["shared"]).policy
+    assert policy.allow == (Grant("/opt/absent", optional=True),)
+    assert policy.allow_write == (Grant("/srv/absent", optional=True),)
+    assert policy.deny == (Grant("/opt/absent/x"),)
+
+
+def test_a_file_that_is_named_by_its_path_means_what_it_says(write: Write) -> None:
+    path = write("user/shared.toml", ABSENT)
+    assert resolve([str(path)]).policy.allow == (Grant("/opt/absent"),)
+
+
+def test_a_path_that_is_also_a_flag_must_be_there(write: Write) -> None:
+    write("user/shared.toml", ABSENT)
+    assert Grant("/opt/absent") in resolve(["shared"], extra={"allow": ["/opt/absent"]}).policy.allow
