@@ -505,11 +505,14 @@ static int answer(struct guest *guest, struct ticket **place, int kind, int64_t 
 int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t value, uint32_t flags) {
     struct ticket **place;
     struct guest *guest = visit_ticket(notifier, number, &place);
+    struct place *returned;
     int result;
     if (!guest) return -ENOENT;
     result = answer(guest, place, kind, value, flags);
-    ring(guest->wake); /* there is something to wait for, or to close */
+    returned = take_returned(&guest->borrowed);
+    ring(guest->wake); /* there may be something to wait for */
     leave(guest);
+    close_all(returned); /* by this thread, at once: a port that the caller lets go of is free for its next bind */
     return result;
 }
 

@@ -164,9 +164,10 @@ class Tree:
         if most <= limit or least > limit:
             return most if most <= limit else least
         mapped = [self._mapped_from(place, memory_files) for place, size in resident.items() if size]
-        if None in mapped and again:  # it ended meanwhile, and its memory with it
+        weight = most - sum(each or 0 for each in mapped)
+        if (None in mapped or weight > limit) and again:  # one that ended meanwhile was seen in parts: look once more
             return self._weigh(limit, again - 1)
-        return most - sum(each or 0 for each in mapped)
+        return weight
 
     def _buffers(self, pids: list[str]) -> int:
         """What the kernel may hold for descriptors and unix sockets, the usual number of each left out. Sockets are

@@ -71,7 +71,9 @@ class Trials:
                 while True:
                     try:
                         chunk = os.read(process.pty_fd, 65536)
-                    except OSError:
+                    except OSError as error:
+                        if error.errno != errno.EIO:  # the end of a terminal (tty_ioctl(4)); all else is the fault
+                            raise
                         break
                     if not chunk:
                         break

@@ -73,7 +73,8 @@ REFUSED = (
 def test_they_are_refused_by_default(isolation: str) -> None:
     report = caged(program(EXECUTE), policy(isolation))
 
-    assert report.differs({**dict.fromkeys(REFUSED, "EPERM"), "unknown number": "ENOSYS"}) == {}
+    watching = {"fanotify_init": "ENOSYS"} if isolation == "landlock" else {}  # closed by name there, with inotify
+    assert report.differs({**dict.fromkeys(REFUSED, "EPERM"), **watching, "unknown number": "ENOSYS"}) == {}
 
 
 def test_the_calls_of_x86_are_refused(isolation: str) -> None:
@@ -115,8 +116,8 @@ def test_the_first_tier_cannot(name: str) -> None:
         pysandbox.run(["/bin/true"], policy=policy(allow_syscalls=(name,)))
 
 
-def test_strict_kills_at_the_first_refusal(isolation: str) -> None:
-    report = caged(program('attempt("bpf", call, "bpf", 0, 0, 0)'), policy(isolation, strict=True))
+def test_strict_kills_at_the_first_refusal() -> None:
+    report = caged(program('attempt("bpf", call, "bpf", 0, 0, 0)'), policy(strict=True))
 
     assert report.result is not None
     assert (report.result.reason, report.exit_code) == ("seccomp", 128 + signal.SIGSYS)

@@ -87,9 +87,8 @@ def test_stdio_files_cannot_be_reopened(ground: Ground, isolation: str) -> None:
     said = log.read_text()
     assert said.startswith("what was there before\n"), "the log was not truncated"
     assert f'"{ground.word}"' in said, "the control: what was given can be read"
-    for name in ("stdin for writing", "stdin truncated"):
-        assert f'{{"try": "{name}", "errno": "EACCES"' in said, name
-    for name in ("stdout for reading", "stderr for reading"):  # a pipe of its own stands there
+    names = ("stdin for writing", "stdin truncated", "stdout for reading", "stderr for reading")
+    for name in names:  # a pipe of the command's own stands there
         assert f'{{"try": "{name}"' in said and said.count("what was there before") == 1, name
     assert ground.unharmed
 

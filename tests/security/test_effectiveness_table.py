@@ -84,9 +84,19 @@ def test_rows_7_and_8_only_the_data_stage_reads_the_private_data(ground: Ground,
     assert data_stage["row"].value == ground.word
 
 
-def test_row_9_fork_past_the_cap(attack_bin: Path, isolation: str) -> None:
-    report = caged([str(attack_bin / "many"), "fork", "100"], policy(isolation, max_pids=10, allow=[str(attack_bin)]))
+def test_row_9_fork_past_the_cap(attack_bin: Path) -> None:
+    report = caged([str(attack_bin / "many"), "fork", "100"], policy(max_pids=10, allow=[str(attack_bin)]))
     assert (report["fork"].errno, report["fork"].value < 10) == ("EAGAIN", True)
+
+
+def test_row_9_in_landlock_isolation_ends_the_cage() -> None:
+    """The kernel counts the user's other processes there too, so the watchdog counts, and ends what has too many."""
+    script = "for i in $(seq 60); do sleep 30 & done; echo forked; wait"
+    over = caged(["/bin/sh", "-c", script], policy("landlock", max_pids=10))
+    under = caged(["/bin/sh", "-c", "for i in 1 2 3; do true & done; wait"], policy("landlock", max_pids=10))
+
+    assert over.result is not None and under.result is not None
+    assert (over.result.reason, under.result.reason) == ("cancelled", "exited")
 
 
 def test_row_10_allocation_past_the_cap(isolation: str) -> None:
