@@ -25,6 +25,7 @@ from pysandbox.policy.sources import parse_recipe
 SUMS = "SHA256SUMS"
 FOLDERS = ("", *KINDS.values())
 PATIENCE = 120  # seconds for git
+BAD = ("fatal:", "error:", "git:", "remote: ERROR")  # how a line of git's begins that says what is wrong
 FAILED = 1
 
 EPILOG = """\
@@ -106,7 +107,7 @@ def _url(source: str) -> str:
 
 
 def _clone(url: str, branch: str | None, folder: str) -> str | None:
-    """The last thing git said when it failed. No hook of the repository runs at a clone; no prompt may wait."""
+    """What git said when it failed. No hook of the repository runs at a clone; no prompt may wait."""
     command = ["git", "-c", "protocol.ext.allow=never", "-c", "core.symlinks=false", "clone", "--quiet", "--depth", "1"]
     command += [*(("--branch", branch) if branch else ()), "--", url, folder]
     try:
@@ -116,8 +117,14 @@ def _clone(url: str, branch: str | None, folder: str) -> str | None:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"no answer within {PATIENCE} s"
-    lines = done.stderr.strip().splitlines()
-    return None if done.returncode == 0 else lines[-1] if lines else f"exit code {done.returncode}"
+    return None if done.returncode == 0 else _reason(done.stderr) or f"exit code {done.returncode}"
+
+
+def _reason(said: str) -> str:
+    """The line in which git first says what is wrong; consequences and advice follow it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    wrong = [line for line in lines if line.startswith(BAD)]
+    return (wrong or lines or [""])[0]
 
 
 def _install(namespace: Namespace, source: str, target: str) -> int:

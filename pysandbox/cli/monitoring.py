@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.compile.explain import topics
-from pysandbox.compile.monitor import UNOBSERVED
-from pysandbox.compile.notes import MONITOR
+from pysandbox.compile.notes import AT_THE_END, MONITOR, rank_of
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Note
@@ -49,7 +48,7 @@ def summary(result: Result) -> Iterator[str]:
 
 
 def _unobserved(result: Result) -> list[Note]:
-    return [note for note in result.notes if note.event == MONITOR and note.message.startswith(UNOBSERVED)]
+    return [note for note in result.notes if note.event == MONITOR and rank_of(note) == AT_THE_END]
 
 
 def _line(denial: Denial) -> str:

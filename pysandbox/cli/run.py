@@ -13,7 +13,6 @@ from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from pysandbox.audit.ending import PLANTED
 from pysandbox.cli import console
 from pysandbox.cli.attend import Attendance, Signals
 from pysandbox.cli.descriptors import at_a_terminal, fill_standard_descriptors, input_of_ours
@@ -154,7 +153,10 @@ def add_recipe_flag(declared: Parser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds < 1e9:
         raise ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds
@@ -201,9 +203,8 @@ def _run(
         result = process.result()
     if cage.caged and policy.monitor:
         monitoring.say(monitoring.summary(result))
-    for note in result.notes:
-        if note.event == PLANTED:
-            console.warning(note.message)
+    for message in end_lines(result.notes):
+        console.warning(message)
     code = attendance.code(result.exit_code)
     if not namespace.json:
         return code, None
@@ -216,6 +217,14 @@ def weaker_lines(notes: Iterable[Note]) -> list[str]:
     from pysandbox.compile.notes import worth_saying
 
     return [f"{note.key}: {note.message}" for note in worth_saying(notes)]
+
+
+def end_lines(notes: Iterable[Note]) -> list[str]:
+    if not notes:
+        return []
+    from pysandbox.compile.notes import last_words
+
+    return [note.message for note in last_words(notes)]
 
 
 class _Keeper:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from pysandbox.compile import routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
+from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.endpoint import WHOLE, Endpoint, parse_list
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
@@ -19,6 +20,7 @@ from pysandbox.probe.facts import HostFacts
 from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT, redirect
 
 SOCKS_PORT, HTTP_PORT = 1080, 3128
+UNSPECIFIED = ("0.0.0.0", "::")
 DNS = (Door("dns", "udp", DOORS, DNS_PORT), Door("dns", "tcp", DOORS, DNS_PORT))
 PROXIES = (Door("socks", "tcp", DOORS, SOCKS_PORT), Door("http", "tcp", DOORS, HTTP_PORT))
 LOST = Door("lost", "raw", DOORS, 0)
@@ -56,7 +58,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
     if not _has_doors(policy):
         return None
     out = has_way_out(policy)
-    published = tuple(map(_published, policy.ports))
+    published = _all_published(policy)
     if not out and not published:
         return None
     redirected = out and bool(host.nf_tables)
@@ -102,6 +104,26 @@ def host_grants(rule: HostRule) -> Iterator[HostGrant]:
     below = f"**.{rule.domain.removeprefix('**.').removeprefix('*.')}"
     if rule.include_subdomains and below != rule.domain:
         yield HostGrant(below, rule.ports, rule.direct)
+
+
+def _all_published(policy: Policy) -> tuple[Published, ...]:
+    published: list[Published] = []
+    for text in policy.ports:
+        port = _published(text)
+        if any(_meet(port, other) for other in published):
+            message = f"{text!r}: the policy publishes this port of the host twice"
+            raise SandboxCompileError(message, key="network.ports", suggestion="publish each on a port of its own")
+        published.append(port)
+    return tuple(published)
+
+
+def _meet(one: Published, other: Published) -> bool:
+    """Whether both cannot be had: an unspecified address is all of its family."""
+    if (one.port, one.protocol) != (other.port, other.protocol):
+        return False
+    if (":" in one.address) != (":" in other.address):
+        return False
+    return one.address == other.address or any(each.address in UNSPECIFIED for each in (one, other))
 
 
 def _published(text: str) -> Published:

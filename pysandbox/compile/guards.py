@@ -8,7 +8,7 @@ there nothing can be laid; a Note says which. Pure.
 
 from __future__ import annotations
 
-from pysandbox.compile.notes import guarded, not_coverable
+from pysandbox.compile.notes import guarded, guards_absent, not_coverable
 from pysandbox.compile.shown import Hole, Tree, View, nearest
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.guarded import OURS, Guard
@@ -38,9 +38,7 @@ def lay_guards(view: View, policy: Policy, paths: PathFacts) -> None:
         _note_the_rest(view, real)
     for real, names in absent.items():
         tree, listed = view.trees[real], ", ".join(dict.fromkeys(names))
-        view.notes.append(not_coverable(
-            tree.key, f"{tree.fact.path!r} has no {listed}: what the cage creates there stays on the host"
-        ))  # fmt: skip
+        view.notes.append(guards_absent(tree.key, tree.fact.path, listed))
 
 
 def _make_read_only(view: View, fact: PathFact) -> bool:

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pysandbox.compile.doors import has_way_out
-from pysandbox.compile.notes import MONITOR
+from pysandbox.compile.notes import MONITOR, unobserved
 from pysandbox.compile.plan import Note, NotifyPlan
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
-
-UNOBSERVED = "not observed: "  # how the reason of such a note begins
 
 
 def enforced(policy: Policy) -> Policy:
@@ -46,9 +44,9 @@ def _unobserved(policy: Policy, notify: NotifyPlan | None) -> Iterator[Note]:
     """What is refused, or let pass, without anybody seeing it: silence about it means nothing."""
     if notify is None:
         reason = "system calls and programs: nobody hears of them, and what passes goes to the kernel's log alone"
-        yield Note(MONITOR, "syscalls.notifier", f"{UNOBSERVED}{reason}")
+        yield unobserved("syscalls.notifier", reason)
     never = "calls that no cage may make, such as mount, unshare and setns: they stay refused"
-    yield Note(MONITOR, "syscalls.profile", f"{UNOBSERVED}{never}")
-    yield Note(MONITOR, "filesystem.allow", f"{UNOBSERVED}files: what is not granted is not there, or is refused")
+    yield unobserved("syscalls.profile", never)
+    yield unobserved("filesystem.allow", "files: what is not granted is not there, or is refused")
     if policy.egress != "direct" and not has_way_out(policy):
-        yield Note(MONITOR, "network.egress", f"{UNOBSERVED}connections: there is no way out, and nobody at its end")
+        yield unobserved("network.egress", "connections: there is no way out, and nobody at its end")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal, TypeAlias
 
 from pysandbox.policy.endpoint import Endpoint
 
@@ -217,13 +218,20 @@ class NetPlan:
     ipv6: str  # what an AAAA question about an allowed name gets (T04): "nodata" | "nxdomain" | "resolve"
 
 
+Rank: TypeAlias = Literal["", "said", "at the end", "on request", "no loss"]
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch."""
+    """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch.
+
+    `rank`: "" is what its event has in `compile.notes.RANKS`, the one place that decides who hears of it.
+    """
 
     event: str
     key: str
     message: str
+    rank: Rank = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,8 +131,8 @@ def _add_tree(view: View, tree: Tree, paths: PathFacts) -> None:
 
 
 def _wide(tree: Tree, paths: PathFacts) -> Iterator[str]:
-    if tree.writable and nearest(paths[paths.home].real, {tree.fact.real: True}):
-        yield "is writable and holds the home directory with all its secrets"
+    if nearest(paths[paths.home].real, {tree.fact.real: True}):
+        yield f"is {'writable' if tree.writable else 'shown'} and holds the home directory with all its secrets"
     if tree.fact.kind == "dir" and nearest(tree.fact.real, {SOCKETS: True}):
         yield ("is where programs of the host listen: a unix socket that a cage sees can be connected to, read-only or "
                f"not; {UNIX_SOCKETS} grants a single one")  # fmt: skip

@@ -51,7 +51,12 @@ HINTS = {
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
     ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",
     ("terminal", errno.ENOTTY): "descriptor 0 is not a terminal",
+    ("init_fds", errno.EINVAL): "a cage begins with descriptors from 64 on: raise the limit on open files (ulimit -n)",
 }  # fmt: skip
+OF_ANY_STEP = {
+    errno.EMFILE: "this program has as many files open as it may: close some, or raise the limit (ulimit -n)",
+    errno.ENFILE: "the whole host has as many files open as it may (fs.file-max)",
+}
 
 
 # A setting of the host or a security module refuses these; which one, is looked up when it has.
@@ -72,7 +77,7 @@ def _hint(step: str, number: int) -> str | None:
 
         if (cause := find_restriction()) is not None:
             return cause
-    return HINTS.get((step, number))
+    return HINTS.get((step, number)) or OF_ANY_STEP.get(number)
 
 
 class NativePlan:

@@ -24,6 +24,7 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+BYTE_ORDER_MARK = "\ufeff"
 REMOVE = "look where it came from, then remove it"
 
 Check = Callable[[os.stat_result], None]  # raises PolicyError
@@ -55,8 +56,9 @@ def contents(file: str, check: Check | None = None) -> bytes:
 
 
 def decoded(content: bytes, file: str) -> str:
+    """The text, without the mark of byte order that some editors begin with. Raises PolicyError."""
     try:
-        return content.decode()
+        return content.decode().removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError("is not UTF-8, which TOML must be", file=file, line=line) from None

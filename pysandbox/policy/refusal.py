@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pysandbox.errors import PolicyError
 
@@ -34,9 +34,9 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A suggestion for a misspelt word, or None when nothing comes close."""
+def did_you_mean(word: str, known: Iterable[str], spelled: Callable[[str], str] = str) -> str | None:
+    """A suggestion for a misspelt word, as `spelled`, or None when nothing comes close."""
     from difflib import get_close_matches
 
     close = get_close_matches(word[:_SHOWN], list(known), n=1)
-    return f'did you mean "{close[0]}"?' if close else None
+    return f'did you mean "{spelled(close[0])}"?' if close else None

@@ -122,7 +122,7 @@ class Search:
             return None
         known = sorted({each for each, _ in self.available()})
         searched = ", ".join(self.directories)
-        hint = did_you_mean(name, known) or "pysandbox recipe list shows what there is"
+        hint = _meant(name, known) or "pysandbox recipe list shows what there is"
         raise Refused(f"no such recipe in {searched}", hint).error(f"recipe {name!r}")
 
     def _is_there(self, path: str) -> bool:
@@ -206,6 +206,12 @@ class Search:
 def known(env: Mapping[str, str]) -> Mapping[str, str]:
     """With a home directory, where a service was started without one."""
     return env if env.get("HOME") else {**env, "HOME": os.path.expanduser("~")}
+
+
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    """By what follows the kind: every service is called nearly as every other one before that."""
+    names = {each.rpartition(":")[2]: each for each in known}
+    return did_you_mean(name.rpartition(":")[2], names, names.__getitem__)
 
 
 def place_of(path: str) -> str:

@@ -159,6 +159,7 @@ def test_a_failing_clone_says_so_and_changes_nothing(call: Call, home: Path, tmp
     assert done.returncode == 1
     assert "git clone failed" in done.stderr
     assert fetched(home) == {}
+    assert "does not appear to be a git repository" in done.stderr  # and not the advice that git ends with
     assert call("run", "-r", "python", "--workdir", "none", "--", "true").returncode == 0
 
 

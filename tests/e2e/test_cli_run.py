@@ -269,3 +269,33 @@ def test_a_cap_on_output_that_is_not_kept_is_refused(run: Run) -> None:
 
     cut = json.loads(run("--output-mb", "1", "--json", "--", "head", "-c", "3000000", "/dev/zero").stdout)
     assert (len(cut["stdout"]), cut["truncated"]) == (1 << 20, True)
+
+
+# ---- what goes wrong before a command ---------------------------------------------------------------------------
+
+
+def test_a_time_that_is_no_number_is_told_as_such(run: Run) -> None:
+    done = run("--timeout", "abc", "--", "true")
+    assert (done.returncode, done.stderr.count("'abc' is not a number of seconds")) == (125, 1)
+
+
+def test_too_few_descriptors_are_told_with_what_to_raise(tmp_path: Path) -> None:
+    for limit in (14, 20, 40):
+        script = f'ulimit -n {limit}; exec "$@"'
+        command = ["bash", "-c", script, "bash", *MODULE, "run", "--workdir", "none", "--", "true"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+        assert done.returncode == 125
+        assert "ulimit -n" in done.stderr, (limit, done.stderr)
+
+
+@pytest.mark.parametrize("name", ["policy.toml", "pysandbox.toml"])
+def test_the_mark_that_windows_editors_begin_a_file_with_is_no_mistake(run: Run, tmp_path: Path, name: str) -> None:
+    manifest = name == "pysandbox.toml"
+    text = '[sandbox.a]\nrecipes = ["python"]\ncommand = "true"\n' if manifest else "[process]\nmax_pids = 20\n"
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    if manifest:
+        command = [*MODULE, "up", "--trust"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+    else:
+        done = run("-r", f"./{name}", "--", "true")
+    assert done.returncode == 0 and "error" not in done.stderr, done.stderr

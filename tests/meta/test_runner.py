@@ -22,6 +22,37 @@ def test_a_run_without_tests_says_so() -> None:
     assert summary(Counter()).strip("= ") == "no tests ran"
 
 
+def run_in(work: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """The runner's own lock around a script, as it would hold it."""
+    text = RUNNER.read_text(encoding="utf-8")
+    functions = [
+        found[0] for name in ("hold_work", "run_of")
+        if (found := re.search(rf"^{name}\(\) \{{.*?^\}}", text, re.MULTILINE | re.DOTALL))
+    ]  # fmt: skip
+    assert len(functions) == 2
+    head = f'set -euo pipefail\nwork={work}\ndie() {{ echo "$*"; exit 2; }}\n'
+    body = head + "\n".join(functions) + f"\nhold_work\n{script}"
+    return subprocess.run(["bash", "-c", body], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_second_run_in_a_kept_directory_is_refused_by_name(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        fields = Path(f"/proc/{other.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+        (tmp_path / "lock").symlink_to(f"{other.pid}-{fields[19]}")
+        refused = run_in(tmp_path, "echo went on")
+        other.kill()
+    assert refused.returncode == 2
+    assert f"is in use by process {other.pid}" in refused.stdout
+
+
+def test_a_run_that_was_killed_holds_up_no_later_one(tmp_path: Path) -> None:
+    for left in (f"{NOBODYS_UID}-1", "1-1", "no pid at all", ""):
+        if left:
+            (tmp_path / "lock").symlink_to(left)
+        done = run_in(tmp_path, 'readlink "$work/lock"; rm "$work/lock"')
+        assert (done.returncode, len(done.stdout.split("-"))) == (0, 2), done.stderr
+
+
 def test_an_account_that_runs_nothing_any_more_is_no_failure() -> None:
     """`ps` ends with 1 when it finds nobody, and the runner stops at the first failure."""
     function = re.search(r"^end_leftovers\(\) \{.*?^\}", RUNNER.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

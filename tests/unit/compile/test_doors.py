@@ -10,6 +10,7 @@ import pytest
 from golden.pretend import MODERN, SYSTEM, plan_of
 from pysandbox.compile.doors import PROXIES, PROXY_VARIABLES, TRANSPARENT
 from pysandbox.compile.plan import HostGrant, NetPlan, Published
+from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy
 from pysandbox.probe import netlink
 
@@ -142,3 +143,22 @@ def test_a_proxy_that_is_passed_through_or_set_does_not_show() -> None:
     assert dict(plan_of(passed, host).env)["HTTP_PROXY"] == "http://198.18.0.1:3128"
     own = Policy(env={"HTTP_PROXY": "", "ALL_PROXY": "x"}, **OUT)
     assert {dict(plan_of(own).env)[name] for name in ("HTTP_PROXY", "ALL_PROXY")} == {"http://198.18.0.1:3128"}
+
+
+@pytest.mark.parametrize(
+    "ports",
+    [
+        ["8080:80", "8080:81"],
+        ["0.0.0.0:8080:80", "8080:81"],
+        ["[::]:8080:80", "[::1]:8080:81"],
+        ["8080:80/udp", "8080/udp"],
+    ],
+)
+def test_a_port_that_is_published_twice_is_refused_by_name(ports: list[str]) -> None:
+    with pytest.raises(PolicyError, match=r"network.ports.*publishes this port of the host twice"):
+        plan_of(Policy(ports=ports))
+
+
+@pytest.mark.parametrize("ports", [["8080", "8080/udp"], ["8080", "[::1]:8080:80"], ["127.0.0.2:8080:80", "8080:80"]])
+def test_ports_that_do_not_meet_are_published_side_by_side(ports: list[str]) -> None:
+    assert len(net_of(ports=ports).published) == 2
