@@ -23,7 +23,6 @@ from pysandbox.asking import Decide
 from pysandbox.audit.ending import PLANTED, planted_record
 from pysandbox.audit.told import labels_of, limit_values, spawn_event
 from pysandbox.command import Command, Start, demand_seconds, encode, input_bytes
-from pysandbox.compile.notes import weaker
 from pysandbox.errors import CageClosedError, CagePausedError, CageTimeout, PolicyError, UnsupportedError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.launch.runtime import Prepared, Runtime, default_runtime
@@ -413,7 +412,7 @@ class Cage:
     def _process(self, start: Start, stdio: Stdio, report_fd: int) -> Process:
         plan = start.prepared.plan
         order = Order(
-            start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, weaker(plan.notes), plan.grace,
+            start.command.argv, start.id, start.oneshot, self.caged, plan.output_cap, start.prepared.weaker, plan.grace,
             limit_values(start.prepared.policy), start.prepared.absences or None,
         )  # fmt: skip
         try:
@@ -458,6 +457,8 @@ def _send(
         stdio.close()
         raise
     stdio.given()
+    if not (stdio.relays or stdio.feeds):
+        return stdio, report_fd
     try:
         stdio.serve()
     except BaseException:  # no thread could be started

@@ -22,6 +22,7 @@ from pysandbox.launch import native, plans
 from pysandbox.launch.image import image_of
 from pysandbox.launch.registry import private_directory
 from pysandbox.policy.summary import label, summary
+from pysandbox.probe.paths import rows
 from pysandbox.probe.state import audit_directory
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def keep_plan(
         "places": [(path, place(path)) for path in _kept_directories()],
         "stamps": stamps,
         "absent": list(prepared.absences.names),
-        "seen": [(fact.path, fact.dev, fact.ino) for fact in prepared.paths.facts.values()],
+        "seen": rows(prepared.paths.facts.values()),
         "searched": prepared.paths.searched,
     }
     key = key_of(flags, argv[0])

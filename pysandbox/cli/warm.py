@@ -83,6 +83,7 @@ def key_of(flags: list[str], program: str) -> tuple[Any, ...] | None:
     except OSError:
         return None
     return (
+        __file__,  # another installation may know more, and its files are not those whose stamps were kept
         sys.version,
         os.uname().release,
         os.geteuid(),

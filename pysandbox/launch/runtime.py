@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pysandbox.compile.compiler import compile_plan
 from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.links import written_trees
-from pysandbox.compile.plan import CgroupPlan, MountKind, Plan
+from pysandbox.compile.notes import weaker
+from pysandbox.compile.plan import CgroupPlan, MountKind, Note, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native, netns, self_check, structs
@@ -81,6 +82,7 @@ class Prepared:
     limits: bytes
     uses_scratch: bool
     absences: Absences  # guarded names that the cage may create
+    weaker: tuple[Note, ...]  # of the plan's notes, the worst first
     told: dict[str, object] = field(default_factory=dict)  # what every spawn tells of it (audit.told), once made
 
     @property
@@ -204,6 +206,7 @@ class Runtime:
             structs.encode_limits(plan),
             uses_scratch(plan),
             absences(paths, written_trees(resolved, paths) if resolved.caged else ()),
+            weaker(plan.notes),
         )
 
     def _look(self, policy: Policy, cwd: str) -> PathFacts:

@@ -66,16 +66,19 @@ class Stdio:
             self.child.append((_fileno(wanted, "stdin"), 0))
 
     def keep_apart(self) -> None:
-        """Puts something of the command's own in the place of each open file of the host's. Raises ValueError for a
-        terminal to be read."""
+        """Puts something of the command's own in the place of each open file of the host's. Raises ValueError for what
+        no command gets: a descriptor that is not open, a directory, a terminal to be read."""
         for index, (fd, number) in enumerate(self.child):
-            if fd in self._given or fd == null_device() or number > 2:
+            if fd in self._given or fd in _null:
                 continue
-            instead = self._own_input(fd) if number == 0 else self._own_output(fd)
-            self.child[index] = instead, number
+            found = _examine(fd, _name_of(number))
+            if number == 0:
+                self.child[index] = self._own_input(fd, found), number
+            elif number <= 2:
+                self.child[index] = self._own_output(fd, found), number
 
-    def _own_input(self, fd: int) -> int:
-        kind = os.fstat(fd).st_mode
+    def _own_input(self, fd: int, found: os.stat_result) -> int:
+        kind = found.st_mode
         if stat.S_ISCHR(kind) and os.isatty(fd):
             raise ValueError(f"stdin: {fd} is a terminal; a command gets one of its own with pty=True")
         if stat.S_ISFIFO(kind):
@@ -96,8 +99,7 @@ class Stdio:
             raise
         return inside
 
-    def _own_output(self, fd: int) -> int:
-        found = os.fstat(fd)
+    def _own_output(self, fd: int, found: os.stat_result) -> int:
         terminal = stat.S_ISCHR(found.st_mode) and os.isatty(fd)
         if stat.S_ISFIFO(found.st_mode) and (again := self._again(fd, os.O_WRONLY)) != fd:
             return again
@@ -174,19 +176,6 @@ class Stdio:
                 raise ValueError(f"pass_fds: {fd} is stdin, stdout or stderr; use stdin=, stdout=, stderr=")
             self.child.append((fd, fd))
 
-    def demand_no_directory(self) -> None:
-        """A directory's entries lie outside every mount and rule of the cage: chmod, utimes and `..` through it would
-        reach the host. Raises ValueError, also for a descriptor that is not open."""
-        for fd, number in self.child:
-            if fd in self._given or fd == null_device():
-                continue
-            try:
-                kind = os.fstat(fd).st_mode
-            except OSError as error:
-                raise ValueError(f"{_name_of(number)}: {fd} is not an open descriptor") from error
-            if stat.S_ISDIR(kind):
-                raise ValueError(f"{_name_of(number)}: {fd} is a directory; grant it by the policy (filesystem.allow)")
-
     def attach_terminal(self, root_fd: int | None) -> None:
         """A new pseudo-terminal as descriptors 0-2: the cage's own, from its devpts, where it has one."""
         import fcntl
@@ -249,12 +238,23 @@ def open_stdio(
             stdio.stderr = stdio.output(2, stderr)
         stdio.pass_on(pass_fds)
         if caged:
-            stdio.demand_no_directory()
             stdio.keep_apart()
     except BaseException:
         stdio.close()
         raise
     return stdio
+
+
+def _examine(fd: int, name: str) -> os.stat_result:
+    """A directory's entries lie outside every mount and rule of the cage: chmod, utimes and `..` through it would reach
+    the host. Raises ValueError, also for a descriptor that is not open."""
+    try:
+        found = os.fstat(fd)
+    except OSError as error:
+        raise ValueError(f"{name}: {fd} is not an open descriptor") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise ValueError(f"{name}: {fd} is a directory; grant it by the policy (filesystem.allow)")
+    return found
 
 
 def _name_of(number: int) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +20,7 @@ from pysandbox.probe.facts import STAGING_CANDIDATES, Kept, PathFact, PathFacts
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
+    from pysandbox.probe.kernel import Row
 
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 
@@ -115,7 +116,21 @@ def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:
     """The same for some of them."""
     from pysandbox.probe.kernel import still_there
 
-    return still_there([(fact.path, fact.dev, fact.ino) for fact in facts])
+    return still_there(rows(tuple(facts)))
+
+
+def rows(facts: Collection[PathFact]) -> list[Row]:
+    """What `kernel.still_there` takes: what is absent in a directory of these, reached without a link, follows it."""
+    within: dict[str, list[Row]] = {fact.path: [] for fact in facts if fact.kind == "dir" and not fact.links}
+    others = []
+    for fact in facts:
+        absent = fact.kind == "missing" and not fact.links
+        directory = within.get(fact.real.rpartition("/")[0]) if absent else None
+        if directory is None:
+            others.append(fact)
+        else:
+            directory.append((fact.path, 0, 0, True))
+    return [row for fact in others for row in ((fact.path, fact.dev, fact.ino, False), *within.get(fact.path, ()))]
 
 
 def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:

@@ -30,7 +30,7 @@ class Absences:
 
         texts = {text: ffi.new("char[]", os.fsencode(text)) for pair in names for text in pair}
         self._held = texts  # the table points at them
-        self._table = ffi.new("struct psb_absent[]", [(texts[tree], texts[name]) for tree, name in names])
+        self._table = ffi.new("struct psb_absent[]", [(texts[tree], texts[name], 0) for tree, name in names])
         self._new, self._appeared = ffi.new, lib.psb_appeared
 
     def __bool__(self) -> bool:

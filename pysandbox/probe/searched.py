@@ -33,9 +33,9 @@ def names(directory: str) -> dict[str, bool]:
 
 
 def changed(directory: str) -> int:
-    """When a name in it last came or went (ns)."""
+    """When a name in it last came or went, or later (ns): a cage can set the time of modification back, not this."""
     try:
-        return os.stat(directory).st_mtime_ns
+        return os.stat(directory).st_ctime_ns
     except OSError:
         return ABSENT
 

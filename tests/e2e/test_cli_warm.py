@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import pysandbox
 from pysandbox.policy.recipe import PACKAGED
 
 LIMIT = 60  # seconds after which a test is stuck
@@ -421,6 +423,15 @@ def test_a_change_is_noticed(home: Home, name: str) -> None:
     ran = home.run(*arguments)
     assert not ran.warm
     assert ran.stdout == b"after\n", ran.stderr
+
+
+def test_another_installation_makes_a_plan_of_its_own(home: Home) -> None:
+    """It may know of more to be guarded, and none of its files is among those whose stamps were kept."""
+    home.until_warm("--", "true")
+    shutil.copytree(Path(pysandbox.__file__).parent, home.project.parent / "other" / "pysandbox")
+    home.env["PYTHONPATH"] = str(home.project.parent / "other")
+    assert not home.run("--", "true").warm
+    assert home.until_warm("--", "true").code == 0
 
 
 def test_another_program_that_the_name_leads_to_is_noticed(home: Home) -> None:

@@ -4,6 +4,7 @@ like it was run before, and no directories that a cage makes keep the next look 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -72,6 +73,23 @@ def test_it_is_guarded_in_the_next_cage_of_a_program(ground: Ground, make: objec
     time.sleep(0.3)  # one program does not look each time
     assert written(ground.inside, file) in REFUSED
     assert uncaged(program(WRITE, FILE=str(file)))["write"].errno is None
+
+
+@pytest.mark.parametrize("make", [repository, project_file, submodule])
+def test_a_time_of_modification_that_is_set_back_hides_it_from_no_one(ground: Ground, make: object) -> None:
+    repository(ground.inside)
+    (ground.inside / "which").touch()
+    was = ground.inside.stat().st_mtime_ns
+    time.sleep(2.2)  # a directory that changed a moment ago is looked into whatever its time says
+    for _ in range(2):
+        by_command_line(ground.inside, None)
+        assert written(ground.inside, ground.inside / "which") is None
+    assert callable(make)
+    for file in (make(ground.inside / "new"), project_file(ground.inside)):
+        os.utime(ground.inside, ns=(was, was))
+        assert not by_command_line(ground.inside, file)
+        time.sleep(0.3)
+        assert written(ground.inside, file) in REFUSED
 
 
 def test_names_of_a_bare_repository_hide_nothing(ground: Ground) -> None:
