@@ -184,6 +184,7 @@ class Process:
             report = orders.read_report(self._report_fd)
             if report is not None and report.kind == "started":
                 self.pid = report.pid
+                self._live.wake()
                 return
             self._ended = time.monotonic()
             self._final = report

@@ -119,6 +119,10 @@ class LiveInit:
                 orders.send_order(self._control, order, report_fd, fds)
             except (BrokenPipeError, ConnectionResetError):
                 raise CageClosedError(f"cage {self.id}: its init is dead; open another cage") from None
+        self.wake()
+
+    def wake(self) -> None:
+        """Something was ordered or has begun to run, and is to be watched."""
         for wake in self.woken:
             wake()
 

@@ -20,6 +20,8 @@ from pysandbox.launch.owner import owner_of, this_process
 from pysandbox.launch.registry import Record, shortened
 from pysandbox.launch.worker import Worker
 
+LONGEST_WRITE = 5.0  # seconds that the end of the host waits for a record, where a disk hangs
+
 
 class Waiting(NamedTuple):
     """A cage that may get a record."""
@@ -40,6 +42,7 @@ class Recorder:
         self._waiting: list[Waiting] = []
         self._looked = False
         self._ended = False
+        self._writing = threading.Lock()
 
     def add(self, live: LiveInit, argv: tuple[str, ...], plan: Plan) -> None:
         """`argv` is that of the only command, empty for a session."""
@@ -50,8 +53,10 @@ class Recorder:
         self._worker.submit(self._write_all)
 
     def stop(self) -> None:
-        """No more records: the host ends."""
+        """No more records: the host ends. The one that is being written is waited for, so that it goes, too."""
         self._ended = True
+        if self._writing.acquire(timeout=LONGEST_WRITE):
+            self._writing.release()
 
     def _write_all(self) -> None:
         with self._lock:
@@ -63,9 +68,14 @@ class Recorder:
             if not self._looked:
                 self._look_around()
             for each in lasting:
-                write_record(each.live, each.argv, each.plan.digest, each.started)
+                self._write(each)
         except OSError as error:
             self._sink(Event(NOTE.name, {"key": "registry", "reason": f"no record is kept of this cage: {error}"}))
+
+    def _write(self, waiting: Waiting) -> None:
+        with self._writing:
+            if not self._ended:
+                write_record(waiting.live, waiting.argv, waiting.plan.digest, waiting.started)
 
     def _look_around(self) -> None:
         self._looked = True

@@ -28,6 +28,7 @@ from pysandbox.launch.proctext import (
     read_below,
     sizes,
 )
+from pysandbox.launch.unreadable import Unreadable
 from pysandbox.launch.unwaited import Seen, Used
 from pysandbox.launch.write_counters import Counters
 
@@ -61,6 +62,7 @@ class Tree:
         self._lock = threading.Lock()
         self._tmpfs: list[int] = []
         self._proc = -1
+        self.hides = False  # whether at the last look at the memory a process could not be asked
         try:
             self._open(plan, own_proc)
         except BaseException:
@@ -79,8 +81,15 @@ class Tree:
                 os.close(root)
         else:
             self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._writes = Counters(self._proc, self._init_name)
+        self._writers = Unreadable(self._proc, self._init_name)
+        self._holders = Unreadable(self._proc, self._init_name)
+        self._writes = Counters(self._proc, self._writers)
         self.cover(plan)
+
+    def ordered(self, at: float) -> None:
+        """A command was ordered at that time (time.monotonic()), and starts some time after."""
+        self._writers.ordered(at)
+        self._holders.ordered(at)
 
     def cover(self, plan: WatchPlan) -> None:
         """Counts what this plan counts, too. Raises OSError."""
@@ -206,22 +215,26 @@ class Tree:
     def _memory_files(self, pids: list[str]) -> dict[Inode, int]:
         """Every memory file that a process of the cage has open, and its size in memory. Raises PermissionError."""
         found: dict[Inode, int] = {}
+        self._holders.begin()
         for pid in pids:
             for task in names_below(self._proc, f"{pid}/task") or ():  # each may have descriptors of its own
-                for name in self._descriptors(pid, task):
-                    seen = self._stat(f"{pid}/task/{task}/fd/{name}")
-                    if seen is not None and seen.st_dev == self._memfd_device:
-                        found[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
+                place = f"{pid}/task/{task}"
+                if not self._add_memory_files(place, found) and pid != self._init_name:
+                    self._holders.saw(place)
+        self.hides = self._holders.demand("has made itself unreadable and may hold memory files")
         return found
 
-    def _descriptors(self, pid: str, task: str) -> list[str]:
-        names = names_below(self._proc, f"{pid}/task/{task}/fd")
-        if names is None and pid != self._init_name and self._lives(f"{pid}/task/{task}"):
-            raise PermissionError(f"process {pid} of the cage has made itself unreadable and may hold memory files")
-        return names or []
-
-    def _lives(self, place: str) -> bool:
-        return after_name(self._read(f"{place}/stat"))[:1] not in ([], [b"Z"], [b"X"])
+    def _add_memory_files(self, place: str, found: dict[Inode, int]) -> bool:
+        """False where that cannot be seen."""
+        names = names_below(self._proc, f"{place}/fd")
+        try:
+            for name in names or ():
+                seen = self._stat(f"{place}/fd/{name}")
+                if seen is not None and seen.st_dev == self._memfd_device:
+                    found[seen.st_dev, seen.st_ino] = seen.st_blocks * 512
+        except PermissionError:
+            return False
+        return names is not None
 
     def _stat(self, path: str) -> os.stat_result | None:
         """None when it is gone."""

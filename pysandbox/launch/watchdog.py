@@ -6,7 +6,7 @@ ends when there has been none for IDLE seconds. What became of a cage is left in
 
 A watchdog that cannot look does not keep a limit, so whatever goes wrong here ends cages: an error at one cage that
 cage, an error of the thread every cage that it watches. Only a shortage of the host's own (descriptors, memory) is
-waited out, for PATIENCE seconds, and a process that is not to be read yet, for STARTING seconds.
+waited out, for PATIENCE seconds; a process that cannot be read is for `unreadable` to judge.
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ WRITE_SOONEST, WRITE_LATEST = 0.005, 0.03  # seconds between two looks at what w
 PIDS_PAUSE = 0.03  # seconds between two looks at how many processes there are
 FILL_RATE = 2 << 30  # bytes a second that a process can touch: what is left of the limit is looked at before it is gone
 COST_SHARE = 10  # looks take a tenth of the time at most
-DOZE = 2.0  # seconds between two looks at a cage that has no process but its init; an order wakes its watch
+DOZE = 2.0  # seconds between two looks at a cage that has no process but its init; an order or a start wakes it
 CALM = 1.0  # seconds without an order before that: what was asked has begun by then
 LAST_WORDS = 0.05  # seconds that a killed cage has to report its commands
 PATIENCE = 0.5  # seconds that the host may be too short of something to look
-STARTING = 0.25  # seconds that no look may find all processes readable: starting ones are not, until they execute
 PROCESSORS = os.cpu_count() or 1
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
@@ -104,6 +103,7 @@ class Watch:
         if self.doomed is not None:
             self._condemn(live, unwatched(self.doomed), now)
             return True
+        self._note_orders(live, now)
         if now >= self._scratch_due:
             self._look_at_scratch(live, now)
         if now >= self._memory_due and not live.condemned:
@@ -140,15 +140,18 @@ class Watch:
         self._put_off(now + LAST_WORDS)
         return not live.seems_dead()
 
+    def _note_orders(self, live: LiveInit, now: float) -> None:
+        if live.orders != self._orders:
+            self._orders, self._ordered = live.orders, now
+            if live.tree is not None:
+                live.tree.ordered(now)
+
     def _doze(self, live: LiveInit, now: float) -> None:
         """A cage in which nothing runs is let be: a thousand idle ones cost next to nothing."""
-        orders = live.orders
-        if orders != self._orders:
-            self._orders, self._ordered = orders, now
         calm = now - self._ordered >= CALM and self._scratch is None and not live.condemned
         idle = calm and live.tree is not None and live.tree.is_idle()
         self._asleep_until = now + DOZE if idle else 0.0
-        if live.orders != orders:  # its `wake` may have come before we lay down
+        if live.orders != self._orders:  # its `wake` may have come before we lay down
             self._asleep_until = 0.0
 
     def _look_at_memory(self, live: LiveInit, now: float) -> None:
@@ -239,8 +242,6 @@ class Watch:
 
 def _patience_with(error: BaseException) -> float:
     """Seconds that looks may fail in this way, one after the other, before the cage is ended."""
-    if isinstance(error, PermissionError):  # one that cage-init forked is as closed as cage-init until it executes
-        return STARTING
     short = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
     return PATIENCE if short else 0.0
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -144,6 +145,31 @@ def test_a_host_that_ends_with_commands_in_its_hands_ends(registry_home: Path) -
     with host(body) as ending:
         assert ending.wait(timeout=20) == 3
     assert comes_true(lambda: not registry.records())
+
+
+def test_a_record_that_is_being_written_when_its_host_ends_goes_too(
+    registry_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes, goes_on, write = Event(), Event(), registry.write
+
+    def slowly(record: registry.Record) -> None:
+        write(record)
+        writes.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(registry, "write", slowly)
+    runtime = Runtime(warm=0)
+    with Cage(runtime=runtime) as cage:
+        cage.open()
+        assert writes.wait(10)
+        leaving = Thread(target=runtime.leave)
+        leaving.start()
+        leaving.join(0.1)  # far more than it takes when it waits for nothing
+        goes_on.set()
+        leaving.join()
+        runtime.settle()
+
+        assert registry.records() == []
 
 
 LOOP = """

@@ -7,6 +7,8 @@ into a `Report`. Nothing here knows what a cage should refuse: that is in the te
 
 from __future__ import annotations
 
+import ast
+import builtins
 import functools
 import json
 import os
@@ -92,7 +94,27 @@ def program(*bodies: str, **names: object) -> list[str]:
     """argv of a Python attack: `names` are defined as literals, then the prelude, then the bodies."""
     head = "".join(f"{name} = {value!r}\n" for name, value in {**names, "NR": syscall_numbers()}.items())
     attack = "\n".join(textwrap.dedent(body) for body in bodies)
+    unbound = never_bound(PRELUDE.read_text() + attack) - names.keys() - {"NR"}
+    assert not unbound, f"the attack uses what it never defines: {sorted(unbound)}"
     return [PYTHON, "-I", "-S", "-c", head + PRELUDE.read_text() + attack]
+
+
+@functools.cache
+def never_bound(text: str) -> frozenset[str]:
+    """The names that a program reads and nothing in it defines: an attack that ends there attacks nothing."""
+    read: set[str] = set()
+    bound = set(dir(builtins))
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                read.add(name)
+            case ast.Name(id=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                bound.add(name)
+            case ast.alias(name=name, asname=other):
+                bound.add(other or name.partition(".")[0])
+            case ast.ExceptHandler(name=str(name)):
+                bound.add(name)
+    return frozenset(read - bound)
 
 
 def policy(isolation: str = "full", **options: Any) -> Policy:
