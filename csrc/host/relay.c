@@ -92,7 +92,7 @@ struct psb_relay {
     uint64_t ordered, done; /* how many orders there were, and how many are carried out */
     struct pair *first_ended, *last_ended;
     uint64_t last_number;
-    int stopping, ended_for_good;
+    int stopping, closed; /* closed: nobody obeys any more */
 
     int epoll, wake, ended;
     char *chunk;
@@ -282,6 +282,11 @@ static void carry_out(struct psb_relay *relay, struct order *order) {
     watch(relay, &pair->b);
 }
 
+static void free_order(struct order *order) {
+    free(order->said);
+    free(order);
+}
+
 static struct order *take_orders(struct psb_relay *relay, int *stopping) {
     struct order *orders;
     silence(relay->wake);
@@ -307,8 +312,7 @@ static int obey(struct psb_relay *relay) {
     for (; order; order = next) {
         next = order->next;
         carry_out(relay, order);
-        free(order->said);
-        free(order);
+        free_order(order);
         count++;
     }
     tell_done(relay, count);
@@ -358,20 +362,25 @@ static int loop(struct psb_relay *relay) {
 
 int psb_relay_run(struct psb_relay *relay) {
     const int result = loop(relay);
+    pthread_mutex_lock(&relay->lock);
+    relay->closed = 1;
+    pthread_mutex_unlock(&relay->lock);
     obey(relay);
     end_all(relay);
-    pthread_mutex_lock(&relay->lock);
-    relay->ended_for_good = 1;
-    pthread_cond_broadcast(&relay->obeyed);
-    pthread_mutex_unlock(&relay->lock);
     return result;
 }
 
 /* ---- other threads ----------------------------------------------------------------------------------------------- */
 
+/* The number of its pair. 0, and the order is gone: nobody would carry it out, and every pair has ended. */
 static uint64_t leave(struct psb_relay *relay, struct order *order) {
     uint64_t number;
     pthread_mutex_lock(&relay->lock);
+    if (relay->closed) {
+        pthread_mutex_unlock(&relay->lock);
+        free_order(order);
+        return 0;
+    }
     if (order->pair) order->number = order->pair->number = ++relay->last_number;
     number = order->number;
     if (relay->last_order)
@@ -423,20 +432,24 @@ static struct order *new_order(enum order_kind kind, uint64_t number, const char
     return order;
 }
 
+static int64_t give_up(struct pair *pair, int a, int b, int result) {
+    free(pair);
+    close(a);
+    close(b);
+    return result;
+}
+
 int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, const char *said, size_t size) {
     struct pair *pair = calloc(1, sizeof *pair);
     struct order *order = pair ? new_order(ORDER_ADD, 0, said, size) : NULL;
-    if (!order) {
-        free(pair);
-        close(a);
-        close(b);
-        return -ENOMEM;
-    }
+    uint64_t number;
+    if (!order) return give_up(pair, a, b, -ENOMEM);
     prepare(&pair->a, pair, &pair->b, a);
     prepare(&pair->b, pair, &pair->a, b);
     pair->a.held = flags & PSB_RELAY_HOLD;
     order->pair = pair;
-    return (int64_t)leave(relay, order);
+    number = leave(relay, order);
+    return number ? (int64_t)number : give_up(pair, a, b, -ESHUTDOWN);
 }
 
 int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *said, size_t size) {
@@ -478,8 +491,7 @@ int psb_relay_settle(struct psb_relay *relay, int timeout_ms) {
     int result = 0;
     pthread_mutex_lock(&relay->lock);
     until = relay->ordered;
-    while (!result && relay->done < until && !relay->ended_for_good)
-        result = pthread_cond_timedwait(&relay->obeyed, &relay->lock, &end);
+    while (!result && relay->done < until) result = pthread_cond_timedwait(&relay->obeyed, &relay->lock, &end);
     pthread_mutex_unlock(&relay->lock);
     return -result;
 }

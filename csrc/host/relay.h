@@ -37,7 +37,7 @@ void psb_relay_stop(struct psb_relay *relay);
 void psb_relay_free(struct psb_relay *relay);
 
 /* Takes over both descriptors (also when it fails). What `a` had said already goes to `b` first. Returns the pair's
- * number, which is never used again. */
+ * number, which is never used again; -ESHUTDOWN when the loop has returned. */
 int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, const char *said, size_t size);
 /* The same for a pair that was held: from now on `a` is read like any other. A pair that is gone is none to release.
  */
@@ -46,7 +46,7 @@ int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *said
 int psb_relay_say(struct psb_relay *relay, uint64_t number, const char *said, size_t size);
 /* Resets both. A pair that is gone is none to cut. */
 int psb_relay_cut(struct psb_relay *relay, uint64_t number);
-/* Returns 0 when everything that was asked for before is done, or the loop has ended; -ETIMEDOUT. */
+/* Returns 0 when everything that was asked for before is done; -ETIMEDOUT. */
 int psb_relay_settle(struct psb_relay *relay, int timeout_ms);
 
 /* Readable while pairs have ended that nobody has taken note of; it belongs to the relay. */
