@@ -2,17 +2,18 @@
 
     python -m bench.syscall_fuzz [--seconds 60] [--seed N] [--answer 1]
 
-During each turn another cage answers within a second; after it, what lies outside of the grant is as it was, the cage
-has ended when it was closed and left no process and no mount; and the host does not grow. The seed is printed; a turn
-is drawn from the seed and its number alone. Exit code 1 when anything was found.
+Each turn has options of its own, up to two and a mode. During it another cage answers within a second; after it, what
+lies outside of the grant is as it was (outside.py), the cage has ended when it was closed and left no process, mount or
+core file; and the host does not grow. The seed is printed; a turn is drawn from the seed and its number alone. Exit
+code 1 when anything was found.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import itertools
-import os
 import random
 import subprocess
 import sys
@@ -21,66 +22,52 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from pysandbox import DEVNULL, Cage, CageError, Policy
+from bench.soak.options import ROWS
+from bench.syscall_fuzz.outside import Outside, memory_mb
+from pysandbox import (
+    DEVNULL,
+    Cage,
+    CageClosedError,
+    CageError,
+    Policy,
+    PolicyError,
+    SandboxSpawnError,
+    UnsupportedError,
+)
 from pysandbox.policy.model import Grant
 
-GUEST = Path(__file__).with_name("guest.c")
+GUEST = sorted(Path(__file__).parent.glob("*.c"))
 PROFILES = ("baseline", "seed-187", "default", "relaxed")
-PATHS = ("/proc/1/mem", "/proc/self/mem", "/dev/null", "/", "..", "/tmp/x", "/proc/self/ns/user")
+PATHS = ("/proc/1/mem", "/proc/self/mem", "/dev/null", "/", "/tmp/x", "/proc/self/ns/user", "/proc/self/fd/3")
+FULL_PATHS = (*PATHS, "..", "/proc/1/root", "/proc/self/exe", "/etc/passwd")  # chmod of one's own is a gap of landlock
 Kind: TypeAlias = tuple[str, str, bool | None]
 KINDS: tuple[Kind, ...] = tuple(itertools.product(("full", "landlock"), PROFILES, (None, True)))
 TURN = 2  # seconds of random calls
-GROWTH_MB = 64
+WARM = 8  # turns until the host has what it needs
 MOST_FOUND = 20
+refused: list[int] = []
 
 
-class Outside:
-    """What must not change: files beside the grant, mounts, the processes of cages."""
-
-    def __init__(self, top: Path) -> None:
-        self.granted, self.kept, self.program = top / "granted", top / "kept", top / "program" / "guest"
-        for directory in (self.granted, self.kept, self.program.parent):
-            directory.mkdir()
-            (directory / "file").write_text("as it was")
-        self._file = (self.kept / "file").open("rb", buffering=0)
-
-    def seen(self, isolation: str) -> dict[str, object]:
-        """Without namespaces chmod by path is open, and named among the gaps: the mode is put back."""
-        if isolation == "landlock":
-            os.fchmod(self._file.fileno(), 0o644)
-            self.kept.chmod(0o755)
-        found = os.fstat(self._file.fileno())
-        return {
-            "file": os.pread(self._file.fileno(), 100, 0),
-            "mode": (found.st_mode, found.st_uid, found.st_nlink),
-            "names": sorted(os.listdir(self.kept)),
-            "mounts": len(Path("/proc/self/mountinfo").read_bytes().splitlines()),
-            "guests": living(self.program),
-        }
-
-
-def living(program: Path) -> int:
-    """Processes that run the guest, in whatever cage."""
-    found = 0
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            found += os.fsencode(program) in Path("/proc", entry, "cmdline").read_bytes()
-    return found
-
-
-def memory_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
-
-
-def policy(kind: Kind, outside: Outside) -> Policy:
+def policy(kind: Kind, outside: Outside, options: dict[str, Any]) -> Policy:
     isolation, profile, notifier = kind
-    return Policy(
-        isolation=isolation, seccomp=profile, notifier=notifier, run_as="self",
-        allow=(Grant(str(outside.program.parent)),), allow_write=(Grant(str(outside.granted)),),
-        walltime_sec=TURN + 5, grace_sec=0.2, tmp_mb=16, open_files=256,
-    )  # fmt: skip
+    asked: dict[str, Any] = {
+        "isolation": isolation, "seccomp": profile, "notifier": notifier, "run_as": "self",
+        "allow": (Grant(str(outside.program.parent)),), "allow_write": (Grant(str(outside.granted)),),
+        "walltime_sec": TURN + 5, "grace_sec": 0.2, "tmp_mb": 16, "open_files": 256, "max_pids": 64,
+    }  # fmt: skip
+    return Policy(**{**asked, **options})
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """None, one or two options, and sometimes a mode: the soak's (bench/soak/options.py)."""
+    chance = random.Random(seed)
+    options: dict[str, Any] = {}
+    for row in chance.sample(ROWS, chance.choice((0, 1, 2, 2))):
+        options.update(row)
+    options.update(chance.choice(({}, {}, {"strict": True}, {"monitor": True})))
+    return {name: value for name, value in options.items() if name != "walltime_sec"}
 
 
 @contextlib.contextmanager
@@ -106,22 +93,45 @@ def neighbour(found: list[str], answer: float) -> Iterator[None]:
             asking.join()
 
 
+def let_loose(cage: Cage, kind: Kind, seed: int, outside: Outside) -> float:
+    """Guests until the turn is over: one may kill itself, or be ended by the cage. When that was."""
+    landlock = kind[0] == "landlock"
+    paths = PATHS if landlock else FULL_PATHS
+    until = time.monotonic() + TURN
+    for again in itertools.count():
+        left = until - time.monotonic()
+        if left < TURN / 10:
+            break
+        argv = [str(outside.program), str(seed + (again << 32)), str(max(1, round(left))), *outside.paths, *paths]
+        try:
+            cage.run(argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=TURN + 20)
+        except SandboxSpawnError as error:
+            if error.errno != errno.EACCES or not again:  # a guest has taken the mode of its own root directory
+                raise
+            if landlock:  # or of its program: a named gap
+                outside.put_back()
+    return time.monotonic()
+
+
 def turn(kind: Kind, seed: int, outside: Outside) -> list[str]:
     found: list[str] = []
+    outside.tidy()
     before = outside.seen(kind[0])
-    paths = [str(outside.granted / "file"), str(outside.kept / "file"), *PATHS]
-    argv = [str(outside.program), str(seed), str(TURN), *paths]
+    options = drawn(seed)
     try:
-        with Cage(policy(kind, outside)) as cage:
-            cage.run(argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, timeout=TURN + 20)
-            begun = time.monotonic()
+        with Cage(policy(kind, outside, options)) as cage:
+            begun = let_loose(cage, kind, seed, outside)
         if time.monotonic() - begun > TURN:
             found.append(f"the cage took {time.monotonic() - begun:.1f} s to end")
+    except (PolicyError, UnsupportedError):
+        refused.append(seed)  # by name: some options do not go together
+    except CageClosedError:
+        pass  # a limit or `strict` has ended it
     except CageError as error:
         found.append(f"{type(error).__name__}: {error}")
     after = outside.seen(kind[0])
     found += [f"{name}: {before[name]!r} became {after[name]!r}" for name in before if before[name] != after[name]]
-    return found
+    return [f"{options}: {each}" for each in found]
 
 
 def main() -> int:
@@ -133,9 +143,8 @@ def main() -> int:
     )
     asked = parser.parse_args()
     print(f"seed {asked.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="psb-fuzz-") as top:
-        outside = Outside(Path(top))
-        subprocess.run(["gcc", "-O1", "-o", str(outside.program), str(GUEST)], check=True)
+    with tempfile.TemporaryDirectory(prefix="psb-fuzz-") as top, Outside(Path(top)) as outside:
+        subprocess.run(["gcc", "-O1", "-o", str(outside.program), *map(str, GUEST)], check=True)
         found = fuzz(asked.seconds, asked.seed, asked.answer, outside)
     print("\n".join(found[:MOST_FOUND]) or "nothing found")
     return int(bool(found))
@@ -143,19 +152,22 @@ def main() -> int:
 
 def fuzz(seconds: float, seed: int, answer: float, outside: Outside) -> list[str]:
     found: list[str] = []
-    until, turns, grown = time.monotonic() + seconds, 0, 0.0
+    until, turns, memory = time.monotonic() + seconds, 0, memory_mb()
     for kind in itertools.cycle(KINDS):
         if time.monotonic() > until or len(found) > MOST_FOUND:
             break
         slow: list[str] = []
         with neighbour(slow, answer):
             wrong = turn(kind, seed + turns, outside)
-        found += [f"turn {turns} {kind}: {each}" for each in (*wrong, *slow)]
+        wrong += outside.grown()
+        found += [f"turn {turns} {kind} {each}" for each in (*wrong, *slow)]
         turns += 1
-        grown = memory_mb() if turns == len(KINDS) else grown
-    if grown and memory_mb() - grown > GROWTH_MB:
-        found.append(f"the host grew from {grown:.0f} to {memory_mb():.0f} MB")
-    print(f"{turns} turns of {TURN} s")
+        if turns == WARM:
+            outside.remember()
+    print(
+        f"{turns} turns of {TURN} s, {len(refused)} of them refused; "
+        f"the host had {memory:.0f} MB and has {memory_mb():.0f}"
+    )
     return found
 
 

@@ -2,9 +2,9 @@
  *
  *     guest SEED SECONDS PATH...
  *
- * Calls are drawn from all numbers, arguments from a small grammar: descriptors, process numbers, flags, lengths, and
- * pointers to noise, to the given paths, and to nowhere. A child makes some calls and is then killed: most do not
- * live that long. What is drawn depends on the seed alone. */
+ * Most calls are drawn from the grammar of calls.c; the others from all numbers, with descriptors, process numbers,
+ * flags, lengths, and pointers to noise, to the given paths, and to nowhere; a few from another table of calls. A child
+ * makes some calls and is then killed: most do not live that long. What is drawn depends on the seed alone. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "calls.h"
+
 #define LAST_CALL 470
 #define CALLS_OF_A_CHILD 300
 #define PATIENCE_MS 300
@@ -24,15 +26,19 @@ static char noise[8192];
 static char **paths;
 static int n_paths;
 
-static uint64_t draw(void) {
+uint64_t draw(void) {
     state ^= state << 13;
     state ^= state >> 7;
     return state ^= state << 17;
 }
 
+const char *draw_path(void) {
+    return paths[draw() % (uint64_t)n_paths];
+}
+
 static long pointer(void) {
     switch (draw() % 5) {
-    case 0: return (long)paths[draw() % (uint64_t)n_paths];
+    case 0: return (long)draw_path();
     case 1: return (long)(noise + draw() % sizeof noise);
     case 2: return (long)(draw() % 4 ? 0 : draw());
     default: return (long)noise;
@@ -50,15 +56,24 @@ static long argument(void) {
     }
 }
 
+static void make_any_call(void) {
+    const long number = (long)(draw() % LAST_CALL);
+    size_t at;
+    if (number == SYS_exit || number == SYS_exit_group || number == SYS_rt_sigreturn) return;
+    for (at = 0; at < 64; at += 8) *(uint64_t *)(void *)(noise + at) = draw() % 3 ? (uint64_t)argument() : 0;
+    syscall(number, argument(), argument(), argument(), argument(), argument(), argument());
+}
+
 static void make_calls(void) {
     int i;
-    for (i = 0; i < CALLS_OF_A_CHILD; i++) {
-        const long number = (long)(draw() % LAST_CALL);
-        size_t at;
-        if (number == SYS_exit || number == SYS_exit_group || number == SYS_rt_sigreturn) continue;
-        for (at = 0; at < 64; at += 8) *(uint64_t *)(void *)(noise + at) = draw() % 3 ? (uint64_t)argument() : 0;
-        syscall(number, argument(), argument(), argument(), argument(), argument(), argument());
-    }
+    for (i = 0; i < CALLS_OF_A_CHILD; i++) switch (draw() % 16) {
+        case 0: make_a_call_of_another_table(); break;
+        case 1:
+        case 2:
+        case 3:
+        case 4: make_any_call(); break;
+        default: make_a_call_of_the_grammar();
+        }
     _exit(0);
 }
 
