@@ -39,7 +39,8 @@ enum psb_mount_kind {
 enum psb_mount_flag {
     PSB_OPTIONAL = 1,    /* what is not there is skipped; any other failure is an error all the same */
     PSB_INSIDE_BIND = 2, /* the target lies in a foreign tree: never follow a symlink there */
-    PSB_VERIFY = 4       /* the source must still be (dev, ino); only a constant of the setup goes without */
+    PSB_VERIFY = 4,      /* the source must still be (dev, ino); only a constant of the setup goes without */
+    PSB_NAMED = 8        /* of a file: the cage's host name, and a newline, follow the data */
 };
 
 struct psb_mount {

@@ -109,7 +109,7 @@ static long bind_to(int fd, const struct psb_socket *wanted) {
 
 /* Not what goes to the cage's loopback or to the doors; of anything else the headers (raw(7): the packet begins with
  * the IP header). Whoever sent it finds nobody, but somebody may want to know. */
-static void make_ear(struct psb_socket *wanted) {
+static long hear_elsewhere(int fd) {
     static const struct sock_filter elsewhere[] = {
         {BPF_LD | BPF_W | BPF_ABS, 0, 0, 16},          /* the destination */
         {BPF_JMP | BPF_JEQ | BPF_K, 3, 0, 0xc6120001}, /* 198.18.0.1 */
@@ -119,11 +119,16 @@ static void make_ear(struct psb_socket *wanted) {
         {BPF_RET | BPF_K, 0, 0, 0},
     };
     const struct sock_fprog filter = {sizeof elsewhere / sizeof *elsewhere, (struct sock_filter *)elsewhere};
-    long result =
-        sys_call(SYS_socket, wanted->family, wanted->type | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP, 0, 0, 0);
+    return sys_call(SYS_setsockopt, fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter, 0);
+}
+
+/* What is bound costs nothing where something else arrives: the kernel compares the address before it copies. */
+static void make_ear(struct psb_socket *wanted) {
+    const int protocol = wanted->port;
+    long result = sys_call(SYS_socket, wanted->family, wanted->type | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol, 0, 0, 0);
     if (result < 0) return;
     wanted->fd = (int)result;
-    result = sys_call(SYS_setsockopt, wanted->fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter, 0);
+    result = protocol == IPPROTO_UDP ? hear_elsewhere(wanted->fd) : bind_to(wanted->fd, wanted);
     if (result >= 0) return;
     sys_close(wanted->fd);
     wanted->fd = -1;

@@ -10,14 +10,15 @@
 
 /* A socket to be made: close-on-exec and non-blocking, as everything here. */
 struct psb_socket {
-    const char *name; /* for the error of this one */
-    int32_t family;   /* AF_INET or AF_INET6 */
-    int32_t type;     /* SOCK_STREAM or SOCK_DGRAM; SOCK_RAW hears what is sent by UDP to where the cage itself is not,
-                       * and is done without where it is refused */
+    const char *name;    /* for the error of this one */
+    int32_t family;      /* AF_INET or AF_INET6 */
+    int32_t type;        /* SOCK_STREAM or SOCK_DGRAM; SOCK_RAW hears, and is done without where it is refused */
     uint8_t address[16]; /* in network order; only used when it is to be bound */
-    uint16_t port;       /* 0: it is not bound */
-    int32_t backlog;     /* 0: it does not listen */
-    int32_t fd;          /* out: the caller's to close; -1 when nothing was made */
+    /* 0: it is not bound. Of SOCK_RAW: IPPROTO_UDP hears what is sent to where the cage itself is not, IPPROTO_TCP what
+     * arrives at the address. */
+    uint16_t port;
+    int32_t backlog; /* 0: it does not listen */
+    int32_t fd;      /* out: the caller's to close; -1 when nothing was made */
 };
 
 /* What is done there, in this order. */

@@ -7,6 +7,7 @@
  * very object that was checked. A directory that is pinned is its own source: no path of the host is walked for it. */
 #include <linux/mount.h>
 #include <linux/openat2.h>
+#include <linux/utsname.h>
 
 #include "setup.h"
 
@@ -75,14 +76,27 @@ static int make_directory(struct path *path, size_t from, uint32_t mode, struct 
     return 0;
 }
 
-static int make_file(struct path *path, size_t from, const char *content, uint32_t mode, struct psb_error *error) {
+static int make_file(struct path *path, size_t from, const char *content, uint32_t mode, int named,
+                     struct psb_error *error) {
     long fd, written;
     if (make_parents(path, from, error)) return -1;
     fd = sys_open(path->text, SYS_O_WRONLY | SYS_O_CREAT | SYS_O_CLOEXEC | SYS_O_NOFOLLOW, (int)mode);
     if (fd < 0) return fail(error, PSB_STEP_FILE, fd, path->text + from);
     written = sys_write((int)fd, content, text_length(content));
+    if (named && written >= 0) written = write_hostname((int)fd);
     sys_close((int)fd);
     return written < 0 ? fail(error, PSB_STEP_FILE, written, path->text + from) : 0;
+}
+
+/* What the kernel has by now, since the name comes before the mounts (setup.c). */
+static long write_hostname(int fd) {
+    struct new_utsname names;
+    size_t size;
+    const long result = sys_call(SYS_uname, &names, 0, 0, 0, 0, 0);
+    if (result < 0) return result;
+    size = text_length(names.nodename);
+    names.nodename[size] = '\n';
+    return sys_write(fd, names.nodename, size + 1);
 }
 
 static int make_symlink(struct path *path, size_t from, const char *to, struct psb_error *error) {
@@ -150,7 +164,7 @@ static int open_target(const struct psb_mount *mount, const char *staging, int d
         return 0;
     }
     if (join(path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, ENAMETOOLONG_, mount->target);
-    return directory ? make_directory(path, from, mount->mode, error) : make_file(path, from, "", 0644, error);
+    return directory ? make_directory(path, from, mount->mode, error) : make_file(path, from, "", 0644, 0, error);
 }
 
 /* Mounts `type` or binds `source` at the target, then applies the step's attributes. */
@@ -201,7 +215,7 @@ static int cover(const struct psb_mount *mount, const char *staging, int directo
     int outcome;
     sealed.attrs |= MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     if (join(&path, staging, name)) return fail(error, step, ENAMETOOLONG_, mount->target);
-    outcome = directory ? make_directory(&path, from, mode, error) : make_file(&path, from, "", mode, error);
+    outcome = directory ? make_directory(&path, from, mode, error) : make_file(&path, from, "", mode, 0, error);
     if (outcome) return outcome;
     outcome = mount_at(&sealed, staging, path.text, NULL, MS_BIND_, directory, step, error);
     result = sys_call(SYS_unlinkat, SYS_AT_FDCWD, path.text, directory ? AT_REMOVEDIR_ : 0, 0, 0, 0);
@@ -238,7 +252,7 @@ static int make(const struct psb_mount *mount, const char *staging, struct psb_e
     if (join(&path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, ENAMETOOLONG_, mount->target);
     if (mount->kind == PSB_MOUNT_DIR) return make_directory(&path, from, mount->mode, error);
     if (mount->kind == PSB_MOUNT_SYMLINK) return make_symlink(&path, from, mount->source, error);
-    return make_file(&path, from, mount->data, mount->mode, error);
+    return make_file(&path, from, mount->data, mount->mode, mount->flags & PSB_NAMED, error);
 }
 
 static int dispatch(const struct psb_mount *mount, const char *staging, struct psb_error *error) {

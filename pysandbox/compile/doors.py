@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pysandbox.compile import routed
+from pysandbox.compile import pools, routed
 from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
 from pysandbox.errors import SandboxCompileError
-from pysandbox.policy.endpoint import WHOLE, Endpoint, parse_list
+from pysandbox.policy.endpoint import TCP, WHOLE, Endpoint, parse_list, without_special
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import reaches_names, way_out
 from pysandbox.probe.facts import HostFacts
-from pysandbox.probe.netlink import DNS_PORT, DOORS, REDIRECT, ROUTES, TCP_PORT, redirect
+from pysandbox.probe.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
 
 SOCKS_PORT, HTTP_PORT = 1080, 3128
 UNSPECIFIED = ("0.0.0.0", "::")
+MOST_LISTS = 16  # of ports that the addresses of a policy have, each a set of the kernel's
 DNS = (Door("dns", "udp", DOORS, DNS_PORT), Door("dns", "tcp", DOORS, DNS_PORT))
 PROXIES = (Door("socks", "tcp", DOORS, SOCKS_PORT), Door("http", "tcp", DOORS, HTTP_PORT))
 LOST = Door("lost", "raw", DOORS, 0)
+REFUSED = Door("refused", "syn", REFUSER, 0)
 TRANSPARENT = Door("tcp", "tcp", DOORS, TCP_PORT)  # where the redirect leads to; without one, nothing arrives there
 
 RESOLV_TEXT = f"nameserver {DOORS}\n"
@@ -64,24 +66,46 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
     redirected = out and bool(host.nf_tables)
     bridge = routed.bridge(policy, host) if out else ""
     endpoints = parse_list(policy.allow_ips) if out else ()
+    named = reaches_hosts(policy)
+    hosts = tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if named else ()
+    ports = loopback_ports(policy) if named else None
     return NetPlan(
-        doors=(*DNS, *PROXIES, *([TRANSPARENT] if redirected else []), *([] if bridge else [LOST])) if out else (),
+        doors=_doors(redirected, bridge) if out else (),
         routes=(routed.local_routes() if bridge else ROUTES) if out else b"",
-        redirect=_redirect(endpoints, bridge) if bridge or redirected else b"",
-        hosts=tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if reaches_hosts(policy) else (),
+        redirect=_redirect(endpoints, pools.reached(hosts, ports) if named else (), bridge) if redirected else b"",
+        hosts=hosts,
         endpoints=endpoints,
         published=published,
-        loopback_ports=loopback_ports(policy) if reaches_hosts(policy) else None,
+        loopback_ports=ports,
         bridge=bridge,
         ipv6=policy.dns_ipv6,
     )
 
 
-def _redirect(endpoints: tuple[Endpoint, ...], bridge: str) -> bytes:
+def _doors(redirected: bool, bridge: str) -> tuple[Door, ...]:
+    return (
+        *DNS, *PROXIES, *((TRANSPARENT, REFUSED) if redirected else ()), *(() if bridge else (LOST,)),
+    )  # fmt: skip
+
+
+def _redirect(endpoints: tuple[Endpoint, ...], names: tuple[Reached, ...], bridge: str) -> bytes:
     if bridge:
-        return routed.inside(endpoints, DOORS, DNS_PORT, TCP_PORT)
+        return routed.inside(endpoints, names, DOORS, DNS_PORT)
     resolvers = [(each.address[12:], each.prefix - 96) for each in endpoints if _is_resolver(each)]
-    return redirect(resolvers) if resolvers else REDIRECT
+    return redirect(resolvers, names, _listed(endpoints))
+
+
+def _listed(endpoints: tuple[Endpoint, ...]) -> list[Reached]:
+    """What is listed for TCP, by ports; what more than MOST_LISTS lists of ports name is decided at the door."""
+    by_ports: dict[tuple[tuple[int, int], ...], list[tuple[bytes, int]]] = {}
+    for each in endpoints:
+        if each.is_four and each.protocols & TCP:
+            at = (each.first_port, each.last_port)
+            ports = () if at == routed.ANY_PORT else (at,)
+            key = ports if ports in by_ports or len(by_ports) < MOST_LISTS else ()
+            meant = without_special(each)
+            by_ports.setdefault(key, []).extend((piece.address[12:], piece.prefix - 96) for piece in meant)
+    return [Reached(tuple(networks), ports) for ports, networks in by_ports.items()]
 
 
 def _is_resolver(each: Endpoint) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from pysandbox.compile.exec_list import is_open, own_places, places_inside
 from pysandbox.compile.limits import tmpfs_options
+from pysandbox.compile.network import HOSTS
 from pysandbox.compile.plan import DEVICES, SCRATCH, Attr, MountKind, MountStep
 from pysandbox.compile.view import Tree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
@@ -93,7 +94,10 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
         MountStep(MountKind.TMPFS, "/", data=f"{size},mode=755"),
         *(MountStep(MountKind.DIR, path, mode=mode) for path, mode in own_directories(policy, paths, view).items()),
         *(_bind(tree, view) for tree in early if view.programs is None or not _is_open(tree, view)),
-        *(MountStep(MountKind.FILE, path, data=text, mode=0o644) for path, text in view.own.items()),
+        *(
+            MountStep(MountKind.FILE, path, data=text, mode=0o644, named=path == HOSTS)
+            for path, text in view.own.items()
+        ),
         *(step for step in links if not _on_tmp(step.target)),
         *_executable(early, view),
         *SEAL,

@@ -16,7 +16,7 @@ from pysandbox.policy.model import Policy
 
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
-HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 "  # the cage's own name follows
 # Without a way out a name that is not in /etc/hosts does not exist, and that is the answer, at once: a resolver that is
 # out of reach would mean "try again", which npm, pip and others then do for minutes.
 NOBODY_TEXT = "# this cage has no network\n"

@@ -59,6 +59,7 @@ class MountStep:
     `dev`, `ino`: what the source must still be when it is bound, reached without any symlink. A source without them is
     one of DEVICES, or SCRATCH, whose inode the launcher fills in: any other would lead where its path leads by then.
     `inside_bind`: the target lies inside a bind, so it is opened without following symlinks.
+    `named`: the cage's host name, which is known when it starts, ends a FILE.
     """
 
     kind: MountKind
@@ -71,6 +72,7 @@ class MountStep:
     inside_bind: bool = False
     dev: int = 0
     ino: int = 0
+    named: bool = False
 
     def __post_init__(self) -> None:
         if self.kind is MountKind.BIND and not self.ino and self.source not in (*DEVICES, SCRATCH):
@@ -176,10 +178,11 @@ class NotifyPlan:
 @dataclass(frozen=True, slots=True)
 class Door:
     """A socket in the cage's network namespace that the gatekeeper serves. `kind`: what is spoken there: dns, socks,
-    http; tcp, where redirected connections arrive; or lost, which hears of datagrams that arrive nowhere."""
+    http; tcp, where redirected connections arrive; lost and refused hear of datagrams that arrive nowhere, and of
+    connections that the kernel refuses."""
 
     kind: str
-    protocol: str  # "tcp", which listens, "udp" or "raw"
+    protocol: str  # "tcp", which listens, "udp", "raw" or "syn"
     address: str  # IPv4
     port: int  # 0: not bound
 

@@ -1,7 +1,7 @@
 """The routed back end's rules: what a cage with an interface of its own may send, said three times.
 
-    inside()   in the cage's network namespace: listed packets leave it, names and every other TCP connection arrive at
-               the doors, and the rest is dropped at once, so the sender sees EPERM and not a silence
+    inside()   in the cage's network namespace: listed packets leave it, names arrive at the doors, every other TCP
+               connection is refused, and the rest is dropped at once, so the sender sees EPERM and not a silence
     ingress()  where a cage's packets enter the host: the wall. It holds whatever becomes of the first
     around()   in the host's network, once for the bridge: nothing comes to a cage unasked, cages do not meet, and what
                leaves wears the host's address
@@ -14,7 +14,7 @@ world, not the network behind it. IPv6 is off on these interfaces. Pure.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pysandbox.errors import SandboxCompileError, UnsupportedError
@@ -22,6 +22,7 @@ from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX, TCP, 
 from pysandbox.policy.model import Policy
 from pysandbox.probe import nftables as nft
 from pysandbox.probe.facts import HostFacts
+from pysandbox.probe.netlink import REFUSE, Reached, led_by_name
 
 NETWORK, NETWORK_PREFIX = b"\x0a\x8f\0\0", 16  # 10.143.0.0/16, document 000
 LOOPBACK = b"\x7f\0\0\0"
@@ -113,26 +114,22 @@ _OUTPUT, _INGRESS = 3, 0  # NF_INET_LOCAL_OUT, NF_NETDEV_INGRESS
 _DSTNAT, _FILTER, _SRCNAT = -100, 0, 100
 
 
-def inside(endpoints: tuple[Endpoint, ...], at: str, dns: int, tcp: int) -> bytes:
-    """`at` is the address of the doors; `dns` and `tcp` are the ports where names are asked and where redirected
-    connections arrive. Raises SandboxCompileError."""
+def inside(endpoints: tuple[Endpoint, ...], names: Sequence[Reached], at: str, dns: int) -> bytes:
+    """`at` is the address of the doors, `dns` the port where names are asked; `names` is where connections arrive at
+    the TCP door, as `netlink.redirect` takes it. Raises SandboxCompileError."""
     doors = bytes(map(int, at.split(".")))
     listed = [each for each in passages(endpoints) if not each.host]
-    to_door = nft.dnat(doors, tcp)
     led = (
         nft.destination(LOOPBACK, 8) + nft.RETURN,
         nft.destination(doors) + nft.RETURN,
         nft.interface("oifname", "lo")
         + nft.destination(NETWORK, NETWORK_PREFIX)
         + nft.RETURN,  # the cage's own address
-        *(
-            each.match + (nft.RETURN if each.open else nft.protocol(nft.TCP) + to_door)
-            for each in listed
-            if each.protocol != nft.ICMP
-        ),
+        *(each.match + (nft.RETURN if each.open else REFUSE) for each in listed if each.protocol != nft.ICMP),
         nft.protocol(nft.UDP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
         nft.protocol(nft.TCP) + nft.ports(DNS, DNS) + nft.dnat(doors, dns),
-        nft.protocol(nft.TCP) + to_door,
+        *led_by_name(names),
+        REFUSE,
     )
     let = (
         nft.interface("oifname", "lo") + nft.ACCEPT,

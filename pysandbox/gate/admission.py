@@ -76,10 +76,10 @@ class Admission:
         self.questions = upstream.questions.share(full=partial(ledger.crowded, "questions"))
         self.inward = Hush()  # what is published
         self.rules = Rules.of(net)
-        self.names = Names()
+        self.names = Names.of(net)
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
-        self.ear: socket.socket | None = None  # hears of datagrams that arrive nowhere
+        self.ears: dict[socket.socket, Callable[[Admission, socket.socket], None]] = {}  # of what arrives nowhere
         self.outbound: Outbound | None = None  # where addresses are listed
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.publishing: asyncio.Task[None] | None = None  # serves the published ports
@@ -159,12 +159,16 @@ class Admission:
     # ---- what was refused ---------------------------------------------------------------------------------------
 
     def denials(self) -> tuple[Denial, ...]:
-        """Every refusal until now, also of datagrams that nobody has looked at yet. Any thread but the loop's."""
-        ear = self.ear
-        with suppress(RuntimeError, TimeoutError, ValueError):  # the gatekeeper has ended, or is closing it
-            if ear is not None and lost.has_heard(ear):
-                in_loop(self.loop, lambda: lost.hear(self))
+        """Every refusal until now, also of what was sent and nobody has looked at yet. Any thread but the loop's."""
+        for ear in list(self.ears):
+            with suppress(RuntimeError, TimeoutError, ValueError):  # the gatekeeper has ended, or is closing it
+                if lost.has_heard(ear):
+                    in_loop(self.loop, partial(self._hear, ear))
         return self.ledger.denials()
+
+    def _hear(self, ear: socket.socket) -> None:
+        if ear in self.ears:
+            self.ears[ear](self, ear)
 
     # ---- connections --------------------------------------------------------------------------------------------
 

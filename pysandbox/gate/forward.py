@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import h11
 
-from pysandbox.gate import http
+from pysandbox.gate import http, http2
 from pysandbox.gate.dial import Denied, Target, Unreachable, dial
 from pysandbox.gate.http import BadRequest
 from pysandbox.gate.rules import Decision
@@ -99,8 +99,16 @@ class Forwarder:
             raise Refused(*http.refusal(408, "bad-request", "the head was not finished in time")) from None
         if not isinstance(event, h11.Request):
             return None
+        if http2.is_preface(event):
+            await self._refuse_http2()
+            return None
         self._method = event.method
         return event
+
+    async def _refuse_http2(self) -> None:
+        if self._bound is not None:
+            self._admission.ledger.denied("tcp", *self._bound, Decision(False, http2.WHY, ""))
+        await self._client.part(http2.refusal())
 
     async def _next_event(self) -> object:
         """Raises TimeoutError."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
-from pysandbox.gate import dns, lost
+from pysandbox.gate import dns, lost, refused
 from pysandbox.gate.admission import Admission, in_loop
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
@@ -171,8 +171,8 @@ class Gatekeeper:
     def _service(self, kind: str, protocol: str, answers: dns.Answers) -> Callable[..., Coroutine[Any, Any, None]]:
         if kind == "dns":
             return partial(dns.serve_udp if protocol == "udp" else dns.serve_tcp, answers=answers)
-        if kind == "lost":
-            return lost.serve
+        if kind in ("lost", "refused"):
+            return lost.serve if kind == "lost" else refused.serve
         from pysandbox.gate.streams import serve
 
         return lambda admission, door: serve(admission, kind, door)

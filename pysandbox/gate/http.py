@@ -26,6 +26,7 @@ HOP_BY_HOP = frozenset(
 # An upgrade to these would say hosts that nobody looks at.
 NO_UPGRADE = (b"h2", b"http", b"tls")
 ERROR = b"x-pysandbox-error"
+BY_HOST = ("host", "host.ports")  # rules of a Decision
 
 
 class BadRequest(Exception):
@@ -158,8 +159,10 @@ def denial(denied: Denied) -> tuple[h11.Response, bytes]:
 
 
 def blocked(what: str, decision: Decision) -> tuple[h11.Response, bytes]:
+    """What a [[host]] block decides has a status of its own; 403 is for addresses, and for what a name leads to."""
+    status, code = (415, "contract-refused") if decision.rule in BY_HOST else (403, "policy-blocked")
     fix = f"\nThis line of the policy would allow it:\n    {decision.fix}" if decision.fix else ""
-    return refusal(403, "policy-blocked", f"{what} ({decision.rule}).{fix}")
+    return refusal(status, code, f"{what} ({decision.rule}).{fix}")
 
 
 def tokens(value: bytes) -> list[bytes]:

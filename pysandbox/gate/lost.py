@@ -31,22 +31,22 @@ UDP_TO_A_NAME = Decision(False, "network", "")  # no line of a policy opens that
 
 async def serve(admission: Admission, ear: socket.socket) -> None:
     """For ever; cancelled at the end."""
-    admission.ear = ear
+    admission.ears[ear] = hear
     try:
         while True:
             await until_readable(ear)
-            hear(admission)
+            hear(admission, ear)
             await asyncio.sleep(PAUSE)
     finally:
-        hear(admission)
-        admission.ear = None
+        del admission.ears[ear]
+        hear(admission, ear)
 
 
-def hear(admission: Admission) -> None:
+def hear(admission: Admission, ear: socket.socket) -> None:
     """Writes down what has come. In the loop."""
     for _ in range(AT_ONCE):
         try:
-            said = admission.ear.recv(HEADERS) if admission.ear is not None else b""
+            said = ear.recv(HEADERS)
             address, port = destination(said)
             is_answer = answers(admission, said)
         except (OSError, struct.error):

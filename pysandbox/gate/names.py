@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
+from pysandbox.compile import pools
+from pysandbox.compile.plan import NetPlan
 from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX
 
 SYNTHETIC = IPv4Network((SYNTHETIC_NETWORK, SYNTHETIC_PREFIX))
@@ -16,15 +19,24 @@ NAMES_KEPT = 4096  # of one cage; the name that was used longest ago goes first
 
 
 class Names:
-    """Any thread may ask. An address is not given to another name until all the others were used, so that one that a
-    program has kept for long leads to its own name or nowhere."""
+    """Any thread may ask. An address is not given to another name until all the others of its pool were used, so that
+    one that a program has kept for long leads to its own name or nowhere."""
 
-    def __init__(self, kept: int = NAMES_KEPT) -> None:
-        self._kept = kept
+    def __init__(
+        self, kept: int = NAMES_KEPT, networks: Sequence[IPv4Network] = (SYNTHETIC,),
+        pool_of: Callable[[str], int] = lambda _: 0,
+    ) -> None:  # fmt: skip
+        self._kept, self._networks, self._pool_of = kept, networks, pool_of
         self._by_name: OrderedDict[str, IPv4Address] = OrderedDict()
         self._by_address: dict[IPv4Address, str] = {}
-        self._next = DOORS
+        self._next = [0] * len(networks)
         self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, net: NetPlan) -> Names:
+        count = len(pools.port_lists(net.hosts, net.loopback_ports))
+        networks = [IPv4Network(pools.network(place, count)) for place in range(count)]
+        return cls(NAMES_KEPT, networks, lambda name: pools.pool_of(name, net.hosts, net.loopback_ports))
 
     def address_of(self, name: str) -> IPv4Address:
         """The address of a canonical name; a new one for a name that has none."""
@@ -34,7 +46,7 @@ class Names:
                 if len(self._by_name) >= self._kept:
                     _, gone = self._by_name.popitem(last=False)
                     del self._by_address[gone]
-                address = self._by_name[name] = self._new_address()
+                address = self._by_name[name] = self._new_address(self._pool_of(name))
                 self._by_address[address] = name
             self._by_name.move_to_end(name)
             return address
@@ -47,11 +59,17 @@ class Names:
                 self._by_name.move_to_end(name)
             return name
 
-    def _new_address(self) -> IPv4Address:
+    def _new_address(self, place: int) -> IPv4Address:
+        pool = self._networks[place]
+        first, end = _bounds(pool)
         while True:
-            address = SYNTHETIC[self._next]
-            self._next += 1
-            if self._next >= SYNTHETIC.num_addresses - 1:
-                self._next = DOORS
+            address = pool[self._next[place] + first]
+            self._next[place] = (self._next[place] + 1) % (end - first)
             if address not in self._by_address:
                 return address
+
+
+def _bounds(pool: IPv4Network) -> tuple[int, int]:
+    """Not the doors' own, nor the last address of all, which is a broadcast."""
+    first = DOORS if pool[0] == SYNTHETIC[0] else 0
+    return first, pool.num_addresses - int(pool[-1] == SYNTHETIC[-1])

@@ -1,7 +1,9 @@
 """The door for programs that have never heard of a proxy: where a connection was meant to go.
 
 A name that was resolved in the cage has an address of its own there, which says the name; every other address is meant
-as such, and only network.allow_ips permits it. Who may not go on meets a reset, as from a closed port.
+as such, and only network.allow_ips permits it. What no rule could allow never comes here: the kernel refuses it
+(`gate.refused`). Who may not go on for another reason (the rules were tightened, the server is not there) is connected
+by then, and meets a reset.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
 
 BACKLOG = 256  # connections that wait at a listener; a cage that makes more is its own loss
-_TYPES = {"tcp": 1, "udp": 2, "raw": 3}  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW
+_TYPES = {"tcp": 1, "udp": 2, "raw": 3, "syn": 3}  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW
+_HEARD = {"raw": 17, "syn": 6}  # IPPROTO_UDP, IPPROTO_TCP
 
 
 def sockets_inside(
@@ -23,13 +24,13 @@ def sockets_inside(
 ) -> list[int]:
     """Sockets in the network namespace of the cage whose init has this pidfd: close-on-exec, non-blocking, the caller's
     to close. Each of `wanted` is a protocol ("tcp" listens), an address and a port; with port 0 it is neither bound nor
-    listening, and the address only says of which family it is. "raw" hears datagrams that go elsewhere, and is -1 where
-    the host refuses such sockets. `routes` and `redirect` are netlink messages, sent there first. Raises StartError;
-    then nothing is open."""
+    listening, and the address only says of which family it is. "raw" hears datagrams that go elsewhere, "syn" TCP that
+    arrives at the address; both are -1 where the host refuses such sockets. `routes` and `redirect` are netlink
+    messages, sent there first. Raises StartError; then nothing is open."""
     held = [(ffi.new("char[]", f"{at}:{port}/{protocol}".encode())) for protocol, at, port in wanted]
     sockets = ffi.new("struct psb_socket[]", len(wanted) or 1)
     for socket, name, (protocol, address, port) in zip(sockets, held, wanted, strict=False):
-        socket.name, socket.type, socket.port = name, _TYPES[protocol], port
+        socket.name, socket.type, socket.port = name, _TYPES[protocol], _HEARD.get(protocol, port)
         socket.family = AF_INET6 if ":" in address else AF_INET
         packed = inet_pton(socket.family, address)
         ffi.memmove(socket.address, packed, len(packed))

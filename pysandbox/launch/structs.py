@@ -66,6 +66,7 @@ def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
         (lib.PSB_OPTIONAL if step.optional else 0)
         | (lib.PSB_INSIDE_BIND if step.inside_bind else 0)
         | (lib.PSB_VERIFY if step.ino else 0)
+        | (lib.PSB_NAMED if step.named else 0)
     )
     out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
     out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))

@@ -1,8 +1,8 @@
 """The netlink messages that turn a cage's network namespace into one with doors, as bytes. START HERE: the tables.
 
     ROUTES    every IPv4 address is local to the cage: nothing it sends can leave, all of it can be answered
-    REDIRECT  what is sent out of 127.0.0.0/8 arrives at a door instead: one batch of nf_tables messages;
-              `redirect` makes it for a cage that may ask resolvers of its own
+    REDIRECT  what is sent to where a policy lets it arrives at a door instead, every other connection is refused by
+              the kernel: one batch of nf_tables messages; `redirect` makes it for a policy that lists more than names
 
 The probe tries the very bytes that a cage will get, which is why they live here and not in `compile`. Pure; the
 numbers are those of linux/netlink.h and rtnetlink.h; how nf_tables is spoken to is in `nftables`.
@@ -11,9 +11,10 @@ numbers are those of linux/netlink.h and rtnetlink.h; how nf_tables is spoken to
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from pysandbox.policy.endpoint import SYNTHETIC_NETWORK
+from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX
 from pysandbox.probe import nftables as nft
 
 _ADDRESS = SYNTHETIC_NETWORK[:3] + b"\1"
@@ -35,44 +36,78 @@ ROUTES = nft.message(
 
 # ---- nf_tables ------------------------------------------------------------------------------------------------
 
-TABLE, CHAIN, RESOLVERS = "pysandbox", "output", "resolvers"
+TABLE, CHAIN, RESOLVERS, LISTED = "pysandbox", "output", "resolvers", "listed-{}"
 AT_ONCE = 2000  # ranges in one transaction: one is sent as a whole, and a socket takes some 200 KiB
 HOOK_OUTPUT, PRIORITY_DSTNAT = 3, -100
 _LOOPBACK = bytes((127, 0, 0, 0))
+_REFUSER = SYNTHETIC_NETWORK[:3] + b"\2"
+REFUSER = ".".join(map(str, _REFUSER))
 
-# Names are asked of the DNS door, whichever server they are asked of; every other TCP connection arrives at the TCP
-# door. The cage's own loopback, and the doors themselves, are left alone: dnat and not redirect, which would lead into
-# 127.0.0.0/8.
+
+class Reached(NamedTuple):
+    """Where connections arrive at the TCP door, which decides then: networks, each an IPv4 address and a prefix, on
+    these ports, inclusive; () is any port."""
+
+    networks: tuple[tuple[bytes, int], ...]
+    ports: tuple[tuple[int, int], ...]
+
+
+NAMES = Reached(((SYNTHETIC_NETWORK, SYNTHETIC_PREFIX),), ())
+# Port 0 is nobody's: no program can listen there, so the kernel answers with a reset, and connect(2) with ECONNREFUSED.
+# Whoever hears of it (`gate.refused`) reads in the packet where it was meant to go.
+REFUSE = nft.protocol(nft.TCP) + nft.note_destination() + nft.dnat(_REFUSER, 0)
+# Names are asked of the DNS door, whichever server they are asked of. The cage's own loopback and the doors themselves
+# are left alone: dnat and not redirect, which would lead into 127.0.0.0/8.
 _OWN = (nft.destination(_LOOPBACK, 8) + nft.RETURN, nft.destination(_ADDRESS) + nft.RETURN)
-_LED = (
+_DNS = (
     nft.protocol(nft.UDP) + nft.ports(53, 53) + nft.dnat(_ADDRESS, DNS_PORT),
     nft.protocol(nft.TCP) + nft.ports(53, 53) + nft.dnat(_ADDRESS, DNS_PORT),
-    nft.protocol(nft.TCP) + nft.dnat(_ADDRESS, TCP_PORT),
 )
+_DOOR = nft.dnat(_ADDRESS, TCP_PORT)
 
 
-def redirect(resolvers: Sequence[tuple[bytes, int]] = ()) -> bytes:
-    """`resolvers` are networks, each an IPv4 address and a prefix, that may be asked for names themselves: over TCP by
-    the TCP door, over UDP by whoever listens at the address (`gate.outbound`). However many, they are one set and two
-    rules; what is more than one transaction takes follows in others."""
-    ranges = _ranges(resolvers)
+def redirect(
+    resolvers: Sequence[tuple[bytes, int]] = (), names: Sequence[Reached] = (NAMES,), listed: Sequence[Reached] = ()
+) -> bytes:
+    """`resolvers` are networks that may be asked for names themselves: over TCP by the TCP door, over UDP by whoever
+    listens at the address (`gate.outbound`). `names` lie in the network of the synthetic addresses, `listed` outside of
+    it. However many networks a list has, they are one set; what is more than one transaction takes follows in others.
+    """
+    sets = {RESOLVERS: _ranges(resolvers)} if resolvers else {}
+    sets |= {LISTED.format(number): _ranges(each.networks) for number, each in enumerate(listed)}
     asked = nft.destination_in(RESOLVERS) + nft.ports(53, 53)
-    chosen = (
-        nft.protocol(nft.UDP) + asked + nft.RETURN,
-        nft.protocol(nft.TCP) + asked + nft.dnat(_ADDRESS, TCP_PORT),
-    )  # fmt: skip
+    chosen = (nft.protocol(nft.UDP) + asked + nft.RETURN, nft.protocol(nft.TCP) + asked + _DOOR) if resolvers else ()
     wall = (
         nft.new_table(TABLE),
         nft.base_chain(TABLE, CHAIN, "nat", HOOK_OUTPUT, PRIORITY_DSTNAT, accept=True),
-        *([nft.new_set(TABLE, RESOLVERS)] if ranges else []),
-        *([nft.nothing_below(TABLE, RESOLVERS)] if ranges and ranges[0][0] else []),
-        *nft.rules(TABLE, CHAIN, (*_OWN, *(chosen if ranges else ()), *_LED)),
+        *(nft.new_set(TABLE, each) for each in sets),
+        *(nft.nothing_below(TABLE, name) for name, ranges in sets.items() if ranges[0][0]),
+        *nft.rules(TABLE, CHAIN, (*_OWN, *chosen, *_DNS, *led_by_name(names), *_led_by_list(listed), REFUSE)),
     )
-    listed = (
-        nft.batch(nft.IPV4, nft.elements(TABLE, RESOLVERS, ranges[at : at + AT_ONCE]))
+    filled = (
+        nft.batch(nft.IPV4, nft.elements(TABLE, name, ranges[at : at + AT_ONCE]))
+        for name, ranges in sets.items()
         for at in range(0, len(ranges), AT_ONCE)
     )
-    return nft.batch(nft.IPV4, wall, answered=True) + b"".join(listed)
+    return nft.batch(nft.IPV4, wall, answered=True) + b"".join(filled)
+
+
+def led_by_name(names: Sequence[Reached]) -> Iterator[bytes]:
+    """The rules for the synthetic addresses; what none of them leads is refused."""
+    for each in names:
+        for address, prefix in each.networks:
+            yield from (nft.destination(address, prefix) + at + _DOOR for at in _at(each))
+    yield nft.destination(SYNTHETIC_NETWORK, SYNTHETIC_PREFIX) + REFUSE
+
+
+def _led_by_list(listed: Sequence[Reached]) -> Iterator[bytes]:
+    for number, each in enumerate(listed):
+        yield from (nft.destination_in(LISTED.format(number)) + at + _DOOR for at in _at(each))
+
+
+def _at(reached: Reached) -> list[bytes]:
+    tcp = nft.protocol(nft.TCP)
+    return [tcp + nft.ports(*each) for each in reached.ports] or [tcp]
 
 
 def _ranges(networks: Sequence[tuple[bytes, int]]) -> list[tuple[int, int]]:

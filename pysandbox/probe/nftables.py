@@ -23,6 +23,7 @@ ECHO_REQUEST = b"\x08"
 
 _REGISTER = 1  # the one that every expression here uses
 _NETWORK, _TRANSPORT = 1, 2  # NFT_PAYLOAD_*
+_INTERNET_CHECKSUM = 1  # NFT_PAYLOAD_CSUM_INET
 _EQ, _NEQ, _LT, _LTE, _GT, _GTE = range(6)  # NFT_CMP_*
 _META = {"protocol": 1, "iifname": 6, "oifname": 7, "l4proto": 16}  # NFT_META_*
 _FIB_TYPE, _FIB_DESTINATION, _UNICAST = 3, 2, struct.pack("=I", 1)  # NFT_FIB_*, RTN_UNICAST in the host's byte order
@@ -60,6 +61,14 @@ def _expression(name: str, *attributes: bytes) -> bytes:
 def _load(header: int, offset: int, length: int) -> bytes:
     return _expression(
         "payload", _number(1, _REGISTER), _number(2, header), _number(3, offset), _number(4, length)
+    )  # fmt: skip
+
+
+def _store(header: int, offset: int, length: int, checksum: int) -> bytes:
+    """What was loaded, written into the packet, whose checksum is mended at its place in the same header."""
+    return _expression(
+        "payload", _number(2, header), _number(3, offset), _number(4, length), _number(5, _REGISTER),
+        _number(6, _INTERNET_CHECKSUM), _number(7, checksum),
     )  # fmt: skip
 
 
@@ -171,6 +180,13 @@ def dnat(address: bytes, port: int) -> bytes:
             for register, value in ((1, address), (2, struct.pack(">H", port)))]  # fmt: skip
     nat = _expression("nat", _number(1, 1), _number(2, IPV4), _number(3, 1), _number(5, 2), _number(7, 2))
     return b"".join(held) + nat
+
+
+def note_destination() -> bytes:
+    """Copies where a TCP connection was meant to go to where its first packet (SYN alone) says nothing: the number of
+    an acknowledgement, and the urgent pointer (RFC 9293, 3.1). Whoever hears of it behind a `dnat` reads it there."""
+    address = _load(_NETWORK, 16, 4) + _store(_TRANSPORT, 8, 4, 16)
+    return address + _load(_TRANSPORT, 2, 2) + _store(_TRANSPORT, 18, 2, 16)
 
 
 # ---- messages -----------------------------------------------------------------------------------------------------

@@ -145,8 +145,8 @@ def test_connect_to_another_host_is_refused_with_the_line_that_would_allow_it(do
     answer, sock = connected(doors, "evil.com", 443)
     with sock:
         body = everything(sock)
-    assert answer.startswith(b"HTTP/1.1 403")
-    assert b"x-pysandbox-error: policy-blocked" in answer.lower()
+    assert answer.startswith(b"HTTP/1.1 415")
+    assert b"x-pysandbox-error: contract-refused" in answer.lower()
     assert b'host = [{ domain = "evil.com" }]' in body
     assert doors.denied() == ["evil.com"]
 
@@ -210,7 +210,7 @@ def test_each_request_on_a_connection_is_decided_by_itself(doors: Doors) -> None
             f"GET http://evil.com:{port}/3 HTTP/1.1\r\nHost: evil.com:{port}\r\n\r\n"
             f"GET http://{ALLOWED}:{port}/4 HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n",
         )
-    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"403"]
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"200", b"200", b"415"]
     assert [each.split()[1] for each in origin.heads] == [b"/1", b"/2"]
     assert doors.denied() == ["evil.com"]
 
@@ -223,7 +223,7 @@ def test_requests_that_come_byte_by_byte_are_the_same_requests(doors: Doors) -> 
             for byte in f"GET http://{host}:{port}/{path} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode():
                 sock.sendall(bytes([byte]))
         said = everything(sock)
-    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200", b"403"]
+    assert re.findall(rb"HTTP/1.1 (\d+)", said) == [b"200", b"415"]
     assert [each.split()[1] for each in origin.heads] == [b"/1"]
 
 
@@ -337,7 +337,7 @@ def test_a_request_waits_for_100_continue_and_a_head_has_no_body(doors: Doors) -
         sock.sendall(f"HEAD {url}\r\n".encode())
         assert b"Content-Length: 999" in head(sock)
         sock.sendall(b"GET http://evil.com/ HTTP/1.1\r\nHost: evil.com\r\n\r\n")
-        assert head(sock).startswith(b"HTTP/1.1 403")
+        assert head(sock).startswith(b"HTTP/1.1 415")
 
 
 def test_a_websocket_is_opaque_after_its_101_and_h2c_is_never_asked_for(doors: Doors) -> None:
@@ -364,6 +364,28 @@ def test_a_websocket_is_opaque_after_its_101_and_h2c_is_never_asked_for(doors: D
         )
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"h2c" not in seen[-1] and b"ettings" not in seen[-1]
+
+
+HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+REQUIRED = b"\0\0\0\0\0\0\0\x0d"  # GOAWAY: no stream was worked on, HTTP_1_1_REQUIRED
+
+
+def test_http_2_with_prior_knowledge_is_told_to_use_http_1_at_the_proxy(doors: Doors) -> None:
+    with connect(doors.ports["http"]) as sock:
+        sock.sendall(HTTP_2)
+        answer = everything(sock)
+    assert answer.startswith(bytes((0, 0, 0, 4))) and REQUIRED in answer and b"use HTTP/1.1" in answer
+
+
+def test_http_2_with_prior_knowledge_is_told_to_use_http_1_by_an_allowed_server_s_door(doors: Doors) -> None:
+    origin = Origin()
+    with server(origin) as port:
+        doors.transparent(port)
+        with connect(port, SYNTHETIC) as sock:
+            sock.sendall(HTTP_2)
+            answer = everything(sock)
+    assert answer.startswith(bytes((0, 0, 0, 4))) and REQUIRED in answer
+    assert origin.heads == [] and doors.denied() == [ALLOWED]
 
 
 # ---- the transparent door -------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def _step(step: MountStep) -> str:
     parts += [attr.value for attr in step.attrs]
     if step.ino:
         parts.append(f"inode {step.dev}:{step.ino}")
-    return " ".join(parts + [word for word in ("optional", "inside_bind") if getattr(step, word)])
+    return " ".join(parts + [word for word in ("optional", "inside_bind", "named") if getattr(step, word)])
 
 
 def _landlock(plan: LandlockPlan | None) -> Iterator[str]:

@@ -7,10 +7,12 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 
 import pytest
 
 from pysandbox.errors import SandboxNetworkError, StartError
+from pysandbox.gate import refused
 from pysandbox.launch import netns
 from pysandbox.probe import kernel, netlink
 
@@ -78,11 +80,15 @@ def test_without_the_redirect_other_addresses_are_the_cage_s_own_and_empty(init:
     assert said_to(init, "192.0.2.1", 80) == "ECONNREFUSED"
 
 
-def test_the_redirect_leads_every_connection_to_its_door(init: Init) -> None:
-    made = doors(init, routes=netlink.ROUTES, redirect=netlink.REDIRECT)
+HTTPS = netlink.Reached(((bytes((198, 19, 0, 0)), 16),), ((443, 443),))
+LISTED = netlink.Reached(((bytes((192, 0, 2, 0)), 24), (bytes((10, 0, 0, 1)), 32)), ())
+
+
+def test_the_redirect_leads_what_a_policy_lets_to_its_door(init: Init) -> None:
+    made = doors(init, routes=netlink.ROUTES, redirect=netlink.redirect(listed=[LISTED]))
     dns, tcp, _ = made
     try:
-        for address, port in (("192.0.2.1", 80), ("8.8.8.8", 65535), ("10.0.0.1", 1), ("169.254.169.254", 80)):
+        for address, port in (("192.0.2.1", 80), ("198.18.1.0", 65535), ("198.19.9.9", 443), ("10.0.0.1", 1)):
             assert said_to(init, address, port) == "5"
             accepted, _ = tcp.accept()
             wanted = accepted.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
@@ -95,6 +101,29 @@ def test_the_redirect_leads_every_connection_to_its_door(init: Init) -> None:
             dns.recv(9)
     finally:
         close(made)
+
+
+def test_every_other_connection_is_refused_and_heard_of(init: Init) -> None:
+    """Also by a program that serves the port at every address, and by one that has bound its end."""
+    made = doors(init, routes=netlink.ROUTES, redirect=netlink.redirect(names=[HTTPS], listed=[LISTED]))
+    (fd,) = netns.sockets_inside(init.opened.pidfd, [("syn", netlink.REFUSER, 0)])
+    with socket.socket(fileno=fd) as ear:
+        ear.settimeout(60)
+        try:
+            for address, port in (("8.8.8.8", 65535), ("192.0.1.1", 80), ("198.19.9.9", 80)):
+                assert said_to(init, address, port) == "ECONNREFUSED"
+                assert refused.meant(ear.recv(200)) == (IPv4Address(address), port)
+            everywhere = "(lambda l: socket.create_connection(('8.8.4.4', 8443), 9))(socket.create_server(('', 8443)))"
+            bound = "socket.create_connection(('8.8.4.4', 8443), 9, ('127.0.0.1', 0))"
+            for each in (everywhere, bound):
+                assert init.attempt(each) == "ECONNREFUSED"
+                assert refused.meant(ear.recv(200)) == (IPv4Address("8.8.4.4"), 8443)
+            assert said_to(init, "198.19.9.9", 443) == "5"
+            ear.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                ear.recv(200)
+        finally:
+            close(made)
 
 
 def test_the_cage_s_own_loopback_is_left_alone(init: Init) -> None:

@@ -85,7 +85,7 @@ def test_a_program_of_the_host_inherits_none() -> None:
     try:
         doors = {os.readlink(f"/proc/self/fd/{fd}") for fd in live.doors.values()}
         seen = subprocess.run(["/bin/ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False)
-        assert len(doors) == len(live.doors) == 6
+        assert len(doors) == len(live.doors) == 7
         assert not [door for door in doors if door in seen.stdout]
     finally:
         live.close()

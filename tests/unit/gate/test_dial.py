@@ -214,7 +214,7 @@ def test_a_direct_grant_is_made_for_the_addresses_that_a_dial_would_take(address
         admission.grant_direct("a.com", Answer((ip_address(address),), 30))
 
     asyncio.run(resolve())
-    synthetic, real = sixteen(ip_address("198.18.1.0")), sixteen(ip_address(address))
+    synthetic, real = sixteen(ip_address("198.19.0.0")), sixteen(ip_address(address))
     assert supervision.granted == ([(synthetic, real, 443, 443, 30.0)] if granted else [])
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate import http
+from pysandbox.gate import http, http2
 from pysandbox.gate.dial import Target
 from pysandbox.gate.http import Authority, BadRequest
 
@@ -87,9 +87,25 @@ def test_a_target_that_would_break_the_line_is_refused(path: bytes) -> None:
         http.forwarded(request("/"), path, b"a.com")
 
 
-def test_a_refusal_says_what_would_allow_it() -> None:
+@pytest.mark.parametrize(
+    ("rule", "status", "code"),
+    [
+        ("host", 415, b"contract-refused"), ("host.ports", 415, b"contract-refused"),
+        ("network.allow_ips", 403, b"policy-blocked"), ("network.allow_host_loopback", 403, b"policy-blocked"),
+        ("policy_fn", 403, b"policy-blocked"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_decided_and_what_would_allow_it(rule: str, status: int, code: bytes) -> None:
     from pysandbox.gate.rules import Decision
 
-    response, body = http.blocked("evil.com:443 is not allowed", Decision(False, "host", "the line"))
-    assert (b"x-pysandbox-error", b"policy-blocked") in list(response.headers)
-    assert b"the line" in body and response.status_code == 403
+    response, body = http.blocked("evil.com:443 is not allowed", Decision(False, rule, "the line"))
+    assert (b"x-pysandbox-error", code) in list(response.headers)
+    assert b"the line" in body and response.status_code == status
+
+
+def test_http_2_is_refused_in_its_own_words() -> None:
+    """RFC 9113, 3.4 and 6.8."""
+    settings, goaway = http2.refusal()[:9], http2.refusal()[9:]
+    assert settings == bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    assert (goaway[3], goaway[5:9], goaway[9:13], goaway[13:17]) == (7, bytes(4), bytes(4), b"\0\0\0\x0d")
+    assert int.from_bytes(goaway[:3], "big") == len(goaway) - 9 and b"use HTTP/1.1" in goaway
