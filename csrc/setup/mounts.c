@@ -76,6 +76,17 @@ static int make_directory(struct path *path, size_t from, uint32_t mode, struct 
     return 0;
 }
 
+/* What the kernel has by now, since the name comes before the mounts (setup.c). */
+static long write_hostname(int fd) {
+    struct new_utsname names;
+    size_t size;
+    const long result = sys_call(SYS_uname, &names, 0, 0, 0, 0, 0);
+    if (result < 0) return result;
+    size = text_length(names.nodename);
+    names.nodename[size] = '\n';
+    return sys_write(fd, names.nodename, size + 1);
+}
+
 static int make_file(struct path *path, size_t from, const char *content, uint32_t mode, int named,
                      struct psb_error *error) {
     long fd, written;
@@ -86,17 +97,6 @@ static int make_file(struct path *path, size_t from, const char *content, uint32
     if (named && written >= 0) written = write_hostname((int)fd);
     sys_close((int)fd);
     return written < 0 ? fail(error, PSB_STEP_FILE, written, path->text + from) : 0;
-}
-
-/* What the kernel has by now, since the name comes before the mounts (setup.c). */
-static long write_hostname(int fd) {
-    struct new_utsname names;
-    size_t size;
-    const long result = sys_call(SYS_uname, &names, 0, 0, 0, 0, 0);
-    if (result < 0) return result;
-    size = text_length(names.nodename);
-    names.nodename[size] = '\n';
-    return sys_write(fd, names.nodename, size + 1);
 }
 
 static int make_symlink(struct path *path, size_t from, const char *to, struct psb_error *error) {

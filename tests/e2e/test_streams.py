@@ -245,7 +245,6 @@ SMUGGLING = {
     "connect elsewhere": "CONNECT example.com:443 HTTP/1.1\r\nHost: evil.com\r\n\r\n",
     "connect with a path": "CONNECT {url} HTTP/1.1\r\nHost: {host}\r\n\r\n",
     "no port": "CONNECT example.com HTTP/1.1\r\nHost: example.com\r\n\r\n",
-    "HTTP/2 by prior knowledge": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "too long": "GET {url} HTTP/1.1\r\nX: " + "a" * 70_000 + "\r\n\r\n",
     "junk": "\x16\x03\x01\x02\x00\x01",
 }
