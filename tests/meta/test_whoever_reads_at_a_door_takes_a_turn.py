@@ -23,6 +23,7 @@ KNOWN = {
     ("datagrams.py", "_from_peers", "recvfrom"): "a few in one turn",
     ("datagrams.py", "_from_other_side", "recv"): "a few in one turn",
     ("lost.py", "hear", "recv"): "a few, then a pause",
+    ("refused.py", "hear", "recv"): "a few in one turn",
     ("upstream.py", "_ask_server", "sock_recv"): "a name server's; gives way each time",
     ("upstream.py", "_receive", "sock_recv"): "a name server's; gives way each time",
     ("transaction.py", "_verdicts", "recv"): "the kernel's, in the thread that opens a cage",
