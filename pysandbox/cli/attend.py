@@ -16,8 +16,10 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, Literal, Protocol, Self
+
+    from pysandbox.launch.relay import Relay
 
     class Attended(Protocol):
         """What is asked of the running command."""
@@ -32,6 +34,9 @@ OUT_OF_TIME = 124
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 IMPATIENT, SOON = 3, 1.0  # so many SIGINT within so many seconds end the command
+LATE = 60.0  # seconds for whoever reads our terminal, or has stopped it, to go on
+PATIENCE = 2.0  # the same for a pipe, when the command was ended by us
+LOOK = 0.2
 
 
 class Signals:
@@ -129,6 +134,18 @@ class Attendance:
             self._insisted = True
             self._process.kill()
             self._ended = True
+
+    def let_through(self, relays: Iterable[Relay]) -> None:
+        """The command has ended: returns when all that it wrote has arrived, or nobody takes it. Whoever reads a pipe
+        may take as long as he likes (a pager); a signal to us ends that."""
+        for relay in relays:
+            patience = LATE if not relay.is_pipe else PATIENCE if self.cause is not None else float("inf")
+            end = time.monotonic() + patience
+            while not relay.settle(LOOK) and time.monotonic() < end and not self._is_to_end():
+                pass
+
+    def _is_to_end(self) -> bool:
+        return any(number in (*ENDING, signal.SIGINT) for number in self._signals.take())
 
     def code(self, own: int) -> int:
         """The exit code, of a command whose own is `own`: that, also after a signal of ours that it heeded."""

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     MakeCage = Callable[[Policy, Sink, bool], Cage]
 
 OUR_FAILURE, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
-LATE = 60.0  # seconds for whoever reads our terminal, or has stopped it, to go on
 
 EPILOG = """\
 The command sees the system's programs and libraries, the current directory (read and write) and nothing else; it has
@@ -197,7 +196,7 @@ def _run(
             keep(namespace, cage, asked, pty=pty)
         attendance.until_end()
         process.wait()
-        process._stdio.settle(LATE)
+        attendance.let_through(process._stdio.relays)
         for outlet in outlets:
             outlet.drain()
         result = process.result()

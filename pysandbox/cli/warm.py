@@ -276,11 +276,12 @@ def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> in
     if command.stdio is None or command.stdio.terminal < 0:
         outlets = command.stdio.relays if command.stdio is not None else []
         for outlet in outlets:
-            _serve(attendance, outlet)
+            outlet.serve() if outlet.is_pipe else _serve(attendance, outlet)  # a pipe may be full for long
         attendance.until_end()
         code = command.wait()
-        for outlet in outlets:
-            outlet.settle()
+        attendance.let_through(outlets)
+        if command.stdio is not None:
+            command.stdio.settle_input()
     else:
         from pysandbox.cli.terminal import RawMode, Relay
 

@@ -222,6 +222,11 @@ def open_null() -> int:
     return int(lib.psb_open_null())
 
 
+def take_in(source: int, sink: int, stop: int, null: int) -> None:
+    """Passes on what is read of `sink`, until one of the two ends or `stop` is readable (csrc/host/intake.h)."""
+    lib.psb_take_in(source, sink, stop, null)
+
+
 def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False) -> int:
     """openat2(2) below `root_fd`; `powerless`: with no capability in effect. Raises OSError with the path."""
     how = lib.psb_open_powerless if powerless else lib.psb_open_inside

@@ -1,9 +1,9 @@
 """Output on its way from a cage to a descriptor of the host that the cage must not hold.
 
-Whoever holds a descriptor shares its flags and its place, and more: of a file it can rewrite what is there, of a
-terminal it can read what is typed and switch the echo off. So a command writes to a pipe, or to a pseudo-terminal where
-the host has a terminal, and what arrives is written here, to the very descriptor, by the host. A pipe of the host's is
-opened anew instead (`stdio`), which costs nothing later.
+Whoever holds a descriptor shares its flags and its place, and more: of a file it can rewrite what is there, of a pipe
+it can open the other end (/proc/self/fd) and read what others write, of a terminal it can read what is typed and switch
+the echo off. So a command writes to a pipe of its own, or to a pseudo-terminal where the host has a terminal, and what
+arrives is written here, to the very descriptor, by the host.
 
 Each Relay is served by a thread of its own until its last writer is gone, or by the command line's poll loop. Whoever
 learns of a command's end calls `settle`: what the command wrote is then where it belongs.
@@ -11,6 +11,7 @@ learns of a command's end calls `settle`: what the command wrote is then where i
 
 from __future__ import annotations
 
+import _signal as signal
 import os
 import select
 import stat
@@ -20,6 +21,7 @@ from _thread import allocate_lock, start_new_thread
 CHUNK = 65536
 PIECE = 4096  # of one write to what may take its time: between two of them it shows whether anybody reads
 PATIENCE = 2.0  # seconds without a byte taken, after which `settle` waits no longer
+PATIENCE_WITH_A_PIPE = 0.1  # whoever waits may be the one who is to read it
 LOOK = 0.0005
 MOST_LEFT = 2 << 20  # bytes that are taken at the end: more than a pipe can hold is being written by what still runs
 
@@ -31,7 +33,9 @@ class Relay:
         self.source = source
         self._target = os.dup(target)  # close-on-exec; the caller may close his own
         self._lock = allocate_lock()
-        self._piece = CHUNK if stat.S_ISREG(os.fstat(self._target).st_mode) else PIECE
+        kind = os.fstat(self._target).st_mode
+        self.is_pipe = stat.S_ISFIFO(kind)
+        self._piece = CHUNK if stat.S_ISREG(kind) else PIECE
         self._passed = 0
         self._served = False
         os.set_blocking(source, False)
@@ -41,25 +45,27 @@ class Relay:
         start_new_thread(self._run, ())
         self._served = True
 
-    def settle(self, patience: float = PATIENCE) -> None:
-        """Returns when all that was written before is passed on, or when nobody takes it. Any thread may call it, also
-        later."""
+    def settle(self, patience: float | None = None) -> bool:
+        """Returns when all that was written before is passed on, or when nobody takes it (False). Any thread may call
+        it, also later."""
         if self._served:
-            self._await_thread(patience)
-            return
+            usual = PATIENCE_WITH_A_PIPE if self.is_pipe else PATIENCE
+            return self._await_thread(usual if patience is None else patience)
         end = self._passed + MOST_LEFT
         with self._lock:
             while self._passed < end and self._pass_on() > 0:
                 pass
+        return True
 
-    def _await_thread(self, patience: float) -> None:
+    def _await_thread(self, patience: float) -> bool:
         end, passed, since = self._passed + MOST_LEFT, -1, 0.0
         while self._passed < end and not self._is_empty():
             if self._passed != passed:
                 passed, since = self._passed, time.monotonic()
             elif time.monotonic() - since > patience:
-                return
+                return False
             time.sleep(LOOK)
+        return True
 
     def _is_empty(self) -> bool:
         """Nothing is there, and the thread has nothing in hand."""
@@ -85,6 +91,7 @@ class Relay:
                 self._close()
 
     def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGPIPE,))  # the host may have it end a program
         poller = select.poll()
         poller.register(self.source, select.POLLIN)
         while poller.poll() and self.step():
@@ -94,6 +101,8 @@ class Relay:
         """The bytes of one read; 0 when none are there now, -1 at the end. For whoever has the lock."""
         if self.source < 0:
             return -1
+        if self.is_pipe:
+            return self._splice()
         try:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
@@ -101,6 +110,21 @@ class Relay:
         except OSError:  # EIO: the last writer has closed a pseudo-terminal
             data = b""
         return len(data) if data and self._write(data) else -1
+
+    def _splice(self) -> int:
+        """The same from pipe to pipe, where nothing has to be copied."""
+        try:
+            while True:
+                try:
+                    count = os.splice(self.source, self._target, CHUNK)
+                    self._passed += count
+                    return count or -1
+                except BlockingIOError:
+                    if not select_now(self.source):
+                        return 0
+                    _await_room(self._target)
+        except OSError:
+            return -1
 
     def _write(self, data: bytes) -> bool:
         for at in range(0, len(data), self._piece):
@@ -167,12 +191,16 @@ def _write_all(fd: int, data: bytes) -> bool:
         try:
             rest = rest[os.write(fd, rest) :]
         except BlockingIOError:  # the host has set its own descriptor so
-            poller = select.poll()
-            poller.register(fd, select.POLLOUT)
-            poller.poll()
+            _await_room(fd)
         except OSError:
             return False
     return True
+
+
+def _await_room(fd: int) -> None:
+    poller = select.poll()
+    poller.register(fd, select.POLLOUT)
+    poller.poll()
 
 
 def open_terminal(like: int) -> tuple[int, int]:

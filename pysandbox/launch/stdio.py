@@ -3,9 +3,10 @@
 `None` for stdin is the null device, not the host's own stdin: a cage reads nothing it was not given. `None` for stdout
 and stderr is where the host's own lead, as with Popen. Everything opened here is close-on-exec and closed exactly once.
 
-A caged command never holds the host's own open file, whose flags and place it would share: a pipe is opened anew, for
-one direction; what is read from a file, or written to one or to a terminal, goes through a `relay`. Sockets and other
-devices cannot be told apart from outside and are passed as they are where they were passed by name.
+A caged command never holds the host's own open file, whose flags and place it would share, nor a pipe of the host's,
+whose other end it could open: what is read from a pipe goes through an `intake`, what is read from a file, or written
+to any of these or to a terminal, through a `relay`. Sockets and other devices cannot be told apart from outside and are
+passed as they are where they were passed by name.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
 
+    from pysandbox.launch.intake import Intake
     from pysandbox.launch.relay import Feed, Relay
 
     File = int | IO[bytes] | IO[str] | None
@@ -43,6 +45,7 @@ class Stdio:
         self.stdin = self.stdout = self.stderr = self.terminal = -1  # the host's ends
         self.relays: list[Relay] = []
         self.feeds: list[Feed] = []
+        self.intakes: list[Intake] = []
         self._given: list[int] = []  # opened for the child: closed once it has them
         self._relayed: dict[tuple[int, int], int] = {}  # what is relayed already, and the child's end of that
 
@@ -81,11 +84,23 @@ class Stdio:
         kind = found.st_mode
         if stat.S_ISCHR(kind) and os.isatty(fd):
             raise ValueError(f"stdin: {fd} is a terminal; a command gets one of its own with pty=True")
-        if stat.S_ISFIFO(kind):
-            return self._again(fd, os.O_RDONLY)
+        if stat.S_ISFIFO(kind) or (fd == 0 and _is_stream_socket(fd, kind)):
+            return self._take_in(fd)
         if stat.S_ISREG(kind):
             return self._feed(fd)
         return fd
+
+    def _take_in(self, fd: int) -> int:
+        from pysandbox.launch.intake import Intake
+
+        inside, sink = self._pipe()
+        self._given.append(inside)
+        try:
+            self.intakes.append(Intake(fd, sink, null_device()))
+        except OSError:
+            os.close(sink)
+            raise
+        return inside
 
     def _feed(self, fd: int) -> int:
         from pysandbox.launch.relay import Feed
@@ -101,8 +116,6 @@ class Stdio:
 
     def _own_output(self, fd: int, found: os.stat_result) -> int:
         terminal = stat.S_ISCHR(found.st_mode) and os.isatty(fd)
-        if stat.S_ISFIFO(found.st_mode) and (again := self._again(fd, os.O_WRONLY)) != fd:
-            return again
         inherited = stat.S_ISSOCK(found.st_mode) and fd in (1, 2)
         if not (terminal or inherited or stat.S_ISREG(found.st_mode) or stat.S_ISFIFO(found.st_mode)):
             return fd
@@ -123,17 +136,6 @@ class Stdio:
             raise
         return inside
 
-    def _again(self, fd: int, direction: int) -> int:
-        """A pipe opened anew, without waiting for its other side; as it was where that is refused, or nobody is
-        there."""
-        try:
-            again = os.open(f"/proc/self/fd/{fd}", direction | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return fd
-        os.set_blocking(again, True)
-        self._given.append(again)
-        return again
-
     def serve(self) -> None:
         """The command runs: what it writes is passed on, each relay in a thread of its own."""
         self.serve_input()
@@ -142,13 +144,20 @@ class Stdio:
 
     def serve_input(self) -> None:
         """The same for what it reads alone."""
-        for feed in self.feeds:
+        for feed in (*self.feeds, *self.intakes):
             feed.serve()
 
     def settle(self, *patience: float) -> None:
-        """The command has ended: returns when what it wrote is where it belongs, or nobody takes it."""
+        """The command has ended: returns when what it wrote is where it belongs, or nobody takes it, and when what it
+        did not read is left to the next."""
+        self.settle_input()
         for relay in self.relays:
             relay.settle(*patience)
+
+    def settle_input(self) -> None:
+        """The same for what it reads alone."""
+        for intake in self.intakes:
+            intake.settle()
 
     def output(self, number: int, wanted: File) -> int:
         """Places descriptor 1 or 2; returns the host's end, -1 if there is none."""
@@ -200,7 +209,7 @@ class Stdio:
         self.given()
         for relay in self.relays:
             relay.close()
-        for feed in self.feeds:
+        for feed in (*self.feeds, *self.intakes):
             feed.close()
         ends = self.stdin, self.stdout, self.stderr, self.terminal
         self.stdin = self.stdout = self.stderr = self.terminal = -1
@@ -255,6 +264,19 @@ def _examine(fd: int, name: str) -> os.stat_result:
     if stat.S_ISDIR(found.st_mode):
         raise ValueError(f"{name}: {fd} is a directory; grant it by the policy (filesystem.allow)")
     return found
+
+
+def _is_stream_socket(fd: int, kind: int) -> bool:
+    """Our own stdin may be one (ssh, a service); one that was passed by name has another number."""
+    if not stat.S_ISSOCK(kind):
+        return False
+    import _socket  # what socket adds costs a third of a start
+
+    found = _socket.socket(fileno=os.dup(fd))
+    try:
+        return found.type == _socket.SOCK_STREAM
+    finally:
+        found.close()
 
 
 def _name_of(number: int) -> str:
