@@ -144,8 +144,10 @@ class Stdio:
 
     def serve_input(self) -> None:
         """The same for what it reads alone."""
-        for feed in (*self.feeds, *self.intakes):
+        for feed in self.feeds:
             feed.serve()
+        for intake in self.intakes:
+            intake.serve()
 
     def settle(self, *patience: float) -> None:
         """The command has ended: returns when what it wrote is where it belongs, or nobody takes it, and when what it
@@ -209,8 +211,10 @@ class Stdio:
         self.given()
         for relay in self.relays:
             relay.close()
-        for feed in (*self.feeds, *self.intakes):
+        for feed in self.feeds:
             feed.close()
+        for intake in self.intakes:
+            intake.close()
         ends = self.stdin, self.stdout, self.stderr, self.terminal
         self.stdin = self.stdout = self.stderr = self.terminal = -1
         for fd in ends:
