@@ -252,6 +252,8 @@ static enum deed_outcome do_it(struct deed *deed, const struct psb_rules *rules,
 enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed) {
     struct powers powers;
     enum deed_outcome outcome;
+    int number;
+    if (takes_a_name(deed, rules, &number)) return done(deed, number);
     if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
     if (!is_done_on_behalf(deed)) return refuse(deed);
     if (lower_powers(&powers, READS_THE_CALLER)) return done(deed, -EPERM);

@@ -77,10 +77,13 @@ void aim(const struct deed *deed, struct sockaddr_storage *to, uint32_t *size);
 /* An unspecified destination is loopback (ip(7)); AF_UNSPEC is IPv4 in a send. */
 void settle(struct deed *deed);
 
-/* behalf_unix.c: the socket file that a caged process means by a path. 0, with *to naming it through /proc/self/fd and
- * *held to be closed after use (-1: none); -errno. */
-int reach_unix(const struct deed *deed, const struct psb_rules *rules, struct sockaddr_storage *to, uint32_t *size,
+/* behalf_unix.c: the socket file that a caged process means by a path, where it may be reached. 0, with *to naming it
+ * through /proc/self/fd and *held to be closed after use (-1: none); -errno, and then nothing is held. */
+int reach_unix(struct deed *deed, const struct psb_rules *rules, struct sockaddr_storage *to, uint32_t *size,
                int *held);
+/* Without a namespace: whether the socket would get a name or a port of the host's; then *number is what it fails with.
+ */
+int takes_a_name(struct deed *deed, const struct psb_rules *rules, int *number);
 /* behalf_message.c: sendmsg and sendmmsg */
 enum deed_outcome send_messages(struct deed *deed, const struct psb_rules *rules, struct borrowed *borrowed);
 /* Reads one message's address into the deed. */

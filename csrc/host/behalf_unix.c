@@ -18,6 +18,8 @@
 #define RESOLVE_NO_MAGICLINKS 2
 #endif
 
+#define MOST_TRIES 64 /* EAGAIN: something was renamed or mounted while a ".." was followed (openat2(2)) */
+
 /* The path as the caller's root has it: its working directory in front of a relative one. */
 static int absolute(int tid, const char *path, char *to, size_t room) {
     char link[64], cwd[3072];
@@ -38,13 +40,15 @@ static int absolute(int tid, const char *path, char *to, size_t room) {
 static int open_in_root(int tid, const char *path) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     char link[64];
-    int root, fd;
+    int root, fd, tries = 0;
     snprintf(link, sizeof link, "/proc/%d/root", tid);
     root = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return -errno;
     begin_interrupting(); /* a file system may not answer */
-    fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
-    if (fd < 0) fd = -errno;
+    do {
+        fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+        if (fd < 0) fd = -errno;
+    } while (fd == -EAGAIN && tries++ < MOST_TRIES);
     end_interrupting();
     close_own(root);
     return fd;
@@ -59,25 +63,60 @@ static int is_same_user(int tid) {
     return !stat(path, &caller) && caller.st_uid == geteuid();
 }
 
+/* Without a mount namespace any socket of the host's can be named: what was granted is a file, held open for as long as
+ * the cage lives (supervise/sockets.py), so that its inode is nobody else's. By whichever path it is reached, through
+ * whichever links, changed by whomever meanwhile: it is the file that is held here that is looked at, and connected. */
+static int is_granted(int held, const struct psb_rules *rules) {
+    struct stat file;
+    uint32_t i;
+    if (fstat(held, &file) < 0 || !S_ISSOCK(file.st_mode)) return 0;
+    for (i = 0; i < rules->n_sockets; i++)
+        if (rules->sockets[i].device == file.st_dev && rules->sockets[i].inode == file.st_ino) return 1;
+    return 0;
+}
+
+static int refuse_unix(struct deed *deed) {
+    refuse(deed);
+    return -EPERM;
+}
+
 /* An abstract name is looked for in the network namespace of the socket. Where that is the host's, Landlock would keep
  * the caller from it, and does not keep us. */
-int reach_unix(const struct deed *deed, const struct psb_rules *rules, struct sockaddr_storage *to, uint32_t *size,
+int reach_unix(struct deed *deed, const struct psb_rules *rules, struct sockaddr_storage *to, uint32_t *size,
                int *held) {
     const struct sockaddr_un *from = (const struct sockaddr_un *)deed->address;
     struct sockaddr_un *name = (struct sockaddr_un *)to;
     char path[sizeof from->sun_path + 1] = {0}, whole[4096];
     int result;
     if (*size <= offsetof(struct sockaddr_un, sun_path) || from->sun_family != AF_UNIX) return 0;
-    if (!from->sun_path[0]) return rules->abstract ? 0 : -EPERM;
+    if (*size > sizeof *from) return -EINVAL; /* as the kernel says (unix_validate_addr); the rest has no room here */
+    if (!from->sun_path[0]) return rules->abstract ? 0 : refuse_unix(deed);
     if (!is_same_user(deed->tid)) return -EACCES;
     memcpy(path, from->sun_path, *size - offsetof(struct sockaddr_un, sun_path));
     result = absolute(deed->tid, path, whole, sizeof whole);
     if (result) return result;
     *held = open_in_root(deed->tid, whole);
     if (*held < 0) return *held;
+    if (rules->on_host && !is_granted(*held, rules)) {
+        close_own(*held);
+        *held = -1;
+        return refuse_unix(deed);
+    }
     memset(to, 0, sizeof *to);
     name->sun_family = AF_UNIX;
     *size = (uint32_t)offsetof(struct sockaddr_un, sun_path) + 1 +
             (uint32_t)snprintf(name->sun_path, sizeof name->sun_path, "/proc/self/fd/%d", *held);
     return 0;
+}
+
+/* A name, in the file system or an abstract one, would be found by others of the host; so would a port. */
+int takes_a_name(struct deed *deed, const struct psb_rules *rules, int *number) {
+    const int binds = deed->number == SYS_bind;
+    if (!rules->on_host || (!binds && deed->number != SYS_listen)) return 0;
+    if (deed->domain == AF_UNIX) {
+        *number = refuse_unix(deed);
+        return 1;
+    }
+    *number = -EACCES;
+    return binds && is_inet(deed) && rules->keeps_ports;
 }

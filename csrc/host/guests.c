@@ -27,22 +27,33 @@
 _Static_assert(sizeof((struct psb_rules *)0)->action / sizeof(uint32_t) == PSB_CALL_CLASSES,
                "an action for each class");
 
+static void *copy_table(const void *from, size_t count, size_t size) {
+    void *copy = calloc(count ? count : 1, size);
+    if (copy && count) memcpy(copy, from, count * size);
+    return copy;
+}
+
+void free_rules(struct psb_rules *rules) {
+    free((void *)(uintptr_t)rules->endpoints);
+    free((void *)(uintptr_t)rules->sockets);
+}
+
 int copy_rules(struct psb_rules *to, const struct psb_rules *from) {
-    struct psb_endpoint *endpoints = calloc(from->n_endpoints ? from->n_endpoints : 1, sizeof *endpoints);
-    if (!endpoints) return -ENOMEM;
-    if (from->n_endpoints) memcpy(endpoints, from->endpoints, from->n_endpoints * sizeof *endpoints);
+    int result = 0;
     *to = *from;
-    to->endpoints = endpoints;
+    to->endpoints = copy_table(from->endpoints, from->n_endpoints, sizeof *from->endpoints);
+    to->sockets = copy_table(from->sockets, from->n_sockets, sizeof *from->sockets);
     to->network = from->grants ? own_network() : 0;
-    if (!from->grants || to->network) return 0;
-    free(endpoints);
-    return -ENOSYS;
+    if (!to->endpoints || !to->sockets) result = -ENOMEM;
+    if (!result && from->grants && !to->network) result = -ENOSYS;
+    if (result) free_rules(to);
+    return result;
 }
 
 static void free_guest(struct guest *guest) {
     if (guest->listener >= 0) close_own(guest->listener);
     if (guest->wake >= 0) close_own(guest->wake);
-    free((void *)(uintptr_t)guest->rules.endpoints);
+    free_rules(&guest->rules);
     forget_names(&guest->names);
     forget_borrowed(&guest->borrowed);
     drop_tellings(&guest->tellings);

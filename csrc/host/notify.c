@@ -210,9 +210,11 @@ static void decide_by_list(struct guest *guest, uint64_t id, struct deed *deed) 
     if (act(guest, id, deed, NULL)) deed->socket = -1; /* the ticket's now */
 }
 
-/* Python decides about addresses that it can hold against a list; a question to the kernel has none. */
+/* Python decides about addresses that it can hold against a list; a question to the kernel has none, and the unix
+ * sockets of the host are known by their files, of which only C has hold. */
 static int is_for_python(const struct guest *guest, const struct deed *deed) {
     if (guest->rules.action[deed->call] != PSB_ACTION_ASK) return 0;
+    if (guest->rules.on_host && is_network(deed->call) && !is_inet(deed)) return 0;
     return !is_network(deed->call) || is_inet(deed) || !(guest->rules.sealed || deed->domain == AF_NETLINK);
 }
 
@@ -413,7 +415,7 @@ int psb_notifier_rule(struct psb_notifier *notifier, uint32_t cage, const struct
         ring(guest->wake);
         leave(guest);
     }
-    free((void *)(uintptr_t)before.endpoints);
+    free_rules(&before);
     return guest ? 0 : -ENOENT;
 }
 

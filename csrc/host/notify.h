@@ -44,6 +44,11 @@ struct psb_endpoint {
     uint32_t ways;
 };
 
+/* A unix socket of the host, by the file that it is. */
+struct psb_granted {
+    uint64_t device, inode;
+};
+
 struct psb_rules {
     uint32_t action[8];      /* by enum psb_call_class */
     uint32_t sealed;         /* other families than IP: 1, the kernel goes on, for a descriptor or an address swapped
@@ -51,12 +56,16 @@ struct psb_rules {
     uint32_t walled;         /* a bind of another family goes on even so: Landlock refuses every TCP bind */
     uint32_t grants;         /* the cage has a network of its own, and may be given sockets of the host's */
     uint32_t abstract;       /* abstract unix names are those of the cage's own network namespace */
+    uint32_t on_host;        /* there is no namespace: of unix sockets only those of `sockets` are reached, none is bound */
+    uint32_t keeps_ports;    /* ... and no port of the host is bound either: EACCES, as Landlock says */
     uint32_t refuse_control; /* sendmsg with ancillary data is refused (SCM_RIGHTS) */
     uint32_t deadline_ms;    /* for Python's answers; then the call is refused */
     int32_t init_pid;        /* cage-init, whose own calls are nobody's business */
     uint32_t n_endpoints;
     uint64_t network; /* set by psb_notifier_add: with `grants`, the host's own (SO_NETNS_COOKIE); else 0 */
     const struct psb_endpoint *endpoints;
+    uint32_t n_sockets;
+    const struct psb_granted *sockets;
 };
 
 enum psb_told_kind {

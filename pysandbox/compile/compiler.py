@@ -28,7 +28,7 @@ from pysandbox.compile.limits import (
 from pysandbox.compile.monitor import enforced, monitor_notes
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
-from pysandbox.compile.notify import guarded, notify_plan
+from pysandbox.compile.notify import guarded, notify_plan, with_sockets
 from pysandbox.compile.plan import LandlockPlan, Note, NotifyPlan, Plan
 from pysandbox.compile.view import View, see
 from pysandbox.policy.model import Policy
@@ -60,6 +60,7 @@ def compile_plan(
     policy = enforced(policy)
     lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy), *watched)
     view = see(policy, paths)
+    notify = with_sockets(notify, view)
     exec_list.settle(policy, view)
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)

@@ -33,9 +33,6 @@ REFUSED: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
      "without a user namespace a command keeps the caller's id", f'set run_as = "self", or {FULL}'),
     ("filesystem.state", lambda policy: policy.state != "ephemeral",
      "without a mount namespace there is no /scratch", f'leave state out and use $TMPDIR, or {FULL}'),
-    ("network.unix_sockets", lambda policy: bool(policy.unix_sockets),
-     "no kernel's Landlock confines a connect to a socket by its path: with one, every socket of the caller's would be "
-     "open, and so there are none", f"leave unix_sockets out, or {FULL}"),
     ("syscalls.allow_extra", lambda policy: any(name.startswith("io_uring_") for name in policy.allow_syscalls),
      "a ring makes sockets that no filter sees, and nothing else keeps from those of the host",
      f"leave io_uring out, or {FULL}"),

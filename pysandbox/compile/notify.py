@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from pysandbox.compile.doors import reaches_hosts
 from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
-from pysandbox.compile.plan import LandlockPlan, NotifyPlan
+from pysandbox.compile.plan import LandlockPlan, NotifyPlan, SocketGrant
 from pysandbox.compile.programs import programs
+from pysandbox.compile.shown import View
 from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.endpoint import (
     ANYWHERE,
@@ -67,6 +68,11 @@ def _leads_out(policy: Policy) -> bool:
     return has_own_network(policy) and (_lists_addresses(policy) or _names_direct_hosts(policy))
 
 
+def grants_sockets(policy: Policy) -> bool:
+    """Without namespaces every unix socket of the host can be named: the supervisor connects to those that may be."""
+    return policy.isolation == "landlock" and bool(policy.unix_sockets)
+
+
 # (what asks for a supervisor, when, the classes and their action). A later row wins over an earlier one, and what a
 # callback watches (ASK) over all of them.
 NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
@@ -79,6 +85,7 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
         _leads_out,
         dict.fromkeys(("CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"), "LIST"),
     ),
+    ("network.unix_sockets", grants_sockets, dict.fromkeys(("CONNECT", "BIND", "LISTEN"), "LIST")),
     ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),
 )
 # These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log.
@@ -100,7 +107,7 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         calls=tuple(sorted(call for name in actions for call in CALLS.get(name, ()))),
         actions=tuple(sorted(actions.items())),
         endpoints=_endpoints(policy, watch),
-        sealed=policy.egress != "direct" and not _leads_out(policy),
+        sealed=policy.egress != "direct" and not _leads_out(policy) and not grants_sockets(policy),
         abstract=policy.isolation == "full" and policy.egress != "direct",
         refuse_control=_refuses_descriptors(policy),
         lenient=policy.monitor,
@@ -108,7 +115,17 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         grants=_grants(policy),
         named=(ANYWHERE,) if _names_direct_hosts(policy) else (),
         walled=_leads_out(policy) and host.landlock_abi >= WALL_ABI,
+        on_host=policy.isolation == "landlock",
+        keeps_ports=policy.isolation == "landlock" and policy.egress != "direct",
     )
+
+
+def with_sockets(notify: NotifyPlan | None, view: View) -> NotifyPlan | None:
+    """With the sockets that are left of what was granted, once denials and what is absent were weighed."""
+    if notify is None or not notify.on_host:
+        return notify
+    sockets = (SocketGrant(real, fact.dev, fact.ino) for real, fact in sorted(view.sockets.items()))
+    return replace(notify, sockets=tuple(sockets))
 
 
 def _grants(policy: Policy) -> tuple[Endpoint, ...]:

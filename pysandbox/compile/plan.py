@@ -146,6 +146,15 @@ class WatchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SocketGrant:
+    """A unix socket of the host's, by its real path, and the file that it was when it was looked at."""
+
+    path: str
+    dev: int
+    ino: int
+
+
+@dataclass(frozen=True, slots=True)
 class NotifyPlan:
     """Which calls the filter hands to the supervisor, and what becomes of them. Classes and actions are named as in
     csrc/host/notify.h, without PSB_CALL_ and PSB_ACTION_.
@@ -154,7 +163,8 @@ class NotifyPlan:
     `sealed`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
     `grants`: reached through a socket of the host's network, which takes the place of the cage's own; `named`: the
     same, for the addresses that names stand for (`Supervision.grant_address`). `walled`: Landlock refuses every bind of
-    a TCP port that is not done on behalf.
+    a TCP port that is not done on behalf. `on_host`: there is no namespace; of unix sockets, `sockets` may be connected
+    to, and where `keeps_ports`, no port of the host is bound.
     """
 
     calls: tuple[str, ...]
@@ -168,6 +178,9 @@ class NotifyPlan:
     grants: tuple[Endpoint, ...] = ()
     named: tuple[Endpoint, ...] = ()
     walled: bool = False
+    on_host: bool = False
+    keeps_ports: bool = False
+    sockets: tuple[SocketGrant, ...] = ()
 
     @property
     def leads_out(self) -> bool:

@@ -56,6 +56,7 @@ class Choice(NamedTuple):
     notify: frozenset[str] = frozenset()  # what is allowed goes to the supervisor first
     lists: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a baseline of the user's, in place of the profile's lists
     leads_out: bool = False  # sockets of the host's network may be in the cage
+    unix: bool = False  # without namespaces, and some unix sockets of the host may be connected to
     unsupported: frozenset[str] = frozenset()  # as on a file system that cannot do it
     init: frozenset[str] = frozenset()  # left open for cage-init; `build_late` closes them again
 
@@ -121,7 +122,7 @@ def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bo
         deny |= EXEC_GUARD
     calls = frozenset(notify.calls)
     return Choice(policy.seccomp, mode, sockets, denial, allow, deny, calls, policy.syscall_lists, notify.leads_out,
-                  unsupported)  # fmt: skip
+                  bool(notify.sockets), unsupported)  # fmt: skip
 
 
 def _uncounted(policy: Policy) -> frozenset[str]:
@@ -215,7 +216,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
     listed = set(names_of(profile.allow))
     closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
-    rules = arguments.rules(choice.sockets)
+    rules = arguments.rules(choice.sockets, unix=choice.unix)
     shut = arguments.CLOSED_ON_THE_HOST if choice.sockets in arguments.ON_THE_HOST else {}
     limited = profile.limited if choice.mode == "allow-list" else {}
 
@@ -244,7 +245,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
         decision = one(name)
         if choice.leads_out and name in arguments.LEADS_OUT:
             decision = hand_over(decision, arguments.LEADS_OUT[name])
-        if "sendmsg" in choice.notify and name in arguments.ON_BEHALF:
+        if ("sendmsg" in choice.notify or choice.unix) and name in arguments.ON_BEHALF:
             decision = hand_over(decision, arguments.ON_BEHALF[name])
         if name.startswith(arguments.RINGS) and (choice.leads_out or choice.sockets in arguments.ON_THE_HOST):
             return Verdict.NEVER

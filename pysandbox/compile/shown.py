@@ -44,6 +44,7 @@ class View:
     holes: dict[str, Hole] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     programs: Programs | None = None  # what may be executed; None: everything
+    sockets: dict[str, PathFact] = field(default_factory=dict)  # without mounts, those that are granted
     own: dict[str, str] = field(default_factory=dict)  # files that are made instead of granted, with what is in them
     notes: list[Note] = field(default_factory=list)
 

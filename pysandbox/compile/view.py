@@ -99,6 +99,9 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
         if fact.real == ROOT and key != "filesystem.workdir":
             raise SandboxCompileError("the whole root cannot be granted", key=key,
                                       suggestion="name the directories that are needed")  # fmt: skip
+        if key == UNIX_SOCKETS and not full:
+            view.sockets[fact.real] = fact
+            continue
         if full:
             _remember_links(view, fact)
         reason = _own(fact.real) if full or fact.real == ROOT else None
@@ -225,6 +228,11 @@ def _let_denials_win(view: View) -> None:
             del view.trees[real]
             if not tree.implied:
                 view.notes.append(grant_skipped(tree.key, tree.fact.path, f"{hole.kind} {hole.fact.path!r} wins"))
+    for real, fact in list(view.sockets.items()):
+        hole = nearest(real, view.holes)
+        if hole is not None:
+            del view.sockets[real]
+            view.notes.append(grant_skipped(UNIX_SOCKETS, fact.path, f"{hole.kind} {hole.fact.path!r} wins"))
 
 
 def _leave_out_what_is_pierced(view: View) -> None:

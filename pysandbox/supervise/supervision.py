@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pysandbox.compile.plan import NotifyPlan, Plan
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
-from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address
+from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address, unix_path
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
 from pysandbox.handlers.denial import Denial, kind_of, target_of
@@ -37,6 +37,7 @@ from pysandbox.supervise.marks import LAST, Mark, Marks, mark_of, set_mark
 from pysandbox.supervise.notes import Notes
 from pysandbox.supervise.policy_fn import Caller, CallEvent, read_answer, words_of
 from pysandbox.supervise.record import Recorder
+from pysandbox.supervise.sockets import hold
 from pysandbox.supervise.tasks import command_line, family_of, group_of
 from pysandbox.supervise.turns import Turns
 from pysandbox.supervise.walks import Walks
@@ -100,7 +101,12 @@ class Supervision:
         self._notes = Notes(supervisor.complain)
         self._walks = Walks()
         self._refused_execs: deque[_RefusedExec] = deque(maxlen=REFUSED_EXECS)
-        self._number = supervisor.add(live, self, self._encoded())
+        self._held = hold(plan.notify.sockets)
+        try:
+            self._number = supervisor.add(live, self, self._encoded())
+        except BaseException:
+            self._held.close()
+            raise
 
     # ---- rules in force -----------------------------------------------------------------------------------------
 
@@ -117,7 +123,7 @@ class Supervision:
             actions, self._rules.endpoints, init_pid=self.live.pid, deadline=self._deadline, sealed=notify.sealed,
             abstract=notify.abstract, refuse_control=notify.refuse_control,
             grants=self._rules.grants if notify.leads_out else None, named=self._rules.named, own=self._own,
-            walled=notify.walled,
+            walled=notify.walled, on_host=notify.on_host, keeps_ports=notify.keeps_ports, sockets=notify.sockets,
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
@@ -361,6 +367,8 @@ class Supervision:
             return "syscalls.profile"
         if call.kind == "SENDMSG" and self._notify.refuse_control and not call.address:
             return "syscalls.scm_rights"
+        if self._notify.on_host and unix_path(call.address) is not None:
+            return "network.unix_sockets"
         return self._rules.source
 
     def _denial(self, call: Call, rule: str) -> Denial:
@@ -429,6 +437,7 @@ class Supervision:
             self.settle()
             self._final = wire.denials(self._supervisor.notifier, self._number) or wire.Refusals([], 0)
             self._supervisor.remove(self._number)
+            self._held.close()
         if self._caller is not None:
             self._caller.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from pysandbox._native import ffi, lib
@@ -16,6 +16,9 @@ from pysandbox.compile.syscalls import names, table
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.shebang import Image
 from pysandbox.policy.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import SocketGrant
 
 KINDS = tuple(
     name.removeprefix("PSB_CALL_")
@@ -80,6 +83,9 @@ def encode_rules(
     named: Sequence[Endpoint] = (),
     own: Sequence[Endpoint] = (),
     walled: bool = False,
+    on_host: bool = False,
+    keeps_ports: bool = False,
+    sockets: Sequence[SocketGrant] = (),
 ) -> Any:
     """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h. `grants`: None
     for a cage that is given no socket of the host's network; `own`: those of them that may be this host's addresses."""
@@ -92,6 +98,7 @@ def encode_rules(
     )
     entries = [(way, endpoint) for way, listed in ways for endpoint in listed]
     table = ffi.new("struct psb_endpoint[]", max(1, len(entries)))
+    files = ffi.new("struct psb_granted[]", [(each.dev, each.ino) for each in sockets])
     for name, action in actions.items():
         rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
     for place, (way, endpoint) in enumerate(entries):
@@ -102,8 +109,10 @@ def encode_rules(
     rules.sealed, rules.abstract, rules.refuse_control = sealed, abstract, refuse_control
     rules.walled, rules.grants = walled, grants is not None
     rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
+    rules.on_host, rules.keeps_ports = on_host, keeps_ports
     rules.endpoints, rules.n_endpoints = table, len(entries)
-    _KEPT[rules] = table
+    rules.sockets, rules.n_sockets = files, len(sockets)
+    _KEPT[rules] = table, files
     return rules
 
 

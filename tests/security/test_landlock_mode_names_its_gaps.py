@@ -84,7 +84,6 @@ PROMISES: dict[
     "deny": lambda tree: {"allow": [tree], "deny": [tree + "/plain"]},
     "mask": lambda tree: {"allow": [tree], "mask": [tree + "/plain"]},
     "run_as": lambda tree: {"run_as": "root"},
-    "unix_sockets": lambda tree: {"unix_sockets": [tree]},
     "io_uring": lambda tree: {"allow_syscalls": ("io_uring_setup",)},
     "leaves open": lambda tree: {"strict": True},
 }

@@ -102,6 +102,14 @@ SOCKETS: Mapping[str, Decision] = {
 }
 ON_THE_HOST = frozenset({"shared", "tcp", "local"})  # without any namespace: what a call reaches is the host's
 
+# A stream leads where its connect does, which the supervisor decides. A datagram socket could be sent from to any name.
+UNIX_STREAMS = When(1, SOCK_TYPE_MASK, (SOCK_STREAM,), ALLOW, MILD)
+
+
+def with_streams(sockets: Decision) -> Decision:
+    return When(0, INT, (AF_UNIX,), UNIX_STREAMS, sockets)
+
+
 # A lease on a file that others may only read holds up the host's own opening of it for 45 s (fs.lease-break-time).
 F_SETLEASE = 1024
 
@@ -229,15 +237,16 @@ LEADS_OUT: Mapping[str, Decision] = {
     "setsockopt": _options(REFUSED_OPTIONS),
 }
 
-# Where messages are decided, the supervisor sends them: SO_PASSPIDFD and SO_PEERPIDFD would hand out a pidfd of it.
+# Where messages are decided, the supervisor sends them: SO_PASSPIDFD and SO_PEERPIDFD would hand out a pidfd of it; of a
+# socket of the host, one of whoever listens there.
 ON_BEHALF: Mapping[str, Decision] = {
     "setsockopt": _options({SOL_SOCKET: (76,)}),
     "getsockopt": _options({SOL_SOCKET: (77,)}),
 }
 
 
-def rules(sockets: str) -> dict[str, Decision]:
-    """All of them, with socket's for one row of SOCKETS."""
+def rules(sockets: str, *, unix: bool = False) -> dict[str, Decision]:
+    """All of them, with socket's for one row of SOCKETS; `unix`: some sockets of the host are granted."""
     shared = RULES_ON_THE_HOST if sockets in ON_THE_HOST else {}
     listen = {"listen": MILD} if sockets in ("tcp", "local") else {}
-    return {**RULES, **shared, **listen, "socket": SOCKETS[sockets]}
+    return {**RULES, **shared, **listen, "socket": with_streams(SOCKETS[sockets]) if unix else SOCKETS[sockets]}
