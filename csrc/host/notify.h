@@ -56,7 +56,7 @@ struct psb_rules {
     uint32_t walled;         /* a bind of another family goes on even so: Landlock refuses every TCP bind */
     uint32_t grants;         /* the cage has a network of its own, and may be given sockets of the host's */
     uint32_t abstract;       /* abstract unix names are those of the cage's own network namespace */
-    uint32_t on_host;        /* there is no namespace: of unix sockets only those of `sockets` are reached, none is bound */
+    uint32_t on_host;        /* there is no namespace: of unix sockets those of `sockets` are reached, none is bound */
     uint32_t keeps_ports;    /* ... and no port of the host is bound either: EACCES, as Landlock says */
     uint32_t refuse_control; /* sendmsg with ancillary data is refused (SCM_RIGHTS) */
     uint32_t deadline_ms;    /* for Python's answers; then the call is refused */

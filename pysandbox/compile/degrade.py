@@ -149,12 +149,12 @@ SHORTFALLS: tuple[Shortfall, ...] = (
 # (key, when, what stays open). Closed elsewhere: ptrace and the memory of other processes (Landlock), signals and
 # abstract sockets (Landlock scope), TCP (no rule on a port) unless egress is direct, the list of processes (no rule on
 # /proc); by the filter: resource limits and scheduling of other processes, unix sockets by path, listening, every other
-# protocol unless egress is direct, owner and attributes by path, System V and POSIX objects, what inotify tells.
+# protocol unless egress is direct, owner and attributes of files, System V and POSIX objects, what inotify tells.
 GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
     ("isolation", lambda policy, host: True,
      "stat, access, readlink and getxattr show the metadata of any path of the host, granted or not"),
     ("isolation", lambda policy, host: True,
-     "chmod and utimes work on any file that the caller owns and the command can name"),
+     "chmod and utimes work on any file that the caller owns and the command can name, or has open for reading"),
     ("isolation", lambda policy, host: True, "the host's name is shared with the caller"),
     ("syscalls.allow_extra", lambda policy, host: bool(_reopened(policy)),
      "a call was opened that reaches what is the caller's outside of the cage: the host's System V and POSIX objects, "

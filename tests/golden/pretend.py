@@ -1,7 +1,8 @@
 """Pretend hosts: kernels that the suite does not run on, and a tree of files that no machine has.
 
 `HOSTS` holds HostFacts by name, one of a host that forbids user namespaces; `TREE` the paths of the pretend host, where
-a directory ends in "/" and a link reads "name -> target"; `look` answers from it what `probe.paths.look` would.
+a directory ends in "/", a socket in "=", and a link reads "name -> target"; `look` answers from it what
+`probe.paths.look` would.
 """
 
 from __future__ import annotations
@@ -136,9 +137,9 @@ def _entries(lines: str) -> dict[str, tuple[str, str]]:
     entries = {"/": ("dir", "")}
     for line in lines.split("\n"):
         path, _, target = line.partition(" -> ")
-        name = path.rstrip("/")
+        name, kind = path.rstrip("/="), {"/": "dir", "=": "socket"}.get(path[-1:], "file")
         if name:
-            entries[name] = ("link", target) if target else ("dir" if path.endswith("/") else "file", "")
+            entries[name] = ("link", target) if target else (kind, "")
             while name := name.rpartition("/")[0]:
                 entries.setdefault(name, ("dir", ""))
     for device in ("/dev/null", "/dev/kvm"):

@@ -284,8 +284,8 @@ LONG = """
 def test_an_address_longer_than_there_is_room_for_is_an_error(isolation: str, ground: Ground) -> None:
     granted = str(ground.inside / "granted")
     with listening(granted):
-        more: dict[str, Any] = {"unix_sockets": [granted]} if isolation == "landlock" else {"allow_ips": ["192.0.2.1:9"]}
-        with Cage(policy(isolation, **more)) as cage:
+        asked = {"landlock": {"unix_sockets": [granted]}, "full": {"allow_ips": ["192.0.2.1:9"]}}
+        with Cage(policy(isolation, **asked[isolation])) as cage:
             reports = [in_cage(cage, program(LONG)) for _ in range(2)]
     wrong = dict.fromkeys(("111", "127", "128", "129", "2", "0"), "EINVAL")
     for report in reports:

@@ -157,9 +157,10 @@ RULES: Mapping[str, Decision] = {
 }
 
 
-# Without namespaces. A unix socket by path is confined by no kernel's Landlock, so there is none; of a pair, datagram
-# sockets can be connected, and send, to another name. listen takes a port of the host where nothing was bound. The
-# scheduling calls reach, by number, every process of the caller: only one's own thread, which is 0, is left.
+# Without namespaces. A unix socket by path is confined by no kernel's Landlock, so there is none but the streams that
+# the supervisor connects (UNIX_STREAMS); of a pair, datagram sockets can be connected, and send, to another name.
+# listen takes a port of the host where nothing was bound. The scheduling calls reach, by number, every process of the
+# caller: only one's own thread, which is 0, is left.
 def own_thread(number: int) -> When:
     return When(number, INT, (0,), ALLOW, MILD)
 
@@ -169,7 +170,25 @@ def own_threads(which: int, number: int, kinds: tuple[int, ...]) -> When:
     return When(which, INT, kinds, own_thread(number), MILD)
 
 
+# What an ioctl does to a file or in a directory that is open for reading: flags and project of chattr(1), seals
+# (fs-verity), encryption; on btrfs a subvolume made or removed. Landlock knows ioctls of devices only. Left of each kind
+# are those that ask, and those that copy into a file which is open for writing (<linux/fs.h>).
+FS_IOC_GETFLAGS, FS_IOC_FIEMAP = 0x80086601, 0xC020660B
+FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_GETFSLABEL = 0x40049409, 0x4020940D, 0xC0189436, 0x81009431
+FS_IOC_FSSETXATTR = 0x401C5820
+KIND = 0xFF00
+
+
+def no_attributes(otherwise: Decision) -> Decision:
+    kept = {0x6600: (FS_IOC_GETFLAGS, FS_IOC_FIEMAP), 0x9400: (FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_GETFSLABEL)}
+    decision: Decision = When(1, INT, (FS_IOC_FSSETXATTR,), Verdict.UNSUPPORTED, otherwise)
+    for kind, calls in kept.items():
+        decision = When(1, KIND, (kind,), When(1, INT, calls, ALLOW, Verdict.UNSUPPORTED), decision)
+    return decision
+
+
 RULES_ON_THE_HOST: Mapping[str, Decision] = {
+    "ioctl": no_attributes(RULES["ioctl"]),
     "socketpair": When(0, INT, (AF_UNIX,), When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_SEQPACKET), ALLOW, MILD), NEVER),
     "setpriority": own_threads(0, 1, (0, 1)),  # PRIO_PROCESS, PRIO_PGRP
     "ioprio_set": own_threads(0, 1, (1, 2)),  # IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP
@@ -180,16 +199,16 @@ RULES_ON_THE_HOST: Mapping[str, Decision] = {
 }
 # Closed without namespaces unless a policy names the call in allow_extra. They act by a name or a path that no rule
 # binds: the host's System V and POSIX objects, what happens in directories that were not granted, owner and attributes
-# (access control lists among them) of the caller's files anywhere. On an open file the same can be done (fchown).
+# (access control lists among them) of the caller's files anywhere; or on a file that is open for reading only.
 # Answered as by a kernel without them, which programs go on from (cp -a keeps the mode where it cannot keep a list);
 # a change of owner is answered as to anybody who may not.
 CLOSED_ON_THE_HOST: Mapping[str, Verdict] = {
-    **dict.fromkeys(("chown", "lchown", "fchownat"), MILD),
+    **dict.fromkeys(("chown", "lchown", "fchown", "fchownat"), MILD),
     **dict.fromkeys(("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"), ABSENT),
     **dict.fromkeys(("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"), ABSENT),
     **dict.fromkeys(("inotify_add_watch", "fanotify_init", "fanotify_mark"), ABSENT),
     **dict.fromkeys(("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"), ABSENT),
-    "file_setattr": ABSENT,
+    **dict.fromkeys(("fsetxattr", "fremovexattr", "file_setattr"), ABSENT),
 }
 
 
@@ -237,8 +256,8 @@ LEADS_OUT: Mapping[str, Decision] = {
     "setsockopt": _options(REFUSED_OPTIONS),
 }
 
-# Where messages are decided, the supervisor sends them: SO_PASSPIDFD and SO_PEERPIDFD would hand out a pidfd of it; of a
-# socket of the host, one of whoever listens there.
+# Where messages are decided, the supervisor sends them: SO_PASSPIDFD and SO_PEERPIDFD would hand out a pidfd of it; on
+# a socket of the host, one of whoever listens there.
 ON_BEHALF: Mapping[str, Decision] = {
     "setsockopt": _options({SOL_SOCKET: (76,)}),
     "getsockopt": _options({SOL_SOCKET: (77,)}),

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from golden.pretend import HOSTS, MODERN, PROJECT, SYSTEM, grants, notes_of, plan_of
+from golden.pretend import HOSTS, MODERN, PROJECT, SYSTEM, TREE, grants, notes_of, plan_of
 from pysandbox.compile import degrade
 from pysandbox.compile.notes import GRANT_SKIPPED, ISOLATION_GAP, NOT_COVERABLE
-from pysandbox.compile.plan import SCRATCH, LandlockPlan, Plan
+from pysandbox.compile.plan import SCRATCH, LandlockPlan, NotifyPlan, Plan
 from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.model import Grant, Policy
 
@@ -118,3 +118,47 @@ def test_a_guard_that_cannot_be_made_is_no_rule_either() -> None:
 
 def test_it_compiles_for_a_host_that_forbids_user_namespaces() -> None:
     assert plan_of(alone(allow=SYSTEM), HOSTS["forbids-user-namespaces"]).isolation == "landlock"
+
+
+DATABASE = "/run/db/socket"
+LISTENING = f"{TREE}{DATABASE}=\n{PROJECT}/agent=\n/home/ann/to-db -> {DATABASE}\n"
+
+
+def granted(*sockets: str, **options: Any) -> NotifyPlan:
+    plan = plan_of(alone(unix_sockets=grants(*sockets), **options), tree=LISTENING)
+    assert plan.notify is not None
+    return plan.notify
+
+
+def test_a_granted_socket_is_a_file_that_is_decided_on_and_no_tree() -> None:
+    plan = plan_of(alone(unix_sockets=grants("/home/ann/to-db"), workdir="write"), tree=LISTENING)
+    assert plan.notify is not None and plan.landlock is not None
+    assert [(each.path, each.dev) for each in plan.notify.sockets] == [(DATABASE, 1)] and plan.notify.sockets[0].ino
+    assert DATABASE not in {rule.path for rule in plan.landlock.rules}
+    assert dict(plan.notify.actions) == dict.fromkeys(("CONNECT", "BIND", "LISTEN"), "LIST")
+    assert (plan.notify.on_host, plan.notify.keeps_ports, plan.notify.sealed) == (True, True, False)
+    assert set(plan.landlock.handled_net) == {"CONNECT_TCP", "BIND_TCP"}
+
+
+def test_one_inside_a_writable_tree_is_granted_all_the_same() -> None:
+    assert [each.path for each in granted(f"{PROJECT}/agent", workdir="write").sockets] == [f"{PROJECT}/agent"]
+
+
+def test_a_denied_socket_is_none() -> None:
+    assert granted(DATABASE, deny=grants(DATABASE)).sockets == ()
+
+
+def test_ports_are_kept_unless_egress_is_direct() -> None:
+    assert not granted(DATABASE, **DIRECT).keeps_ports
+
+
+def test_without_a_grant_there_is_no_supervisor_and_a_full_cage_needs_none() -> None:
+    assert plan_of(alone()).notify is None
+    assert plan_of(Policy(unix_sockets=grants(DATABASE)), tree=LISTENING).notify is None
+
+
+def test_what_decides_on_sockets_cannot_be_switched_off() -> None:
+    with pytest.raises(SandboxCompileError, match="decided at run time"):
+        granted(DATABASE, notifier=False)
+    with pytest.raises(UnsupportedError):
+        plan_of(alone(unix_sockets=grants(DATABASE)), replace(MODERN, user_notif=False), tree=LISTENING)

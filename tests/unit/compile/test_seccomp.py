@@ -229,6 +229,38 @@ def test_landlock_mode_opens_tcp_where_landlock_sees_it_and_nothing_where_not(ma
     assert direct("listen", 3, 5) == ALLOW
 
 
+@pytest.mark.parametrize("row", sorted(arguments.ON_THE_HOST))
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_granted_unix_socket_opens_streams_and_hands_over_where_they_lead(machine: str, row: str) -> None:
+    heard = frozenset(("connect", "bind", "listen"))
+    choice = seccomp.choose(Policy(isolation="landlock"))._replace(sockets=row, unix=True, notify=heard)
+    arch, numbers = table(machine)
+    code = Machine(seccomp.build(choice, machine))
+
+    def asked(name: str, *values: int) -> int:
+        return code.run(arch, numbers[name], values)
+
+    assert {asked("socket", UNIX, STREAM | flags, 0) for flags in (0, FLAGS)} == {ALLOW}
+    assert {asked("socket", UNIX, kind | FLAGS, 0) for kind in (0, DGRAM, RAW, SEQPACKET, PACKET_TYPE)} == {EPERM}
+    assert asked("socketpair", UNIX, DGRAM) == EPERM
+    assert asked("connect", 3) == asked("bind", 3) == seccomp.RET_USER_NOTIF
+    assert asked("listen", 3, 5) == (seccomp.RET_USER_NOTIF if row == "shared" else EPERM)
+    assert asked("getsockopt", 3, 1, 77) == asked("setsockopt", 3, 1, 76) == EPERM
+    assert asked("io_uring_setup", 8) != ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_landlock_mode_changes_nothing_of_a_file_by_an_ioctl(machine: str) -> None:
+    alone, full = Filter(machine, Policy(isolation="landlock")), Filter(machine, Policy())
+    changes = (0x40086602, 0x40046602, 0x401C5820, 0x40806685, 0x800C6613, 0x5000940E, 0x50009401, 0x5000940F)
+    asks = (0x80086601, 0xC020660B, 0x801C581F, 0x40049409, 0x4020940D, 0xC0189436, 0x5401, 0x8910, 0x541B)
+    for upper in (0, UPPER):
+        assert {alone("ioctl", 3, upper | each) for each in changes} == {seccomp.RET_ERRNO | seccomp.EOPNOTSUPP}
+        assert {alone("ioctl", 3, upper | each) for each in asks} == {ALLOW}
+        assert {full("ioctl", 3, upper | each) for each in (*changes, *asks)} == {ALLOW}
+        assert {alone("ioctl", 3, upper | each) for each in (0x5412, 0x541C)} == {EPERM}
+
+
 WITHOUT_NAMESPACES = [
     pytest.param({"isolation": "landlock", **egress}, profile, id=f"{profile} {' '.join(map(str, egress))}")
     for egress in ({}, {"egress": "direct", "unsafe_direct": True}) for profile in SHIPPED
