@@ -171,7 +171,7 @@ def own_threads(which: int, number: int, kinds: tuple[int, ...]) -> When:
 
 
 # What an ioctl does to a file or in a directory that is open for reading: flags and project of chattr(1), seals
-# (fs-verity), encryption; on btrfs a subvolume made or removed. Landlock knows ioctls of devices only. Left of each kind
+# (fs-verity), encryption; on btrfs a subvolume made or removed. Landlock knows ioctls of devices. Left of each kind
 # are those that ask, and those that copy into a file which is open for writing (<linux/fs.h>).
 FS_IOC_GETFLAGS, FS_IOC_FIEMAP = 0x80086601, 0xC020660B
 FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_GETFSLABEL = 0x40049409, 0x4020940D, 0xC0189436, 0x81009431
