@@ -9,8 +9,8 @@
  * what was not accepted, 0.54 to 0.56.
  *
  * The loop's thread alone touches pairs; every other thread leaves an order and rings, and may wait until it is done.
- * epoll is level-triggered and each event moves CHUNK bytes at most, so that pairs take turns; where many have
- * something to say, less, so that one pair of another cage does not wait for a crowd. */
+ * epoll is level-triggered and each event moves CHUNK bytes at most, so that pairs take turns, and so do cages
+ * (relay_turns.c); where many have something to say, less, so that one pair does not wait for a crowd. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -24,9 +24,9 @@
 
 #include "bell.h"
 #include "relay.h"
+#include "relay_turns.h"
 
 #define CHUNK (256 * 1024)
-#define EVENTS 64
 #define CROWD 8 /* events in one round, from which on each moves a part of CHUNK */
 #define CROWD_CHUNK (32 * 1024)
 #define BUCKETS 4096
@@ -66,7 +66,9 @@ struct side {
 struct pair {
     uint64_t number;
     struct side a, b;
-    uint32_t end;      /* 0: alive */
+    uint32_t end; /* 0: alive */
+    uint32_t of;  /* the number of its cage */
+    struct relay_cage *cage;
     struct pair *next; /* in its bucket; among the dead; among the ended */
 };
 
@@ -96,7 +98,8 @@ struct psb_relay {
 
     int epoll, wake, ended;
     char *chunk;
-    size_t share;      /* of it, for each event of this round */
+    size_t share; /* of it, for each event of this round */
+    struct relay_turns turns;
     struct pair *dead; /* ended in this round: an event of them may still be on its way */
     struct pair *buckets[BUCKETS];
 };
@@ -265,7 +268,10 @@ static void carry_out(struct psb_relay *relay, struct order *order) {
     if (!pair) return;
     switch (order->kind) {
     case ORDER_CUT: end_pair(relay, pair, PSB_SPLICED_CUT); return;
-    case ORDER_ADD: *find(relay, pair->number) = pair; break;
+    case ORDER_ADD:
+        *find(relay, pair->number) = pair;
+        pair->cage = join_turns(&relay->turns, pair->of);
+        break;
     case ORDER_SAY:
         if (!pair->a.held) return;
         break;
@@ -326,6 +332,7 @@ static void tell_ended(struct psb_relay *relay) {
     while ((pair = relay->dead)) {
         relay->dead = pair->next;
         pair->next = NULL;
+        leave_turns(&relay->turns, pair->cage);
         if (relay->last_ended)
             relay->last_ended->next = pair;
         else
@@ -343,18 +350,35 @@ static void end_all(struct psb_relay *relay) {
     tell_ended(relay);
 }
 
+/* What was ordered comes first: to be cut waits for nobody. Returns whether the relay is to stop. */
+static int serve_round(struct psb_relay *relay, const struct epoll_event *events, size_t n) {
+    const struct epoll_event *said[MOST_EVENTS];
+    struct relay_cage *of[MOST_EVENTS];
+    uint8_t order[MOST_EVENTS];
+    size_t i, count = 0;
+    int stopping = 0;
+    for (i = 0; i < n; i++) {
+        const struct side *side = events[i].data.ptr;
+        if (!side) {
+            stopping = obey(relay);
+            continue;
+        }
+        said[count] = &events[i];
+        of[count++] = side->pair->cage;
+    }
+    count = take_turns(&relay->turns, of, count, order);
+    for (i = 0; i < count; i++) serve(relay, said[order[i]]->data.ptr, said[order[i]]->events);
+    return stopping;
+}
+
 static int loop(struct psb_relay *relay) {
-    struct epoll_event events[EVENTS];
-    int n, i, stopping = 0;
+    struct epoll_event events[MOST_EVENTS];
+    int n, stopping = 0;
     while (!stopping) {
-        n = epoll_wait(relay->epoll, events, EVENTS, -1);
+        n = epoll_wait(relay->epoll, events, MOST_EVENTS, -1);
         if (n < 0 && errno != EINTR) return -errno;
         relay->share = n < CROWD ? CHUNK : CROWD_CHUNK;
-        for (i = 0; i < n; i++)
-            if (events[i].data.ptr)
-                serve(relay, events[i].data.ptr, events[i].events);
-            else
-                stopping = obey(relay);
+        stopping = serve_round(relay, events, n > 0 ? (size_t)n : 0);
         tell_ended(relay);
     }
     return 0;
@@ -447,6 +471,7 @@ int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, con
     prepare(&pair->a, pair, &pair->b, a);
     prepare(&pair->b, pair, &pair->a, b);
     pair->a.held = flags & PSB_RELAY_HOLD;
+    pair->of = flags >> PSB_RELAY_CAGE_BITS;
     order->pair = pair;
     number = leave(relay, order);
     return number ? (int64_t)number : give_up(pair, a, b, -ESHUTDOWN);

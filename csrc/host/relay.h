@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 enum psb_splice_flags {
-    PSB_RELAY_HOLD = 1 /* nothing is taken from `a` until psb_relay_release: somebody else reads what it says first */
+    PSB_RELAY_HOLD = 1, /* nothing is taken from `a` until psb_relay_release: somebody else reads what it says first */
+    PSB_RELAY_CAGE_BITS = 8 /* the bits from here on are the number of the cage, whose pairs take turns together */
 };
 
 enum psb_spliced_end {

@@ -68,6 +68,7 @@ class Admission:
         left: Callable[[Admission], None] = lambda _: None, account: Account | None = None,
     ) -> None:  # fmt: skip
         self.id, self.net, self.ledger = cage_id, net, ledger
+        self.number = relay.new_cage() if relay is not None else 0  # whose pairs take turns together
         self.loop, self.upstream, self.relay = loop, upstream, relay
         self.lock = threading.Lock()
         self.turns = Turns(loop)

@@ -147,7 +147,11 @@ class _Carried:
 
         def hand_over() -> int:
             client, server = self._client.give(), self._server.give()
-            return int(self._admission.relay.splice(client, server, self._target, ended, hold=hold, said=said))
+            return int(
+                self._admission.relay.splice(
+                    client, server, self._target, ended, hold=hold, said=said, cage=self._admission.number
+                )
+            )
 
         self._number = self._admission.splice(self._held, hand_over)
 

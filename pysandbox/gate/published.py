@@ -183,7 +183,9 @@ class Port:
         except (OSError, CageClosedError):
             return
         try:
-            splice = partial(self._admission.relay.splice, client, inside, self._published, self._over)
+            splice = partial(
+                self._admission.relay.splice, client, inside, self._published, self._over, cage=self._admission.number
+            )
             self._relayed.add(self._admission.join(splice))
         except OSError:  # of the relay, which has closed both; or the cage is reached by nobody any more
             inside.close()

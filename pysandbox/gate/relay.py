@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import socket
 import threading
@@ -19,6 +20,7 @@ from pysandbox._native import ffi, lib
 
 ENDS = {lib.PSB_SPLICED_CLOSED: "closed", lib.PSB_SPLICED_RESET: "reset", lib.PSB_SPLICED_CUT: "cut"}
 SETTLE_MS = 10_000  # nobody is known to need more than a few
+CAGES = 0xFFFFFF  # whose numbers are told apart
 COLLECTED_AT_ONCE = 256  # ended pairs in one call of the loop: a flood of them lets others have their turn
 
 
@@ -43,6 +45,7 @@ class Relay:
         self._relay: Any = lib.psb_relay_new()
         if self._relay == ffi.NULL:
             raise OSError(errno.ENOMEM, "no memory or descriptors for a relay")
+        self._cages = itertools.count(1)
         self._waiting: dict[int, tuple[object, Done]] = {}
         self._lock = threading.Lock()  # the C struct lives while it is held
         self._room = ffi.new("struct psb_spliced[]", COLLECTED_AT_ONCE)
@@ -51,12 +54,17 @@ class Relay:
         self._thread = threading.Thread(target=self._run, args=(self._relay,), name="pysandbox-relay", daemon=True)
         self._thread.start()
 
+    def new_cage(self) -> int:
+        """A number for `splice`."""
+        return next(self._cages) & CAGES
+
     def splice(
-        self, a: socket.socket, b: socket.socket, tag: object, done: Done, *, hold: bool = False, said: bytes = b""
-    ) -> int:
-        """Takes both over (also when it fails). `said` is what has been read of `a`. The pair's number, which is never
-        used again. Raises OSError."""
-        flags = lib.PSB_RELAY_HOLD if hold else 0
+        self, a: socket.socket, b: socket.socket, tag: object, done: Done, *, hold: bool = False, said: bytes = b"",
+        cage: int = 0,
+    ) -> int:  # fmt: skip
+        """Takes both over (also when it fails). `said` is what has been read of `a`; the pairs of one `cage` take turns
+        with those of others. The pair's number, which is never used again. Raises OSError."""
+        flags = (lib.PSB_RELAY_HOLD if hold else 0) | cage << lib.PSB_RELAY_CAGE_BITS
         with self._lock:
             if self._relay is None:
                 a.close()

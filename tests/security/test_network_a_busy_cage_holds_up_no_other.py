@@ -20,6 +20,8 @@ from .harness import first_line, policy, program
 
 LISTED = "192.0.2.1"
 CALM = 1.0  # seconds that nobody is held up for; it was ten and more
+BAR = 0.1  # seconds that the slowest neighbour may cost; on a machine that is busy itself, TIMES what it takes alone
+TIMES = 20
 HEAD = """
 import socket, struct, time
 DOOR = "198.18.0.1"
@@ -190,7 +192,8 @@ def test_another_cage_goes_on_and_the_wall_comes_down_at_once(attack: str, sinks
     names = {"PORT": sink.port, "QUIET": quiet.port, "ADDRESS": LISTED}
     rules = policy(egress="proxy-only", allow_host_loopback=True, allow_ips=[f"{LISTED}/udp"])
     with Cage(rules) as hostile, Cage(rules) as other:
-        assert held_up(other, names) < CALM  # the control: nobody attacks
+        alone = held_up(other, names)
+        assert alone < CALM  # the control: nobody attacks
         with hostile.spawn(program(HEAD, ATTACKS[attack], GO, **names), stdout=PIPE, cwd="/tmp") as attacking:
             assert first_line(attacking) == b"ready\n"
             time.sleep(0.5)
@@ -203,7 +206,7 @@ def test_another_cage_goes_on_and_the_wall_comes_down_at_once(attack: str, sinks
             while sink.open and time.monotonic() < ended:
                 time.sleep(0.01)
 
-            assert beside < CALM
+            assert beside < min(CALM, max(BAR, TIMES * alone))
             assert returned < CALM
             assert sink.open == 0  # what was connected is cut, and nobody has come since
             attacking.kill()
