@@ -24,6 +24,7 @@ from pysandbox.compile.plan import CgroupPlan, MountKind, Note, Plan
 from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native, netns, self_check, structs
+from pysandbox.launch.imports import keep_imports_apart
 from pysandbox.launch.live import LiveInit
 from pysandbox.launch.own_places import make_own_places
 from pysandbox.launch.pool import Pool
@@ -34,6 +35,7 @@ from pysandbox.launch.scratch import Session, make_scratch, uses_scratch
 from pysandbox.launch.settle import settle
 from pysandbox.launch.worker import Worker
 from pysandbox.policy.expand import expand
+from pysandbox.policy.guarded import OURS
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, Kept, PathFacts, asked_for_redirects, host_facts
@@ -196,6 +198,8 @@ class Runtime:
             self.sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = structs.encode_plan(plan, host.uid, host.gid)
         self._remember_written(written_trees(resolved, paths))
+        if OURS not in resolved.unguarded:
+            keep_imports_apart(written_trees(resolved, paths))
         return Prepared(
             resolved,
             plan,

@@ -119,6 +119,7 @@ def _of_tree(tree: str, home: str, closed: list[str], looking: _Search) -> Itera
                 yield from of_repository(git, tree, bare=bare)
     if OURS in closed:
         yield from (Guard(path, OURS, tree) for path in our_files() if covers(tree, path) or covers(path, tree))
+        yield from (Guard(path, OURS, tree) for path in _customs() if covers(tree, path))
 
 
 def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -> Iterator[Guard]:
@@ -130,6 +131,13 @@ def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -
                             if each.partition("/")[0] == name)  # fmt: skip
 
 
+def _customs() -> Iterator[str]:
+    """What every start of this interpreter runs, wherever it imports from (site): also where it is not there yet."""
+    for place in dict.fromkeys(os.path.realpath(place or ".") for place in sys.path):
+        if not any(covers(ours, place) for ours in our_files()):
+            yield from (f"{place}/{name}.py" for name in ("sitecustomize", "usercustomize"))
+
+
 @cache
 def our_files() -> tuple[str, ...]:
     """What the next run of this program executes or imports, by real paths: the package with cage-init, its virtual
@@ -137,6 +145,14 @@ def our_files() -> tuple[str, ...]:
     executable = os.path.realpath(sys.executable) if sys.executable else ""
     packages = (path for path in sys.path if path.endswith(("/site-packages", "/dist-packages")))
     environment = (sys.prefix,) if sys.prefix != sys.base_prefix else ()
-    places = (PACKAGE, *environment, os.path.dirname(executable), os.path.dirname(os.__file__), *packages)
+    user = (_user_site(),) if environment == () and not sys.flags.no_user_site else ()
+    places = (PACKAGE, *environment, *user, os.path.dirname(executable), os.path.dirname(os.__file__), *packages)
     real = dict.fromkeys(os.path.realpath(place) for place in places if place)
     return tuple(path for path in real if not any(path != other and covers(other, path) for other in real))
+
+
+def _user_site() -> str:
+    """It counts from the moment on that it is there."""
+    import site
+
+    return site.getusersitepackages() if site.check_enableusersite() else ""
