@@ -46,6 +46,7 @@ class Stdio:
         self.relays: list[Relay] = []
         self.feeds: list[Feed] = []
         self.intakes: list[Intake] = []
+        self._null_fd = -1
         self._given: list[int] = []  # opened for the child: closed once it has them
         self._relayed: dict[tuple[int, int], int] = {}  # what is relayed already, and the child's end of that
 
@@ -53,7 +54,10 @@ class Stdio:
         return os.pipe2(os.O_CLOEXEC)
 
     def _null(self, number: int) -> None:
-        self.child.append((null_device(), number))
+        if self._null_fd < 0:
+            self._null_fd = open_null()
+            self._given.append(self._null_fd)
+        self.child.append((self._null_fd, number))
 
     def _give(self, fd: int, number: int) -> None:
         self._given.append(fd)
@@ -72,7 +76,7 @@ class Stdio:
         """Puts something of the command's own in the place of each open file of the host's. Raises ValueError for what
         no command gets: a descriptor that is not open, a directory, a terminal to be read."""
         for index, (fd, number) in enumerate(self.child):
-            if fd in self._given or fd in _null:
+            if fd in self._given:
                 continue
             found = _examine(fd, _name_of(number))
             if number == 0:
@@ -223,11 +227,17 @@ class Stdio:
 
 
 def null_device() -> int:
-    """One descriptor for all that need it; it stays open as long as the process."""
+    """The host's own, which stays open as long as the process."""
     if not _null:
         sealed = native.open_null() if os.geteuid() == 0 else -1  # others do not own the node
         _null.append(sealed if sealed >= 0 else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     return _null[0]
+
+
+def open_null() -> int:
+    """One for a single command: what has one open file in common sets flags that the others see, from cage to cage."""
+    path = f"/proc/self/fd/{null_device()}" if os.geteuid() == 0 else os.devnull
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
 
 def open_stdio(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import ExitStack
 
 import pytest
 
-from pysandbox import PIPE, Cage
+from pysandbox import DEVNULL, PIPE, Cage
 
 from .harness import in_cage, policy, program, token
 
@@ -61,3 +62,35 @@ def test_what_one_session_leaves_the_other_does_not_find() -> None:
         assert report.differs(absent) == {}
         assert report["sees"].value == []
         assert one.id != other.id
+
+
+TELL = """
+    import fcntl
+    for fd in (0, 1, 2):
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND)
+        fcntl.fcntl(fd, 10, 37)  # F_SETSIG
+        fcntl.flock(fd, fcntl.LOCK_EX)
+"""
+HEAR = """
+    import fcntl
+    for fd in (0, 1, 2):
+        heard = fcntl.fcntl(fd, fcntl.F_GETFL) & (os.O_NONBLOCK | os.O_APPEND), fcntl.fcntl(fd, 11)
+        RESULT = open("/tmp/heard", "a").write(repr(heard) + "\\n")
+"""
+UNSET = b"(0, 0)\n" * 3
+FULL_SET = b"(3072, 37)\n" * 3
+
+
+def test_the_null_device_carries_no_flag_from_one_to_the_other() -> None:
+    shared = os.open(os.devnull, os.O_RDWR)
+    streams = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}
+    try:
+        control = {"stdin": shared, "stdout": shared, "stderr": shared}
+        for given, heard in ((control, FULL_SET), (streams, UNSET)):
+            with Cage(policy()) as one, Cage(policy()) as other:
+                assert one.spawn(program(TELL), **given).wait(60) == 0
+                assert other.spawn(program(HEAR), **given).wait(60) == 0
+                assert other.files.read("/tmp/heard") == heard
+                assert other.spawn(program(TELL), **given).wait(60) == 0
+    finally:
+        os.close(shared)
