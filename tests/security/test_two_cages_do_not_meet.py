@@ -69,7 +69,6 @@ TELL = """
     for fd in (0, 1, 2):
         fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NONBLOCK | os.O_APPEND)
         fcntl.fcntl(fd, 10, 37)  # F_SETSIG
-        fcntl.flock(fd, fcntl.LOCK_EX)
 """
 HEAR = """
     import fcntl
