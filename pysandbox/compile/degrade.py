@@ -156,6 +156,12 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
     ("isolation", lambda policy, host: True,
      "chmod and utimes work on any file that the caller owns and the command can name, or has open for reading"),
     ("isolation", lambda policy, host: True, "the host's name is shared with the caller"),
+    ("isolation", lambda policy, host: True,
+     "which processes of the host exist, their groups, scheduling and processor time, can be asked by number"),
+    ("isolation", lambda policy, host: True,
+     "the host's network interfaces, addresses, routes and neighbours are shown"),
+    ("filesystem.allow", lambda policy, host: _shows_processes(policy),
+     "/proc shows the command lines and the state of every process of the host"),
     ("syscalls.allow_extra", lambda policy, host: bool(_reopened(policy)),
      "a call was opened that reaches what is the caller's outside of the cage: the host's System V and POSIX objects, "
      "directories that were not granted (inotify), or owner and attributes of any file"),
@@ -196,6 +202,10 @@ def _gaps(policy: Policy, host: HostFacts) -> Iterator[Note]:
                 raise UnsupportedError(f'isolation = "landlock" leaves open: {message}',
                                        feature="mount_namespace", fix=fix)  # fmt: skip
             yield Note(ISOLATION_GAP, key, message)
+
+
+def _shows_processes(policy: Policy) -> bool:
+    return any(f"{grant.path}/".startswith("/proc/") for grant in (*policy.allow, *policy.allow_write))
 
 
 def _reopened(policy: Policy) -> set[str]:

@@ -53,6 +53,10 @@ class Ground:
 
 @pytest.fixture
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    return ground_in(tmp_path_factory)
+
+
+def ground_in(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     top = tmp_path_factory.mktemp("g")  # not named after the test: a unix socket's path has 107 bytes (unix(7))
     inside, outside = top / "inside", top / "outside"
     inside.mkdir()

@@ -34,7 +34,7 @@ GAPS = {
     "the environment of a process": Gap(
         'attempt("it", lambda: WORD in content(f"/proc/{VICTIM}/environ").decode("latin-1"))', "process"
     ),
-    "that a process exists": Gap('attempt("it", lambda: os.path.isdir(f"/proc/{VICTIM}"))', "stat"),
+    "that a process exists": Gap('attempt("it", lambda: os.path.isdir(f"/proc/{VICTIM}"))', "which processes"),
     "stat of any path": Gap('attempt("it", lambda: os.stat(SECRET).st_size > 0)', "stat"),
     "chmod of a read-only file": Gap('attempt("it", os.chmod, PLAIN, 0o600)', "chmod"),
     "chmod of a file outside": Gap('attempt("it", os.chmod, SECRET, 0o600)', "chmod"),
