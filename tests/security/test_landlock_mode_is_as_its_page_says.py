@@ -47,6 +47,10 @@ TOOLS = """
             said = asks.recv(1 << 16)
         if struct.unpack_from("=H", said, 4)[0] == 2 and struct.unpack_from("=i", said, 16)[0]:
             raise OSError(-struct.unpack_from("=i", said, 16)[0], "")
+    def leased():
+        held = plain()  # kept, it would hold up the next who opens the file for writing (fs.lease-break-time)
+        fcntl.fcntl(held, 1024, fcntl.F_RDLCK)
+        os.close(held)
     def pidfd():
         return call("pidfd_open", VICTIM, 0)
     def tried(ways):
@@ -123,7 +127,7 @@ CLOSED: dict[str, tuple[str, dict[str, Any]]] = {
         "watch": lambda: call("inotify_add_watch", libc.inotify_init(), OUTSIDE, 0x100),
         "fanotify": lambda: call("fanotify_init", 0x200, 0),
         "signal": lambda: fcntl.fcntl(os.open(OUTSIDE, os.O_RDONLY), 1026, 1),
-        "lease": lambda: fcntl.fcntl(plain(), 1024, 0),
+        "lease": leased,
     """, {"watch": "ENOSYS", "fanotify": "ENOSYS", "signal": "EACCES"}),
     "of a file, by its name or an open descriptor: not changed": ("""
         "owner": lambda: os.chown(SECRET, os.getuid(), -1), "held owner": lambda: os.fchown(plain(), os.getuid(), -1),

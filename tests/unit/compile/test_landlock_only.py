@@ -106,7 +106,7 @@ def test_guards_that_cannot_be_made_are_named_and_strict_refuses_them() -> None:
 def test_strict_refuses_each_gap_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     for gap in degrade.GAPS:
         monkeypatch.setattr(degrade, "GAPS", (gap,))
-        asked = {"allow_execve": ("/bin/sh",), "allow_syscalls": ("shmget",), **DIRECT}
+        asked = {"allow_execve": ("/bin/sh",), "allow_syscalls": ("shmget",), "allow": grants("/proc"), **DIRECT}
         with pytest.raises(UnsupportedError, match=r"leaves open: .*full"):
             degrade.weigh(alone(strict=True, **asked), MODERN)
 
