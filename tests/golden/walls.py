@@ -172,6 +172,8 @@ def weaker(strict: Plan, plain: Plan) -> dict[str, object]:
         found["sealed"] = plain.notify.sealed and not strict.notify.sealed
         found["control"] = plain.notify.refuse_control and not strict.notify.refuse_control
         found["grants"] = set(strict.notify.grants) - set(plain.notify.grants)
+        found["sockets"] = set(strict.notify.sockets) - set(plain.notify.sockets)
+        found["ports"] = plain.notify.keeps_ports and not strict.notify.keeps_ports
         found["lenient"] = strict.notify.lenient and not plain.notify.lenient
     return {name: each for name, each in found.items() if each and each != (set(), set(), set())}
 
@@ -183,7 +185,8 @@ NAMES = {
     "unheard": "calls that the supervisor decides", "sealed": "addresses of the host",
     "control": "descriptors in messages", "grants": "addresses", "net": "ways out", "shown": "what is shown",
     "writable": "what is writable", "covered": "denied and masked paths", "limits": "limits", "cgroup": "limits",
-    "watch": "limits", "env": "variables", "lenient": "refusals",
+    "watch": "limits", "env": "variables", "lenient": "refusals", "sockets": "unix sockets",
+    "ports": "ports of the host",
 }  # fmt: skip
 
 
