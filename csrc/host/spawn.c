@@ -20,6 +20,7 @@
 
 #include "../setup/setup.h"
 #include "clone3.h"
+#include "passing.h"
 #include "powers.h"
 #include "spawn.h"
 
@@ -52,7 +53,7 @@ int psb_send(int control, const void *message, size_t size, const int *fds, size
         rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
     }
-    sent = sendmsg(control, &header, MSG_NOSIGNAL);
+    sent = send_descriptors(control, &header);
     return sent < 0 ? -errno : 0;
 }
 

@@ -34,6 +34,9 @@ int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t m
  * cannot change the node through the descriptor. -EPERM where the caller may not mount. */
 int psb_open_null(void);
 
+/* The calling thread from now on wants that long a turn on the CPU, and so gets it sooner. */
+int psb_take_short_turns(uint64_t nanoseconds);
+
 /* A digest of what the extension and cage-init must agree on; cage-init has the same in its file. */
 const char *psb_abi(void);
 /* The magic number of the file system that a descriptor is on (statfs(2)), or -errno. */

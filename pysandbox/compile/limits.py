@@ -31,6 +31,9 @@ TMPFS_ROOM_MB = 256  # what is written between two looks of the watchdog, and so
 CPU_PERIOD_US = 100_000
 PAGE = 4096  # the smallest there is; a larger one only means more inodes for each
 FEWEST_INODES = 4096  # the root, /dev and what is bound there take some dozens
+MOST_SIGNALS = 1024  # waiting, timers among them, in a whole cage; the kernel counts them for its user, too, who may
+# have some 4,000 for each GiB of the machine
+MOST_QUEUED = 204_800  # bytes in POSIX queues: a quarter of what the kernel gives a user
 SYSV_MEMORY = "shmget"
 OWN_TMPFS = ("/", "/tmp", "/dev/shm")
 
@@ -46,6 +49,8 @@ LIMITS: tuple[tuple[str, Callable[[Policy], int | None]], ...] = (
     ("NOFILE", lambda policy: policy.open_files),
     ("FSIZE", _file_size),
     ("CORE", lambda policy: 0),
+    ("SIGPENDING", lambda policy: MOST_SIGNALS),
+    ("MSGQUEUE", lambda policy: MOST_QUEUED),
 )
 
 
@@ -89,7 +94,7 @@ def limits(policy: Policy, host: HostFacts) -> tuple[Limit, ...]:
         return found
     # Private memory of one process. Wide, since a runtime may map far more than it ever touches; it bounds what a
     # process can take between two samples.
-    return (*found, Limit("DATA", max(2 * watched.memory, watched.memory + GIB)))
+    return (*found, Limit("DATA", watched.memory + GIB))
 
 
 def _nproc(policy: Policy, host: HostFacts) -> int:

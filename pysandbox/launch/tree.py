@@ -10,8 +10,10 @@ or not at all and raises: whoever asks must not take silence for an answer.
 from __future__ import annotations
 
 import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 
 from pysandbox.compile.plan import WatchPlan
@@ -28,7 +30,7 @@ from pysandbox.launch.proctext import (
     read_below,
     sizes,
 )
-from pysandbox.launch.unreadable import Unreadable
+from pysandbox.launch.unreadable import FLAGS, PF_FORKNOEXEC, Unreadable
 from pysandbox.launch.unwaited import Seen, Used
 from pysandbox.launch.write_counters import Counters
 
@@ -41,6 +43,8 @@ UTIME, STIME, CUTIME, CSTIME = (
     14,
 )  # of /proc/PID/stat, counted from the state
 THREADS = 17
+CPUS = os.cpu_count() or 1
+MISCOUNT = max(32, 2 * CPUS) * CPUS * PAGE  # by which a count of pages may be wrong (percpu_counter, 6.2)
 INODE = 1024  # bytes of the kernel's for a file of a tmpfs: its inode, its name
 USUAL_DESCRIPTORS, DESCRIPTOR = 4096, 5 << 10  # half a pipe of two pages, and what it takes to keep it
 USUAL_SOCKETS, SOCKET = 256, 212_992  # net.core.wmem_default: what a unix socket's messages may take
@@ -115,6 +119,15 @@ class Tree:
                     os.close(fd)
             self._tmpfs, self._proc = [], -1
 
+    def kill(self) -> None:
+        """SIGKILL to every process but cage-init, at once. Nothing where a number below /proc may be somebody else's by
+        now: without a PID namespace of its own."""
+        with self._lock:
+            if self._proc >= 0 and self._own_proc:
+                for pid in self._pids():
+                    if pid != self._init_name:
+                        _kill_below(self._proc, pid)
+
     def abandon(self) -> None:
         """In a forked copy of the host, where another thread may have been looking: close all the same."""
         self._lock = threading.Lock()
@@ -159,7 +172,8 @@ class Tree:
     # ---- memory -------------------------------------------------------------------------------------------------
 
     def _weigh(self, limit: int, again: int = 3) -> int:
-        """Three looks, each dearer and closer than the one before: resident pages; PSS; PSS of each mapping."""
+        """Looks that are each dearer and closer than the one before: resident pages; what no two processes can share;
+        PSS; PSS of each mapping."""
         pids = list(self._pids())
         memory_files = self._memory_files(pids) if self._memfds else {}
         files = sum(map(_used, self._tmpfs)) + sum(memory_files.values())
@@ -168,6 +182,8 @@ class Tree:
         rough = sum(resident.values()) + files
         if rough <= limit:
             return rough
+        if (sure := self._sure(resident) + files) > limit:
+            return sure
         anonymous, shared = map(sum, zip(*map(self._pss, resident), strict=True))
         least, most = anonymous + max(shared, files), anonymous + shared + files
         if most <= limit or least > limit:
@@ -203,6 +219,19 @@ class Tree:
             if pages:
                 return f"{pid}/task/{task}", pages * PAGE
         return pid, 0
+
+    def _sure(self, places: Iterable[str]) -> int:
+        """Anonymous memory that is no other process's: of each that has executed a program, since whoever it forked has
+        not; or of one that was forked. The kernel's counts may be a little too high."""
+        executed = forked = 0
+        for place in places:
+            pages = numbers(self._read(f"{place}/statm"))
+            own = max(0, (pages[1] - pages[2]) * PAGE - MISCOUNT) if len(pages) > 2 else 0
+            if field(after_name(self._read(f"{place}/stat")), FLAGS) & PF_FORKNOEXEC:
+                forked = max(forked, own)
+            else:
+                executed += own
+        return max(executed, forked)
 
     def _pss(self, place: str) -> tuple[int, int]:
         """(private, shared memory) of a process, a page of n processes counted as an n-th."""
@@ -288,6 +317,16 @@ class Tree:
         if text is None:
             raise PermissionError(f"/proc/{path} is not shown")
         return text
+
+
+def _kill_below(proc: int, pid: str) -> None:
+    """What cannot be reached so is left to cage-init."""
+    with suppress(OSError):
+        fd = os.open(pid, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=proc)
+        try:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+        finally:
+            os.close(fd)
 
 
 def _used(fd: int) -> int:

@@ -13,7 +13,7 @@ import pytest
 import pysandbox
 
 PACKAGE = Path(pysandbox.__file__).parent
-WATCHERS = ("launch/watchdog.py", "launch/tree.py", "launch/proctext.py")
+WATCHERS = ("launch/watchdog.py", "launch/tree.py", "launch/unreadable.py", "launch/proctext.py")
 LAYERS = ("launch/", "supervise/")
 
 

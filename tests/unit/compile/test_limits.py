@@ -15,7 +15,8 @@ from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import CgroupFacts
 
 EVERY = ("cpu", "memory", "pids")
-DEFAULTS = {"NPROC": 4096, "AS": 8 << 30, "NOFILE": 4096, "FSIZE": 4 << 30, "CORE": 0}
+DEFAULTS = {"NPROC": 4096, "AS": 8 << 30, "NOFILE": 4096, "FSIZE": 4 << 30, "CORE": 0,
+            "SIGPENDING": 1024, "MSGQUEUE": 204_800}  # fmt: skip
 ALL = {"memory_mb": 512, "cpu_percent": 50, "cpu_shares": 30, "max_pids": 20}
 
 
@@ -38,7 +39,7 @@ def test_the_defaults_are_those_of_the_requirements() -> None:
 
 def test_the_policy_overrides_each() -> None:
     policy = Policy(max_pids=10, address_space_gb=1, open_files=20, file_size_gb=2)
-    assert by_name(policy) == {"NPROC": 11, "AS": 1 << 30, "NOFILE": 20, "FSIZE": 2 << 30, "CORE": 0}
+    assert by_name(policy) == DEFAULTS | {"NPROC": 11, "AS": 1 << 30, "NOFILE": 20, "FSIZE": 2 << 30}
 
 
 @pytest.mark.parametrize("most", [10, 5000])
