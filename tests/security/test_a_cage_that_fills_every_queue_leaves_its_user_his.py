@@ -1,9 +1,8 @@
-"""Claim: signals that wait, POSIX queues and descriptors on their way through sockets, which the kernel counts per user,
-are not used up by one cage: its user's programs go on sending, and pysandbox goes on starting commands.
+"""Claim: one cage does not use up what the kernel counts per user: signals that wait, POSIX queues; and descriptors on
+their way through sockets, however many, keep the host from no command.
 """
 
 from __future__ import annotations
-
 
 import errno
 import json
@@ -86,8 +85,9 @@ HOST = """
     with Cage(Policy(), runtime=Runtime(warm=0)) as cage:
         with cage.spawn(json.loads(sys.argv[1]), stdin=PIPE, stdout=PIPE) as taker:
             said = taker.stdout.readline().decode()
+            pair = socket.socketpair()
             try:
-                socket.send_fds(socket.socketpair()[0], [b"x"], [0])
+                socket.send_fds(pair[0], [b"x"], [0])
                 control = "sent"
             except OSError as error:
                 control = error.errno
