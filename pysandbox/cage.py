@@ -457,7 +457,7 @@ def _send(
         stdio.close()
         raise
     stdio.given()
-    if not (stdio.relays or stdio.feeds):
+    if not stdio.has_go_betweens:
         return stdio, report_fd
     try:
         stdio.serve()

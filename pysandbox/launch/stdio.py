@@ -140,6 +140,10 @@ class Stdio:
             raise
         return inside
 
+    @property
+    def has_go_betweens(self) -> bool:
+        return bool(self.relays or self.feeds or self.intakes)
+
     def serve(self) -> None:
         """The command runs: what it writes is passed on, each relay in a thread of its own."""
         self.serve_input()

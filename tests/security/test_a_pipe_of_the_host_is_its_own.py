@@ -160,3 +160,10 @@ def test_all_of_a_flood_is_read_and_written(size: int) -> None:
             os.dup2(stdin, feed)  # the last writer goes
             assert process.wait(60) == 0
         assert int(read_now(out)) == size
+
+
+def test_a_pipe_is_read_where_nothing_else_is_the_host_s() -> None:
+    with two_pipes() as (stdin, feed, _, _unused):
+        os.write(feed, b"one line\n")
+        done = Cage(policy()).run(["/usr/bin/head", "-n", "1"], stdin=stdin, timeout=60)
+        assert (done.reason, done.stdout) == ("exited", "one line\n")
