@@ -15,7 +15,7 @@ from pysandbox.policy.names import HOST_ALIAS, matches
 from pysandbox.probe.netlink import Reached
 
 MOST_POOLS = 16  # each has more addresses than names are kept for
-MOST_PORTS = 16  # of one list, each of which is a rule
+MOST_PORTS = 8  # of one list, each of which is a rule, and has an answer of the kernel's that must find room
 
 Ports = tuple[int, ...]
 

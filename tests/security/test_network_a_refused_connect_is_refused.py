@@ -95,6 +95,24 @@ def test_a_port_that_a_name_s_grant_does_not_list_is_refused_and_recorded(server
     assert (told["target"], told["port"], told["rule"]) == (*NAMED, "host.ports")
 
 
+def test_as_many_lists_of_ports_as_are_told_apart_are_held(server: NameServer) -> None:
+    """And what is more is refused all the same, by the door."""
+    lists = [[*range(100 * number, 100 * number + 8)] for number in range(1, 21)]
+    hosts = [{"domain": f"n{number}.test", "ports": ports} for number, ports in enumerate(lists)]
+    addresses = [f"192.0.2.{number}:{1000 + number}-{1010 + number}/tcp" for number in range(1, 25)]
+    rules = policy(egress="proxy-only", hosts=[*hosts, {"domain": "named.test", "ports": [443]}], allow_ips=addresses)
+    targets = [PUBLIC, ("192.0.2.1", 999), ("192.0.2.24", 999)]
+    runtime = Runtime(nameservers=[server.place])
+    with Cage(rules, runtime=runtime) as cage:
+        report = in_cage(cage, program(KNOCK, TARGETS=[*targets, NAMED]))
+    runtime.drain()
+    last, named = "192.0.2.24:999", "named.test:8080"  # of a list too many, and of one that is told apart
+    expected = {"203.0.113.9:443": "ECONNREFUSED", "192.0.2.1:999": "ECONNREFUSED", named: "ECONNREFUSED"}
+    assert report.differs({**expected, last: (None, "ECONNRESET")}) == {}
+    assert report.result is not None
+    assert {denial.target for denial in report.result.denials} == {*expected, last}
+
+
 def test_no_odd_way_is_another_answer() -> None:
     """The control is the host, where a program that listens everywhere is reached at an address of its own."""
     own = {"a listener": None}
