@@ -77,11 +77,10 @@ class Outside:
             "reached": [name for name, each in self._listeners.items() if _heard(each)],
             "process": _of_process(self._process.pid),
             "ourselves": (os.nice(0), sorted(os.sched_getaffinity(0)), socket.gethostname(), os.getcwd(), _limits()),
-            "kernel objects": {name: Path("/proc/sysvipc", name).read_bytes().count(b"\n") for name in SYSV},
+            "kernel objects": {name: _own_objects(name) for name in SYSV},
             "mounts": len(Path("/proc/self/mountinfo").read_bytes().splitlines()),
             "guests": living(self.program),
-            "cores": sorted(str(each) for place in (self.granted, self.kept, Path.cwd(), Path("/tmp"))
-                            for each in place.glob("core*") if each.stat().st_uid == os.getuid()),
+            "cores": _cores(self.granted, self.kept, Path.cwd(), Path("/tmp")),
         }  # fmt: skip
 
     def put_back(self) -> None:
@@ -95,13 +94,10 @@ class Outside:
 
     def tidy(self) -> None:
         """What the last guest left where it may write; a file that it took the modes of is still ours."""
+        self.granted.chmod(0o700)
+        subprocess.run(["chmod", "-R", "u+rwX", str(self.granted)], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(["find", str(self.granted), "-mindepth", "1", "-delete"], check=True)
         self.granted.chmod(0o755)
-        for each in self.granted.iterdir():
-            if each.is_dir() and not each.is_symlink():
-                each.chmod(0o755)
-                subprocess.run(["rm", "-rf", str(each)], check=False)
-            else:
-                each.unlink(missing_ok=True)
         (self.granted / "file").write_text("as it was")
 
     def grown(self) -> list[str]:
@@ -155,6 +151,20 @@ def _of_process(pid: int) -> tuple[object, ...]:
     return *told, os.getpriority(os.PRIO_PROCESS, pid), Path("/proc", str(pid), "limits").read_text()
 
 
+def _own_objects(kind: str) -> int:
+    """Of System V, by this user: of shared memory, semaphores or messages."""
+    head, *rows = (line.split() for line in Path("/proc/sysvipc", kind).read_text().splitlines())
+    return sum(row[head.index("uid")] == str(os.getuid()) for row in rows)
+
+
+def _cores(*places: Path) -> list[str]:
+    found = []
+    for place in places:
+        with contextlib.suppress(OSError):  # a guest has taken the mode of its grant
+            found += [str(each) for each in place.glob("core*") if each.stat().st_uid == os.getuid()]
+    return sorted(found)
+
+
 def _limits() -> list[tuple[int, int]]:
     return [resource.getrlimit(each) for each in range(16)]
 
@@ -170,13 +180,11 @@ def living(program: Path) -> int:
 
 def held() -> dict[str, int]:
     """Descriptors, threads and children of this process, of whichever thread."""
-    threads = os.listdir("/proc/self/task")
-    children = [Path("/proc/self/task", each, "children").read_text().split() for each in threads]
-    return {
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": len(threads),
-        "children": sum(map(len, children)),
-    }
+    threads, children = os.listdir("/proc/self/task"), 0
+    for each in threads:
+        with contextlib.suppress(OSError):  # it has ended
+            children += len(Path("/proc/self/task", each, "children").read_text().split())
+    return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": len(threads), "children": children}
 
 
 def memory_mb() -> float:

@@ -12,12 +12,25 @@
 #define SECCOMP_ADDFD_FLAG_SEND 2
 #endif
 
+#define TRIES 8
+
+/* A caller whose answer is lost waits for ever. That it waits no more (ENOENT), or that it has been answered
+ * (EINPROGRESS), is an answer; a signal or a moment's want of memory is none, and the kernel is asked again. */
+static int tell_kernel(const struct guest *guest, unsigned long request, void *argument) {
+    int tries, result = 0;
+    for (tries = 0; tries < TRIES; tries++) {
+        result = ioctl(guest->listener, request, argument) < 0 ? -errno : 0;
+        if (!result || result == -ENOENT || result == -EINPROGRESS) break;
+    }
+    return result;
+}
+
 static int send_answer(const struct guest *guest, uint64_t id, int64_t value, int32_t error, uint32_t flags) {
     union {
         struct seccomp_notif_resp answer;
         uint8_t room[64];
     } out = {.answer = {.id = id, .val = value, .error = error, .flags = flags}};
-    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_SEND, &out) < 0 ? -errno : 0;
+    return tell_kernel(guest, SECCOMP_IOCTL_NOTIF_SEND, &out);
 }
 
 int pass(const struct guest *guest, uint64_t id) {
@@ -29,7 +42,7 @@ int give(const struct guest *guest, uint64_t id, int64_t value) {
 }
 
 int still_waits(const struct guest *guest, uint64_t id) {
-    return ioctl(guest->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+    return tell_kernel(guest, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
 /* One ioctl installs the descriptor and answers (Linux 5.14). */

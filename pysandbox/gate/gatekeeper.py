@@ -22,6 +22,7 @@ from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import dns, lost, refused
 from pysandbox.gate.admission import Admission, in_loop
+from pysandbox.gate.inside import as_sockets
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.listeners import Listeners
 from pysandbox.gate.outbound import Outbound
@@ -74,22 +75,6 @@ def _ports(runtime: Runtime, gatekeeper: Gatekeeper, net: NetPlan) -> Ports:
     return listen(net.published)
 
 
-def _as_sockets(fds: dict[tuple[str, str], int]) -> dict[tuple[str, str], socket.socket]:
-    """Raises OSError, and then all of them are closed: a socket that could not be made does not own its descriptor."""
-    made: dict[tuple[str, str], socket.socket] = {}
-    try:
-        for door, fd in fds.items():
-            made[door] = socket.socket(fileno=fd)
-    except BaseException:
-        for door, fd in fds.items():
-            if door in made:
-                made[door].close()
-            else:
-                os.close(fd)
-        raise
-    return made
-
-
 _MAKING = threading.Lock()
 
 
@@ -127,7 +112,7 @@ class Gatekeeper:
                 if self._retired:
                     raise OSError(ESHUTDOWN, "the gatekeeper has retired")
                 admission = self._admission(live, net)
-                doors = _as_sockets(live.take_doors())
+                doors = as_sockets(live.take_doors())
                 admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._admissions.add(admission)
             self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live, admission.descriptors))

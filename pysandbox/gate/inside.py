@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from pysandbox.launch import netns
 
 if TYPE_CHECKING:
     from pysandbox.launch.live import LiveInit
+
+K = TypeVar("K", bound=Hashable)
 
 
 def sockets_inside(live: LiveInit, wanted: Sequence[tuple[str, str, int]]) -> list[socket.socket]:
@@ -19,6 +21,23 @@ def sockets_inside(live: LiveInit, wanted: Sequence[tuple[str, str, int]]) -> li
     caller's to close. Raises CageClosedError, StartError; then nothing is open."""
     pidfd = live.pin()
     try:
-        return [socket.socket(fileno=fd) for fd in netns.sockets_inside(pidfd, wanted)]
+        made = netns.sockets_inside(pidfd, wanted)
     finally:
         os.close(pidfd)
+    return list(as_sockets(dict(enumerate(made))).values())
+
+
+def as_sockets(fds: Mapping[K, int]) -> dict[K, socket.socket]:
+    """Raises OSError, and then all of them are closed: a socket that could not be made does not own its descriptor."""
+    made: dict[K, socket.socket] = {}
+    try:
+        for key, fd in fds.items():
+            made[key] = socket.socket(fileno=fd)
+    except BaseException:
+        for key, fd in fds.items():
+            if key in made:
+                made[key].close()
+            else:
+                os.close(fd)
+        raise
+    return made

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pysandbox.gate.inside import as_sockets
+
 if TYPE_CHECKING:
     from pysandbox.gate.turns import Turns
 
@@ -84,7 +86,7 @@ class Stream:
 
     def give(self) -> socket.socket:
         """The socket is somebody else's from now on; `close` and `reset` do nothing then."""
-        return socket.socket(fileno=self.sock.detach())
+        return as_sockets({0: self.sock.detach()})[0]
 
     def close(self) -> None:
         self.sock.close()

@@ -12,6 +12,7 @@ learns of a command's end calls `settle`: what the command wrote is then where i
 from __future__ import annotations
 
 import _signal as signal
+import errno
 import os
 import select
 import stat
@@ -23,6 +24,7 @@ PIECE = 4096  # of one write to what may take its time: between two of them it s
 PATIENCE = 2.0  # seconds without a byte taken, after which `settle` waits no longer
 PATIENCE_WITH_A_PIPE = 0.1  # whoever waits may be the one who is to read it
 LOOK = 0.0005
+SHORTAGES = frozenset({errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR})
 MOST_LEFT = 2 << 20  # bytes that are taken at the end: more than a pipe can hold is being written by what still runs
 
 
@@ -31,14 +33,14 @@ class Relay:
 
     def __init__(self, source: int, target: int) -> None:
         self.source = source
-        self._target = os.dup(target)  # close-on-exec; the caller may close his own
         self._lock = allocate_lock()
-        kind = os.fstat(self._target).st_mode
+        kind = os.fstat(target).st_mode
         self.is_pipe = stat.S_ISFIFO(kind)
         self._piece = CHUNK if stat.S_ISREG(kind) else PIECE
         self._passed = 0
         self._served = False
         os.set_blocking(source, False)
+        self._target = os.dup(target)  # close-on-exec; the caller may close his own. The last that can fail
 
     def serve(self) -> None:
         """From now on a thread does it, and closes in the end."""
@@ -94,8 +96,12 @@ class Relay:
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGPIPE,))  # the host may have it end a program
         poller = select.poll()
         poller.register(self.source, select.POLLIN)
-        while poller.poll() and self.step():
-            pass
+        try:
+            while await_any(poller) and self.step():
+                pass
+        finally:  # whoever still writes hears of it, and does not wait for ever
+            with self._lock:
+                self._close()
 
     def _pass_on(self) -> int:
         """The bytes of one read; 0 when none are there now, -1 at the end. For whoever has the lock."""
@@ -107,7 +113,9 @@ class Relay:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
             return 0
-        except OSError:  # EIO: the last writer has closed a pseudo-terminal
+        except OSError as error:  # EIO: the last writer has closed a pseudo-terminal
+            if is_short(error):
+                return 0
             data = b""
         return len(data) if data and self._write(data) else -1
 
@@ -123,8 +131,8 @@ class Relay:
                     if not select_now(self.source):
                         return 0
                     _await_room(self._target)
-        except OSError:
-            return -1
+        except OSError as error:
+            return 0 if is_short(error) else -1
 
     def _write(self, data: bytes) -> bool:
         for at in range(0, len(data), self._piece):
@@ -163,18 +171,44 @@ class Feed:
     def _run(self) -> None:
         try:
             at = os.lseek(self._source, 0, os.SEEK_CUR)
-            while (data := os.pread(self._source, CHUNK, at)) and _write_all(self._sink, data):
+            while (data := self._read(at)) and _write_all(self._sink, data):
                 at += len(data)
         except OSError:  # not a file that is read from a place; its end, for the reader
             pass
         finally:
             self._close()
 
+    def _read(self, at: int) -> bytes:
+        while True:
+            try:
+                return os.pread(self._source, CHUNK, at)
+            except OSError as error:
+                if not is_short(error):
+                    raise
+
     def _close(self) -> None:
         source, self._source = self._source, -1
         if source >= 0:
             os.close(source)
             os.close(self._sink)
+
+
+def is_short(error: OSError) -> bool:
+    """Whether the host is short of something for a moment; then a moment has passed."""
+    if error.errno not in SHORTAGES:
+        return False
+    time.sleep(LOOK)
+    return True
+
+
+def await_any(poller: select.poll) -> bool:
+    """Returns when something may be there: True."""
+    try:
+        poller.poll()
+    except OSError as error:
+        if not is_short(error):
+            raise
+    return True
 
 
 def select_now(fd: int) -> bool:
@@ -192,15 +226,16 @@ def _write_all(fd: int, data: bytes) -> bool:
             rest = rest[os.write(fd, rest) :]
         except BlockingIOError:  # the host has set its own descriptor so
             _await_room(fd)
-        except OSError:
-            return False
+        except OSError as error:
+            if not is_short(error):
+                return False
     return True
 
 
 def _await_room(fd: int) -> None:
     poller = select.poll()
     poller.register(fd, select.POLLOUT)
-    poller.poll()
+    await_any(poller)
 
 
 def open_terminal(like: int) -> tuple[int, int]:

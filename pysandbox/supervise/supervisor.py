@@ -24,6 +24,7 @@ from pysandbox.supervise.supervision import Supervision
 
 FOLLOWERS_KEPT = 4  # waiting threads; more end when they have nothing to do
 RETIRE_PATIENCE = 5.0  # seconds for threads to come back from what they do
+ENTRY_LOOK = 0.05  # seconds between two looks whether a thread that was started runs
 
 
 def supervisor_of(runtime: Runtime) -> Supervisor:
@@ -97,8 +98,10 @@ class Supervisor:
             reason = wire.run(self.notifier)
         except BaseException as error:
             reason = words_of(error)
-        if not reason:
-            return
+        if reason:
+            self._condemn(reason)
+
+    def _condemn(self, reason: str) -> None:
         with self._lock:
             cages = list(self._cages.values())
         for supervision in cages:
@@ -110,29 +113,55 @@ class Supervisor:
             self._followers += 1
             self._waiting += 1
         try:
-            threading.Thread(target=self._run, name="pysandbox-supervisor", daemon=True).start()
+            self._start_follower()
         except BaseException:
             with self._lock:
                 self._waiting -= 1
                 self._gone()
             raise
 
-    def _run(self) -> None:
-        told = wire.new_told()
-        while wire.next_told(self.notifier, told):
+    def _start_follower(self) -> None:
+        """Returns when it runs. Where memory is short a thread may end before its first line: RuntimeError."""
+        entered = threading.Event()
+        thread = threading.Thread(target=self._run, args=(entered,), name="pysandbox-supervisor", daemon=True)
+        thread.start()
+        while not entered.wait(ENTRY_LOOK):
+            if not thread.is_alive() and not entered.is_set():
+                raise RuntimeError("the thread ended before it began")
+
+    def _run(self, entered: threading.Event) -> None:
+        """A follower that cannot go on leaves its place to another one; where there is none, the cages end."""
+        entered.set()
+        failure, waiting = None, True
+        try:
+            told = wire.new_told()
+            while wire.next_told(self.notifier, told):
+                with self._lock:
+                    self._waiting, waiting = self._waiting - 1, False
+                    supervision = self._cages.get(told.cage)
+                if supervision is not None:
+                    self._handle(supervision, told)
+                with self._lock:
+                    if self._waiting >= FOLLOWERS_KEPT:
+                        return
+                    self._waiting, waiting = self._waiting + 1, True
+        except BaseException as error:
+            failure = error
+        finally:
             with self._lock:
-                self._waiting -= 1
-                supervision = self._cages.get(told.cage)
-            if supervision is not None:
-                self._handle(supervision, told)
-            with self._lock:
-                if self._waiting >= FOLLOWERS_KEPT:
-                    self._gone()
-                    return
-                self._waiting += 1
+                self._waiting -= waiting
+                self._gone()
+        if failure is not None:
+            self._replace(failure)
+
+    def _replace(self, failure: BaseException) -> None:
+        self.keep_following()
         with self._lock:
-            self._waiting -= 1
-            self._gone()
+            deserted = not self._waiting
+        if deserted:
+            self._condemn(words_of(failure))
+        else:
+            self.complain(failure)
 
     def _gone(self) -> None:
         self._followers -= 1

@@ -26,7 +26,7 @@ import pysandbox
 from pysandbox import Policy, Runtime
 
 MAGIC, ARM, COUNT, HIT = 0x50534246, 1, 2, 3
-PARTS = ("host", "born", "init", "command")
+PARTS = ("host", "born", "init", "command", "watcher")
 HANGS = 8  # seconds
 libc = ctypes.CDLL(None, use_errno=True)
 NAMESPACES = ("user", "pid", "mnt", "net", "ipc", "uts", "cgroup")
@@ -176,4 +176,5 @@ def main() -> None:
     print(json.dumps({"calls": calls, "tried": tried, "kinds": trials.kinds, "other": other}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,8 +7,8 @@
  *   prctl(MAGIC, COUNT, part)           disarms; how many calls of this part there were
  *   prctl(MAGIC, HIT)                   the number of the call that was made to fail, or -1
  *
- * The parts: the thread that asks; what it clones, until that execs (setup, an errand); cage-init; its children, until
- * they exec. A command runs on untraced. Calls that cannot fail are neither counted nor touched. */
+ * The parts: the thread that asks; what the host clones, until that execs (setup, an errand); cage-init; its children,
+ * until they exec; every other thread of the host. A command runs on untraced. Calls that cannot fail are neither counted nor touched. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -41,6 +41,7 @@ enum part {
     BORN,
     INIT,
     COMMAND,
+    WATCHER,
     PARTS,
     OTHER,
     UNKNOWN
@@ -66,6 +67,7 @@ static const long never_fail[] = {
     SYS_getuid,         SYS_geteuid,      SYS_getgid,        SYS_getegid,         SYS_umask,       SYS_rt_sigreturn,
     SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_munmap,        SYS_futex,           SYS_sched_yield, SYS_set_robust_list,
     SYS_madvise,        SYS_brk,          SYS_clock_gettime, SYS_restart_syscall, SYS_sigaltstack, SYS_getrandom,
+    SYS_rseq,           SYS_set_tid_address,
 };
 
 static struct tracee *find(pid_t id) {
@@ -159,9 +161,10 @@ static int same_process(pid_t one, pid_t other) {
 }
 
 static enum part part_of_child(const struct tracee *parent, pid_t child) {
-    if (same_process(parent->id, child)) return OTHER;
+    const int of_host = parent->part == HOST || parent->part == WATCHER || parent->part == OTHER;
+    if (same_process(parent->id, child)) return of_host ? WATCHER : OTHER;
     if (parent->part == INIT) return COMMAND;
-    return parent->part == HOST || parent->part == OTHER ? BORN : OTHER;
+    return of_host ? BORN : OTHER;
 }
 
 static void go_on(const struct tracee *tracee, int signal) {

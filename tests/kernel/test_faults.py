@@ -4,7 +4,8 @@
 what it clones until that is cage-init, of cage-init, of a command until its exec. What runs then says what holds it
 (`walls.c`), and that must be, line by line, what it says in a cage in whose start nothing failed.
 
-A sample by default, the same one each time; PSB_FAULTS=all tries each call with each errno, for some minutes.
+A sample by default, the same one each time; PSB_FAULTS=all tries each call with each errno, for some minutes. The
+host's other threads, which watch over its cages, are in test_faults_of_watchers.py.
 """
 
 from __future__ import annotations
