@@ -41,7 +41,7 @@ echo done
 """
 EXECS = "/bin/true && echo granted true\n/usr/bin/id >/dev/null 2>&1 && echo forbidden id\necho done"
 SERVES = "import socket; s = socket.create_server(('127.0.0.1', 8000)); print(flush=True); s.accept()[0].send(b'hello')"
-EATS = "data = [bytearray(b'x' * (8 << 20)) for _ in range(40)]\nprint('forbidden memory')"
+EATS = "import time; data = bytearray(b'x' * (320 << 20)); time.sleep(10); print('forbidden memory')"
 
 
 def refuses_id(event: Any, _: object) -> bool | None:

@@ -8,7 +8,8 @@
  *   prctl(MAGIC, HIT)                   the number of the call that was made to fail, or -1
  *
  * The parts: the thread that asks; what the host clones, until that execs (setup, an errand); cage-init; its children,
- * until they exec; every other thread of the host. A command runs on untraced. Calls that cannot fail are neither counted nor touched. */
+ * until they exec; every other thread of the host. A command runs on untraced. Calls that cannot fail are neither
+ * counted nor touched. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
@@ -63,10 +64,18 @@ static struct {
 } armed = {.hit = -1};
 
 static const long never_fail[] = {
-    SYS_close,          SYS_exit,         SYS_exit_group,    SYS_getpid,          SYS_gettid,      SYS_getppid,
-    SYS_getuid,         SYS_geteuid,      SYS_getgid,        SYS_getegid,         SYS_umask,       SYS_rt_sigreturn,
-    SYS_rt_sigprocmask, SYS_rt_sigaction, SYS_munmap,        SYS_futex,           SYS_sched_yield, SYS_set_robust_list,
-    SYS_madvise,        SYS_brk,          SYS_clock_gettime, SYS_restart_syscall, SYS_sigaltstack, SYS_getrandom,
+    SYS_close,          SYS_exit,
+    SYS_exit_group,     SYS_getpid,
+    SYS_gettid,         SYS_getppid,
+    SYS_getuid,         SYS_geteuid,
+    SYS_getgid,         SYS_getegid,
+    SYS_umask,          SYS_rt_sigreturn,
+    SYS_rt_sigprocmask, SYS_rt_sigaction,
+    SYS_munmap,         SYS_futex,
+    SYS_sched_yield,    SYS_set_robust_list,
+    SYS_madvise,        SYS_brk,
+    SYS_clock_gettime,  SYS_restart_syscall,
+    SYS_sigaltstack,    SYS_getrandom,
     SYS_rseq,           SYS_set_tid_address,
 };
 
@@ -140,6 +149,8 @@ static void at_entry(struct tracee *tracee, const struct ptrace_syscall_info *in
         return;
     }
     if (!armed.on || tracee->part >= PARTS || !can_fail(call)) return;
+    /* A thread that cannot have its first memory never says that it began; Thread.start (CPython) waits for it. */
+    if (tracee->part == WATCHER && call == SYS_mmap) return;
     if (++armed.counts[tracee->part] != armed.n || (int)tracee->part != armed.part) return;
     armed.hit = call;
     answer(tracee, -armed.number);
