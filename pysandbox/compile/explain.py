@@ -36,6 +36,16 @@ SCRATCH = {
     "ephemeral": "Also writable: /tmp and /scratch, which are the cage's own and vanish with it.",
     "scratch": "Also writable: /tmp, which vanishes with the cage, and /scratch, which its session shares.",
 }
+# Where nothing but Landlock holds them, three of these sentences would promise too much.
+WITHOUT_NAMESPACES = {
+    WORKDIR["write"]: "The current directory is writable, with git's hooks and config and the policy files in it.",
+    NETWORK["none"]: "There is no network: no address can be connected to, and no port is taken.",
+    NETWORK["proxy-only"]: "There is no network but the addresses that are listed, and no port is taken.",
+}
+UNCHANGED = {
+    "full": "Nothing of the host can be changed.",
+    "landlock": "Nothing of the host can be changed but the mode and the times of its user's own files.",
+}
 NO_CAGE = "Commands run with no cage at all."
 NOTHING_WEAKER = "Nothing: this host can do all that the policy asks."
 
@@ -59,7 +69,8 @@ def topics(policy: Policy, notes: Iterable[Note] | None = None) -> tuple[tuple[s
 def _said(
     table: Iterable[tuple[str, Callable[[Policy], Iterable[str]]]], policy: Policy
 ) -> tuple[tuple[str, Sentences], ...]:
-    told = ((heading, tuple(sentences(policy))) for heading, sentences in table)
+    other = WITHOUT_NAMESPACES if policy.isolation == "landlock" else {}
+    told = ((heading, tuple(other.get(each, each) for each in sentences(policy))) for heading, sentences in table)
     return tuple((heading, sentences) for heading, sentences in told if sentences)
 
 
@@ -85,7 +96,7 @@ def _writes(policy: Policy) -> Iterable[str]:
         yield WORKDIR[policy.workdir]
     yield from _listed("Writable, with changes that reach the host: {}.", policy.allow_write)
     if policy.workdir != "write" and not policy.allow_write:
-        yield "Nothing of the host can be changed."
+        yield UNCHANGED[policy.isolation]
     if policy.isolation == "full":
         yield SCRATCH[policy.state]
 
