@@ -170,7 +170,7 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
     ("process.allow_execve", lambda policy, host: bool(policy.allow_execve),
      "a program that is not on the list, and can be read, can be run by the dynamic linker (ld.so FILE)"),
     ("network.egress", lambda policy, host: policy.egress == "direct",
-     "UDP and every other protocol of the host are open too"),
+     "TCP and UDP of the host are open, to any address and on any port"),
 )  # fmt: skip
 
 
