@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pysandbox.policy.guarded import GIT, OURS, PROJECT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.match import covers
 from pysandbox.probe.facts import PathFacts
-from pysandbox.probe.searched import BARE, NOT_SEARCHED, search
+from pysandbox.probe.searched import BARE, MOST_NAMES, NOT_SEARCHED, search
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DEEPEST, MOST = 3, 512
 MOST_MODULES = 256
+MOST_REPOSITORIES = 1024  # and bare ones, modules, worktrees: each is some mounts
+SOUGHT = (GIT, *BARE, *{name.partition("/")[0] for names in PROJECT.values() for name in names})
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -41,7 +43,14 @@ class _Search:
 
     def __init__(self, searched: list[Searched]) -> None:
         self._searched = searched
+        self._names_left, self._repositories_left = MOST_NAMES, MOST_REPOSITORIES
         self.ended_early = False
+
+    def _names(self, directory: str, *, below: bool = True) -> dict[str, bool]:
+        found = search(directory, below=below, searched=self._searched, most=self._names_left, wanted=SOUGHT)
+        self._names_left = max(0, self._names_left - len(found))
+        self.ended_early |= not self._names_left
+        return found
 
     def directories(self, tree: str) -> Iterator[tuple[str, dict[str, bool]]]:
         """Each that is searched, with the names in it. What lies in a bare repository comes last: whoever makes one
@@ -52,7 +61,7 @@ class _Search:
             if not ahead and not later:
                 return
             directory, depth = (ahead or later).pop(0)
-            names = search(directory, below=depth < DEEPEST, searched=self._searched)
+            names = self._names(directory, below=depth < DEEPEST)
             yield directory, names
             if depth < DEEPEST:
                 below = (name for name, is_directory in names.items() if is_directory and name not in NOT_SEARCHED)
@@ -63,6 +72,14 @@ class _Search:
 
     def repositories(self, directory: str, names: Iterable[str]) -> Iterator[tuple[str, bool]]:
         """(git directory or file, whether it is a bare repository or one of another's modules or worktrees)."""
+        for each in self._repositories(directory, names):
+            if not self._repositories_left:
+                self.ended_early = True
+                return
+            self._repositories_left -= 1
+            yield each
+
+    def _repositories(self, directory: str, names: Iterable[str]) -> Iterator[tuple[str, bool]]:
         if BARE.issubset(names):
             yield directory, True
             yield from ((each, True) for each in self._inside(directory))
@@ -72,14 +89,14 @@ class _Search:
 
     def _inside(self, git: str) -> Iterator[str]:
         """The git directories of the submodules, which may be nested, and of the linked worktrees."""
-        worktrees = search(f"{git}/worktrees", below=True, searched=self._searched)
+        worktrees = self._names(f"{git}/worktrees")
         yield from (f"{git}/worktrees/{name}" for name in sorted(worktrees))
         ahead = [f"{git}/modules"]
         for _ in range(MOST_MODULES):
             if not ahead:
                 return
             directory = ahead.pop(0)
-            names = search(directory, below=True, searched=self._searched)
+            names = self._names(directory)
             if "HEAD" in names:
                 yield directory
                 ahead += [f"{directory}/modules"] if "modules" in names else []

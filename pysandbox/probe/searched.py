@@ -1,7 +1,8 @@
 """The directories that were searched for what the host obeys, and whether the same search would find the same now.
 
 A directory is looked into again only where something in it was made, moved or removed since; what its files hold does
-not count, nor what the search never heeds. A warm start asks this each time, so it imports next to nothing.
+not count, nor what the search never heeds. A cage may have left any number of names: no more than MOST_NAMES are read.
+A warm start asks this each time, so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +20,31 @@ NOT_SEARCHED = frozenset(("node_modules", "__pycache__", "target", "dist", "buil
                           "site-packages", "vendor", ".git"))  # fmt: skip
 BARE = frozenset(("HEAD", "objects", "refs"))  # what a directory holds that git takes for a repository
 RACY = 50_000_000  # ns: a change so shortly before the look may be followed by one with the same time
+MOST_NAMES = 50_000  # of one search, in all directories together: some hundredths of a second
 PAUSE = 0.2  # seconds in which one program does not ask again
 NEVER, ABSENT = -2, -1  # instead of a time of change
 
 
-def names(directory: str) -> dict[str, bool]:
+def names(directory: str, most: int) -> dict[str, bool]:
     """What is in it, and whether each is a directory (not a link to one); nothing where that cannot be read."""
     try:
         with os.scandir(directory) as entries:
-            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            return {
+                entry.name: entry.is_dir(follow_symlinks=False) for _, entry in zip(range(most), entries, strict=False)
+            }
     except OSError:
         return {}
+
+
+def sought(directory: str, wanted: Iterable[str]) -> dict[str, bool]:
+    """The same for some names, whatever else there is."""
+    found = {}
+    for name in wanted:
+        try:
+            found[name] = os.lstat(f"{directory}/{name}").st_mode & 0o170000 == 0o040000
+        except OSError:
+            continue
+    return found
 
 
 def changed(directory: str) -> int:
@@ -47,18 +62,29 @@ def telling(found: Mapping[str, bool], below: bool) -> tuple[str, ...]:
                         if name[0] == "." or name in BARE or (below and is_directory)))  # fmt: skip
 
 
-def search(directory: str, *, below: bool, searched: list[Searched]) -> dict[str, bool]:
-    """The names in it, and for later that this was looked at."""
+def search(
+    directory: str, *, below: bool, searched: list[Searched], most: int = MOST_NAMES, wanted: Iterable[str] = ()
+) -> dict[str, bool]:
+    """The names in it, and for later that this was looked at. Of more than `most` the wanted ones are not missed."""
     when = changed(directory)
-    found = names(directory)
+    found = names(directory, most)
+    if len(found) >= most:
+        found |= sought(directory, wanted)
     safe = when if when == ABSENT or abs(time.time_ns() - when) > RACY else NEVER
     searched.append((directory, safe, below, telling(found, below)))
     return found
 
 
 def as_searched(all_of_them: Iterable[Searched]) -> bool:
-    return all(changed(directory) == when or telling(names(directory), below) == was
-               for directory, when, below, was in all_of_them)  # fmt: skip
+    left = MOST_NAMES
+    for directory, when, below, was in all_of_them:
+        if changed(directory) == when:
+            continue
+        found = names(directory, left)
+        left -= len(found)
+        if left <= 0 or telling(found, below) != was:
+            return False
+    return True
 
 
 def now_and_then(all_of_them: tuple[Searched, ...]) -> Callable[[], bool]:

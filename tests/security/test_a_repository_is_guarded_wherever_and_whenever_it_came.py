@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pysandbox
-from pysandbox.probe import guards
+from pysandbox.probe import guards, paths
 
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
@@ -112,3 +112,44 @@ def test_another_name_of_a_guarded_file_is_told(ground: Ground) -> None:
     (ground.inside / "other").hardlink_to(project_file(ground.inside))
     result = pysandbox.run(["/bin/true"], policy=policy(allow_write=[str(ground.inside)]))
     assert any("another name" in note.message for note in result.notes)
+
+
+def looked_at(project: Path) -> int:
+    """How many names the search of a plan has read and heeds."""
+    rules = policy(allow_write=[str(project)])
+    seen = paths.look(rules, cwd=str(project))
+    return sum(len(names) for _, _, _, names in seen.searched)
+
+
+def test_no_number_of_names_is_read_to_the_end(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    flood = """
+        for at in range(40):
+            os.mkdir(f"{TREE}/d{at}")
+            for name in range(40):
+                open(f"{TREE}/d{at}/.f{name}", "w").close()
+    """
+    caged(program(flood, TREE=str(ground.inside)), policy(allow_write=[str(ground.inside)]))
+    assert looked_at(ground.inside) > 1600, "the control: all of it is read"
+    monkeypatch.setattr(guards, "MOST_NAMES", 200)
+    files = [repository(ground.inside), project_file(ground.inside / "d39")]
+
+    assert looked_at(ground.inside) < 400
+    report = caged(program(WRITE, FILE=str(files[0])), policy(allow_write=[str(ground.inside)]))
+    assert report["write"].errno in REFUSED and report.result is not None
+    assert any("holds more directories" in note.message for note in report.result.notes)
+
+
+def test_no_number_of_repositories_is_guarded(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = repository(ground.inside)
+    flood = """
+        for at in range(300):
+            os.makedirs(f"{TREE}/.git/worktrees/w{at}")
+            open(f"{TREE}/.git/worktrees/w{at}/config", "w").close()
+    """
+    caged(program(flood, TREE=str(ground.inside)), policy(allow_write=[str(ground.inside)]))
+    monkeypatch.setattr(guards, "MOST_REPOSITORIES", 20)
+    rules = policy(allow_write=[str(ground.inside)])
+    assert len(paths.look(rules, cwd=str(ground.inside)).guards) < 200
+    report = caged(program(WRITE, FILE=str(config)), rules)
+    assert report["write"].errno in REFUSED and report.result is not None
+    assert any("holds more directories" in note.message for note in report.result.notes)
