@@ -53,6 +53,8 @@ def policies(directory: str, program: str) -> dict[str, dict[str, Any]]:
 
 
 class Trials:
+    settles = 2.0  # seconds until what is being torn down is gone
+
     def __init__(self, walls: str, directory: str, shape: str) -> None:
         os.makedirs(directory + "/inside/denied", exist_ok=True)
         open(directory + "/outside", "w").close()
@@ -104,7 +106,7 @@ class Trials:
         return sorted(fds + children + paths + mounts + powers)
 
     def settled(self, before: list[str]) -> list[str]:
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + self.settles
         while True:
             new = sorted((collections.Counter(self.left()) - collections.Counter(before)).elements())
             if not new or time.monotonic() > deadline:

@@ -51,6 +51,8 @@ def refuses_id(event: Any, _: object) -> bool | None:
 class Watched(Trials):
     """A Runtime for each trial: every watcher starts and ends in it."""
 
+    settles = 10.0  # a machine may be busy
+
     def __init__(self, directory: str, granted: str, forbidden: str, shape: str) -> None:
         self.directory, self.ports, self.shape = Path(directory), (granted, forbidden), shape
         self.kinds = collections.Counter()
