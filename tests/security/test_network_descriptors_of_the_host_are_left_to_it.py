@@ -39,14 +39,21 @@ s = socket.create_server(('127.0.0.1', 8000), backlog=4096); print('up', flush=T
 k = []
 while True: k.append(s.accept())
 '''
+def patiently(open_one):
+    # Whoever adds a user replaces /etc/group, and a cage that is being made just then is refused: ESTALE, "try again".
+    for _ in range(9):
+        try: return open_one()
+        except OSError as error:
+            if error.errno != 116: raise
+    return open_one()
 def besieged(n):
     port = 18777 + n
     if WAY == "published ports":
-        cage = Cage(Policy(ports=[f"{port}:8000"], open_files=4096)).__enter__()
+        cage = patiently(Cage(Policy(ports=[f"{port}:8000"], open_files=4096)).__enter__)
         s = cage.spawn(["python3", "-c", SERVER], stdout=PIPE, cwd="/tmp"); s.stdout.readline()
         client = subprocess.Popen([sys.executable, "-c", CLIENT, "127.0.0.1", str(port)], stdout=PIPE)
     else:
-        cage = Cage(Policy(egress="proxy-only", hosts=["a.example"], open_files=4096)).__enter__()
+        cage = patiently(Cage(Policy(egress="proxy-only", hosts=["a.example"], open_files=4096)).__enter__)
         s = cage.spawn(["python3", "-c", CLIENT, "198.18.0.1", "1080"], stdout=PIPE, cwd="/tmp"); client = s
     return cage, s, client
 WAY, COUNT = sys.argv[1], int(sys.argv[2])
@@ -59,7 +66,7 @@ for _ in range(50):
     try: held = [open("/etc/hostname") for _ in range(100)]; opened += 1
     except OSError: pass
     held = None
-try: following = Cage().run(["true"]).exit_code
+try: following = patiently(lambda: Cage().run(["true"]).exit_code)
 except OSError as error: following = str(error)
 taken = len(os.listdir("/proc/self/fd")) - before
 print(json.dumps({"opened": opened, "following": following, "taken": taken}), flush=True)
