@@ -193,6 +193,7 @@ void tell(struct guest *guest, const struct psb_told *told) {
     struct psb_notifier *notifier = guest->notifier;
     pthread_mutex_lock(&notifier->lock);
     if (!guest->gone && queue_telling(&guest->tellings, told)) pthread_cond_signal(&notifier->something);
+    if (guest->tellings.count >= MOST_TELLINGS) __atomic_store_n(&guest->untold, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&notifier->lock);
 }
 
@@ -216,6 +217,8 @@ int next_telling(struct psb_notifier *notifier, struct psb_told *told) {
     if (guest) {
         notifier->last_told = guest->number;
         telling = take_telling(&guest->tellings);
+        if (guest->tellings.count == MOST_TELLINGS / 2 && __atomic_exchange_n(&guest->untold, 0, __ATOMIC_SEQ_CST))
+            ring(guest->wake);
     }
     pthread_mutex_unlock(&notifier->lock);
     return telling ? hand_over(telling, told) : 0;

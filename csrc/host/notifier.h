@@ -25,6 +25,7 @@ struct guest {
     uint32_t number;
     int wake;     /* rung when somebody else has left work for the loop */
     int visitors; /* atomic: other threads that want the mutex */
+    int untold;   /* atomic: so much is to be told that no call is received until it was heard */
 
     /* Under the guest's mutex. */
     pthread_mutex_t lock;

@@ -265,10 +265,16 @@ struct awaited {
     uint64_t tickets[2 + MOST_TICKETS];
 };
 
+/* What was told before comes first: a cage that calls faster than Python hears is held up itself, and nothing that it
+ * was refused goes uncounted. */
+static int receives(const struct guest *guest) {
+    return !guest->deserted && !__atomic_load_n(&guest->untold, __ATOMIC_SEQ_CST);
+}
+
 static void list_awaited(const struct guest *guest, struct awaited *awaited) {
     const struct ticket *ticket;
     awaited->fds[0] = (struct pollfd){guest->wake, POLLIN, 0};
-    awaited->fds[1] = (struct pollfd){guest->deserted ? -1 : guest->listener, POLLIN, 0};
+    awaited->fds[1] = (struct pollfd){receives(guest) ? guest->listener : -1, POLLIN, 0};
     awaited->count = 2;
     for (ticket = guest->tickets; ticket; ticket = ticket->next) {
         if (ticket->state != TICKET_SOCKET) continue;

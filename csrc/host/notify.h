@@ -148,7 +148,8 @@ int psb_grant_address(struct psb_notifier *notifier, uint32_t cage, const uint8_
                       uint16_t first_port, uint16_t last_port, uint64_t milliseconds);
 /* Closes the listener; what still waits fails with ENOSYS, as do all later calls. */
 int psb_notifier_remove(struct psb_notifier *notifier, uint32_t cage);
-/* Copies out up to `room` kinds of refused calls with their counts; *lost counts those for which there was no room. */
+/* Copies out up to `room` kinds of refused calls with their counts; `lost` counts those for which there was no
+ * room, for each class (enum psb_call_class). */
 int psb_denials(struct psb_notifier *notifier, uint32_t cage, struct psb_denial *denials, size_t room, uint64_t *lost);
 
 /* The serial of what was told last of a cage, -ENOENT when it is gone. */

@@ -2,7 +2,7 @@
  * before the call goes on: a moment later its caller may be gone, and with it the root and the directory that the path
  * begins at. It may not wait either, for the cage ends only when its loop does: the walk uses what the kernel has
  * cached and nothing else (RESOLVE_CACHED, Linux 5.12); what is not cached is Python's to look up, while the call
- * waits. */
+ * waits, and so is what leads through a process of /proc (magic links). */
 #include "program.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ static int64_t read_link(int tid, const char *name, char *to, size_t room) {
     return got;
 }
 
-/* FNV-1a. */
+/* FNV-1a, as supervise.wire.digest. */
 static uint64_t digest(const char *text) {
     uint64_t sum = 0xcbf29ce484222325ULL;
     while (*text) sum = (sum ^ (uint8_t)*text++) * 0x100000001b3ULL;
@@ -62,30 +63,55 @@ static int64_t read_start(const struct deed *deed, char *to, size_t room) {
     return read_link(deed->tid, name, to, room);
 }
 
-static int open_cached(int tid, const char *path) {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+static int open_cached(int root, const char *path, uint64_t flags) {
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
-    char root[64];
-    long fd;
-    int at, number;
-    snprintf(root, sizeof root, "/proc/%d/root", tid);
-    at = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (at < 0) return -errno;
-    fd = syscall(SYS_openat2, at, path, &how, sizeof how);
-    number = errno;
-    close_own(at);
-    return fd < 0 ? -number : (int)fd;
+    const long fd = syscall(SYS_openat2, root, path, &how, sizeof how);
+    return fd < 0 ? -errno : (int)fd;
 }
 
-static int64_t walk(int tid, const char *path, char *to, size_t room) {
+static int is_link(int fd) {
+    struct stat found;
+    const int link = !fstat(fd, &found) && S_ISLNK(found.st_mode);
+    close_own(fd);
+    return link;
+}
+
+/* Whether a path that leads nowhere for us leads nowhere for its caller: one that ends at a link may lead through its
+ * own /proc, which looks otherwise to us. Cuts the path. */
+static int is_missing(int root, char *path) {
+    int fd = open_cached(root, path, O_NOFOLLOW);
+    while (fd == -ENOENT) {
+        char *last = strrchr(path, '/');
+        if (!last || last == path) return 1;
+        *last = 0;
+        fd = open_cached(root, path, O_NOFOLLOW);
+    }
+    return fd >= 0 ? !is_link(fd) : fd == -ENOTDIR;
+}
+
+static int64_t walk_from(int root, char *path, char *to, size_t room) {
     char name[64];
     ssize_t size;
-    const int fd = open_cached(tid, path);
+    const int fd = open_cached(root, path, 0);
+    if (fd == -ELOOP || (fd == -ENOENT && !is_missing(root, path))) return -EAGAIN;
     if (fd < 0) return fd;
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     size = readlink(name, to, room - 1);
     close_own(fd);
     return size < 0 ? 0 : size;
+}
+
+static int64_t walk(int tid, char *path, char *to, size_t room) {
+    char name[64];
+    int64_t size;
+    int root;
+    snprintf(name, sizeof name, "/proc/%d/root", tid);
+    root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) return -errno;
+    size = walk_from(root, path, to, room);
+    close_own(root);
+    return size;
 }
 
 int64_t find_program(const struct deed *deed, char *to, size_t room, uint64_t *asked) {

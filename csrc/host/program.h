@@ -8,7 +8,8 @@
 struct deed;
 
 /* The real path of the program, as the cage names it, and in *asked a digest of how it was written: its size; 0 where
- * it names nothing that could run; -EAGAIN where the look would have to wait for a disk. Never blocks on one. */
+ * it names nothing that could run; -EAGAIN where the look would have to wait for a disk, which it never does, or leads
+ * through a process of /proc. */
 int64_t find_program(const struct deed *deed, char *to, size_t room, uint64_t *asked);
 
 #endif

@@ -17,7 +17,7 @@ int count_refusal(struct refusals *refusals, uint32_t call, const struct deed *d
             return 0;
         }
     if (refusals->count == REFUSALS) {
-        refusals->lost++;
+        refusals->lost[call]++;
         return 0;
     }
     denial = &refusals->kinds[refusals->count++];
@@ -35,6 +35,6 @@ int count_refusal(struct refusals *refusals, uint32_t call, const struct deed *d
 int copy_refusals(const struct refusals *refusals, struct psb_denial *to, size_t room, uint64_t *lost) {
     const int count = (int)(refusals->count < room ? refusals->count : room);
     memcpy(to, refusals->kinds, (size_t)count * sizeof *to);
-    *lost = refusals->lost;
+    memcpy(lost, refusals->lost, sizeof refusals->lost);
     return count;
 }

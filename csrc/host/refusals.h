@@ -14,7 +14,7 @@
 struct refusals {
     struct psb_denial kinds[REFUSALS];
     uint32_t count;
-    uint64_t lost; /* refused when there was no room for another kind */
+    uint64_t lost[PSB_CALL_CLASSES]; /* refused when there was no room for another kind */
 };
 
 /* Whether it is the first of its kind that there was room for. */

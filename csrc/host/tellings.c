@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TELLINGS 1024 /* of one cage, of those that nobody waits for */
-
 struct telling {
     struct telling *next;
     struct psb_told told; /* allocated up to its text's end */
@@ -33,7 +31,7 @@ static size_t size_of(const struct psb_told *told) {
 int queue_telling(struct tellings *tellings, const struct psb_told *told) {
     const int waits = told->kind == PSB_TOLD_ASKED || told->kind == PSB_TOLD_STRANDED;
     struct telling *telling;
-    if (!waits && tellings->count >= MOST_TELLINGS) return 0;
+    if (!waits && tellings->count >= 2 * MOST_TELLINGS) return 0;
     telling = malloc(offsetof(struct telling, told) + size_of(told));
     if (!telling) return 0; /* what waits is refused at its deadline */
     memcpy(&telling->told, told, size_of(told));

@@ -7,6 +7,8 @@
 #include "behalf.h"
 #include "notify.h"
 
+#define MOST_TELLINGS 1024 /* of one cage: then its calls wait in the kernel until half of them are heard */
+
 struct tellings {
     struct telling *first, *last;
     uint32_t count;

@@ -163,7 +163,7 @@ static void *come_and_go(void *seed) {
         struct psb_rules rules = rules_for(round);
         struct psb_denial denials[8];
         const struct timespec moment = {0, 20000000};
-        uint64_t lost;
+        uint64_t lost[PSB_CALL_CLASSES];
         pid_t pid;
         int64_t number = psb_notifier_add(notifier, open_cage(&pid), &rules);
         if (number < 0) fail("add");
@@ -171,7 +171,7 @@ static void *come_and_go(void *seed) {
         rules = rules_for(round + 1);
         psb_notifier_rule(notifier, (uint32_t)number, &rules);
         nanosleep(&moment, NULL);
-        psb_denials(notifier, (uint32_t)number, denials, 8, &lost);
+        psb_denials(notifier, (uint32_t)number, denials, 8, lost);
         if (round & 4) kill(pid, SIGKILL);
         psb_notifier_remove(notifier, (uint32_t)number);
         kill(pid, SIGKILL);

@@ -25,13 +25,12 @@ from pysandbox.events import (
     Sink,
 )
 from pysandbox.events import ignore as ignored
-from pysandbox.handlers.denial import Denial
+from pysandbox.handlers.denial import FURTHER, Denial
 
 if TYPE_CHECKING:
     from pysandbox.gate.rules import Decision
 
 KINDS_KEPT = 256  # different refusals of one cage
-FURTHER = "(further targets)"
 LONGEST_TARGET = 300  # characters of what is told of a target; a name has at most 253
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 

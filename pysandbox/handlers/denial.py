@@ -29,6 +29,14 @@ class Denial:
     count: int = 1
 
 
+FURTHER = "(further targets)"  # of those that are counted, and told apart no more
+
+
+def further_of(kind: str, count: int = 0) -> Denial:
+    """All refusals of a kind beyond those that were told apart, as one."""
+    return Denial(kind, FURTHER, "", "", count=count)
+
+
 def kind_of(call: Call) -> str:
     return "network" if call.kind in NETWORK else {"EXEC": "exec", "OPEN": "file"}.get(call.kind, "syscall")
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
 from typing import NamedTuple
 
 from pysandbox.launch import native
 from pysandbox.launch.live import LiveInit
-from pysandbox.supervise.files import absolute
+from pysandbox.supervise.files import absolute, inner
 
 # What leads through the caller's own /proc is for no walk to follow, but for the kernel to say.
 _MAGIC = re.compile(r"/proc/(?:self|thread-self)/(exe|fd/[0-9]{1,10})|/dev/(fd/[0-9]{1,10})")
 
+OWN = ("self", "thread-self")  # below /proc
+MOST_LINKS = 40  # as the kernel's own
 TOLD = frozenset({EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR})
 
 
@@ -50,6 +53,50 @@ def find(live: LiveInit, tid: int, directory: int, path: str) -> Program:
         os.close(root)
     try:
         return _looked_at(f"/proc/self/fd/{held}")
+    finally:
+        os.close(held)
+
+
+def trace(live: LiveInit, tid: int, directory: int, path: str) -> str:
+    """The real path of what an execve names, also through what /proc shows of a process (its root, directory and
+    descriptors), which `find` follows for nobody. For telling what the kernel refuses: the cage may change any of it
+    meanwhile. Raises NoProgram, and OSError when the caller is gone."""
+    root = live.open_root()
+    try:
+        return _traced(root, tid, absolute(tid, directory, path)) or "/"
+    finally:
+        os.close(root)
+
+
+def _traced(root: int, tid: int, path: str) -> str:
+    """The same path without links; each is read from a descriptor below the root, and none is followed."""
+    rest, real, links = path.split("/"), "", 0
+    while rest:
+        name = rest.pop(0)
+        if name == "..":
+            real = os.path.dirname(real).rstrip("/")
+        elif name not in ("", "."):
+            target = f"/proc/{inner(tid, name)}" if real == "/proc" and name in OWN else _link(root, f"{real}/{name}")
+            links += target is not None
+            if links > MOST_LINKS:
+                raise NoProgram(ELOOP)
+            if target is None:
+                real = f"{real}/{name}"
+            else:
+                rest[:0] = target.split("/")
+                real = "" if target.startswith("/") else real
+    return real
+
+
+def _link(root: int, path: str) -> str | None:
+    """Where it leads, None of what is no link."""
+    flags = os.O_PATH | os.O_NOFOLLOW
+    try:
+        held = native.open_inside(root, path, flags, resolve=native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS)
+    except OSError as error:
+        raise NoProgram(error.errno if error.errno in TOLD else EACCES) from None
+    try:
+        return os.readlink("", dir_fd=held) if stat.S_ISLNK(os.fstat(held).st_mode) else None
     finally:
         os.close(held)
 

@@ -22,7 +22,7 @@ from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address, unix_path
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
-from pysandbox.handlers.denial import Denial, kind_of, target_of
+from pysandbox.handlers.denial import Denial, further_of, kind_of, target_of
 from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
 from pysandbox.launch.live import LiveInit
@@ -93,6 +93,7 @@ class Supervision:
         self._own = tuple(each for each in plan.notify.grants if each.prefix == WHOLE)
         self._lock = threading.Lock()
         self._denials: dict[tuple[str, str, str], Denial] = {}
+        self._further: dict[str, Denial] = {}  # by kind: what there was no room for, counted
         self._first: dict[Call, Denial] = {}  # refusals of the C half, described while the process was there
         self._marks = Marks(mark_of(live.pid) or LAST)
         self._final: wire.Refusals | None = None
@@ -194,14 +195,18 @@ class Supervision:
     def _look_up(self, ticket: int, call: Call, args: list[int]) -> None:
         """An exec that is only told of, and whose path was not at hand: it goes on when it is in the ledger."""
         try:
-            asked = wire.read_exec(call.pid, wire.number_of(call.syscall), args).split(b"\0", 1)[0]
-            directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
-            program = programs.find(self.live, call.pid, directory, os.fsdecode(asked))
-            self._note_exec(replace(call, path=program.path), hash(asked))
+            asked, path = self._trace(call, args)
+            self._note_exec(replace(call, path=path), wire.digest(asked))
         except (OSError, CageClosedError, programs.NoProgram):
             pass  # it runs nothing, or cannot be read
         finally:
             wire.answer(self._supervisor.notifier, ticket, "PASS")
+
+    def _trace(self, call: Call, args: list[int]) -> tuple[bytes, str]:
+        """The path of an exec as it was written, and the real one. Raises what `programs.trace` does."""
+        asked = wire.read_exec(call.pid, wire.number_of(call.syscall), args).split(b"\0", 1)[0]
+        directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
+        return asked, programs.trace(self.live, call.pid, directory, os.fsdecode(asked))
 
     def _decide(self, ticket: int, call: Call, args: list[int]) -> None:
         try:
@@ -224,7 +229,8 @@ class Supervision:
         except FileNotFoundError:
             verdict, judged = Errno(ENOENT), None  # as the kernel would say
         except programs.NoProgram as none:
-            verdict, judged = Errno(none.number), None
+            call, verdict = self._without_program(call, args, none.number)
+            judged = None
         except OSError as error:  # what cannot be read is refused
             verdict, judged = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), None
         except Exception as error:
@@ -244,6 +250,13 @@ class Supervision:
         if call.kind == "OPEN":
             return files.complete(call, args), None
         return replace(call, marks=self._marks.binding(call.pid, self._rules.by_mark)), None
+
+    def _without_program(self, call: Call, args: list[int], number: int) -> tuple[Call, Errno]:
+        """Where nothing is there the kernel would say so; what is reached through a process of /proc is refused."""
+        try:
+            return replace(call, path=self._trace(call, args)[1]), Errno(number, "unreadable")
+        except (OSError, CageClosedError, programs.NoProgram):
+            return call, Errno(number)
 
     # ---- the callback -------------------------------------------------------------------------------------------
 
@@ -387,6 +400,10 @@ class Supervision:
                 return
             if len(self._denials) < KINDS_KEPT:
                 self._denials[key] = denial
+            else:
+                denial = self._further.get(denial.kind) or further_of(denial.kind)
+                self._further[denial.kind] = replace(denial, count=denial.count + 1)
+                tell = tell and not denial.count
         if tell:
             self._tell_denial(denial)
 
@@ -425,17 +442,19 @@ class Supervision:
             self.settle()
         refusals = self._final or wire.denials(self._supervisor.notifier, self._number)
         with self._lock:
-            mine = list(self._denials.values())
+            mine = [*self._denials.values(), *self._further.values()]
         table = []
         for call, count in refusals.calls if refusals is not None else ():
             table.append(replace(self._first.get(call) or self._denial(call, self._rule_of(call)), count=count))
+        for kind, count in refusals.lost.items() if refusals is not None else ():
+            table.append(further_of(kind_of(Call(kind, "", 0)), count))
         return (*table, *mine)
 
     def end(self) -> None:
         """The cage is gone."""
         if self._final is None:
             self.settle()
-            self._final = wire.denials(self._supervisor.notifier, self._number) or wire.Refusals([], 0)
+            self._final = wire.denials(self._supervisor.notifier, self._number) or wire.Refusals([], {})
             self._supervisor.remove(self._number)
             self._held.close()
         if self._caller is not None:

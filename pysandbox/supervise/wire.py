@@ -178,24 +178,33 @@ def read_exec(pid: int, number: int, args: Any) -> bytes:
         return bytes(ffi.buffer(text, size))
 
 
+def digest(text: bytes) -> int:
+    """Of a path as it was written, the same that the C half tells (csrc/host/program.c)."""
+    total = 0xCBF29CE484222325
+    for byte in text:
+        total = (total ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return total
+
+
 MOST_ARGUMENTS = 1 << 22  # bytes; the kernel's own limit is a quarter of the stack, 2 MiB as a rule
 
 
 class Refusals(NamedTuple):
-    """What the C half has refused: each kind of call with its count, and how many there was no room for."""
+    """What the C half has refused: each kind of call with its count; and by class how many there was no room for."""
 
     calls: list[tuple[Call, int]]
-    lost: int
+    lost: Mapping[str, int]
 
 
 def denials(notifier: Any, number: int) -> Refusals | None:
     """None when the cage is gone."""
     table = ffi.new("struct psb_denial[]", MOST_DENIALS)
-    lost = ffi.new("uint64_t *")
+    lost = ffi.new("uint64_t[]", len(KINDS))
     count = lib.psb_denials(notifier, number, table, MOST_DENIALS, lost)
     if count < 0:
         return None
-    return Refusals([(call_of(table[place]), int(table[place].count)) for place in range(count)], int(lost[0]))
+    calls = [(call_of(table[place]), int(table[place].count)) for place in range(count)]
+    return Refusals(calls, {name: int(each) for name, each in zip(KINDS, lost, strict=True) if each})
 
 
 def call_of(told: Any) -> Call:

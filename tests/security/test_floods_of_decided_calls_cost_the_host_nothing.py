@@ -15,7 +15,7 @@ import pytest
 from pysandbox import Cage
 from pysandbox.launch.runtime import Runtime
 
-from .harness import in_cage, policy
+from .harness import PATIENCE, in_cage, policy, wait_until
 
 GROWTH_KB = 32 * 1024
 
@@ -63,6 +63,7 @@ def test_each_connect_is_done_once(rounds: int, threads: int, hertz: int, attack
     runtime = Runtime(warm=0)
     with Cage(rules, runtime=runtime) as cage:
         in_cage(cage, [str(attack_bin / "busy"), str(counter.port), "100", "1", "0"])
+        assert wait_until(lambda: counter.count == 100, PATIENCE)  # it may accept later than they connect
         before, counted = resident_kb(), counter.count
         argv = [str(attack_bin / "busy"), str(counter.port), str(rounds), str(threads), str(hertz)]
         assert in_cage(cage, argv)["busy"].value == rounds * threads
