@@ -170,7 +170,9 @@ class Process:
         raise CageClosedError(f"cage {self._live.id} ended before {self.argv[0]!r} could start")
 
     def _raise_failure(self) -> None:
-        """Raises StartError when the command never ran."""
+        """Raises StartError when the command never ran, OSError when not all of its input or output has arrived."""
+        if self._stdio.failure is not None:
+            raise self._stdio.failure
         if self._final is not None and self._final.error is not None:
             if self._live.supervision is not None:
                 self._live.supervision.explain(self._final.error, self.argv, self._began)

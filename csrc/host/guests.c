@@ -33,9 +33,10 @@ static void *copy_table(const void *from, size_t count, size_t size) {
     return copy;
 }
 
-void free_rules(struct psb_rules *rules) {
+void free_rules(const struct psb_rules *rules) {
     free((void *)(uintptr_t)rules->endpoints);
     free((void *)(uintptr_t)rules->sockets);
+    free((void *)(uintptr_t)rules->verdicts);
 }
 
 int copy_rules(struct psb_rules *to, const struct psb_rules *from) {
@@ -43,8 +44,9 @@ int copy_rules(struct psb_rules *to, const struct psb_rules *from) {
     *to = *from;
     to->endpoints = copy_table(from->endpoints, from->n_endpoints, sizeof *from->endpoints);
     to->sockets = copy_table(from->sockets, from->n_sockets, sizeof *from->sockets);
+    to->verdicts = copy_table(from->verdicts, from->verdicts_size, 1);
     to->network = from->grants ? own_network() : 0;
-    if (!to->endpoints || !to->sockets) result = -ENOMEM;
+    if (!to->endpoints || !to->sockets || !to->verdicts) result = -ENOMEM;
     if (!result && from->grants && !to->network) result = -ENOSYS;
     if (result) free_rules(to);
     return result;

@@ -8,7 +8,7 @@
  * is closed. */
 struct guest *new_guest(struct psb_notifier *notifier, int listener, const struct psb_rules *rules, int *result);
 int copy_rules(struct psb_rules *to, const struct psb_rules *from);
-void free_rules(struct psb_rules *rules);
+void free_rules(const struct psb_rules *rules);
 /* Puts it into the list and starts its loop, which ends when the guest is `gone`: its number, or -errno, and then it is
  * freed. */
 int64_t enter_guest(struct guest *guest, void *(*loop)(void *));

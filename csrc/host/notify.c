@@ -25,6 +25,7 @@
 #include "notify.h"
 #include "program.h"
 #include "tickets.h"
+#include "verdict.h"
 
 #define TICK_MS 50       /* how often the callers of waiting calls are looked after */
 #define MOST_YIELDS 1000 /* to a thread that wants the mutex */
@@ -188,8 +189,7 @@ static void ask_python(struct guest *guest, uint64_t id, struct deed *deed) {
 static void pass_and_tell(struct guest *guest, uint64_t id, uint32_t call, struct deed *deed) {
     struct psb_told told;
     int64_t size;
-    if (call == PSB_CALL_OTHER) {
-        note_denial(guest, call, deed);
+    if (call == PSB_CALL_OTHER) { /* noted by is_refused */
         pass(guest, id);
         return;
     }
@@ -216,6 +216,23 @@ static int is_for_python(const struct guest *guest, const struct deed *deed) {
     if (guest->rules.action[deed->call] != PSB_ACTION_ASK) return 0;
     if (guest->rules.on_host && is_network(deed->call) && !is_inet(deed)) return 0;
     return !is_network(deed->call) || is_inet(deed) || !(guest->rules.sealed || deed->domain == AF_NETLINK);
+}
+
+/* What the filter itself would have refused: noted, and let pass where monitor may. 1: the caller has its answer. */
+static int is_refused(struct guest *guest, uint64_t id, const struct deed *deed, const struct seccomp_data *data) {
+    const int of_init = deed->tid == guest->rules.init_pid;
+    int number = EPERM;
+    enum verdict verdict = deed->call == PSB_CALL_OTHER ? VERDICT_NEVER : VERDICT_ALLOWED;
+    if (guest->rules.verdicts_size) verdict = verdict_of(&guest->rules, data, &number);
+    if (verdict == VERDICT_REFUSED && !of_init) note_denial(guest, PSB_CALL_OTHER, deed);
+    if (verdict == VERDICT_REFUSED && guest->rules.action[deed->call] == PSB_ACTION_REFUSE) {
+        pass(guest, id); /* no rule of its class: nobody else has asked to hear of it */
+        return 1;
+    }
+    if (verdict != VERDICT_NEVER) return 0;
+    if (!of_init) note_denial(guest, PSB_CALL_NEVER, deed);
+    give(guest, id, -number);
+    return 1;
 }
 
 static void decide(struct guest *guest, uint64_t id, struct deed *deed) {
@@ -251,7 +268,7 @@ static int receive_call(struct guest *guest) {
     deed.number = in.call.data.nr;
     deed.call = class_of(deed.number);
     memcpy(deed.args, in.call.data.args, sizeof deed.args);
-    decide(guest, in.call.id, &deed);
+    if (!is_refused(guest, in.call.id, &deed, &in.call.data)) decide(guest, in.call.id, &deed);
     return 0;
 }
 

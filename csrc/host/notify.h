@@ -16,6 +16,7 @@ enum psb_call_class {
     PSB_CALL_EXEC,    /* execve, execveat */
     PSB_CALL_OPEN,
     PSB_CALL_OTHER, /* a call that only monitor mode lets through */
+    PSB_CALL_NEVER, /* one that it refuses as well; no call is of this class before its filter was asked */
     PSB_CALL_CLASSES
 };
 
@@ -50,7 +51,7 @@ struct psb_granted {
 };
 
 struct psb_rules {
-    uint32_t action[8];      /* by enum psb_call_class */
+    uint32_t action[9];      /* by enum psb_call_class */
     uint32_t sealed;         /* other families than IP: 1, the kernel goes on, for a descriptor or an address swapped
                               * meanwhile reaches nothing outside the cage; 0, they are done on behalf as well */
     uint32_t walled;         /* a bind of another family goes on even so: Landlock refuses every TCP bind */
@@ -66,6 +67,9 @@ struct psb_rules {
     const struct psb_endpoint *endpoints;
     uint32_t n_sockets;
     const struct psb_granted *sockets;
+    uint64_t verdicts_size;  /* bytes */
+    const uint8_t *verdicts; /* the filter as it would be if nobody watched (struct sock_filter), for a cage whose own
+                              * hands over what it refuses; without it, what is so handed over is refused */
 };
 
 enum psb_told_kind {

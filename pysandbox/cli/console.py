@@ -49,6 +49,14 @@ def usage_error(message: str, see: str) -> int:
     return 125
 
 
+def told_of_loss(failure: OSError | None, code: int) -> int:
+    """The exit code of a command that ended with `code`: not success, where not all that it wrote or read arrived."""
+    if failure is None:
+        return code
+    error(str(failure))
+    return code or 125
+
+
 class Painted(str):
     """Text that went through `plain` and then got a colour of ours (`Palette.paint`)."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pysandbox.cli import console
 from pysandbox.compile.explain import topics
 from pysandbox.compile.notes import AT_THE_END, MONITOR, rank_of
+from pysandbox.handlers.denial import monitor_passes
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Note
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 NO_SECURITY = (
     "This gives no security: what would be refused is recorded and let pass. Only files and network are confined."
 )
+WOULD, WAS = "Would have been refused:", "Was refused, with --monitor as well:"
 NOTHING = "Nothing of what is observed would have been refused."
 
 
@@ -38,10 +40,13 @@ def preview(policy: Policy) -> Iterator[str]:
 
 
 def summary(result: Result) -> Iterator[str]:
-    if result.denials:
-        yield "Would have been refused:"
-        yield from map(_line, sorted(result.denials, key=lambda denial: -denial.count))
-    elif not any(note.key == "syscalls.notifier" for note in _unobserved(result)):
+    ranked = sorted(result.denials, key=lambda denial: -denial.count)
+    for heading, passes in ((WOULD, True), (WAS, False)):
+        listed = [denial for denial in ranked if monitor_passes(denial) == passes]
+        if listed:
+            yield heading
+            yield from map(_line, listed)
+    if not ranked and not any(note.key == "syscalls.notifier" for note in _unobserved(result)):
         yield NOTHING
     for note in _unobserved(result):
         yield f"  {note.message[0].upper()}{note.message[1:]}."

@@ -204,7 +204,7 @@ def _run(
         monitoring.say(monitoring.summary(result))
     for message in end_lines(result.notes):
         console.warning(message)
-    code = attendance.code(result.exit_code)
+    code = console.told_of_loss(process._stdio.failure, attendance.code(result.exit_code))
     if not namespace.json:
         return code, None
     from pysandbox.cli.document import of_result

@@ -290,7 +290,8 @@ def _attend(command: WarmCommand, signals: Signals, entry: dict[str, Any]) -> in
             attendance.until_end()
             code = command.wait()
             relay.drain()
-    return attendance.code(code)
+    failure = command.stdio.failure if command.stdio is not None else None
+    return console.told_of_loss(failure, attendance.code(code))
 
 
 def _serve(attendance: Attendance, relay: Relay) -> None:

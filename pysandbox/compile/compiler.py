@@ -8,6 +8,7 @@ UnsupportedError for what this host cannot do.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from pysandbox.compile import degrade, exec_list, landlock_only
@@ -25,7 +26,7 @@ from pysandbox.compile.limits import (
     unheld,
     watch_plan,
 )
-from pysandbox.compile.monitor import enforced, monitor_notes
+from pysandbox.compile.monitor import enforced, late_notes, monitor_notes
 from pysandbox.compile.mounts import mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
 from pysandbox.compile.notify import guarded, notify_plan, with_sockets
@@ -66,6 +67,8 @@ def compile_plan(
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
     filters = (compile_filter or _shipped_filter(host))(_as_filtered(policy, host), host.machine, notify)
+    if notify is not None:
+        notify = replace(notify, verdicts=filters.verdicts)
     return Plan(
         isolation=policy.isolation,
         namespaces=spaces,
@@ -85,7 +88,13 @@ def compile_plan(
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
-        notes=(*lacking, *degrade.truncate_notes(policy, host), *open_guards, *view.notes),
+        notes=(
+            *lacking,
+            *degrade.truncate_notes(policy, host),
+            *late_notes(policy, filters),
+            *open_guards,
+            *view.notes,
+        ),
         cgroup=cgroup_plan(policy, host),
         watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
         executables=view.programs.listed if view.programs is not None else None,

@@ -22,6 +22,7 @@ MOST = 4096  # PSB_MAX_FILTER
 class Filters(NamedTuple):
     whole: bytes  # of cage-init and every command
     late: bytes = b""  # of every command, beside it
+    verdicts: bytes = b""  # what `whole` would answer if it did not hand over what it refuses
 
 
 def compile_filters(
@@ -37,12 +38,18 @@ def compile_filters(
         raise _no_start(policy)
     lost = left_open(exact, machine)
     if not lost:
-        return Filters(exact)
-    both = Filters(seccomp.build(choice._replace(init=lost), machine), seccomp.build_late(choice, lost, machine))
+        return Filters(exact, verdicts=_verdicts(choice, machine))
+    whole, late = seccomp.build(choice._replace(init=lost), machine), seccomp.build_late(choice, lost, machine)
+    both = Filters(whole, late, _verdicts(choice, machine))
     if len(both.whole) + len(both.late) > MOST * 8:
         raise PolicyError(f"the filter has more than {MOST} instructions", key="syscalls",
                           suggestion="list fewer calls in syscalls.allow_extra and deny_extra")  # fmt: skip
     return both
+
+
+def _verdicts(choice: seccomp.Choice, machine: str) -> bytes:
+    """Where a refusal goes to the supervisor, what the kernel would answer without one."""
+    return seccomp.build(choice._replace(denial="log"), machine) if choice.denial == "notify" else b""
 
 
 def _no_start(policy: Policy) -> PolicyError:

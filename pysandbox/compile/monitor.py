@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pysandbox.compile.doors import has_way_out
+from pysandbox.compile.filters import Filters
 from pysandbox.compile.notes import MONITOR, unobserved
 from pysandbox.compile.plan import Note, NotifyPlan
 from pysandbox.policy.model import Policy
@@ -40,13 +41,20 @@ def monitor_notes(policy: Policy, host: HostFacts, notify: NotifyPlan | None) ->
     yield Note(MONITOR, "process.env_passthrough", f"{dropped} variables are inherited that would be dropped")
 
 
+def late_notes(policy: Policy, filters: Filters) -> Iterator[Note]:
+    """A second filter has nobody to tell (`compile.init_calls`)."""
+    if policy.monitor and filters.late:
+        yield unobserved("syscalls.lists", "calls that cage-init itself needs: what is refused of them, or would be, "
+                                           "goes to the kernel's log alone")  # fmt: skip
+
+
 def _unobserved(policy: Policy, notify: NotifyPlan | None) -> Iterator[Note]:
     """What is refused, or let pass, without anybody seeing it: silence about it means nothing."""
     if notify is None:
         reason = "system calls and programs: nobody hears of them, and what passes goes to the kernel's log alone"
         yield unobserved("syscalls.notifier", reason)
-    never = "calls that no cage may make, such as mount, unshare and setns: they stay refused"
-    yield unobserved("syscalls.profile", never)
+        never = "calls that no cage may make, such as mount, unshare and setns: they stay refused"
+        yield unobserved("syscalls.profile", never)
     yield unobserved("filesystem.allow", "files: what is not granted is not there, or is refused")
     if policy.egress != "direct" and not has_way_out(policy):
         yield unobserved("network.egress", "connections: there is no way out, and nobody at its end")

@@ -164,7 +164,8 @@ class NotifyPlan:
     `grants`: reached through a socket of the host's network, which takes the place of the cage's own; `named`: the
     same, for the addresses that names stand for (`Supervision.grant_address`). `walled`: Landlock refuses every bind of
     a TCP port that is not done on behalf. `on_host`: there is no namespace; of unix sockets, `sockets` may be connected
-    to, and where `keeps_ports`, no port of the host is bound.
+    to, and where `keeps_ports`, no port of the host is bound. `verdicts`: under monitor, the filter as it would be
+    without, which tells what is recorded and let pass from what no cage may do.
     """
 
     calls: tuple[str, ...]
@@ -181,6 +182,7 @@ class NotifyPlan:
     on_host: bool = False
     keeps_ports: bool = False
     sockets: tuple[SocketGrant, ...] = ()
+    verdicts: bytes = b""
 
     @property
     def leads_out(self) -> bool:

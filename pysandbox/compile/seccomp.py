@@ -30,6 +30,8 @@ EPERM, ENOSYS, EOPNOTSUPP = 1, 38, 95
 # What a refusal is: normal, strict, and monitor with a supervisor or without. The program differs in these words only.
 DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "notify": RET_USER_NOTIF, "log": RET_LOG}
 
+MONITORS = ("notify", "log")
+
 SHIPPED = f"{__file__.rpartition('/compile/')[0]}/_data/seccomp/"
 
 TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists; here too, so that a lookup loads no profile
@@ -94,7 +96,7 @@ def compile_filter(
 
     `notify`: the calls that the supervisor hears of. `landlock_net`: Landlock rules on TCP will be in force (ABI 4), so
     that without a network namespace TCP sockets may be made. In monitor mode a refusal is told to the supervisor, or
-    logged where there is none, and the call allowed; but for the tier NEVER.
+    logged where there is none, and the call allowed; but for the tier NEVER, which stays refused.
     """
     choice = choose(policy, notify, landlock_net=landlock_net)
     return shipped(choice, machine) or build(choice, machine)
@@ -189,15 +191,17 @@ def _weight(machine: str) -> Weight:
 
 
 def words(denial: str) -> dict[Verdict, int]:
-    """The action word of each verdict."""
+    """The action word of each verdict. Under "notify" every refusal is handed over: which of them pass is then in
+    `Filters.verdicts`, and without that none does."""
     from pysandbox.compile.bpf import Verdict
 
+    refused = RET_USER_NOTIF if denial == "notify" else RET_ERRNO | EPERM
     return {
         Verdict.ALLOW: RET_ALLOW,
         Verdict.DENY: DENIALS[denial],
-        Verdict.NEVER: RET_KILL_PROCESS if denial == "kill" else RET_ERRNO | EPERM,
+        Verdict.NEVER: RET_KILL_PROCESS if denial == "kill" else refused,
         Verdict.KILL: RET_KILL_PROCESS,
-        Verdict.MILD: RET_ERRNO | EPERM,
+        Verdict.MILD: refused,
         Verdict.ABSENT: RET_ERRNO | ENOSYS,
         Verdict.UNSUPPORTED: RET_ERRNO | EOPNOTSUPP,
         Verdict.NOTIFY: RET_USER_NOTIF,
@@ -219,6 +223,7 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     rules = arguments.rules(choice.sockets, unix=choice.unix)
     shut = arguments.CLOSED_ON_THE_HOST if choice.sockets in arguments.ON_THE_HOST else {}
     limited = profile.limited if choice.mode == "allow-list" else {}
+    monitors = choice.denial in MONITORS  # what refuses a call is let pass there, but not what its rule refuses besides
 
     def one(name: str) -> Decision:
         ruled = rules.get(name, Verdict.ALLOW)
@@ -228,14 +233,15 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
             return Verdict.ABSENT
         if name in never:
             return Verdict.NEVER
-        if name in choice.deny or name in closed:
+        refused = name in choice.deny or name in closed
+        if refused and not monitors:
             return Verdict.DENY
         if name in shut and name not in choice.allow:
             return shut[name]
         if name in choice.unsupported:
             return Verdict.UNSUPPORTED
-        if choice.mode == "allow-list" and name not in listed and name not in choice.allow:
-            return Verdict.DENY
+        if refused or (choice.mode == "allow-list" and name not in listed and name not in choice.allow):
+            return hand_over(ruled, Verdict.DENY) if monitors else Verdict.DENY
         return ruled if name in choice.allow else limited.get(name, ruled)
 
     def handed_over(name: str) -> Decision:

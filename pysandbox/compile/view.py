@@ -73,7 +73,7 @@ def _asked(policy: Policy, cwd: str) -> Iterator[tuple[str, str, bool, bool]]:
 
 
 def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
-    full, own = policy.isolation == "full", own_files(policy)
+    full, own = policy.isolation == "full", {**paths.accounts, **own_files(policy)}
     view.own = {path: text for path, text in own.items() if path in OF_THE_DOORS}
     absent = []
     places = replaceable_places(policy, paths)

@@ -32,6 +32,15 @@ class Denial:
 FURTHER = "(further targets)"  # of those that are counted, and told apart no more
 
 
+# The rules behind a refusal that no policy lifts, and that --monitor does not lift either.
+NEVER, NEVER_SO = "never allowed in a cage", "never allowed in a cage with these arguments"
+
+
+def monitor_passes(denial: Denial) -> bool:
+    """Whether --monitor lets it go on: calls and programs, but what no cage may do. Files and network stay closed."""
+    return denial.kind in ("exec", "syscall") and denial.rule not in (NEVER, NEVER_SO)
+
+
 def further_of(kind: str, count: int = 0) -> Denial:
     """All refusals of a kind beyond those that were told apart, as one."""
     return Denial(kind, FURTHER, "", "", count=count)

@@ -18,9 +18,11 @@ import select
 import stat
 import time
 from _thread import allocate_lock, start_new_thread
+from errno import ECONNRESET, EIO, EPIPE
 
 CHUNK = 65536
 PIECE = 4096  # of one write to what may take its time: between two of them it shows whether anybody reads
+NOBODY_READS = (EPIPE, ECONNRESET, EIO)  # EIO: a terminal that was hung up
 PATIENCE = 2.0  # seconds without a byte taken, after which `settle` waits no longer
 PATIENCE_WITH_A_PIPE = 0.1  # whoever waits may be the one who is to read it
 LOOK = 0.0005
@@ -39,6 +41,7 @@ class Relay:
         self._piece = CHUNK if stat.S_ISREG(kind) else PIECE
         self._passed = 0
         self._served = False
+        self.failure: OSError | None = None  # not all of it was passed on, and nobody but the host knows
         os.set_blocking(source, False)
         self._target = os.dup(target)  # close-on-exec; the caller may close his own. The last that can fail
 
@@ -113,9 +116,11 @@ class Relay:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
             return 0
-        except OSError as error:  # EIO: the last writer has closed a pseudo-terminal
+        except OSError as error:
             if is_short(error):
                 return 0
+            if error.errno != EIO:  # which is: the last writer has closed a pseudo-terminal
+                self.failure = lost(error, "the command's output could not be read")
             data = b""
         return len(data) if data and self._write(data) else -1
 
@@ -132,12 +137,22 @@ class Relay:
                         return 0
                     _await_room(self._target)
         except OSError as error:
-            return 0 if is_short(error) else -1
+            if is_short(error):
+                return 0
+            if error.errno not in NOBODY_READS:
+                self.failure = lost(error, "the command's output could not be passed on")
+            return -1
 
     def _write(self, data: bytes) -> bool:
+        """False when nobody takes it any more; the writer in the cage then hears of it as it would have itself. What it
+        has written before that, to a disk that is full, say, it will not hear of."""
         for at in range(0, len(data), self._piece):
             piece = data[at : at + self._piece]
-            if not _write_all(self._target, piece):
+            try:
+                write_all(self._target, piece)
+            except OSError as error:
+                if error.errno not in NOBODY_READS:
+                    self.failure = lost(error, "the command's output could not be written")
                 return False
             self._passed += len(piece)
         return True
@@ -157,6 +172,7 @@ class Feed:
         self._source = os.dup(source)
         self._sink = sink
         self._served = False
+        self.failure: OSError | None = None  # it could not be read to its end, which the command takes for the end
 
     def serve(self) -> None:
         """From now on a thread does it, until the end of the file or of the last reader, and closes."""
@@ -171,9 +187,10 @@ class Feed:
     def _run(self) -> None:
         try:
             at = os.lseek(self._source, 0, os.SEEK_CUR)
-            while (data := self._read(at)) and _write_all(self._sink, data):
+            while data := self._read(at):
+                write_all(self._sink, data)
                 at += len(data)
-        except OSError:  # not a file that is read from a place; its end, for the reader
+        except OSError:  # nobody reads it any more, or `failure`
             pass
         finally:
             self._close()
@@ -184,6 +201,7 @@ class Feed:
                 return os.pread(self._source, CHUNK, at)
             except OSError as error:
                 if not is_short(error):
+                    self.failure = lost(error, "the command's input could not be read")
                     raise
 
     def _close(self) -> None:
@@ -218,8 +236,8 @@ def select_now(fd: int) -> bool:
     return any(events & select.POLLIN for _, events in poller.poll(0))
 
 
-def _write_all(fd: int, data: bytes) -> bool:
-    """False when nobody takes it any more; the writer in the cage then hears of it as it would have itself."""
+def write_all(fd: int, data: bytes) -> None:
+    """Raises OSError."""
     rest = memoryview(data)
     while rest:
         try:
@@ -228,8 +246,11 @@ def _write_all(fd: int, data: bytes) -> bool:
             _await_room(fd)
         except OSError as error:
             if not is_short(error):
-                return False
-    return True
+                raise
+
+
+def lost(error: OSError, what: str) -> OSError:
+    return OSError(error.errno, f"{what}: {error.strerror}")
 
 
 def _await_room(fd: int) -> None:

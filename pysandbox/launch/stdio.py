@@ -169,6 +169,12 @@ class Stdio:
         for intake in self.intakes:
             intake.settle()
 
+    @property
+    def failure(self) -> OSError | None:
+        """Why not all that was written, or read, has arrived."""
+        failures = [*(each.failure for each in self.relays), *(each.failure for each in self.feeds)]
+        return next((each for each in failures if each is not None), None)
+
     def output(self, number: int, wanted: File) -> int:
         """Places descriptor 1 or 2; returns the host's end, -1 if there is none."""
         if wanted == PIPE:

@@ -103,6 +103,7 @@ class PathFacts:
     `guards`: what the grants of writing do not open; each path is among the `facts`.
     `searched`: where guards were looked for (`probe.searched`); `unsearched`: grants with more than was looked through.
     `written`: directories, by their real paths, that earlier cages of this program may have written.
+    `accounts`: what stands for a file of the host's that does not know the caller (`probe.accounts`).
     """
 
     cwd: str
@@ -114,6 +115,7 @@ class PathFacts:
     guards: tuple[Guard, ...] = ()
     searched: tuple[Searched, ...] = ()
     unsearched: tuple[str, ...] = ()
+    accounts: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from pysandbox.probe.accounts import own_accounts
 from pysandbox.probe.facts import STAGING_CANDIDATES, Kept, PathFact, PathFacts
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def look(policy: Policy, *, cwd: str, kept: Sequence[Kept] = (), written: Sequen
     from pysandbox.policy.paths_wanted import wanted_paths
 
     seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept)
-    seen = _with_guards(policy, replace(seen, written=tuple(written)))
+    accounts = own_accounts() if policy.run_as == "self" and policy.isolation == "full" else {}
+    seen = _with_guards(policy, replace(seen, written=tuple(written), accounts=accounts))
     if not policy.allow_execve:
         return seen
     from pysandbox.probe.executables import look_into, needed

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pysandbox.compile.notify import has_own_network
 from pysandbox.compile.plan import MountKind, Plan
 from pysandbox.handlers.call import Call
-from pysandbox.handlers.denial import fix_of
+from pysandbox.handlers.denial import NEVER, NEVER_SO, fix_of
 from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
 
@@ -22,6 +22,10 @@ def fixing(call: Call, rule: str, policy: Policy, plan: Plan) -> str:
     if rule == "process.allow_execve" and _is_the_cage_s_own(call.path, plan):
         return ""
     return fix_of(call, rule, own_network=has_own_network(policy), udp=policy.isolation != "landlock")
+
+
+def never_of(syscall: str) -> str:
+    return NEVER_SO if _may_be_opened(syscall) else NEVER
 
 
 def _may_be_opened(syscall: str) -> bool:

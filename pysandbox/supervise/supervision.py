@@ -22,7 +22,7 @@ from pysandbox.events import CALLBACK_FAILED, DENIED, FLAGGED, Event
 from pysandbox.handlers.address import PROTOCOL_NAMES, ip_address, unix_path
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
-from pysandbox.handlers.denial import Denial, further_of, kind_of, target_of
+from pysandbox.handlers.denial import Denial, further_of, kind_of, monitor_passes, target_of
 from pysandbox.handlers.rules import Rules, both
 from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
 from pysandbox.launch.live import LiveInit
@@ -31,7 +31,7 @@ from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
 from pysandbox.supervise import files, opening, programs, wire
 from pysandbox.supervise.context import Context
-from pysandbox.supervise.fixing import fixing
+from pysandbox.supervise.fixing import fixing, never_of
 from pysandbox.supervise.images import Judged, image_of
 from pysandbox.supervise.marks import LAST, Mark, Marks, mark_of, set_mark
 from pysandbox.supervise.notes import Notes
@@ -49,7 +49,6 @@ CALLBACKS = 16  # of one cage at once, or calls that wait for the gatekeeper; fu
 KINDS_KEPT = 256  # of refusals in the ledger
 REFUSED_EXECS = 64  # the last ones, for the error of a command that never ran
 REFUSED_EXEC = {EPERM: "changed while it was decided", EACCES: "cannot be traced"}
-PASSED_IN_MONITOR = frozenset({"exec", "syscall"})
 CATEGORY = {**dict.fromkeys(NETWORK, "network"), "EXEC": "exec", "OPEN": "file"}
 
 
@@ -125,6 +124,7 @@ class Supervision:
             abstract=notify.abstract, refuse_control=notify.refuse_control,
             grants=self._rules.grants if notify.leads_out else None, named=self._rules.named, own=self._own,
             walled=notify.walled, on_host=notify.on_host, keeps_ports=notify.keeps_ports, sockets=notify.sockets,
+            verdicts=notify.verdicts,
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
@@ -378,6 +378,8 @@ class Supervision:
         """The policy key behind a refusal of the C half."""
         if call.kind == "OTHER":
             return "syscalls.profile"
+        if call.kind == "NEVER":
+            return never_of(call.syscall)
         if call.kind == "SENDMSG" and self._notify.refuse_control and not call.address:
             return "syscalls.scm_rights"
         if self._notify.on_host and unix_path(call.address) is not None:
@@ -410,7 +412,7 @@ class Supervision:
     def _tell_denial(self, denial: Denial) -> None:
         data: dict[str, object] = {name: getattr(denial, name) for name in ("kind", "target", "rule", "fix", "pid")}
         data |= {"invocation_id": self.live.id, "argv": denial.argv}
-        passed = self._notify.lenient and denial.kind in PASSED_IN_MONITOR
+        passed = self._notify.lenient and monitor_passes(denial)
         self.sink(Event(DENIED.name, data | {"monitor": True} if passed else data))
 
     def _note_exec(self, call: Call, asked: int) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KINDS = tuple(
     name.removeprefix("PSB_CALL_")
     for name in ("PSB_CALL_CONNECT", "PSB_CALL_BIND", "PSB_CALL_LISTEN", "PSB_CALL_SENDTO", "PSB_CALL_SENDMSG",
-                 "PSB_CALL_EXEC", "PSB_CALL_OPEN", "PSB_CALL_OTHER")
+                 "PSB_CALL_EXEC", "PSB_CALL_OPEN", "PSB_CALL_OTHER", "PSB_CALL_NEVER")
 )  # fmt: skip
 assert tuple(getattr(lib, f"PSB_CALL_{name}") for name in KINDS) == tuple(range(len(KINDS)))
 
@@ -86,6 +86,7 @@ def encode_rules(
     on_host: bool = False,
     keeps_ports: bool = False,
     sockets: Sequence[SocketGrant] = (),
+    verdicts: bytes = b"",
 ) -> Any:
     """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h. `grants`: None
     for a cage that is given no socket of the host's network; `own`: those of them that may be this host's addresses."""
@@ -112,7 +113,9 @@ def encode_rules(
     rules.on_host, rules.keeps_ports = on_host, keeps_ports
     rules.endpoints, rules.n_endpoints = table, len(entries)
     rules.sockets, rules.n_sockets = files, len(sockets)
-    _KEPT[rules] = table, files
+    program = ffi.from_buffer("uint8_t[]", verdicts)
+    rules.verdicts, rules.verdicts_size = program, len(verdicts)
+    _KEPT[rules] = table, files, program
     return rules
 
 

@@ -51,7 +51,7 @@ def test_nothing_to_tell_is_told(environment: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        ([], "calls that no cage may make"),
+        (["--no-notifier"], "calls that no cage may make"),
         ([], "files: "),
         ([], "connections: "),
         (["--no-notifier"], "system calls and programs"),
@@ -86,3 +86,14 @@ def test_monitor_is_refused_beside_strict(environment: dict[str, str]) -> None:
     done = run(environment, "-m", "-s")
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr.startswith("pysandbox: error: monitor: ")
+
+
+def test_what_no_cage_may_do_stays_refused_and_is_listed(environment: dict[str, str]) -> None:
+    flags = ["--workdir", "none", "--monitor", "--", "unshare", "-U", "true"]
+    command = [sys.executable, "-m", "pysandbox", "run", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=environment)
+    assert done.returncode == 1 and "Operation not permitted" in done.stderr
+    told = done.stderr.splitlines()
+    at = told.index("MONITOR: Was refused, with --monitor as well:")
+    assert told[at + 1] == "MONITOR:   syscall unshare, once (never allowed in a cage)"
+    assert not any("would have been refused" in line for line in told)

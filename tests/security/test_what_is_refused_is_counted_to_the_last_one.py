@@ -1,6 +1,6 @@
 """Claim: however many programs a cage is refused, and however fast it asks, the counts of its denials add up to what
-was asked; of more than are told apart, the rest is one denial with its count. Nor is a refusal missed that was asked for
-through another process's entry in /proc, or a link that leads there."""
+was asked; of more than are told apart, the rest is one denial with its count. Nor is a refusal missed that was asked
+for through another process's entry in /proc, or a link that leads there."""
 
 from __future__ import annotations
 

@@ -457,13 +457,17 @@ def test_monitor_logs_refusals_and_still_refuses_what_is_never_allowed() -> None
 
 
 @every_filter
-def test_normal_strict_and_monitor_are_one_program_but_for_the_words_it_returns(policy: Policy, machine: str) -> None:
-    shapes = set()
+def test_normal_and_strict_are_one_program_but_for_the_words_it_returns_and_both_of_monitor_are(
+    policy: Policy, machine: str
+) -> None:
+    shapes: dict[bool, set[object]] = {True: set(), False: set()}
     for denial in seccomp.DENIALS:
         program = seccomp.build(seccomp.choose(policy)._replace(denial=denial), machine)
         rows = struct.iter_unpack("<HBBI", program)
-        shapes.add(tuple((code, yes, no, code != RET and value) for code, yes, no, value in rows))
-    assert len(shapes) == 1
+        shapes[denial in seccomp.MONITORS].add(
+            tuple((code, yes, no, code != RET and value) for code, yes, no, value in rows)
+        )
+    assert [len(each) for each in shapes.values()] == [1, 1]
 
 
 # --- size, data, shipping ------------------------------------------------------------------------------------------
