@@ -299,3 +299,17 @@ def test_the_mark_that_windows_editors_begin_a_file_with_is_no_mistake(run: Run,
     else:
         done = run("-r", f"./{name}", "--", "true")
     assert done.returncode == 0 and "error" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("run_number", ["cold", "warm"])
+def test_output_that_a_file_does_not_take_is_no_success(tmp_path: Path, run_number: str) -> None:
+    """The command has written all of it, to a pipe, and knows of nothing."""
+    script = 'ulimit -f 512; exec "$@" >out'
+    flags = ["--no-audit", "--workdir", "none", "--", "head", "-c", "700000", "/dev/zero"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for _ in range(1 if run_number == "cold" else 2):
+        done = subprocess.run(["bash", "-c", script, "bash", *MODULE, "run", *flags], cwd=tmp_path, env=environment,
+                              capture_output=True, text=True, timeout=LIMIT)  # fmt: skip
+    assert done.returncode != 0
+    assert "could not be written: File too large" in done.stderr
+    assert (tmp_path / "out").stat().st_size == 512 * 1024
