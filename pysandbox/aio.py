@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
 
 T = TypeVar("T")
+NO_LOOP = ("AsyncCage runs in an event loop of asyncio's, and none runs here; under trio, run a Cage in a thread "
+           "(trio.to_thread.run_sync)")  # fmt: skip
 
 
 class AsyncProcess:
@@ -167,7 +169,11 @@ class AsyncCage:
 
     def _use_loop(self) -> None:
         """The cage may have been made before the loop ran."""
-        self.cage._decide = self.cage._decide._replace(loop=asyncio.get_running_loop())
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(NO_LOOP) from None
+        self.cage._decide = self.cage._decide._replace(loop=loop)
 
     async def open(self) -> Self:
         self._use_loop()

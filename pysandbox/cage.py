@@ -333,17 +333,19 @@ class Cage:
         self,
         argv: Sequence[str | os.PathLike[str]],
         *,
+        stdin: File = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
     ) -> Detached:
         """Starts a command in a cage of its own that outlives this process; its output goes to files, up to the
-        policy's `output_mb`. Raises what `spawn` does, and PolicyError for an uncaged one."""
+        policy's `output_mb`, and `stdin` may be a regular file. Raises what `spawn` does, and PolicyError for an
+        uncaged one."""
         from pysandbox.detached import start
 
         command = Command.of(argv, env, cwd)
         if not self.caged:
             raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
-        return start(self.policy.to_json(), self._directory(), command.argv, command.env, command.cwd)
+        return start(self.policy.to_json(), self._directory(), command.argv, command.env, command.cwd, stdin)
 
     @staticmethod
     def attach(cage_id: str) -> Detached:

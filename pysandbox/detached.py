@@ -17,16 +17,20 @@ import os
 import select
 import signal as signals
 import socket
+import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+from pysandbox.compile.plan import Note
 from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
+from pysandbox.handlers.denial import Denial
 from pysandbox.launch import descent, orphans, registry
 from pysandbox.launch.orphans import SPOOL
 from pysandbox.launch.registry import Record
+from pysandbox.launch.stdio import DEVNULL, PIPE, File
 from pysandbox.process import Reason, Result, Usage
 
 SOCKET, OUTCOME = "socket", "outcome.json"
@@ -42,9 +46,12 @@ STARTER = "import sys; sys.path.insert(0, sys.argv[1]); from pysandbox.keeper im
 class Detached:
     """One detached command, by the id of its cage. Any number of handles may be open; none keeps it alive."""
 
-    def __init__(self, cage_id: str, argv: tuple[str, ...], grace: float = 5.0) -> None:
+    def __init__(
+        self, cage_id: str, argv: tuple[str, ...], grace: float = 5.0, notes: tuple[Note, ...] = ()
+    ) -> None:  # fmt: skip
         self.id = cage_id
         self.argv = argv
+        self.notes = notes  # what is weaker than its policy asks, where it was started; later those of the Result
         self._grace = grace
 
     @classmethod
@@ -79,6 +86,8 @@ class Detached:
         return Result(
             self.argv, self._returncode(), reason, self.output("stdout"), self.output("stderr"),
             bool(outcome.get("truncated")), float(outcome.get("duration", 0.0)), usage,
+            tuple(_denial(each) for each in outcome.get("denials", ())), True, _notes(outcome.get("notes", ())),
+            outcome.get("network", {}),
         )  # fmt: skip
 
     def output(self, stream: str = "stdout", offset: int = 0) -> bytes:
@@ -166,15 +175,38 @@ class Detached:
             return b""
 
 
-def start(policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> Detached:
+def start(
+    policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None, stdin: File = None
+) -> Detached:
     """Starts the keeper, which is nobody's child, and with it the command. Raises what `Cage.spawn` does."""
+    source = _source(stdin)
+    try:
+        return _start(policy_json, directory, argv, env, cwd, source)
+    finally:
+        if source is not None:
+            os.close(source)
+
+
+def _source(stdin: File) -> int | None:
+    """A duplicate of what the command is to read, for the keeper; None for nothing. Raises ValueError."""
+    if stdin is None or stdin == DEVNULL:
+        return None
+    fd = stdin if isinstance(stdin, int) else stdin.fileno()
+    if stdin == PIPE or not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise ValueError("stdin: a detached command outlives whoever would write to it; pass a regular file")
+    return os.dup(fd)
+
+
+def _start(
+    policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None, stdin: int | None
+) -> Detached:
     if not sys.executable:
         raise UnsupportedError("there is no interpreter for the keeper", feature="python", fix="set sys.executable")
-    order = {"policy": policy_json, "directory": directory, "argv": argv, "env": dict(env), "cwd": cwd}
+    order = {"policy": policy_json, "directory": directory, "argv": argv, "env": dict(env), "cwd": cwd, "stdin": stdin}
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     started = subprocess.run(
         [sys.executable, "-P", "-c", STARTER, here], input=json.dumps(order).encode(), stdout=subprocess.PIPE,
-        start_new_session=True, check=False,
+        start_new_session=True, check=False, pass_fds=() if stdin is None else (stdin,),
     )  # fmt: skip
     try:
         answer = json.loads(started.stdout)
@@ -183,8 +215,16 @@ def start(policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[
             "keeper", errno.ESRCH, None, f"the keeper ended with {started.returncode}; see its stderr"
         ) from None
     if "id" in answer:
-        return Detached(answer["id"], argv, answer["grace"])
+        return Detached(answer["id"], argv, answer["grace"], _notes(answer["notes"]))
     raise _error(answer)
+
+
+def _denial(fields: dict[str, Any]) -> Denial:
+    return Denial(**{**fields, "argv": tuple(fields["argv"])})
+
+
+def _notes(listed: Sequence[dict[str, Any]]) -> tuple[Note, ...]:
+    return tuple(Note(**fields) for fields in listed)
 
 
 def _error(answer: dict[str, Any]) -> Exception:

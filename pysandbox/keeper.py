@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import IO, Any
 
 from pysandbox.cage import PIPE, Cage
@@ -52,7 +53,7 @@ def main() -> None:
         _say(_described(error))
         sys.exit(1)
     signal.signal(signal.SIGTERM, lambda number, frame: keeper.end())
-    _say({"id": process.cage_id, "grace": grace})
+    _say({"id": process.cage_id, "grace": grace, "notes": [asdict(note) for note in process.notes]})
     _leave_the_terminal()
     keeper.keep()
     runtime.drain()
@@ -62,7 +63,12 @@ def _spawn(order: dict[str, Any], runtime: Runtime) -> tuple[Process, float, str
     policy, directory = Policy.from_json(order["policy"]), order["directory"]
     digest = runtime.prepare(policy, directory).plan.digest
     cage = Cage(policy, cwd=directory, runtime=runtime)
-    process = cage.spawn(order["argv"], stdout=PIPE, stderr=PIPE, env=order["env"], cwd=order["cwd"])
+    stdin: int | None = order["stdin"]
+    process = cage.spawn(
+        order["argv"], stdin=stdin, stdout=PIPE, stderr=PIPE, env=order["env"], cwd=order["cwd"]
+    )  # fmt: skip
+    if stdin is not None:
+        os.close(stdin)  # the command has its own by now, or a thread here serves it
     return process, policy.grace_sec, digest
 
 
@@ -205,6 +211,9 @@ class Keeper:
             "truncated": any(spooled.truncated for spooled in self._outputs),
             "duration": result.duration,
             "usage": (usage.user_time, usage.system_time, usage.max_rss_kb),
+            "denials": [asdict(each) for each in result.denials],
+            "notes": [asdict(each) for each in result.notes],
+            "network": dict(result.network),
         }
         fd = os.open(f".{OUTCOME}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._spool)
         with open(fd, "w", encoding="utf-8") as file:

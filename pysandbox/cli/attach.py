@@ -5,6 +5,7 @@ from __future__ import annotations
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
 from pysandbox.cli.logs import Output, detached
+from pysandbox.cli.run import end_lines
 from pysandbox.detached import Detached
 
 EPILOG = """\
@@ -39,7 +40,9 @@ def _attach(command: Detached, *, closing: bool) -> int:
     except KeyboardInterrupt:
         console.warning(f"it runs on: pysandbox attach {command.id}, or pysandbox kill {command.id}")
         return INTERRUPTED
-    code = command.result().exit_code
+    result = command.result()
+    for message in end_lines(result.notes):
+        console.warning(message)
     if closing:
         command.close()
-    return code
+    return result.exit_code

@@ -1,6 +1,7 @@
 """How the command line speaks: one clear line on standard error, never a word on the command's standard output.
 
-Errors are always one plain line. What `-v` adds goes through `Log`: readable on a terminal, JSON lines elsewhere.
+Errors are one plain line. What `-v` adds goes through `Log`: readable on a terminal, JSON lines elsewhere; there the
+errors and warnings are JSON lines, too (`in_lines_of_json`), so that no reader has to tell them apart.
 """
 
 from __future__ import annotations
@@ -19,28 +20,37 @@ UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 RED, GREEN, YELLOW, BOLD = "31", "32", "33", "1"
 
 
+_structured: list[TextIO] = []  # the standard error that is read by programs
+
+
+def in_lines_of_json() -> None:
+    """From now on, where standard error is not a terminal."""
+    if sys.stderr is not None and not sys.stderr.isatty():
+        _structured[:] = [sys.stderr]
+
+
 def error(message: str) -> None:
-    _line(f"pysandbox: error: {message}")
+    _tell("error", f"pysandbox: error: {message}", message)
 
 
 def warning(message: str) -> None:
-    _line(f"pysandbox: warning: {message}")
+    _tell("warning", f"pysandbox: warning: {message}", message)
 
 
 def weaker(lines: Iterable[str]) -> None:
     """What this run is without, of what its policy asks."""
     for line in lines:
-        _line(f"pysandbox: weaker: {line}")
+        _tell("weaker", f"pysandbox: weaker: {line}", line)
 
 
 def say(message: str) -> None:
     """What the user is to know although nothing is wrong."""
-    _line(f"pysandbox: {message}")
+    _tell("say", f"pysandbox: {message}", message)
 
 
 def monitor(message: str) -> None:
     """A line about what --monitor saw."""
-    _line(f"MONITOR: {message}")
+    _tell("monitor", f"MONITOR: {message}", message)
 
 
 def usage_error(message: str, see: str) -> int:
@@ -113,6 +123,13 @@ def escaped(letter: str) -> str:
     """As Python and TOML write it."""
     code = ord(letter)
     return repr(letter)[1:-1] if not letter.isprintable() else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _tell(kind: str, line: str, message: str) -> None:
+    if _structured and _structured[0] is sys.stderr:
+        print(in_json({"event": f"cli.{kind}", "message": message}), file=sys.stderr)
+    else:
+        _line(line)
 
 
 def _line(text: str) -> None:

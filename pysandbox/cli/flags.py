@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: list[str]) -> argparse.Namespace:
         """The namespace; UsageError with a suggestion for a flag that does not exist."""
-        from pysandbox.cli.console import meant
+        from pysandbox.cli.console import in_lines_of_json, meant
 
         namespace, unknown = self.parse_known_args(arguments)
         if unknown:
@@ -57,6 +57,7 @@ class Parser(argparse.ArgumentParser):
                 raise UsageError(f"{flag} is no longer a flag; {REPLACED[flag]}")
             raise UsageError(f"unknown flag {flag!r}{meant(flag, self._option_string_actions)}")
         if namespace.verbose:
+            in_lines_of_json()
             tell_who(self.prog)
         return namespace
 

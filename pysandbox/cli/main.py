@@ -142,6 +142,7 @@ def _dispatch(arguments: list[str]) -> int:
     if verbose:
         from pysandbox.cli.flags import tell_who
 
+        console.in_lines_of_json()
         tell_who(f"pysandbox {name}")
     return _command(name)(rest, verbose)
 

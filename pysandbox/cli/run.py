@@ -11,6 +11,7 @@ import os
 import time
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from contextlib import ExitStack
+from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from typing import TYPE_CHECKING, Any
 
 from pysandbox.cli import console
@@ -250,7 +251,15 @@ class _Keeper:
 def _detach(argv: list[str], asked: Asked) -> tuple[int, None]:
     from pysandbox.cage import Cage
 
-    console.out(Cage(asked.policy, labels=asked.labels).detach(argv).id)
+    kind = os.fstat(0).st_mode
+    if S_ISFIFO(kind) or S_ISSOCK(kind):
+        console.say(
+            "the detached command reads nothing from this pipe, whose writer it outlives; give it a file (< FILE)"
+        )
+    stdin = 0 if S_ISREG(kind) else None
+    command = Cage(asked.policy, labels=asked.labels).detach(argv, stdin=stdin)
+    console.weaker(weaker_lines(command.notes))
+    console.out(command.id)
     return 0, None
 
 

@@ -273,3 +273,10 @@ def test_files_have_the_same_names_awaitable() -> None:
     asyncio.run(main())
     public = {name for name in vars(Files) if not name.startswith("_")}
     assert {name for name in vars(AsyncFiles) if not name.startswith("_")} == public
+
+
+def test_another_event_loop_is_refused_by_name() -> None:
+    """What trio does: it steps a coroutine where no loop of asyncio's runs."""
+    for begin in (lambda: AsyncCage().run(["true"]), lambda: AsyncCage().open()):
+        with pytest.raises(RuntimeError, match=r"an event loop of asyncio's.*trio"):
+            begin().send(None)

@@ -313,3 +313,18 @@ def test_output_that_a_file_does_not_take_is_no_success(tmp_path: Path, run_numb
     assert done.returncode != 0
     assert "could not be written: File too large" in done.stderr
     assert (tmp_path / "out").stat().st_size == 512 * 1024
+
+
+def test_with_v_all_that_we_say_to_a_pipe_is_lines_of_json(run: Run, tmp_path: Path) -> None:
+    for arguments, events in (
+        (["--allow", "/absent"], {"cli.error"}),
+        (["--no-sandbox"], {"cli.warning"}),
+        (["--monitor"], {"cli.monitor"}),
+        (["--workdir", "write"], {"sandbox.planted", "cli.warning"}),
+    ):
+        done = run("-v", *arguments, "--", "sh", "-c", "mkdir -p .vscode")
+        told = [json.loads(line) for line in done.stderr.splitlines()]
+        assert events <= {each["event"] for each in told}, arguments
+        (tmp_path / ".vscode").rmdir() if (tmp_path / ".vscode").exists() else None
+    plain = run("--allow", "/absent", "--", "true")
+    assert plain.stderr.startswith("pysandbox: error: ")

@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from _support.hosts import comes_true, host, said
-from pysandbox import Cage, CageClosedError, Policy, PolicyError, StartError
+from pysandbox import PIPE, Cage, CageClosedError, Policy, PolicyError, StartError
 from pysandbox.detached import DONE, Detached
 from pysandbox.launch import registry
 from pysandbox.launch.orphans import find_orphans, remove
@@ -247,3 +248,69 @@ def test_attach_leaves_it_running_on_ctrl_c(registry_home: Path) -> None:
     command = Cage.attach(cage_id)
     assert command.poll() is None
     command.close()
+
+
+# ---- what a Result tells, and what is read ------------------------------------------------------------------------
+
+
+def test_what_it_has_planted_was_refused_and_lacks_is_in_its_result(registry_home: Path, tmp_path: Path) -> None:
+    policy = Policy(allow_write=[str(tmp_path)], allow_execve=["/bin/sh", "/bin/mkdir"], run_as="self")
+    command = Cage(policy).detach(["/bin/sh", "-c", f"mkdir {tmp_path}/.vscode; id; true"])
+    result = command.result()
+    assert [(each.target, each.rule) for each in result.denials] == [("/usr/bin/id", "process.allow_execve")]
+    assert [each.message for each in result.notes if each.event == "sandbox.planted"], result.notes
+    assert {each.event for each in command.notes} <= {each.event for each in result.notes}
+    command.close()
+
+
+def test_the_command_line_says_of_it_what_it_says_of_any_run(registry_home: Path, tmp_path: Path) -> None:
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "pysandbox", *arguments], cwd=tmp_path, capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, timeout=60)  # fmt: skip
+
+    started = call("run", "--detach", "-r", "pytest", "--host", "a.example", "--", "mkdir", ".vscode")
+    assert "weaker: network.egress" in started.stderr
+    ended = call("attach", started.stdout.strip(), "--close")
+    assert ended.returncode == 0 and f"the command made '{tmp_path}/.vscode'" in ended.stderr
+
+
+def test_it_reads_its_file_on_when_its_host_is_gone(registry_home: Path, tmp_path: Path) -> None:
+    """More than a pipe holds, and late, so that whoever feeds it has to outlive the host."""
+    (tmp_path / "input").write_bytes(b"x" * 300_000)
+    body = f"""
+        from pysandbox import Cage
+        print(Cage().detach(["/bin/sh", "-c", "sleep 0.3; cat | wc -c"], stdin=open({str(tmp_path / "input")!r})).id,
+              flush=True)
+        input()
+    """
+    with host(textwrap.dedent(body)) as gone:
+        cage_id = said(gone)
+        gone.kill()
+        gone.wait()
+    again = Cage.attach(cage_id)
+    assert (again.wait(30), again.output()) == (0, b"300000\n")
+    again.close()
+
+
+def test_what_nobody_would_write_to_is_refused_by_name(registry_home: Path) -> None:
+    with pytest.raises(ValueError, match="stdin: a detached command outlives"):
+        Cage().detach(["/bin/cat"], stdin=PIPE)
+    for ends in (os.openpty(), os.pipe()):
+        with pytest.raises(ValueError, match="stdin: a detached command outlives"):
+            Cage().detach(["/bin/cat"], stdin=ends[0])
+        os.close(ends[0])
+        os.close(ends[1])
+
+
+def test_the_command_line_says_that_a_pipe_is_not_read(registry_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "input").write_text("from the file\n")
+    command = [sys.executable, "-m", "pysandbox", "run", "--workdir", "none", "--detach", "--", "cat"]
+    piped = subprocess.run(command, cwd=tmp_path, input="lost", capture_output=True, text=True, timeout=60)
+    assert "reads nothing from this pipe" in piped.stderr
+    with open(tmp_path / "input") as file:
+        filed = subprocess.run(command, cwd=tmp_path, stdin=file, capture_output=True, text=True, timeout=60)
+    assert filed.stderr == ""
+    for started, output in ((piped, b""), (filed, b"from the file\n")):
+        again = Cage.attach(started.stdout.strip())
+        assert (again.wait(30), again.output()) == (0, output)
+        again.close()

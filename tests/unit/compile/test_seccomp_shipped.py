@@ -50,7 +50,7 @@ def test_every_policy_without_extras_finds_its_filter_and_needs_no_compiler(
     assert {policy.seccomp for policy, _ in fresh} >= {"baseline", "default", "relaxed"}
     monkeypatch.setattr(seccomp, "build", None)
     for (policy, machine), program in fresh.items():
-        assert compile_filters(policy, machine) == (program, b"")
+        assert compile_filters(policy, machine) == (program, b"", b"")
     assert {path.read_bytes() for path in shipped.iterdir()} == set(fresh.values())
     seccomp._shipped.cache_clear()
 
