@@ -127,7 +127,7 @@ def escaped(letter: str) -> str:
 
 def _tell(kind: str, line: str, message: str) -> None:
     if _structured and _structured[0] is sys.stderr:
-        print(in_json({"event": f"cli.{kind}", "message": message}), file=sys.stderr)
+        _line(in_json({"event": f"cli.{kind}", "message": message}))
     else:
         _line(line)
 
