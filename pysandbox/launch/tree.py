@@ -48,6 +48,9 @@ MISCOUNT = max(32, 2 * CPUS) * CPUS * PAGE  # by which a count of pages may be w
 INODE = 1024  # bytes of the kernel's for a file of a tmpfs: its inode, its name
 USUAL_DESCRIPTORS, DESCRIPTOR = 4096, 5 << 10  # half a pipe of two pages, and what it takes to keep it
 USUAL_SOCKETS, SOCKET = 256, 212_992  # net.core.wmem_default: what a unix socket's messages may take
+INET = {b"TCP": "tcp", b"TCPv6": "tcp6", b"UDP": "udp", b"UDPv6": "udp6"}  # of /proc/net/protocols, and its table
+USUAL_INET, QUEUES = 8, 4  # sockets that are too few to matter; the column with what was sent and received
+TABLE_MOST = 1 << 24  # bytes: some 100,000 sockets
 ANONYMOUS = (b"Pss_Anon", b"SwapPss", b"Private_Hugetlb", b"Shared_Hugetlb")
 SMAPS_MOST = 1 << 24  # bytes: what lies beyond is not subtracted, so it counts twice
 
@@ -206,7 +209,20 @@ class Tree:
             return held
         rows = [line.split() for line in lines(self._read(f"{self._init_name}/net/protocols"))]
         sockets = sum(number(row[2]) for row in rows if len(row) > 2 and row[0].startswith(b"UNIX"))
-        return held + max(0, sockets - USUAL_SOCKETS) * SOCKET
+        return held + max(0, sockets - USUAL_SOCKETS) * SOCKET + self._queued(rows)
+
+    def _queued(self, rows: list[list[bytes]]) -> int:
+        """What lies in TCP and UDP sockets, as the tables of the cage's network say it, once there are many."""
+        inet = sum(number(row[2]) for row in rows if len(row) > 2 and row[0] in INET)
+        if inet <= USUAL_INET:
+            return 0
+        total = 0
+        for name in INET.values():
+            table = read_below(self._proc, f"{self._init_name}/net/{name}", TABLE_MOST) or b""
+            for words in map(bytes.split, lines(table)[1:]):
+                sent, _, received = words[QUEUES].partition(b":") if len(words) > QUEUES else (b"", b"", b"")
+                total += number(sent, 16) + number(received, 16)
+        return total
 
     def _resident(self, pid: str) -> tuple[str, int]:
         """Where below /proc the memory of a process shows, and how much is there. When its first thread has ended it

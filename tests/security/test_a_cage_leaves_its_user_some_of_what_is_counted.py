@@ -1,6 +1,5 @@
 """Claim: what the kernel counts per user is not all taken by one cage: the user's own programs still get inotify
-instances, send signals that wait, make POSIX queues; and more descriptors on their way through sockets than the host
-may have open keep it from no command.
+instances.
 """
 
 from __future__ import annotations

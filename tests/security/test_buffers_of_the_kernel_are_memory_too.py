@@ -1,5 +1,5 @@
 """Claim: without a cgroup, memory_mb counts what the kernel holds for unix sockets and descriptors beyond the usual,
-wherever the sockets are: in processes, or on their way through another socket.
+wherever the sockets are: in processes, or on their way through another socket; and what lies in TCP and UDP sockets.
 """
 
 from __future__ import annotations
@@ -57,6 +57,26 @@ IN_FLIGHT = (
     signal.pause()
 """
 )
+INET = """
+    import socket
+    kept = []
+    for _ in range(PROCESSES - 1):
+        if os.fork() == 0:
+            break
+    server = socket.create_server(("127.0.0.1", 0))
+    for _ in range(20):
+        there = socket.create_connection(server.getsockname())
+        here = server.accept()[0]
+        kept += [there, here]
+        for each in (there, here):
+            each.setblocking(False)
+            try:
+                while True:
+                    each.send(bytes(65536))
+            except BlockingIOError:
+                pass
+    signal.pause()
+"""
 PIPES = """
     kept = []
     for _ in range(PROCESSES - 1):
@@ -69,7 +89,7 @@ PIPES = """
 """
 
 
-@pytest.mark.parametrize("attack", [SOCKETS, IN_FLIGHT, PIPES], ids=["sockets", "in flight", "pipes"])
+@pytest.mark.parametrize("attack", [SOCKETS, IN_FLIGHT, INET, PIPES], ids=["sockets", "in flight", "TCP", "pipes"])
 def test_who_fills_them_is_out_of_memory(attack: str) -> None:
     result = pysandbox.run(program(attack, PROCESSES=24), policy=Policy(memory_mb=LIMIT_MB), timeout=60)
 
@@ -78,6 +98,14 @@ def test_who_fills_them_is_out_of_memory(attack: str) -> None:
 
 def test_a_usual_number_costs_nothing() -> None:
     few = SOCKETS.replace("range(100)", "range(60)").replace("signal.pause()", "time.sleep(1)")
+    result = pysandbox.run(program("import time", few, PROCESSES=2), policy=Policy(memory_mb=64), timeout=60)
+
+    assert (result.reason, result.exit_code) == ("exited", 0), result.stderr
+
+
+def test_connections_that_carry_little_cost_little() -> None:
+    few = INET.replace("bytes(65536)", "bytes(10)").replace("while True", "for _ in range(10)")
+    few = few.replace("signal.pause()", "time.sleep(1)")
     result = pysandbox.run(program("import time", few, PROCESSES=2), policy=Policy(memory_mb=64), timeout=60)
 
     assert (result.reason, result.exit_code) == ("exited", 0), result.stderr
