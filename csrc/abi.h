@@ -36,11 +36,17 @@ enum psb_mount_kind {
     PSB_MOUNT_UNPROTECT_ROOT
 };
 
+/* The user and the group, outside, of the cages that root starts: nobody's, of no range that anything hands out. */
+enum psb_outside {
+    PSB_OUTSIDE = 0x70736278
+};
+
 enum psb_mount_flag {
     PSB_OPTIONAL = 1,    /* what is not there is skipped; any other failure is an error all the same */
     PSB_INSIDE_BIND = 2, /* the target lies in a foreign tree: never follow a symlink there */
     PSB_VERIFY = 4,      /* the source must still be (dev, ino); only a constant of the setup goes without */
-    PSB_NAMED = 8        /* of a file: the cage's host name, and a newline, follow the data */
+    PSB_NAMED = 8,       /* of a file: the cage's host name, and a newline, follow the data */
+    PSB_MUST_MAP = 16    /* with idmap_fd: without the mapping nothing could be written there, so it is an error */
 };
 
 struct psb_mount {
@@ -80,6 +86,8 @@ struct psb_plan {
     uint32_t loopback;
     uint32_t scope_signals; /* landlock mode: cage-init lives in a domain of its own, see setup.c */
     uint32_t unconfined;    /* uncaged: capabilities, keyring and privileges stay as they are */
+    uint32_t unrooted;      /* root starts it, and outside it is PSB_OUTSIDE: idmap_fd is wanted */
+    int32_t idmap_fd;       /* the user namespace that swaps root with PSB_OUTSIDE on what is bound; -1: nothing is */
     int32_t cgroup_fd;      /* the cgroup v2 directory the cage is born in; -1: the host's own */
     const char *hostname;
     const char *staging;

@@ -472,10 +472,10 @@ def _send(
 
 def _open_stdio(start: Start, files: tuple[File, File, File], pass_fds: Sequence[int]) -> Stdio:
     if not (start.pty and start.caged and start.prepared.plan.namespaces):
-        return open_stdio(*files, pass_fds, pty=start.pty, caged=start.caged)
+        return open_stdio(*files, pass_fds, pty=start.pty, caged=start.caged, user=start.live.user)
     root = start.live.open_root()
     try:
-        return open_stdio(*files, pass_fds, pty=True, root_fd=root)
+        return open_stdio(*files, pass_fds, pty=True, root_fd=root, user=start.live.user)
     finally:
         os.close(root)
 

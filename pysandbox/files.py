@@ -95,7 +95,7 @@ class Files:
         """What is there, or a new file: nothing that Landlock would refuse a command of the cage."""
         resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS
         try:
-            fd = native.open_inside(root, path, flags & ~os.O_CREAT, resolve=resolve)
+            fd = native.open_inside(root, path, flags & ~os.O_CREAT, resolve=resolve, user=self._live.user)
         except FileNotFoundError:
             if not flags & os.O_CREAT:
                 raise
@@ -110,11 +110,12 @@ class Files:
     def _make(self, root: int, path: str, flags: int, mode: int) -> int:
         parent, name = os.path.split(path)
         resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS
-        directory = native.open_inside(root, parent, os.O_PATH | os.O_DIRECTORY, resolve=resolve)
+        user = self._live.user
+        directory = native.open_inside(root, parent, os.O_PATH | os.O_DIRECTORY, resolve=resolve, user=user)
         try:
             self._demand(directory, f"/{name}", path, flags, "MAKE_REG")
             below = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS
-            return native.open_inside(directory, name, flags | os.O_EXCL, mode, resolve=below)
+            return native.open_inside(directory, name, flags | os.O_EXCL, mode, resolve=below, user=user)
         except FileExistsError:
             why = "a link that leads to nothing, or made by the cage just now"
             raise FileExistsError(errno.EEXIST, why, path) from None

@@ -256,7 +256,7 @@ enum deed_outcome carry_out(struct deed *deed, const struct psb_rules *rules, st
     if (takes_a_name(deed, rules, &number)) return done(deed, number);
     if (!is_inet(deed) && may_pass(deed, rules)) return DEED_PASS;
     if (!is_done_on_behalf(deed)) return refuse(deed);
-    if (lower_powers(&powers, READS_THE_CALLER)) return done(deed, -EPERM);
+    if (lower_powers(&powers, READS_THE_CALLER, rules->user)) return done(deed, -EPERM);
     outcome = do_it(deed, rules, borrowed);
     (void)restore_powers(&powers); /* it serves cages with fewer from then on: nothing here needs them */
     return outcome;

@@ -54,7 +54,7 @@ static int open_in_root(int tid, const char *path) {
     return fd;
 }
 
-/* A path is looked up with the supervisor's user: a root host's cage is nobody's, and what root owns is not its own. */
+/* A path is looked up as the user that this is done as (powers.h): as root only for a caller that is root, too. */
 static int is_same_user(int tid) {
     char path[64];
     struct stat caller;

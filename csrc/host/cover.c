@@ -17,7 +17,8 @@ struct cover {
     int pidfd;
     int target; /* O_PATH: it was looked up by the host, and no name is followed again */
     int directory;
-    long result; /* 0, or -errno; what stays when something kills the child is -ESRCH */
+    uint32_t user; /* whom the cage is outside, where that is another than ours; else 0 */
+    long result;   /* 0, or -errno; what stays when something kills the child is -ESRCH */
 };
 
 /* An object that nobody may open, on the cage's own root; only the mount will hold it. */
@@ -40,6 +41,8 @@ static long move_over(long tree, long target) {
 /* No /proc/self here: this process is not in the cage's PID namespace. So the mount is moved by descriptors. */
 static long mount_cover(const struct cover *cover) {
     long result, tree;
+    if (cover->user) sys_call(SYS_setfsgid, cover->user, 0, 0, 0, 0, 0);
+    if (cover->user) sys_call(SYS_setfsuid, cover->user, 0, 0, 0, 0, 0); /* ours has no name in the cage's namespace */
     result = sys_call(SYS_setns, cover->pidfd, CLONE_NEWUSER | CLONE_NEWNS, 0, 0, 0, 0);
     if (result < 0) return result;
     tree = make_cover(cover->directory);
@@ -53,8 +56,8 @@ static void cover_inside(void *argument) {
     cover->result = mount_cover(cover);
 }
 
-int psb_cover(int init_pidfd, int target, int directory) {
-    struct cover cover = {.pidfd = init_pidfd, .target = target, .directory = directory, .result = -ESRCH};
+int psb_cover(int init_pidfd, int target, int directory, uint32_t user) {
+    struct cover cover = {init_pidfd, target, directory, user, -ESRCH};
     int result = run_errand(0, cover_inside, &cover);
     return result < 0 ? result : (int)cover.result;
 }

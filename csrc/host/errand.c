@@ -11,8 +11,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "../sys.h"
+#include "dumpable.h"
 
 #define STACK_SIZE (64 * 1024)
 #define GUARD_SIZE 4096
@@ -40,17 +42,20 @@ static int run_in_child(void *argument) {
 int run_errand(int flags, void (*run)(void *), void *argument) {
     char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     struct errand errand = {run, argument};
+    const int is_root = !geteuid(); /* anybody else owns the namespaces that it enters, and keeps what it has */
     sigset_t all, before;
     int pid, number, tries = 0;
     if (stack == MAP_FAILED) return -errno;
     mprotect(stack, GUARD_SIZE, PROT_NONE);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (is_root) remember_dumpable();
     pid = clone(run_in_child, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK | flags, &errand);
     number = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid >= 0)
         while (waitpid(pid, NULL, __WALL) < 0 && errno != ECHILD && tries++ < MOST_TRIES) {}
+    if (is_root) restore_dumpable();
     ASAN_UNPOISON_MEMORY_REGION(stack, STACK_SIZE);
     munmap(stack, STACK_SIZE);
     return pid < 0 ? -number : 0;

@@ -62,6 +62,7 @@ struct psb_rules {
     uint32_t refuse_control; /* sendmsg with ancillary data is refused (SCM_RIGHTS) */
     uint32_t deadline_ms;    /* for Python's answers; then the call is refused */
     int32_t init_pid;        /* cage-init, whose own calls are nobody's business */
+    uint32_t user;           /* whom the cage is outside, where root has started it as another; else 0 */
     uint32_t n_endpoints;
     uint64_t network; /* set by psb_notifier_add: with `grants`, the host's own (SO_NETNS_COOKIE); else 0 */
     const struct psb_endpoint *endpoints;

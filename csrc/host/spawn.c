@@ -20,6 +20,8 @@
 
 #include "../setup/setup.h"
 #include "clone3.h"
+#include "errand.h"
+#include "passage.h"
 #include "passing.h"
 #include "powers.h"
 #include "spawn.h"
@@ -95,9 +97,9 @@ const char *psb_abi(void) {
 }
 
 /* What a thread cannot get back it goes on without, and the caller hears of it: it never opens more than it should. */
-int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
+int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve, uint32_t user) {
     struct powers powers;
-    int result = lower_powers(&powers, NO_POWERS), restored;
+    int result = lower_powers(&powers, NO_POWERS, user), restored;
     if (result) return result;
     result = psb_open_inside(root_fd, path, flags, mode, resolve);
     restored = restore_powers(&powers);
@@ -127,13 +129,54 @@ static void block_signals(sigset_t *before) {
     pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
-static long clone_onto(char *stack, struct psb_launch *launch, int *pidfd) {
-    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | (int)launch->plan->namespaces,
+static long clone_onto(char *stack, struct psb_launch *launch, int *pidfd, int more) {
+    const int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | more | (int)launch->plan->namespaces,
               cgroup = launch->plan->cgroup_fd;
     long pid;
     if (cgroup >= 0) return clone_into_cgroup((unsigned)flags, cgroup, stack, STACK_SIZE, run_child, launch, pidfd);
     pid = clone(run_child, stack + STACK_SIZE, flags, launch, pidfd);
     return pid < 0 ? -errno : pid;
+}
+
+/* By way of a child that is still root: passage.c. It has the host's descriptor table, so that the pidfd is the host's,
+ * and the trees are the host's to close; the cage is the host's child (CLONE_PARENT). */
+struct passage {
+    struct psb_launch *launch;
+    int *trees;
+    char *stack;
+    int *pidfd;
+    long pid; /* -ESRCH: none came of it */
+};
+
+static void pass(void *argument) {
+    struct passage *passage = argument;
+    struct psb_launch *launch = passage->launch;
+    if (take_trees(launch->plan, passage->trees, &launch->error)) return;
+    launch->init_fd = take_init(launch->plan, launch->init_fd, passage->trees);
+    if (become_nobody(&launch->error)) return;
+    passage->pid = clone_onto(passage->stack, launch, passage->pidfd, CLONE_PARENT);
+}
+
+/* A child that was killed while it waited for the cage has told nothing of it but the pidfd. */
+static long end_nameless(int pidfd) {
+    siginfo_t ignored;
+    int tries = 0;
+    if (pidfd < 0) return -ESRCH;
+    syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+    while (waitid(P_PIDFD, (id_t)pidfd, &ignored, WEXITED | __WALL) < 0 && errno == EINTR && tries++ < 64) {}
+    close(pidfd);
+    return -ESRCH;
+}
+
+static long clone_by_passage(char *stack, struct psb_launch *launch, int *pidfd) {
+    struct passage passage = {.launch = launch, .stack = stack, .pidfd = pidfd, .pid = -ESRCH};
+    long result;
+    launch->trees = passage.trees = new_trees(launch->plan);
+    if (!passage.trees) return -ENOMEM;
+    result = run_errand(CLONE_FILES, pass, &passage);
+    free_trees(passage.trees, launch->plan);
+    if (result < 0) return result;
+    return passage.pid == -ESRCH ? end_nameless(*pidfd) : passage.pid;
 }
 
 static int clone_child(struct psb_launch *launch, struct psb_opened *opened) {
@@ -144,11 +187,12 @@ static int clone_child(struct psb_launch *launch, struct psb_opened *opened) {
     if (stack == MAP_FAILED) return fail(&opened->error, PSB_STEP_CLONE, -errno, "stack");
     mprotect(stack, GUARD_SIZE, PROT_NONE);
     block_signals(&before);
-    pid = clone_onto(stack, launch, &pidfd);
+    pid = launch->plan->unrooted ? clone_by_passage(stack, launch, &pidfd) : clone_onto(stack, launch, &pidfd, 0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     ASAN_UNPOISON_MEMORY_REGION(stack, STACK_SIZE);
     munmap(stack, STACK_SIZE);
-    if (pid < 0) return fail(&opened->error, PSB_STEP_CLONE, pid, NULL);
+    if (pid < 0 && launch->error.step) opened->error = launch->error;
+    if (pid < 0) return launch->error.step ? -1 : fail(&opened->error, PSB_STEP_CLONE, pid, NULL);
     opened->pid = (int32_t)pid;
     opened->pidfd = pidfd;
     return 0;

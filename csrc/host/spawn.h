@@ -27,8 +27,9 @@ int psb_read_report(int fd, struct psb_report *report);
 
 /* openat2 below `root_fd` with the given RESOLVE_* flags: the descriptor, or -errno. O_CLOEXEC is added. */
 int psb_open_inside(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
-/* The same with no capability in effect, so that the kernel asks what the user may, and not what root may. */
-int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve);
+/* The same with no capability in effect, so that the kernel asks what the user may, and not what root may. `user`: as
+ * that user and group, for a cage that root has started as another; 0: as the caller's own. */
+int psb_open_powerless(int root_fd, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve, uint32_t user);
 
 /* The null device on a read-only mount of nobody's: it is read and written like any, and who owns its node (root)
  * cannot change the node through the descriptor. -EPERM where the caller may not mount. */
@@ -43,8 +44,8 @@ const char *psb_abi(void);
 int64_t psb_file_system(int fd);
 
 /* Covers what `target` (O_PATH, of a running cage) is with an unreadable file or directory, by a mount in its mount
- * namespace. 0, or -errno. */
-int psb_cover(int init_pidfd, int target, int directory);
+ * namespace; `user` as above. 0, or -errno. */
+int psb_cover(int init_pidfd, int target, int directory, uint32_t user);
 
 /* Name of a step, or NULL past the end. */
 const char *psb_step_name(int step);

@@ -4,7 +4,9 @@
  * the inode that was looked at (PSB_VERIFY); what goes without is in the table `constants`, and nothing else is. A
  * target inside a bound tree is opened, inside the staging root, without following any symlink (PSB_INSIDE_BIND): a
  * mask can therefore never be led onto something else. Both are then reached through /proc/self/fd, which names the
- * very object that was checked. A directory that is pinned is its own source: no path of the host is walked for it. */
+ * very object that was checked. A directory that is pinned is its own source: no path of the host is walked for it.
+ * Where root starts the cage, the host has taken each source as a mount of its own (host/passage.c): that is looked at
+ * in the same way, and moved to its place. */
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <linux/utsname.h>
@@ -21,6 +23,8 @@
 #define AT_EMPTY_PATH_ 0x1000
 #define AT_RECURSIVE_ 0x8000
 #define AT_REMOVEDIR_ 0x200
+#define F_EMPTY_PATH_ 4 /* MOVE_MOUNT_F_EMPTY_PATH */
+#define T_SYMLINKS_ 16  /* MOVE_MOUNT_T_SYMLINKS: a target is also named by /proc/self/fd */
 
 #ifndef RESOLVE_NO_SYMLINKS
 #define RESOLVE_NO_SYMLINKS 4
@@ -179,10 +183,28 @@ static int mount_at(const struct psb_mount *mount, const char *staging, const ch
     return mount->attrs ? seal(staging, mount->target, mount->attrs, error) : 0;
 }
 
-static int bind(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+/* The mount that the host has taken of the source, when it is of what was looked at. */
+static int move_in(const struct psb_mount *mount, int tree, const char *staging, struct psb_error *error) {
+    struct path path;
+    long result, target;
+    int is_directory = 0;
+    if (tree < 0) return fail(error, PSB_STEP_SOURCE, tree, mount->source);
+    result = look(tree, mount->dev, mount->ino, &is_directory);
+    if (result < 0)
+        return fail(error, result == ESTALE_ ? PSB_STEP_SOURCE_CHANGED : PSB_STEP_SOURCE, result, mount->source);
+    if (open_target(mount, staging, is_directory, &path, &target, error)) return -1;
+    result = sys_call(SYS_move_mount, tree, "", SYS_AT_FDCWD, path.text, F_EMPTY_PATH_ | T_SYMLINKS_, 0);
+    if (target >= 0) sys_close((int)target);
+    if (result < 0) return fail(error, PSB_STEP_BIND, result, mount->target);
+    return mount->attrs ? seal(staging, mount->target, mount->attrs, error) : 0;
+}
+
+static int bind(const struct psb_mount *mount, int tree, const char *staging, struct psb_error *error) {
     struct object source = {-1, 0};
     char from[40];
-    int outcome = open_source(mount, mount->source, &source, error);
+    int outcome;
+    if (tree != NO_TREE) return move_in(mount, tree, staging, error);
+    outcome = open_source(mount, mount->source, &source, error);
     if (!outcome) {
         fd_path(from, source.fd);
         outcome = mount_at(mount, staging, from, NULL, MS_BIND_ | MS_REC_, source.is_directory, PSB_STEP_BIND, error);
@@ -255,12 +277,12 @@ static int make(const struct psb_mount *mount, const char *staging, struct psb_e
     return make_file(&path, from, mount->data, mount->mode, mount->flags & PSB_NAMED, error);
 }
 
-static int dispatch(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
+static int dispatch(const struct psb_mount *mount, int tree, const char *staging, struct psb_error *error) {
     switch (mount->kind) {
     case PSB_MOUNT_DIR:
     case PSB_MOUNT_FILE:
     case PSB_MOUNT_SYMLINK: return make(mount, staging, error);
-    case PSB_MOUNT_BIND: return bind(mount, staging, error);
+    case PSB_MOUNT_BIND: return bind(mount, tree, staging, error);
     case PSB_MOUNT_PIN: return pin(mount, staging, error);
     case PSB_MOUNT_TMPFS: return make_tmpfs(mount, staging, error);
     case PSB_MOUNT_PROC: return mount_at(mount, staging, "proc", "proc", 0, 1, PSB_STEP_PROC, error);
@@ -287,8 +309,8 @@ static int may_skip(const struct psb_mount *mount, const struct psb_error *error
     return error->step == PSB_STEP_TARGET && absent;
 }
 
-int carry_out_mount(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
-    if (!dispatch(mount, staging, error)) return 0;
+int carry_out_mount(const struct psb_mount *mount, int tree, const char *staging, struct psb_error *error) {
+    if (!dispatch(mount, tree, staging, error)) return 0;
     if (!may_skip(mount, error)) return -1;
     error->step = PSB_STEP_NONE;
     return 0;

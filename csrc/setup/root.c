@@ -25,7 +25,8 @@ static int pivot(const char *staging, struct psb_error *error) {
     return result < 0 ? fail(error, PSB_STEP_DETACH, result, "/") : 0;
 }
 
-int make_root(const struct psb_plan *plan, struct psb_error *error) {
+int make_root(const struct psb_launch *launch, struct psb_error *error) {
+    const struct psb_plan *plan = launch->plan;
     long result, old_umask;
     uint32_t i;
     if (!(plan->namespaces & CLONE_NEWNS)) return 0;
@@ -33,7 +34,8 @@ int make_root(const struct psb_plan *plan, struct psb_error *error) {
     if (result < 0) return fail(error, PSB_STEP_PROPAGATION, result, "/");
     old_umask = sys_call(SYS_umask, 0, 0, 0, 0, 0, 0); /* modes are the plan's, not the host's umask's */
     for (i = 0; i < plan->n_mounts; i++)
-        if (carry_out_mount(&plan->mounts[i], plan->staging, error)) return -1;
+        if (carry_out_mount(&plan->mounts[i], launch->trees ? launch->trees[i] : NO_TREE, plan->staging, error))
+            return -1;
     sys_call(SYS_umask, old_umask, 0, 0, 0, 0, 0);
     return pivot(plan->staging, error);
 }

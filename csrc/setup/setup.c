@@ -22,7 +22,7 @@ int set_up_and_become_init(struct psb_launch *launch) {
     if (leave_inotify_to_the_user(plan, error)) return -1;
     if (leave_host_keyring(plan, error)) return -1;
     if (set_hostname(plan, error)) return -1;
-    if (make_root(plan, error)) return -1;
+    if (make_root(launch, error)) return -1;
     if (raise_loopback(plan, error)) return -1;
     ruleset = make_ruleset(&plan->landlock, error);
     if (ruleset < 0) return -1;

@@ -16,8 +16,11 @@ struct psb_launch {
     int control_fd; /* the cage's end of the control socket */
     int host_pidfd;
     int armed; /* set just before the execve: what ended without it and without an error was killed in the setup */
+    const int *trees; /* for each mount what the host has taken for it (host/passage.c); NULL: nothing */
     struct psb_error error;
 };
+
+#define NO_TREE (-4096) /* no errno */
 
 /* Fills *error and returns -1, so that a failing step is `return fail(...)`. `result` is a kernel return value. */
 int fail(struct psb_error *error, enum psb_step step, long result, const char *path);
@@ -36,8 +39,9 @@ int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error);
 int leave_inotify_to_the_user(const struct psb_plan *plan, struct psb_error *error);
 int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error);
 int set_hostname(const struct psb_plan *plan, struct psb_error *error);
-int make_root(const struct psb_plan *plan, struct psb_error *error);
-int carry_out_mount(const struct psb_mount *mount, const char *staging, struct psb_error *error);
+int make_root(const struct psb_launch *launch, struct psb_error *error);
+/* `tree`: the mount that the host has taken of the source, -errno when it could not, or NO_TREE. */
+int carry_out_mount(const struct psb_mount *mount, int tree, const char *staging, struct psb_error *error);
 int raise_loopback(const struct psb_plan *plan, struct psb_error *error);
 /* Returns the ruleset's descriptor, or -1. */
 int make_ruleset(const struct psb_landlock *landlock, struct psb_error *error);

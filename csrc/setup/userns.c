@@ -1,15 +1,33 @@
 /* The user namespace: one uid and one gid mapped, setgroups denied (user_namespaces(7)); then what hangs on it. */
 #include <linux/keyctl.h>
 #include <linux/sched.h>
+#include <sys/prctl.h>
 
 #include "setup.h"
 
-static int write_file(const char *path, const char *text, enum psb_step step, struct psb_error *error) {
-    long fd = sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0), written;
+static int write_all(long fd, const char *path, const char *text, enum psb_step step, struct psb_error *error) {
+    long written;
     if (fd < 0) return fail(error, step, fd, path);
     written = sys_write((int)fd, text, text_length(text));
     sys_close((int)fd);
     return written < 0 ? fail(error, step, written, path) : 0;
+}
+
+static int write_file(const char *path, const char *text, enum psb_step step, struct psb_error *error) {
+    return write_all(sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0), path, text, step, error);
+}
+
+/* A file about this very process. It is root's while the memory is not dumpable, which a change of user takes away; and
+ * the memory is the host's, where another thread may be changing its user just now: hence more than one try. */
+static int write_own(const struct psb_plan *plan, const char *path, const char *text, enum psb_step step,
+                     struct psb_error *error) {
+    const long EACCES_ = -13;
+    long fd = sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0), tries;
+    for (tries = 0; plan->unrooted && fd == EACCES_ && tries < 1024; tries++) {
+        sys_call(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0, 0);
+        fd = sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0);
+    }
+    return write_all(fd, path, text, step, error);
 }
 
 /* "<inside> <outside> 1": the only map an unprivileged writer may make. */
@@ -23,11 +41,11 @@ static void map_line(char *line, int32_t inside, int32_t outside) {
 int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error) {
     char line[64];
     if (!(plan->namespaces & CLONE_NEWUSER)) return 0;
-    if (write_file("/proc/self/setgroups", "deny", PSB_STEP_SETGROUPS, error)) return -1;
+    if (write_own(plan, "/proc/self/setgroups", "deny", PSB_STEP_SETGROUPS, error)) return -1;
     map_line(line, plan->inside_uid, plan->outside_uid);
-    if (write_file("/proc/self/uid_map", line, PSB_STEP_UID_MAP, error)) return -1;
+    if (write_own(plan, "/proc/self/uid_map", line, PSB_STEP_UID_MAP, error)) return -1;
     map_line(line, plan->inside_gid, plan->outside_gid);
-    return write_file("/proc/self/gid_map", line, PSB_STEP_GID_MAP, error);
+    return write_own(plan, "/proc/self/gid_map", line, PSB_STEP_GID_MAP, error);
 }
 
 /* inotify is counted per user, through every namespace: a cage would take what its user's own programs need (128

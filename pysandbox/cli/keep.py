@@ -44,6 +44,7 @@ IN_THE_PLAN = frozenset((
 HELD = frozenset((
     "isolation", "namespaces", "inside_uid", "inside_gid", "hostname_prefix", "staging", "mounts", "loopback",
     "landlock", "seccomp", "seccomp_late", "limits", "env", "cwd", "walltime", "grace", "output_cap", "notes",
+    "unrooted",
 ))  # fmt: skip
 
 PLACES = frozenset(("PATH", "HOME", "TMPDIR"))  # variables that a plan gives a value of its own

@@ -238,10 +238,10 @@ def _open(entry: dict[str, Any]) -> LiveInit:
 
 def _streams(live: LiveInit, *, pty: bool) -> Stdio:
     if not pty:
-        return open_stdio(input_of_ours(), None, None, ())
+        return open_stdio(input_of_ours(), None, None, (), user=live.user)
     root = live.open_root()
     try:
-        stdio = open_stdio(None, None, None, (), pty=True, root_fd=root)
+        stdio = open_stdio(None, None, None, (), pty=True, root_fd=root, user=live.user)
     finally:
         os.close(root)
     from pysandbox.cli.terminal import copy_size

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from pysandbox.compile import degrade, exec_list, landlock_only
+from pysandbox.compile import degrade, exec_list, identity, landlock_only
 from pysandbox.compile.absent import idle_notes, refuse_absent
 from pysandbox.compile.doors import net_plan
 from pysandbox.compile.environ import environment, uncaged_environment
@@ -27,7 +27,7 @@ from pysandbox.compile.limits import (
     watch_plan,
 )
 from pysandbox.compile.monitor import enforced, late_notes, monitor_notes
-from pysandbox.compile.mounts import mount_steps, own_directories, staging
+from pysandbox.compile.mounts import mapped, mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
 from pysandbox.compile.notify import guarded, notify_plan, with_sockets
 from pysandbox.compile.plan import LandlockPlan, Note, NotifyPlan, Plan
@@ -56,6 +56,7 @@ def compile_plan(
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
     refuse_kept(policy, paths)
+    host, as_root = identity.settle(policy, host, paths)
     notify = notify_plan(policy, host, paths, watch)
     watched = tuple(monitor_notes(policy, host, notify))
     policy = enforced(policy)
@@ -66,6 +67,7 @@ def compile_plan(
     open_guards = _check_isolation(policy, view)
     uid, gid = _ids(policy, host)
     spaces = namespaces(policy)
+    mounts = mount_steps(policy, paths, view, as_root=host.uid == 0)
     filters = (compile_filter or _shipped_filter(host))(_as_filtered(policy, host), host.machine, notify)
     if notify is not None:
         notify = replace(notify, verdicts=filters.verdicts)
@@ -76,7 +78,7 @@ def compile_plan(
         inside_gid=gid,
         hostname_prefix=HOSTNAME_PREFIX if spaces else "",
         staging=staging(policy, paths, view),
-        mounts=mount_steps(policy, paths, view, as_root=host.uid == 0),
+        mounts=mapped(mounts, view) if host.root == "swapped" else mounts,
         loopback="NET" in spaces,
         landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
         seccomp=filters.whole,
@@ -89,6 +91,7 @@ def compile_plan(
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
         notes=(
+            *as_root,
             *lacking,
             *degrade.truncate_notes(policy, host),
             *late_notes(policy, filters),
@@ -99,6 +102,7 @@ def compile_plan(
         watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
         executables=view.programs.listed if view.programs is not None else None,
         net=net_plan(policy, host),
+        unrooted=host.root == "swapped",
     )
 
 

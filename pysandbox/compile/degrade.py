@@ -238,6 +238,15 @@ def _closes_truncate(policy: Policy, host: HostFacts) -> bool:
     return _full(policy) and 0 < host.landlock_abi < TRUNCATE_ABI and "truncate" not in policy.allow_syscalls
 
 
+def root_stays(policy: Policy, why: str) -> Note:
+    """Outside, the cage is root: what a wall with a hole lets it reach is root's."""
+    message = f"root starts this cage, and outside it keeps root's id: {why}"
+    if policy.strict:
+        raise UnsupportedError(message, feature="idmapped_mounts",
+                               fix="start it as an ordinary user, or leave strict out")  # fmt: skip
+    return Note(DEGRADED, "isolation", message)
+
+
 def unguarded_notes(policy: Policy, names: tuple[str, ...]) -> tuple[Note, ...]:
     """Landlock isolation cannot protect single files in a granted tree: policy files and git's commands are open."""
     if not names:

@@ -3,7 +3,8 @@
     limit          with its cgroup v2 controller     without
     memory_mb      memory.max, no swap               the watchdog: samples of the whole cage; RLIMIT_DATA as a backstop
     max_pids       pids.max                          RLIMIT_NPROC in the cage's own user namespace; where there is none,
-                                                     and for root, whom it does not count, the watchdog
+                                                     and for a cage that is root outside, which it does not
+                                                     count, the watchdog
     cpu_percent    cpu.max                           the watchdog: stops and continues the cage
     cpu_shares     cpu.weight                        nothing: nice weighs processes, not cages
     tmp_mb         (the size of each tmpfs)          the watchdog, where scratch is a directory of the host
@@ -110,7 +111,7 @@ def pids_held_by(policy: Policy, host: HostFacts) -> str:
     """What holds max_pids: "cgroup", "rlimit" or "watchdog"."""
     if "pids" in host.cgroup.controllers:
         return "cgroup"
-    return "rlimit" if policy.isolation == "full" and host.uid != 0 else "watchdog"
+    return "rlimit" if policy.isolation == "full" and (host.uid != 0 or host.root == "swapped") else "watchdog"
 
 
 def by_controller(held: Held, host: HostFacts) -> bool:

@@ -53,10 +53,10 @@ PROC = (
     *(MountStep(MountKind.MASK_FILE, f"/proc/{name}", optional=True, inside_bind=True) for name in HIDDEN_IN_PROC),
     *(MountStep(MountKind.MASK_DIR, f"/proc/{name}", optional=True, inside_bind=True) for name in ("acpi", "scsi")),
 )
-# A cage that root starts has root's id outside, which owns the device nodes and the files of /proc that trust their
-# mode alone. The nodes are the host's own: on a read-only mount they are written to, but keep mode, owner and times. Of
-# /proc, what sets the hardware is read-only, and what tells of the kernel's memory is empty (the lists of runc, and
-# more). Any other user owns none of it, and saves the mounts.
+# A cage that root starts may have root's id outside (`identity`), which owns the device nodes and the files of /proc
+# that trust their mode alone; for one that has not it is a second wall. The nodes are the host's own: on a read-only
+# mount they are written to, but keep mode, owner and times. Of /proc, what sets the hardware is read-only, and what
+# tells of the kernel's memory is empty (the lists of runc, and more). Other users own none of it, and save the mounts.
 SEALED_NODES = tuple(replace(step, attrs=(Attr.RDONLY, Attr.NOSUID, Attr.NOEXEC)) for step in NODES)
 SET_IN_PROC = ("bus", "driver", "fs", "irq", "tty")
 HIDDEN_FROM_ROOT = ("interrupts", "kpagecount", "kpageflags", "kpagecgroup", "vmallocinfo", "slabinfo", "pagetypeinfo",
@@ -138,6 +138,18 @@ def _home_on_tmp(policy: Policy, paths: PathFacts, view: View) -> Iterator[Mount
     shown = nearest(home, view.trees) is not None or nearest(home, view.links) is not None
     if policy.run_as != "nobody" and _on_tmp(home) and not shown:
         yield MountStep(MountKind.DIR, home, mode=0o700)
+
+
+def mapped(steps: tuple[MountStep, ...], view: View) -> tuple[MountStep, ...]:
+    """The same for a cage without root's id: what it is to write, it can write only where that is mapped to its own."""
+    return tuple(replace(step, must_map=True) if _is_written(step, view) else step for step in steps)
+
+
+def _is_written(step: MountStep, view: View) -> bool:
+    if step.kind is not MountKind.BIND or step.source not in (SCRATCH, step.target):
+        return False
+    tree = view.trees.get(step.source)
+    return step.source == SCRATCH or (tree is not None and tree.writable)
 
 
 def staging(policy: Policy, paths: PathFacts, view: View) -> str:

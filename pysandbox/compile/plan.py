@@ -60,6 +60,7 @@ class MountStep:
     one of DEVICES, or SCRATCH, whose inode the launcher fills in: any other would lead where its path leads by then.
     `inside_bind`: the target lies inside a bind, so it is opened without following symlinks.
     `named`: the cage's host name, which is known when it starts, ends a FILE.
+    `must_map`: in a cage without root's id (`Plan.unrooted`) it is an error when the source cannot be mapped.
     """
 
     kind: MountKind
@@ -73,6 +74,7 @@ class MountStep:
     dev: int = 0
     ino: int = 0
     named: bool = False
+    must_map: bool = False
 
     def __post_init__(self) -> None:
         if self.kind is MountKind.BIND and not self.ino and self.source not in (*DEVICES, SCRATCH):
@@ -279,6 +281,7 @@ class Plan:
     watch: WatchPlan | None = None
     executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
     net: NetPlan | None = None
+    unrooted: bool = False  # root starts it, and outside it is not root but PSB_OUTSIDE (csrc/abi.h)
 
     @property
     def digest(self) -> str:

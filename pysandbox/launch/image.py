@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KNOWN = {
     "struct psb_plan": (
         "namespaces", "inside_uid", "inside_gid", "outside_uid", "outside_gid", "loopback", "scope_signals",
-        "unconfined", "cgroup_fd", "hostname", "staging", "n_mounts", "mounts", "landlock",
+        "unconfined", "unrooted", "idmap_fd", "cgroup_fd", "hostname", "staging", "n_mounts", "mounts", "landlock",
     ),
     "struct psb_mount": ("kind", "flags", "mode", "attrs", "dev", "ino", "source", "target", "data"),
     "struct psb_landlock": ("enabled", "n_rules", "handled_fs", "handled_net", "scoped", "rules"),

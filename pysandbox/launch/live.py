@@ -80,6 +80,7 @@ class LiveInit:
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.pid = opened.pid
+        self.user = opened.user  # whom it is outside, where root has started it as another; else 0
         self.listener = opened.listener  # until a supervisor takes it over
         self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
         self.admission: Any = None  # what serves them; set by the layer that makes it

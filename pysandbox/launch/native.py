@@ -30,6 +30,9 @@ RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04  
 RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
 
 HINTS = {
+    ("idmap", errno.EINVAL): "its file system, or one that is mounted below it, cannot be mapped to the cage's user; "
+    "try again: a new plan sees that",
+    ("idmap", errno.EPERM): "it cannot be mapped to the cage's user; try again: a new plan sees that",
     ("clone", errno.EPERM): "this host forbids user namespaces: run `pysandbox check`, or use isolation = \"landlock\"",
     ("clone", errno.EACCES): "a security module forbids user namespaces: run `pysandbox check`",
     ("clone", errno.ENOSPC): "the limit of namespaces is reached: raise user.max_user_namespaces",
@@ -41,6 +44,7 @@ HINTS = {
     "isolation = \"landlock\"",
     ("source", errno.EACCES): "the path may not be read by you, so it cannot be granted",
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
+    ("target", errno.EACCES): "it lies in a directory that the cage's user may not enter",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
     ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("door_enter", errno.EPERM): "a security module keeps this program from entering the cage's network namespace",
@@ -104,6 +108,8 @@ class NativePlan:
         held = [ffi.new("char[]", hostname.encode()), ffi.new("char[]", os.fsencode(scratch))]
         plan = ffi.new("struct psb_plan *", self._struct[0])
         plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
+        if plan.unrooted:
+            plan.idmap_fd = _swap()
         if scratch:
             held += self._place_scratch(plan, held[1], os.lstat(scratch))
         opened = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1})
@@ -112,7 +118,7 @@ class NativePlan:
                 raise start_error(opened.error)
             _send_setup(opened.control, self._setup)
             listener = self._take_listener(opened)
-            return Opened(opened, listener)
+            return Opened(opened, listener, plan.outside_uid if plan.unrooted else 0)
         except BaseException:  # Ctrl-C and want of memory as well
             _undo(opened)
             raise
@@ -148,11 +154,12 @@ class Opened:
     Whoever takes them over says `given`; otherwise the cage ends with this object, or with `undo`.
     """
 
-    def __init__(self, opened: Any, listener: int = -1) -> None:
+    def __init__(self, opened: Any, listener: int = -1, user: int = 0) -> None:
         self._held = opened
         self.pid: int = opened.pid
         self.pidfd: int = opened.pidfd
         self.control: int = opened.control
+        self.user = user  # whom it is outside, where root has started it as another; else 0
         self.listener = listener  # of its filter, -1 when nothing is decided at run time
 
     def given(self) -> None:
@@ -168,6 +175,15 @@ class Opened:
             _undo(held)
             if self.listener >= 0:
                 os.close(self.listener)
+
+
+def _swap() -> int:
+    from pysandbox.probe.kernel import swap
+
+    try:
+        return swap()
+    except OSError as error:
+        raise StartError("idmap", error.errno or 0, None, HINTS.get(("idmap", errno.EPERM))) from None
 
 
 def _send_setup(control: int, setup: bytes) -> None:
@@ -212,7 +228,7 @@ def file_system(fd: int) -> int:
 def cover(live: LiveInit, held: int, *, directory: bool, path: str) -> None:
     """Mounts an unreadable file or directory over what `held` (O_PATH) is, in the cage. Raises OSError, which names
     `path`."""
-    result = lib.psb_cover(live.pidfd, held, directory)
+    result = lib.psb_cover(live.pidfd, held, directory, live.user)
     if result < 0:
         raise OSError(-result, f"cannot be closed: {os.strerror(-result)}", path)
 
@@ -227,10 +243,15 @@ def take_in(source: int, sink: int, stop: int, null: int) -> None:
     lib.psb_take_in(source, sink, stop, null)
 
 
-def open_inside(root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False) -> int:
-    """openat2(2) below `root_fd`; `powerless`: with no capability in effect. Raises OSError with the path."""
-    how = lib.psb_open_powerless if powerless else lib.psb_open_inside
-    fd = how(root_fd, os.fsencode(path), flags, mode, resolve)
+def open_inside(
+    root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False, user: int = 0
+) -> int:
+    """openat2(2) below `root_fd`; `powerless`: with no capability in effect; `user`: likewise, and as that user of a
+    cage's (`LiveInit.user`), where it is not 0. Raises OSError with the path."""
+    if powerless or user:
+        fd = lib.psb_open_powerless(root_fd, os.fsencode(path), flags, mode, resolve, user)
+    else:
+        fd = lib.psb_open_inside(root_fd, os.fsencode(path), flags, mode, resolve)
     if fd < 0:
         raise OSError(-fd, os.strerror(-fd), path)
     return int(fd)

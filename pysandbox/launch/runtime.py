@@ -21,11 +21,12 @@ from pysandbox.compile.doors import has_way_out
 from pysandbox.compile.links import written_trees
 from pysandbox.compile.notes import weaker
 from pysandbox.compile.plan import CgroupPlan, MountKind, Note, Plan
-from pysandbox.errors import CageClosedError, PolicyError, UnsupportedError
+from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
 from pysandbox.events import COMPILE_ERROR, LEFTOVER, NOTE, Event, Sink, ignore, in_turn
 from pysandbox.launch import ids, native, netns, self_check, structs
 from pysandbox.launch.imports import keep_imports_apart
 from pysandbox.launch.live import LiveInit
+from pysandbox.launch.mapped import with_unmapped
 from pysandbox.launch.own_places import make_own_places
 from pysandbox.launch.pool import Pool
 from pysandbox.launch.recorder import Recorder
@@ -217,8 +218,8 @@ class Runtime:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
         seen = look(policy, cwd=cwd, kept=self._kept(), written=tuple(self._written))
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
-            return look(policy, cwd=cwd, kept=self._kept(), written=tuple(self._written))
-        return seen
+            seen = look(policy, cwd=cwd, kept=self._kept(), written=tuple(self._written))
+        return with_unmapped(policy, seen) if self.host.root == "swapped" else seen
 
     def _remember_written(self, trees: Sequence[str]) -> None:
         """No later grant of this program follows a link in these. What is gone is forgotten, once there are many."""
@@ -245,10 +246,19 @@ class Runtime:
         Raises StartError, CageClosedError when this process is ending."""
         if self._ending:
             raise CageClosedError("this process was told to end, and ends its cages")
-        live = self._pool.take((prepared, session), lambda: self._open(prepared, session))
+        try:
+            live = self._pool.take((prepared, session), lambda: self._open(prepared, session))
+        except StartError as error:
+            if error.step == "idmap":  # something was mounted since: the next plan sees it
+                self._forget_plan(prepared)
+            raise
         if prepared.plan.watch is not None:
             self._guard().add(live, prepared.plan.watch)
         return live
+
+    def _forget_plan(self, prepared: Prepared) -> None:
+        with self._lock:
+            self._prepared = {key: kept for key, kept in self._prepared.items() if kept is not prepared}
 
     def restrict_memory(self, live: LiveInit, plan: Plan, megabytes: int) -> None:
         """Holds a running cage to so many MiB from now on. Raises OSError."""

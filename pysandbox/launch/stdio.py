@@ -38,9 +38,12 @@ _null: list[int] = []
 
 
 class Stdio:
-    """Both ends of a command's descriptors. `child` lists (fd of the host, number in the cage)."""
+    """Both ends of a command's descriptors. `child` lists (fd of the host, number in the cage). `user`: whom the cage
+    is outside, where root has started it as another; what is made for it is that user's, and can be opened again by
+    name (/dev/stdout)."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: int = 0) -> None:
+        self._user = user
         self.child: list[tuple[int, int]] = []
         self.stdin = self.stdout = self.stderr = self.terminal = -1  # the host's ends
         self.relays: list[Relay] = []
@@ -51,7 +54,14 @@ class Stdio:
         self._relayed: dict[tuple[int, int], int] = {}  # what is relayed already, and the child's end of that
 
     def _pipe(self) -> tuple[int, int]:
-        return os.pipe2(os.O_CLOEXEC)
+        ends = os.pipe2(os.O_CLOEXEC)
+        self._hand_over(ends[0])
+        return ends
+
+    def _hand_over(self, fd: int) -> None:
+        """To the cage's user, what would be root's."""
+        if self._user and os.fstat(fd).st_uid == 0:
+            os.fchown(fd, self._user, self._user)
 
     def _null(self, number: int) -> None:
         if self._null_fd < 0:
@@ -133,6 +143,7 @@ class Stdio:
 
         source, inside = open_terminal(fd) if terminal else self._pipe()
         self._given.append(inside)
+        self._hand_over(inside)
         try:
             self.relays.append(Relay(source, fd))
         except OSError:
@@ -205,7 +216,7 @@ class Stdio:
         """A new pseudo-terminal as descriptors 0-2: the cage's own, from its devpts, where it has one."""
         import fcntl
 
-        master = _open_master(root_fd)
+        master = _open_master(root_fd, self._user)
         try:
             fcntl.ioctl(master, TIOCSPTLCK, b"\0\0\0\0")
             slave = fcntl.ioctl(master, TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -214,6 +225,7 @@ class Stdio:
             raise
         self.terminal = master
         self._given.append(slave)
+        self._hand_over(slave)
         self.child.extend((slave, number) for number in range(3))
 
     def given(self) -> None:
@@ -259,9 +271,10 @@ def open_stdio(
     pty: bool = False,
     root_fd: int | None = None,
     caged: bool = True,
+    user: int = 0,
 ) -> Stdio:
     """Raises ValueError and OSError; nothing stays open then."""
-    stdio = Stdio()
+    stdio = Stdio(user)
     try:
         if pty:
             stdio.attach_terminal(root_fd)
@@ -317,13 +330,12 @@ def _fileno(wanted: File, name: str) -> int:
     return wanted.fileno()
 
 
-def _open_master(root_fd: int | None) -> int:
+def _open_master(root_fd: int | None, user: int) -> int:
     """The cage may have put anything at /dev: nothing is followed on the way, and it must be a real ptmx (5, 2)."""
     if root_fd is None:
         return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-    fd = native.open_inside(
-        root_fd, "dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY, resolve=native.RESOLVE_IN_ROOT | native.RESOLVE_NO_SYMLINKS
-    )
+    resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_SYMLINKS
+    fd = native.open_inside(root_fd, "dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY, resolve=resolve, user=user)
     if os.fstat(fd).st_rdev != os.makedev(5, 2):
         os.close(fd)
         raise OSError("the cage's /dev/pts/ptmx is not a terminal multiplexer")

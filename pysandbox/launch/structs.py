@@ -32,7 +32,8 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
     struct.namespaces = mask(CLONE_NEW, plan.namespaces)
     struct.inside_uid = uid if plan.inside_uid < 0 else plan.inside_uid
     struct.inside_gid = gid if plan.inside_gid < 0 else plan.inside_gid
-    struct.outside_uid, struct.outside_gid = uid, gid
+    struct.outside_uid, struct.outside_gid = (lib.PSB_OUTSIDE,) * 2 if plan.unrooted else (uid, gid)
+    struct.unrooted, struct.idmap_fd = plan.unrooted, -1
     struct.loopback = plan.loopback
     struct.scope_signals = scoped and not plan.namespaces
     struct.unconfined = plan.isolation == "none"
@@ -67,6 +68,7 @@ def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
         | (lib.PSB_INSIDE_BIND if step.inside_bind else 0)
         | (lib.PSB_VERIFY if step.ino else 0)
         | (lib.PSB_NAMED if step.named else 0)
+        | (lib.PSB_MUST_MAP if step.must_map else 0)
     )
     out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
     out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))

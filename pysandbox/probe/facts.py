@@ -48,6 +48,8 @@ class HostFacts:
     proc_mountable: bool  # a new procfs can be mounted (a masked /proc, as in Docker, forbids it)
     env: Mapping[str, str] = field(default_factory=dict)  # the caller's environment, for expansion and passthrough
     cgroup: CgroupFacts = CgroupFacts()
+    # "": the caller is not the host's own root; else whether its cages can do without root's id: "swapped" or "stays"
+    root: str = ""
     nf_tables: bool | None = None  # None: not asked (`asked_for_redirects`), since only a cage with doors needs it
 
 
@@ -104,6 +106,7 @@ class PathFacts:
     `searched`: where guards were looked for (`probe.searched`); `unsearched`: grants with more than was looked through.
     `written`: directories, by their real paths, that earlier cages of this program may have written.
     `accounts`: what stands for a file of the host's that does not know the caller (`probe.accounts`).
+    `unmapped`: with `HostFacts.root`, what a cage of this policy may write and cannot be mapped, by real paths.
     """
 
     cwd: str
@@ -116,6 +119,7 @@ class PathFacts:
     searched: tuple[Searched, ...] = ()
     unsearched: tuple[str, ...] = ()
     accounts: Mapping[str, str] = field(default_factory=dict)
+    unmapped: tuple[str, ...] = ()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]
@@ -150,6 +154,7 @@ def host_facts() -> HostFacts:
         proc_mountable=full or works("PROC"),
         env=dict(os.environ),
         cgroup=replace(cgroups.look(), born_inside=works("CLONE_INTO_CGROUP")),
+        root=("swapped" if full and kernel.id_swap() == 0 else "stays") if kernel.is_true_root() else "",
     )
 
 

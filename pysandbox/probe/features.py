@@ -133,6 +133,17 @@ def delegated(*controllers: str) -> Reader:
     return read
 
 
+def for_root(asked: Callable[[], int]) -> Reader:
+    """What nobody but root needs."""
+
+    def read(host: Host) -> Reading:
+        return (
+            _outcome(asked()) if os.geteuid() == 0 else Reading(True, "not asked: only cages that root starts need it")
+        )
+
+    return read
+
+
 def cgroup_tree(host: Host) -> Reading:
     """A cgroup v2 tree, wherever it is mounted, and that this process is in it."""
     facts = cgroups.look(host.root)
@@ -249,6 +260,11 @@ FEATURES: tuple[Feature, ...] = (
         f"Boot Linux 5.12 or newer; {_CONTAINER}.",
     ),
     Feature(
+        "idmapped_mounts", for_root(kernel.id_swap), (5, 12),
+        "A cage that root starts keeps root's id outside: what a hole in another wall opens is root's.",
+        "Start cages as an ordinary user; or boot Linux 5.12 or newer, outside of any container.",
+    ),
+    Feature(
         "tmpfs", tried("TMPFS"), (3, 8),
         "A cage has no root and no /tmp of its own.",
         f"Allow user namespaces first; {_CONTAINER}.",
@@ -326,7 +342,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "cgroup_v2", cgroup_tree, (4, 5),
-        "A watchdog holds memory_mb and cpu_percent, for root max_pids too; nothing holds cpu_shares.",
+        "A watchdog holds memory_mb and cpu_percent, in cages that are root outside max_pids too; nothing cpu_shares.",
         "Boot with systemd.unified_cgroup_hierarchy=1; in a container, mount the cgroup v2 tree.",
     ),
     Feature(
@@ -336,7 +352,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "cgroup_pids", delegated("pids"), (4, 15),
-        "RLIMIT_NPROC holds max_pids, for root and in landlock isolation a watchdog.",
+        "RLIMIT_NPROC holds max_pids; in landlock isolation, and in a cage that is root outside, a watchdog.",
         _DELEGATE,
     ),
     Feature(

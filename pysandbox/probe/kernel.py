@@ -7,10 +7,13 @@ The one file of `probe` that imports the extension, and only when asked. It deci
 from __future__ import annotations
 
 import os
+from errno import EPERM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode, always (PROC_USER_INIT_INO)
 
     Row = tuple[str, int, int, bool]
 
@@ -65,3 +68,54 @@ def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
         return bool(lib.psb_still_there(table, len(names)))  # `names` stays alive with this function
 
     return check
+
+
+# ---- a caller who is root, and starts cages that are not --------------------------------------------------------
+
+# Root's id and one that is nobody's (PSB_OUTSIDE, csrc/abi.h) are swapped on each mount of such a cage
+# (csrc/host/idmap.c). The kernel takes the swap from a user namespace, made once and held open as long as the process.
+_swap: list[int] = []
+
+
+def is_true_root() -> bool:
+    """Whether this is root in the user namespace that the host began with: root of a container that has its own is
+    nobody outside of that already."""
+    try:
+        return os.geteuid() == 0 and os.stat("/proc/self/ns/user").st_ino == INITIAL_USER_NAMESPACE
+    except OSError:
+        return os.geteuid() == 0
+
+
+def id_swap() -> int:
+    """0 when this caller can start cages that are not root; else the errno. What of a policy can be mapped is
+    `unmapped`'s to say."""
+    from pysandbox._native import lib
+
+    result = int(lib.psb_is_powerful_root())
+    if result < 0:
+        return -result
+    try:
+        swap()
+    except OSError as error:
+        return error.errno or EPERM
+    return 0
+
+
+def swap() -> int:
+    """The user namespace that swaps the ids, for mount_setattr(2); not the caller's to close. Raises OSError."""
+    if not _swap:
+        from pysandbox._native import lib
+
+        made = int(lib.psb_make_idmap())
+        if made < 0:
+            raise OSError(-made, os.strerror(-made), "a user namespace that swaps root's id")
+        _swap.append(made)
+    return _swap[0]
+
+
+def unmapped(trees: Iterable[str]) -> tuple[str, ...]:
+    """Those of some real paths that cannot be mapped, with all that is mounted below: tried, and not read off a list
+    of file systems."""
+    from pysandbox._native import lib
+
+    return tuple(tree for tree in trees if lib.psb_try_idmap(os.fsencode(tree), swap()) < 0)

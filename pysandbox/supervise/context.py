@@ -83,7 +83,7 @@ class Context:
     def restrict_max_processes(self, most: int) -> None:
         """At most so many processes and threads in the whole cage, those that run included; more fail with EAGAIN.
 
-        Raises UnsupportedError as root, whose processes the kernel does not count.
+        Raises UnsupportedError for a cage that is root outside, whose processes the kernel does not count.
         """
         _demand_whole(most, 1, "max_processes", "")
         live = self._supervision.live
@@ -92,9 +92,9 @@ class Context:
         elif not self._supervision.plan.namespaces:
             raise UnsupportedError('isolation = "landlock": the kernel counts all processes of the user, not those of '
                                    "the cage", feature="rlimit_nproc", fix='use isolation = "full"')  # fmt: skip
-        elif os.geteuid() == 0:
-            raise UnsupportedError("the kernel does not count the processes of root", feature="rlimit_nproc",
-                                   fix="run as an ordinary user")  # fmt: skip
+        elif os.geteuid() == 0 and not live.user:
+            raise UnsupportedError("this cage is root outside, and the kernel does not count the processes of root",
+                                   feature="rlimit_nproc", fix="run as an ordinary user")  # fmt: skip
         else:
             _limit_tree(live.pid, self._supervision, most)
         self._tell("max_processes", most)

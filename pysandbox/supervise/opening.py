@@ -102,7 +102,9 @@ class _Opening:
         exclusive = self._flags & os.O_CREAT and self._flags & os.O_EXCL
         follow = os.O_NOFOLLOW if exclusive else self._flags & os.O_NOFOLLOW
         try:
-            return native.open_inside(root, path, os.O_PATH | follow, resolve=native.RESOLVE_IN_ROOT, powerless=True)
+            return native.open_inside(
+                root, path, os.O_PATH | follow, resolve=native.RESOLVE_IN_ROOT, powerless=True, user=self._live.user
+            )
         except FileNotFoundError:
             return -1
 
@@ -112,7 +114,9 @@ class _Opening:
         above = os.path.dirname(path.rstrip("/"))
         while above.strip("/"):
             try:
-                held = native.open_inside(root, above, os.O_PATH, resolve=native.RESOLVE_IN_ROOT, powerless=True)
+                held = native.open_inside(
+                    root, above, os.O_PATH, resolve=native.RESOLVE_IN_ROOT, powerless=True, user=self._live.user
+                )
             except FileNotFoundError:
                 above = os.path.dirname(above)
                 continue
@@ -132,7 +136,7 @@ class _Opening:
             flags = self._flags & ~(os.O_CREAT | os.O_NOFOLLOW | (0 if unnamed else os.O_EXCL))
             flags, mode = flags | os.O_NOCTTY | os.O_NONBLOCK, self._mode_of_new() if unnamed else 0
             name = f"/proc/self/fd/{held}"
-            return native.open_inside(held, name, flags, mode, resolve=0, powerless=True)
+            return native.open_inside(held, name, flags, mode, resolve=0, powerless=True, user=self._live.user)
         finally:
             os.close(held)
 
@@ -158,7 +162,12 @@ class _Opening:
         if not name or self._flags & os.O_DIRECTORY:
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
         directory = native.open_inside(
-            root, parent, os.O_PATH | os.O_DIRECTORY, resolve=native.RESOLVE_IN_ROOT, powerless=True
+            root,
+            parent,
+            os.O_PATH | os.O_DIRECTORY,
+            resolve=native.RESOLVE_IN_ROOT,
+            powerless=True,
+            user=self._live.user,
         )
         try:
             real = os.readlink(f"/proc/self/fd/{directory}").rstrip("/")
@@ -166,7 +175,9 @@ class _Opening:
             demand(self._landlock, f"{real}/{name}", asked)
             flags = self._flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
             resolve = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS
-            return native.open_inside(directory, name, flags, self._mode_of_new(), resolve=resolve, powerless=True), ""
+            return native.open_inside(
+                directory, name, flags, self._mode_of_new(), resolve=resolve, powerless=True, user=self._live.user
+            ), ""
         except FileExistsError:
             if self._flags & os.O_EXCL:
                 raise

@@ -125,6 +125,7 @@ class Supervision:
             grants=self._rules.grants if notify.leads_out else None, named=self._rules.named, own=self._own,
             walled=notify.walled, on_host=notify.on_host, keeps_ports=notify.keeps_ports, sockets=notify.sockets,
             verdicts=notify.verdicts,
+            user=self.live.user,
         )  # fmt: skip
 
     def narrow(self, endpoints: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:

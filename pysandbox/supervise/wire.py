@@ -87,6 +87,7 @@ def encode_rules(
     keeps_ports: bool = False,
     sockets: Sequence[SocketGrant] = (),
     verdicts: bytes = b"",
+    user: int = 0,
 ) -> Any:
     """A struct psb_rules, and what it points to. Classes and actions are named as in csrc/host/notify.h. `grants`: None
     for a cage that is given no socket of the host's network; `own`: those of them that may be this host's addresses."""
@@ -109,6 +110,7 @@ def encode_rules(
         table[place].first_port, table[place].last_port = endpoint.first_port, endpoint.last_port
     rules.sealed, rules.abstract, rules.refuse_control = sealed, abstract, refuse_control
     rules.walled, rules.grants = walled, grants is not None
+    rules.user = user
     rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
     rules.on_host, rules.keeps_ports = on_host, keeps_ports
     rules.endpoints, rules.n_endpoints = table, len(entries)

@@ -21,6 +21,7 @@ from _support.lineage import is_foreign, is_ours
 
 WORKER_PREFIX = "pysandbox-"  # the library's background worker; the only thread that may outlive a test
 LEAF = "/pysandbox-host"  # the cgroup this process itself may have had to move to
+# A descriptor of a user namespace is probe/kernel.py's, made once and kept.
 PROGRAMS = ("/cage-init", "/uncaged-init")  # what cages and uncaged runs start as; opened once, O_PATH, and kept
 
 # One line of advice for each kind of residue: what to look for first.
@@ -76,7 +77,7 @@ def _fds() -> Iterator[tuple[str, str]]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # the descriptor of this very listing
             continue
-        if not target.endswith(PROGRAMS) and not _is_the_null_device(int(name)):
+        if not target.endswith(PROGRAMS) and not target.startswith("user:[") and not _is_the_null_device(int(name)):
             yield name, f"fd {name} -> {target}"
 
 

@@ -232,7 +232,7 @@ except OSError as error: print(i, error.errno)
 
 def test_max_pids_holds_for_every_user_whose_processes_the_kernel_counts() -> None:
     policy = Policy(max_pids=5)
-    if os.geteuid() == 0 and "pids" not in FACTS.controllers:
+    if Runtime(warm=0).host.root == "stays" and "pids" not in FACTS.controllers:
         assert pysandbox.run([PYTHON, "-c", FORK], policy=policy, timeout=30).reason == "cancelled"
         return
     assert pysandbox.run([PYTHON, "-c", FORK], policy=policy).stdout == f"4 {errno.EAGAIN}\n"

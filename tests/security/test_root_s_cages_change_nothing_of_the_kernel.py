@@ -1,5 +1,5 @@
-"""Claim: a cage that root starts has root's id outside, and still sets nothing of the hardware through /proc, reads
-nothing that only root may read there, and changes no device node of the host, by path or by a descriptor it was given.
+"""Claim: a cage that root starts, whether it has root's id outside or not, sets nothing of the hardware through /proc,
+reads nothing that only root may read there, and changes no device node of the host, by path or by a descriptor.
 """
 
 from __future__ import annotations

@@ -1,0 +1,32 @@
+"""Whom a cage is outside. A user's cage is its user. Root's cage is nobody (PSB_OUTSIDE, csrc/abi.h), and its grants
+are mapped, so that it reads and writes root's files all the same; where that cannot be had it is root, which is said.
+
+A second wall: no process of a cage reaches anything of the host's by its id but what it was granted. It counts where
+another wall has a hole, and for what is handed in (descriptors, sockets that ask who is there).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pysandbox.compile.degrade import root_stays
+from pysandbox.compile.plan import Note
+from pysandbox.policy.model import Policy
+from pysandbox.probe.facts import HostFacts, PathFacts
+
+
+def settle(policy: Policy, host: HostFacts, paths: PathFacts) -> tuple[HostFacts, tuple[Note, ...]]:
+    """The host as this cage has it: `root` is "swapped" only where the cage is to be nobody. Raises UnsupportedError
+    where a strict policy would be root's."""
+    why = _why_root(policy, host, paths) if host.root else ""
+    return (replace(host, root="stays"), (root_stays(policy, why),)) if why else (host, ())
+
+
+def _why_root(policy: Policy, host: HostFacts, paths: PathFacts) -> str:
+    if policy.isolation != "full":
+        return 'isolation = "landlock" has no mounts that could be mapped'
+    if host.root != "swapped":
+        return "this root lacks the powers for another (a container's?), or its kernel the mapping of ids"
+    if paths.unmapped:
+        return f"{', '.join(paths.unmapped)} could not be written otherwise: its file system cannot be mapped"
+    return ""
