@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode, always (PROC_USER_INIT_INO)
-
     Row = tuple[str, int, int, bool]
+
+INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode, always (PROC_USER_INIT_INO)
 
 
 def probe(name: str) -> int:
