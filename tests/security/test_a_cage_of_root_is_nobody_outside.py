@@ -24,7 +24,7 @@ from pysandbox.supervise.tasks import below, status_of
 
 from .harness import PYTHON, caged, policy, program, uncaged, wait_until
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.guest]
 NOBODY = lib.PSB_OUTSIDE
 IDS = (b"Uid", b"Gid")
 EVERY_WAY = [

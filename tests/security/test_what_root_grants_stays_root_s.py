@@ -19,7 +19,7 @@ from pysandbox import Cage, Grant, Policy
 
 from .harness import PYTHON, caged, policy, program
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.guest]
 NOBODY = lib.PSB_OUTSIDE
 OTHER = 12345
 
@@ -150,7 +150,7 @@ def in_mounts_of_its_own(code: str, at: Path) -> str:
         at = {str(at)!r}
         def mount(*words): subprocess.run(["mount", *words], check=True)
         def mounts(): return sorted(line.split()[4] for line in open("/proc/self/mountinfo"))
-        mount("-t", "tmpfs", "tmpfs", at)
+        mount("--bind", at, at)
         mount("--make-shared", at)
     """
     argv = ["unshare", "-m", sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(code)]
