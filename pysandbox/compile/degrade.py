@@ -239,9 +239,10 @@ def _closes_truncate(policy: Policy, host: HostFacts) -> bool:
 
 
 def root_stays(policy: Policy, why: str) -> Note:
-    """Outside, the cage is root: what a wall with a hole lets it reach is root's."""
+    """Outside, the cage is root: what a wall with a hole lets it reach is root's. (Landlock isolation has gaps for which
+    strict refuses it in any case.)"""
     message = f"root starts this cage, and outside it keeps root's id: {why}"
-    if policy.strict:
+    if policy.strict and _full(policy):
         raise UnsupportedError(message, feature="idmapped_mounts",
                                fix="start it as an ordinary user, or leave strict out")  # fmt: skip
     return Note(DEGRADED, "isolation", message)

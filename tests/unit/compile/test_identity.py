@@ -59,7 +59,7 @@ def test_where_it_cannot_be_the_cage_is_root_and_that_is_said(
     assert [why in each for each in said(plan)] == [True]
     with pytest.raises(UnsupportedError) as refused:
         planned(host, unmapped, **options, strict=True)
-    assert refused.value.feature == "idmapped_mounts"
+    assert refused.value.feature == ("idmapped_mounts" if plan.isolation == "full" else "mount_namespace")
 
 
 def test_strict_is_content_with_nobody() -> None:
