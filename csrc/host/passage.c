@@ -15,6 +15,7 @@
 #include <linux/securebits.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifndef AT_RECURSIVE
@@ -65,9 +66,13 @@ int take_trees(const struct psb_plan *plan, int *trees, struct psb_error *error)
     return 0;
 }
 
-/* cage-init may be a file that only root may execute (umask 077). */
+/* cage-init may be a file that only root may execute (umask 077). One that all may is executed as it lies there, which
+ * is where a security module looks for it. */
 int take_init(const struct psb_plan *plan, int init_fd, int *trees) {
     int *tree = &trees[plan->n_mounts];
+    struct statx facts = {.stx_mode = 0};
+    sys_call(SYS_statx, init_fd, "", AT_EMPTY_PATH, STATX_MODE, &facts, 0);
+    if (facts.stx_mode & S_IXOTH) return init_fd;
     *tree = (int)sys_call(SYS_open_tree, init_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH, 0, 0, 0);
     return *tree >= 0 && !map_tree(*tree, plan->idmap_fd) ? *tree : init_fd;
 }

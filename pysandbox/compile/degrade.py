@@ -239,8 +239,8 @@ def _closes_truncate(policy: Policy, host: HostFacts) -> bool:
 
 
 def root_stays(policy: Policy, why: str) -> Note:
-    """Outside, the cage is root: what a wall with a hole lets it reach is root's. (Landlock isolation has gaps for which
-    strict refuses it in any case.)"""
+    """Outside, the cage is root: what a wall with a hole lets it reach is root's. (Landlock isolation is refused by
+    strict in any case, for its gaps.)"""
     message = f"root starts this cage, and outside it keeps root's id: {why}"
     if policy.strict and _full(policy):
         raise UnsupportedError(message, feature="idmapped_mounts",
