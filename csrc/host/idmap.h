@@ -11,3 +11,7 @@ int psb_make_idmap(void);
 
 /* Whether a tree can be mapped by it, with all that is mounted below: 0, or -errno. Nothing of it stays. */
 int psb_try_idmap(const char *path, int idmap_fd);
+
+/* prlimit(2) on a process of a cage: *hard is the hard limit that it had; with `set` both become `value`. 0, or -errno.
+ */
+int psb_limit(int pid, int resource, int set, uint64_t value, uint64_t *hard);

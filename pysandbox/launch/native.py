@@ -25,6 +25,7 @@ PACKAGE = os.path.dirname(os.path.dirname(__file__))
 INIT_PATH = f"{PACKAGE}/cage-init"
 UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which no security policy is attached
 
+INFINITY = 0xFFFFFFFFFFFFFFFF  # RLIM_INFINITY
 WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04  # openat2(2)
 RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
@@ -241,6 +242,16 @@ def open_null() -> int:
 def take_in(source: int, sink: int, stop: int, null: int) -> None:
     """Passes on what is read of `sink`, until one of the two ends or `stop` is readable (csrc/host/intake.h)."""
     lib.psb_take_in(source, sink, stop, null)
+
+
+def limit(pid: int, resource: int, value: int | None = None) -> int:
+    """The hard limit of a caged process (RLIMIT_*); with `value` soft and hard are that from then on. Infinity is -1.
+    Raises OSError."""
+    hard = ffi.new("uint64_t *")
+    result = lib.psb_limit(pid, resource, value is not None, (value or 0) & INFINITY, hard)
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return -1 if hard[0] == INFINITY else int(hard[0])
 
 
 def open_inside(

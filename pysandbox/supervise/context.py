@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.events import RESTRICTED, Event, Sink
+from pysandbox.launch import native
 from pysandbox.launch.restrict import restrict_pids
 from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_list
 from pysandbox.policy.refusal import Refused, shown
@@ -193,6 +194,6 @@ def _limit_tree(init_pid: int, supervision: Supervision, most: int) -> None:
 
 def _limit(pid: int, most: int) -> None:
     with suppress(ProcessLookupError):
-        _, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
+        hard = native.limit(pid, resource.RLIMIT_NPROC)
         if hard == resource.RLIM_INFINITY or hard > most:
-            resource.prlimit(pid, resource.RLIMIT_NPROC, (most, most))
+            native.limit(pid, resource.RLIMIT_NPROC, most)

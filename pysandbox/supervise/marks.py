@@ -19,6 +19,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
+from pysandbox.launch import native
+
 RLIMIT_LOCKS, RLIMIT_RSS = 10, resource.RLIMIT_RSS  # <asm-generic/resource.h>
 WHOLE = 1 << 60
 SHARE = 10  # bits: of the room that is left in an interval, a new mark takes one part in 1 << SHARE
@@ -75,7 +77,7 @@ class Marks:
 def mark_of(pid: int) -> Mark | None:
     """None when it is gone. Infinity is -1."""
     try:
-        return Mark(resource.prlimit(pid, RLIMIT_LOCKS)[1], resource.prlimit(pid, RLIMIT_RSS)[1])
+        return Mark(native.limit(pid, RLIMIT_LOCKS), native.limit(pid, RLIMIT_RSS))
     except OSError:
         return None
 
@@ -84,4 +86,4 @@ def set_mark(pid: int, mark: Mark) -> None:
     """What cannot be marked (it has lowered a limit below) counts as bearing every mark."""
     for limit, value in ((RLIMIT_LOCKS, mark.locks), (RLIMIT_RSS, mark.rss)):
         with suppress(OSError, ValueError):
-            resource.prlimit(pid, limit, (value, value))
+            native.limit(pid, limit, value)

@@ -48,7 +48,7 @@ def test_root_s_cage_is_nobody_and_what_it_writes_must_be_mapped() -> None:
     [
         (WEAK, (), {}, "lacks the powers"),
         (ROOT, ("/data/set",), {}, "/data/set"),
-        (ROOT, (), {"isolation": "landlock"}, "no mounts"),
+        (ROOT, (), {"isolation": "landlock", "run_as": "self"}, "no mounts"),
     ],
 )
 def test_where_it_cannot_be_the_cage_is_root_and_that_is_said(

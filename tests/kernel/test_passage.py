@@ -1,0 +1,60 @@
+"""csrc/host/passage.c: whatever fails on the way from a host that is root to a cage that is not, says where."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from .inject import ERRNO, KILL, answering, under
+from .plans import opened, plan, step, why_not
+
+pytestmark = pytest.mark.root
+UNROOTED = replace(plan(), unrooted=True)
+# (the call that fails, with these arguments, then the step, what it was about)
+FAILS = (
+    ("prctl", {0: 28}, "outside", "securebits"),  # PR_SET_SECUREBITS
+    ("setgroups", {}, "outside", "setgroups"),
+    ("setresgid", {}, "outside", "setresgid"),
+    ("setresuid", {}, "outside", "setresuid"),
+    ("clone", {}, "clone", None),
+)
+
+
+def test_it_starts() -> None:
+    with opened(UNROOTED) as init:
+        assert init.attempt("os.getuid()") == str(UNROOTED.inside_uid if UNROOTED.inside_uid >= 0 else os.getuid())
+
+
+@pytest.mark.parametrize(("call", "arguments", "where", "path"), FAILS, ids=[row[3] or row[2] for row in FAILS])
+def test_a_call_that_fails_says_where(call: str, arguments: dict[int, int], where: str, path: str | None) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    assert under(answering(ERRNO | errno.EIO, call, arguments), lambda: why_not(UNROOTED)) == (where, "EIO", path)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_must_be_mapped_and_cannot_is_an_error_and_what_need_not_is_bound(tmp_path: Path) -> None:
+    must = replace(plan(step("BIND", "/granted", source=str(tmp_path), must_map=True)), unrooted=True)
+    need = replace(plan(step("BIND", "/granted", source="/sys")), unrooted=True)
+    assert why_not(replace(must, mounts=(*must.mounts, replace(need.mounts[-1], must_map=True, target="/s")))) == (
+        "idmap", "EINVAL", "/sys",
+    )  # fmt: skip
+    for wanted in (must, need):
+        with opened(wanted) as init:
+            assert "[" in init.attempt("os.listdir('/granted')")
+
+
+def test_a_source_that_has_changed_is_told_as_ever(tmp_path: Path) -> None:
+    gone = step("BIND", "/granted", source=str(tmp_path / "gone"))
+    other = replace(step("BIND", "/granted", source=str(tmp_path)), ino=1)
+    assert why_not(replace(plan(gone), unrooted=True)) == ("source", "ENOENT", f"{tmp_path}/gone")
+    assert why_not(replace(plan(other), unrooted=True)) == ("source_changed", "ESTALE", str(tmp_path))
+
+
+@pytest.mark.parametrize("call", ["setresuid", "pivot_root"])
+def test_a_child_that_is_killed_leaves_nothing(call: str) -> None:
+    step_, number, _ = under(answering(KILL, call, {}), lambda: why_not(UNROOTED))
+    assert (step_, number) in {("clone", "ESRCH"), ("init_exec", "ESRCH")}
