@@ -1,5 +1,9 @@
 /* The swap of ids by which a cage that root starts writes root's files without being root: an idmapped mount
  * (mount_setattr(2), MOUNT_ATTR_IDMAP). Read by cffi, preprocessor lines stripped. */
+#ifndef PSB_HOST_IDMAP_H
+#define PSB_HOST_IDMAP_H
+
+#include <stdint.h>
 
 /* Whether this process is the host's own root, with all the power that a cage without root's id needs of it: 0, or
  * -errno. */
@@ -15,3 +19,5 @@ int psb_try_idmap(const char *path, int idmap_fd);
 /* prlimit(2) on a process of a cage: *hard is the hard limit that it had; with `set` both become `value`. 0, or -errno.
  */
 int psb_limit(int pid, int resource, int set, uint64_t value, uint64_t *hard);
+
+#endif
