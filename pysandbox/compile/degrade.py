@@ -160,6 +160,8 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
      "which processes of the host exist, their groups, scheduling and processor time, can be asked by number"),
     ("isolation", lambda policy, host: True,
      "the host's network interfaces, addresses, routes and neighbours are shown"),
+    ("isolation", lambda policy, host: True,
+     "a pair of unix sockets can take an abstract name of the host's network, where nobody else can then listen"),
     ("filesystem.allow", lambda policy, host: _shows_processes(policy),
      "/proc shows the command lines and the state of every process of the host"),
     ("syscalls.allow_extra", lambda policy, host: bool(_reopened(policy)),

@@ -197,6 +197,9 @@ OPEN: dict[str, str] = {
         "routes": lambda: netlink(26, bytes(12)), "neighbours": lambda: netlink(30, bytes(12)),
         "changes": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).bind((0, 1)),
     """,
+    "can take an abstract name": """
+        "name": lambda: socket.socketpair()[0].bind(f"\\0psb-{os.getpid()}"),
+    """,
     "locks of files that are granted": """
         "lock": lambda: fcntl.flock(plain(), fcntl.LOCK_EX | fcntl.LOCK_NB),
         "shared": lambda: fcntl.lockf(plain(), fcntl.LOCK_SH | fcntl.LOCK_NB),
