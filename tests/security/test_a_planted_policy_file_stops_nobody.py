@@ -73,7 +73,7 @@ PLANTS: dict[str, Callable[[Path], None]] = {
     "deep table": deep_table,
     "not text": lambda path: path.write_bytes(b"\xff\xfe\0"),
     "nested brackets": lambda path: path.write_text("a = " + "[" * 100_000),
-    "byte order mark": lambda path: path.write_text("\ufeff[process]\n"),
+    "byte order mark alone": lambda path: path.write_text("a = 1\n\ufeff[process]\n"),
 }  # fmt: skip
 
 

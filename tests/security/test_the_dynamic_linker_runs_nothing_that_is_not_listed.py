@@ -139,7 +139,7 @@ def test_a_memory_file_of_the_host_is_the_host_s_to_give(place: Path) -> None:
     try:
         os.write(fd, Path("/usr/bin/true").read_bytes())
         attack = program(RUN, 'attempt("make", call, "memfd_create", "x", 0)',
-                         f'attempt("given", run, "/proc/self/fd/{fd}")')  # fmt: skip
+                         f'attempt("given", run, "/proc/self/fd/{fd}")', LOADER=LOADER)  # fmt: skip
         assert uncaged(attack, pass_fds=[fd]).differs({"make": None, "given": None}) == {}
         assert caged(attack, listing(place), pass_fds=[fd]).differs({"make": "EPERM", "given": None}) == {}
     finally:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from pysandbox import Policy, run
+import pysandbox
+from pysandbox import Policy, Result
 from pysandbox.probe import accounts, paths
 
 UID, GID = os.getuid(), os.getgid()
+
+
+def run(argv: list[str], policy: Policy) -> Result:
+    """Of a policy that was never compiled before: plans are kept, and the files were looked at then."""
+    return pysandbox.run(argv, replace(policy, env={"FRESH": uuid4().hex}))
 
 
 @pytest.fixture
