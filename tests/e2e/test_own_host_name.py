@@ -39,6 +39,7 @@ except OSError: print("unknown")
 """
 
 
+@pytest.mark.landlock(6)
 def test_in_landlock_mode_it_is_the_host_s_and_as_good_as_there() -> None:
     ask = ["/usr/bin/python3", "-I", "-S", "-c", KNOWN]
     there = subprocess.run(ask, capture_output=True, text=True, check=True).stdout

@@ -229,7 +229,7 @@ def victim() -> Iterator[Victim]:
     secret = token()
     process = subprocess.Popen(
         program(VICTIM, SECRET=secret), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={"PSB_SECRET": secret}, bufsize=0,
+        env={"PSB_SECRET": secret}, bufsize=0, process_group=0,
     )  # fmt: skip
     assert process.stdout is not None
     try:

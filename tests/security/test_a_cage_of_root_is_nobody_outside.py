@@ -225,6 +225,7 @@ def test_max_pids_holds_for_it_without_a_controller() -> None:
 # ---- where it cannot be --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.landlock(6)
 def test_landlock_isolation_is_root_and_says_so() -> None:
     notes = caged(program("say('uid', os.getuid())"), policy("landlock"))
     assert notes["uid"].value == 0
