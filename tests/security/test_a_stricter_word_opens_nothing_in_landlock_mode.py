@@ -46,6 +46,12 @@ PROBES = """
             raise OSError(13, "")
     def plain():
         return os.open(PLAIN, os.O_RDONLY)
+    def segment():
+        number = call("shmget", 0, 4096, 0o1600)
+        try:
+            call("shmctl", number, 0, 0)  # it would outlive us
+        except OSError:
+            pass
     TRIES = {
         "read": lambda: content(SECRET), "change": lambda: overwrite(PLAIN), "make": lambda: os.mkdir(INSIDE + "/d"),
         "remove": lambda: os.rmdir(INSIDE + "/d"), "owner": lambda: os.fchown(plain(), os.getuid(), -1),
@@ -60,7 +66,7 @@ PROBES = """
         "send": lambda: socket.socket(2, 2).sendto(b"x", ("127.0.0.1", PORT)),
         "generic": lambda: socket.socket(16, 3, 16), "multicast": lambda: socket.socket(16, 3, 0).bind((0, 1)),
         "route": lambda: socket.socket().setsockopt(0, 4, bytes([131, 7, 4, 127, 0, 0, 1, 0])),
-        "segment": lambda: call("shmget", 0, 4096, 0o1600), "watch": lambda: call("inotify_add_watch",
+        "segment": segment, "watch": lambda: call("inotify_add_watch",
         libc.inotify_init(), OUTSIDE, 0x100), "run": lambda: run("/bin/true"), "signal": lambda: os.kill(VICTIM, 0),
         "nice": lambda: os.setpriority(0, VICTIM, 5), "limit": lambda: call("prlimit64", VICTIM, 7, 0, bytes(16)),
         "trace": lambda: call("ptrace", 16, VICTIM, 0, 0), "ring": lambda: call("io_uring_setup", 1, bytes(128)),
@@ -102,7 +108,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             "addresses": {"allow_ips": [f"127.0.0.1:{port}/tcp"]},
             "sockets": {"unix_sockets": [granted]},
             "direct": {"egress": "direct", "unsafe_direct": True},
-            "calls": {"allow_syscalls": ("shmget", "inotify_add_watch")},
+            "calls": {"allow_syscalls": ("shmget", "shmctl", "inotify_add_watch")},
         })  # fmt: skip
         assert target.untouched
 

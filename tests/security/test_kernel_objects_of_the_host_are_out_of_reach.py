@@ -40,7 +40,7 @@ ATTACK = """
         attempt(f"shm by number {number}", call, "shmat", IDS[0] + number, 0, 0o10000)
     attempt("queue by name", call, "mq_open", NAME, os.O_RDWR, 0, 0)
     attempt("shared memory file", content, "/dev/shm/" + NAME)
-    attempt("segment table", lambda: str(KEY) in content("/proc/sysvipc/shm").decode())
+    attempt("segment table", lambda: str(KEY) in open("/proc/sysvipc/shm").read())
 """
 
 KEYS = """
