@@ -33,7 +33,10 @@ enum psb_mount_kind {
     PSB_MOUNT_DENY_FILE,
     PSB_MOUNT_DENY_DIR,
     PSB_MOUNT_PROTECT,
-    PSB_MOUNT_UNPROTECT_ROOT
+    PSB_MOUNT_UNPROTECT_ROOT,
+    PSB_MOUNT_UPPER,      /* the place of the upper layers of all PSB_MOUNT_OVERLAY: a memory file system, or source */
+    PSB_MOUNT_OVERLAY,    /* source is the lower tree, data the name of its layers in PSB_MOUNT_UPPER */
+    PSB_MOUNT_UPPER_GIVEN /* the host gets a descriptor of it, and no path leads there any more */
 };
 
 /* The user and the group, outside, of the cages that root starts: nobody's, of no range that anything hands out. */
@@ -84,7 +87,7 @@ struct psb_plan {
     int32_t inside_uid, inside_gid;
     int32_t outside_uid, outside_gid;
     uint32_t loopback;
-    uint32_t scope_signals; /* landlock mode: cage-init lives in a domain of its own, see setup.c */
+    uint32_t scope_signals; /* landlock mode: cage-init lives in a domain of its own (setup/landlock.c) */
     uint32_t unconfined;    /* uncaged: capabilities, keyring and privileges stay as they are */
     uint32_t unrooted;      /* root starts it, and outside it is PSB_OUTSIDE: idmap_fd is wanted */
     int32_t idmap_fd;       /* the user namespace that swaps root with PSB_OUTSIDE on what is bound; -1: nothing is */
@@ -113,10 +116,11 @@ enum psb_message_kind {
     PSB_MESSAGE_SETUP = 1,
     PSB_MESSAGE_EXEC = 2,
     PSB_MESSAGE_SIGNAL = 3,
-    PSB_MESSAGE_NUDGE = 4,    /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
-    PSB_MESSAGE_LISTENER = 5, /* cage-init -> host: struct psb_listener */
-    PSB_MESSAGE_WRITTEN = 6   /* a question, nothing but the kind; and the answer, struct psb_written. The host reads an
-                               * answer before it asks again, so there is always room for it */
+    PSB_MESSAGE_WAKE_HINT = 4, /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
+    PSB_MESSAGE_LISTENER = 5,  /* cage-init -> host: struct psb_listener */
+    PSB_MESSAGE_UPPER = 7,     /* setup -> host, with a descriptor of PSB_MOUNT_UPPER: before anything else is sent */
+    PSB_MESSAGE_WRITTEN = 6 /* a question, nothing but the kind; and the answer, struct psb_written. The host reads an
+                             * answer before it asks again, so there is always room for it */
 };
 
 enum psb_setup_flag {
@@ -223,6 +227,144 @@ enum psb_limits {
     PSB_MAX_INLINE = 32768, /* larger messages travel in a memfd */
     PSB_MAX_BODY = 16777216,
     PSB_MAX_COMMANDS = 4096 /* running at once in one cage */
+};
+
+/* ---- a kept plan: what Python writes and the launcher reads ------------------------------------------------------ *
+ * One file: this header, then tables. Every table begins at a multiple of 8. Text is in one table, each text ended by a
+ * NUL, the table too; a text is named by its offset there, also where a struct has a pointer. Nothing is looked at
+ * before the signature, and every offset and count is checked all the same. */
+
+enum psb_kept_section_name {
+    PSB_KEPT_KEY,       /* bytes: what the run must be like, sealed (csrc/launcher/key.c) */
+    PSB_KEPT_TEXT,      /* bytes */
+    PSB_KEPT_PLAN,      /* one struct psb_plan, without hostname, mounts and rules */
+    PSB_KEPT_MOUNTS,    /* struct psb_mount */
+    PSB_KEPT_RULES,     /* struct psb_rule */
+    PSB_KEPT_LIMITS,    /* struct psb_limit */
+    PSB_KEPT_SETUP,     /* bytes: the first message to cage-init */
+    PSB_KEPT_VARIABLES, /* psb_kept_pair: a name, and the value that it must have */
+    PSB_KEPT_STAMPS,    /* psb_kept_stamp */
+    PSB_KEPT_PROGRAMS,  /* psb_kept_pair: a path, and the program that it must lead to */
+    PSB_KEPT_PLACES,    /* psb_kept_place */
+    PSB_KEPT_SEEN,      /* struct psb_seen (csrc/host/probe/probe.h) */
+    PSB_KEPT_SEARCHED,  /* psb_kept_searched */
+    PSB_KEPT_NAMES,     /* uint32_t: texts, which PSB_KEPT_SEARCHED counts off */
+    PSB_KEPT_ABSENT,    /* struct psb_absent */
+    PSB_KEPT_PLANTED,   /* psb_kept_planted, one for each that is absent */
+    PSB_KEPT_PATHS,     /* uint32_t: where the program is looked for */
+    PSB_KEPT_ENV,       /* uint32_t: NAME=value */
+    PSB_KEPT_PASSED,    /* uint32_t: names of the caller's variables that are passed through */
+    PSB_KEPT_GIVEN,     /* psb_kept_given: variables whose value is in the command line, and nowhere else */
+    PSB_KEPT_WEAKER,    /* uint32_t: lines on standard error */
+    PSB_KEPT_RECORDS,   /* psb_kept_record: what the audit is told before the command is ordered, and with it */
+    PSB_KEPT_ROUTES,    /* bytes: netlink messages for the cage's network namespace (csrc/host/net/netns.h) */
+    PSB_KEPT_REDIRECT,  /* bytes: likewise, of nf_tables */
+    PSB_KEPT_DOORS,     /* psb_kept_door */
+    PSB_KEPT_WATCHED,   /* uint32_t: paths in the cage of memory file systems, which count as memory */
+    PSB_KEPT_SECTIONS
+};
+
+enum psb_kept_text_name {
+    PSB_TEXT_INIT, /* the path of cage-init */
+    PSB_TEXT_HOST_PREFIX,
+    PSB_TEXT_CWD,
+    PSB_TEXT_DIGEST,
+    PSB_TEXT_SERVED,         /* the digest of what serves the cage besides its command */
+    PSB_TEXT_AUDIT,          /* the file of the trail */
+    PSB_TEXT_RECORDS,        /* the directory of the records of live cages */
+    PSB_TEXT_LIMIT_WALLTIME, /* JSON, empty for none: what a policy.violation tells of it */
+    PSB_TEXT_LIMIT_TIMEOUT,
+    PSB_TEXT_LIMIT_SECCOMP,
+    PSB_TEXTS
+};
+
+enum psb_kept_flag {
+    PSB_KEPT_TERMINAL = 1, /* the command gets a terminal of its own */
+    PSB_KEPT_AUDITED = 2,
+    PSB_KEPT_LISTENS = 4, /* the filter of the cage hands calls over: there is a listener */
+    PSB_KEPT_OWN_NET = 8, /* the cage has a network namespace */
+    PSB_KEPT_ALONE = 16   /* no Python is started after the command: it could load what that wrote */
+};
+
+enum psb_kept_constant {
+    PSB_KEPT_VERSION = 3,
+    PSB_KEPT_MOST_DOORS = 16,
+    PSB_KEPT_MOST_WATCHED = 8,
+    PSB_KEPT_LARGEST = 1048576, /* bytes of the file */
+    PSB_NO_TEXT = 0x7fffffff,
+    PSB_SLOT_ARGV = 1, /* in a record: a byte that stands for the arguments, */
+    PSB_SLOT_SHORT_ID, /* the first six letters of the cage's id, */
+    PSB_SLOT_ID        /* all of it */
+};
+
+struct psb_kept_section {
+    uint32_t at; /* offset in the file */
+    uint32_t count;
+};
+
+struct psb_kept_pair {
+    uint32_t name;
+    uint32_t value; /* PSB_NO_TEXT: there must be none */
+};
+
+struct psb_kept_stamp {
+    uint32_t path;
+    uint32_t there; /* 0: there must be nothing of that name */
+    uint64_t dev, ino, size, mtime_ns, ctime_ns;
+};
+
+struct psb_kept_place {
+    uint32_t path;
+    uint32_t real;
+    uint32_t there;
+    uint32_t mode;
+    uint64_t dev, ino, uid;
+};
+
+struct psb_kept_searched {
+    uint32_t directory;
+    uint32_t below;
+    uint32_t first; /* of PSB_KEPT_NAMES */
+    uint32_t count;
+    int64_t when; /* time of change, ns; -1: it must be absent; another negative number: it is looked into */
+};
+
+struct psb_kept_planted {
+    uint32_t path;   /* as JSON */
+    uint32_t shown;  /* as the warning shows it */
+    uint32_t quoted; /* the same within a JSON text */
+};
+
+struct psb_kept_given {
+    uint32_t flag; /* which of the arguments before the command */
+    uint32_t at;   /* where NAME=value begins in it */
+};
+
+struct psb_kept_door {
+    uint32_t kind;                       /* "dns/udp": what is spoken there, and by which protocol */
+    uint32_t name;                       /* of its socket, for an error */
+    int32_t family, type, port, backlog; /* as in struct psb_socket */
+    uint8_t address[16];
+};
+
+struct psb_kept_record {
+    uint32_t type;
+    uint32_t data; /* JSON, with slots */
+    uint32_t durable;
+};
+
+struct psb_kept {
+    uint8_t signature[32]; /* HMAC-SHA-256 of all that follows; the key is csrc/host/spawn/secret.c's */
+    char abi[64];          /* of the build that wrote it */
+    uint32_t version;
+    uint32_t size; /* of the file */
+    uint32_t flags;
+    uint32_t walltime_ms, grace_ms;
+    uint32_t pad;
+    uint64_t timeout_ns; /* 0: none */
+    uint64_t memory;     /* bytes of the whole cage, which nothing but a watch holds; 0: none */
+    uint32_t texts[PSB_TEXTS];
+    struct psb_kept_section sections[PSB_KEPT_SECTIONS];
 };
 
 #endif

@@ -44,6 +44,12 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
 #define sys_call(n, a, b, c, d, e, f) sys6((n), SYS_ARG(a), SYS_ARG(b), SYS_ARG(c), SYS_ARG(d), SYS_ARG(e), SYS_ARG(f))
 
 /* Newer than some libc headers we are built with. Numbers are the same on every architecture from 424 on. */
+#ifndef SYS_open_tree
+#define SYS_open_tree 428
+#endif
+#ifndef SYS_move_mount
+#define SYS_move_mount 429
+#endif
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -56,6 +62,9 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
 #ifndef SYS_mount_setattr
 #define SYS_mount_setattr 442
 #endif
@@ -65,24 +74,9 @@ static inline long sys6(long n, long a, long b, long c, long d, long e, long f) 
 #define SYS_landlock_restrict_self 446
 #endif
 
-#define SYS_AT_FDCWD (-100)
-#define SYS_O_RDONLY 0
-#define SYS_O_WRONLY 1
-#define SYS_O_RDWR 2
-#define SYS_O_CREAT 0100
-#define SYS_O_EXCL 0200
-#define SYS_O_CLOEXEC 02000000
-#define SYS_O_PATH 010000000
-#if defined(__aarch64__)
-#define SYS_O_DIRECTORY 040000
-#define SYS_O_NOFOLLOW 0100000
-#else
-#define SYS_O_DIRECTORY 0200000
-#define SYS_O_NOFOLLOW 0400000
-#endif
-
+/* libc's <fcntl.h> and the kernel's cannot both be included, so neither is: -100 is AT_FDCWD. */
 static inline PSB_UNUSED long sys_open(const char *path, int flags, int mode) {
-    return sys_call(SYS_openat, SYS_AT_FDCWD, path, flags, mode, 0, 0);
+    return sys_call(SYS_openat, -100, path, flags, mode, 0, 0);
 }
 
 static inline PSB_UNUSED long sys_close(int fd) {

@@ -2,26 +2,12 @@
  *
  * The child shares cage-init's memory until it execs: a failure is written once, into the attempt, where it happened.
  * The order of `become_command` is fixed: descriptors before limits (a low RLIMIT_NOFILE would refuse dup3), Landlock
- * after chdir, seccomp last. */
-#include <sys/prctl.h>
-
+ * after chdir, and last the late filter, for what cage-init's own filter had to leave open (seccomp.c). */
+#include "../uapi.h"
 #include "init.h"
 
-#define F_DUPFD_CLOEXEC_ 1030
-#define TIOCSCTTY_ 0x540E
-#define ENOENT_ (-2)
-#define EACCES_ (-13)
-#define ENOTDIR_ (-20)
-
-int failed(struct attempt *attempt, enum psb_step step, long result, const char *path) {
-    attempt->error.step = (int32_t)step;
-    attempt->error.number = (int32_t)-result;
-    text_copy(attempt->error.path, sizeof attempt->error.path, path ? path : "");
-    return -1;
-}
-
 static long move_above(int fd, int32_t above) {
-    return sys_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC_, above, 0, 0, 0);
+    return sys_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, above, 0, 0, 0);
 }
 
 static int place_descriptors(struct attempt *attempt) {
@@ -33,15 +19,15 @@ static int place_descriptors(struct attempt *attempt) {
         if (order->targets[i] >= above) above = order->targets[i] + 1;
     for (i = 0; i < order->n_fds; i++) { /* out of the way of every target */
         result = move_above(order->fds[i], above);
-        if (result < 0) return failed(attempt, PSB_STEP_FDS, result, NULL);
+        if (result < 0) return fail(&attempt->error, PSB_STEP_FDS, result, NULL);
         order->fds[i] = (int)result;
     }
     /* Its last copy closes at exec, and not when a target is placed over it: cage-init waits for that. */
-    result = move_above(attempt->gate, above);
-    if (result < 0) return failed(attempt, PSB_STEP_FDS, result, NULL);
+    result = move_above(attempt->exec_pipe, above);
+    if (result < 0) return fail(&attempt->error, PSB_STEP_FDS, result, NULL);
     for (i = 0; i < order->n_fds; i++) {
         result = sys_call(SYS_dup3, order->fds[i], order->targets[i], 0, 0, 0, 0);
-        if (result < 0) return failed(attempt, PSB_STEP_FDS, result, NULL);
+        if (result < 0) return fail(&attempt->error, PSB_STEP_FDS, result, NULL);
     }
     return 0;
 }
@@ -49,25 +35,25 @@ static int place_descriptors(struct attempt *attempt) {
 static int take_terminal(struct attempt *attempt) {
     long result;
     if (!(attempt->order->flags & PSB_EXEC_TERMINAL)) return 0;
-    result = sys_call(SYS_ioctl, 0, TIOCSCTTY_, 0, 0, 0, 0);
-    return result < 0 ? failed(attempt, PSB_STEP_TERMINAL, result, "controlling terminal") : 0;
+    result = sys_call(SYS_ioctl, 0, TIOCSCTTY, 0, 0, 0, 0);
+    return result < 0 ? fail(&attempt->error, PSB_STEP_TERMINAL, result, "controlling terminal") : 0;
 }
 
 /* Like execvp: the next candidate only when this one is not there; a refusal is remembered over an absence. */
 static int exec_first(struct attempt *attempt) {
     const struct order *order = attempt->order;
-    long worst = ENOENT_;
+    long worst = -ENOENT;
     const char *path = order->paths[0];
     uint32_t i;
     for (i = 0; i < order->n_paths; i++) {
         long result = sys_call(SYS_execve, order->paths[i], order->argv, order->envp, 0, 0, 0);
-        if ((result == ENOENT_ || result == ENOTDIR_) && order->n_paths > 1) continue;
+        if ((result == -ENOENT || result == -ENOTDIR) && order->n_paths > 1) continue;
         worst = result;
         path = order->paths[i];
-        if (result != EACCES_) break;
+        if (result != -EACCES) break;
     }
-    if (worst == ENOENT_) path = order->argv[0];
-    return failed(attempt, PSB_STEP_EXEC, worst, path);
+    if (worst == -ENOENT) path = order->argv[0];
+    return fail(&attempt->error, PSB_STEP_EXEC, worst, path);
 }
 
 int become_command(struct attempt *attempt) {
@@ -76,22 +62,22 @@ int become_command(struct attempt *attempt) {
     long result;
 
     if (attempt->cage->flags & PSB_SETUP_SUBREAPER) {
-        result = sys_call(SYS_prctl, PR_SET_PDEATHSIG, 9, 0, 0, 0, 0);
-        if (result < 0) return failed(attempt, PSB_STEP_FORK, result, "parent death signal");
+        result = sys_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
+        if (result < 0) return fail(&attempt->error, PSB_STEP_FORK, result, "parent death signal");
     }
     result = sys_call(SYS_setsid, 0, 0, 0, 0, 0, 0);
-    if (result < 0) return failed(attempt, PSB_STEP_SETSID, result, NULL);
+    if (result < 0) return fail(&attempt->error, PSB_STEP_SETSID, result, NULL);
     result = sys_call(SYS_chdir, order->cwd, 0, 0, 0, 0, 0);
-    if (result < 0) return failed(attempt, PSB_STEP_CHDIR, result, order->cwd);
+    if (result < 0) return fail(&attempt->error, PSB_STEP_CHDIR, result, order->cwd);
     sys_call(SYS_umask, attempt->cage->umask, 0, 0, 0, 0, 0);
     result = enter_landlock(attempt->cage); /* through a descriptor that may be placed over next */
-    if (result < 0) return failed(attempt, PSB_STEP_LANDLOCK, result, NULL);
+    if (result < 0) return fail(&attempt->error, PSB_STEP_LANDLOCK, result, NULL);
     if (place_descriptors(attempt)) return -1;
     if (take_terminal(attempt)) return -1;
     result = set_limits(order);
-    if (result < 0) return failed(attempt, PSB_STEP_LIMIT, result, NULL);
-    sys_call(SYS_rt_sigprocmask, 2, &none, 0, sizeof none, 0, 0);
+    if (result < 0) return fail(&attempt->error, PSB_STEP_LIMIT, result, NULL);
+    sys_call(SYS_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none, 0, 0);
     result = install_late_filter(attempt->cage);
-    if (result < 0) return failed(attempt, PSB_STEP_SECCOMP, result, NULL);
+    if (result < 0) return fail(&attempt->error, PSB_STEP_SECCOMP, result, NULL);
     return exec_first(attempt);
 }

@@ -1,20 +1,11 @@
 /* Exec orders in cage-init: parse one, fork the child that becomes the command, and tell the host how that went.
  *
- * One start is under way at a time, and cage-init goes on listening meanwhile: the child holds the write end of a pipe,
- * the gate, whose last copy closes when it execs or dies. Until then the child uses the order, the stack and the
+ * One start is under way at a time, and cage-init goes on listening meanwhile: the child holds the write end of
+ * the exec pipe, whose last copy closes when it execs or dies. Until then the child uses the order, the stack and the
  * message buffer, so no other order is read (main.c). */
+#include "../uapi.h"
 #include "init.h"
 
-#define E2BIG_ (-7)
-#define EAGAIN_ (-11)
-#define EINVAL_ (-22)
-#define PROT_RW 3
-#define PROT_READ_ 1
-#define MAP_PRIVATE_ 2
-#define MAP_ANONYMOUS_ 0x20
-#define O_CLOEXEC_ 02000000
-#define WALL_ 0x40000000
-#define SIGCONT_ 18
 #define CHILD_STACK 16384
 #define FEW_POINTERS 256 /* enough for most commands; more are mapped */
 
@@ -23,14 +14,14 @@ struct mapping {
     size_t size;
 };
 
-/* The start under way; `gate` is -1 when there is none. */
+/* The start under way; `exec_pipe` is -1 when there is none. */
 static struct {
     struct attempt attempt;
     struct order order;
     struct mapping body, pointers;
     struct command *command;
-    int32_t gate, report_fd;
-} start = {.gate = -1};
+    int32_t exec_pipe, report_fd;
+} start = {.exec_pipe = -1};
 
 static uint8_t child_stack[CHILD_STACK] __attribute__((aligned(16)));
 
@@ -58,8 +49,8 @@ static void unmap(struct mapping *mapping) {
 
 /* Maps the body. A descriptor that holds less than was announced is refused: to touch the rest would be SIGBUS. */
 static const void *map_body(int fd, size_t size) {
-    if (sys_call(SYS_lseek, fd, 0, 2 /* SEEK_END */, 0, 0, 0) < (long)size) return NULL;
-    return map(&start.body, size, PROT_READ_, MAP_PRIVATE_, fd);
+    if (sys_call(SYS_lseek, fd, 0, SEEK_END, 0, 0, 0) < (long)size) return NULL;
+    return map(&start.body, size, PROT_READ, MAP_PRIVATE, fd);
 }
 
 /* ---- the reports -------------------------------------------------------------------------------------------- */
@@ -89,9 +80,11 @@ static int parse(const struct psb_exec *exec, const void *body) {
     const size_t room = count_pointers(exec) * sizeof(char *);
     const char **pointers = few;
     if (room > sizeof few)
-        pointers = (const char **)(uintptr_t)map(&start.pointers, room, PROT_RW, MAP_PRIVATE_ | MAP_ANONYMOUS_, -1);
-    if (!pointers) return failed(&start.attempt, PSB_STEP_ORDER, E2BIG_, NULL);
-    if (parse_order(exec, body, pointers, &start.order)) return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL);
+        pointers = (const char **)(uintptr_t)map(&start.pointers, room, PROT_READ | PROT_WRITE,
+                                                 MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!pointers) return fail(&start.attempt.error, PSB_STEP_ORDER, -E2BIG, NULL);
+    if (parse_order(exec, body, pointers, &start.order))
+        return fail(&start.attempt.error, PSB_STEP_ORDER, -EINVAL, NULL);
     return 0;
 }
 
@@ -101,15 +94,15 @@ static int read_order(struct message *message) {
     const void *body = exec + 1;
     int i;
     if (check_exec(message->as.bytes, message->size) || message->n_fds != first + (int)exec->n_fds)
-        return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL);
+        return fail(&start.attempt.error, PSB_STEP_ORDER, -EINVAL, NULL);
     for (i = 0; i < (int)exec->n_fds; i++) start.order.fds[i] = message->fds[first + i];
     if (has_body_fd) body = map_body(message->fds[1], exec->body_size);
-    if (!body) return failed(&start.attempt, PSB_STEP_ORDER, EINVAL_, NULL);
+    if (!body) return fail(&start.attempt.error, PSB_STEP_ORDER, -EINVAL, NULL);
     return parse(exec, body);
 }
 
 /* From here on it is a command like any other: its wall time runs, and a signal to all reaches it. */
-static void enrol(long pid) {
+static void register_command(long pid) {
     start.command->pid = (int32_t)pid;
     start.command->report_fd = start.report_fd;
     start.command->id = start.order.id;
@@ -118,21 +111,21 @@ static void enrol(long pid) {
 }
 
 static int fork_child(struct cage *cage) {
-    int32_t gate[2];
+    int32_t exec_pipe[2];
     long result;
     start.command = free_place(cage);
-    if (!start.command) return failed(&start.attempt, PSB_STEP_FORK, EAGAIN_, "too many commands in one cage");
-    result = sys_call(SYS_pipe2, gate, O_CLOEXEC_, 0, 0, 0, 0);
-    if (result < 0) return failed(&start.attempt, PSB_STEP_FORK, result, NULL);
-    start.attempt.gate = gate[1];
+    if (!start.command) return fail(&start.attempt.error, PSB_STEP_FORK, -EAGAIN, "too many commands in one cage");
+    result = sys_call(SYS_pipe2, exec_pipe, O_CLOEXEC, 0, 0, 0, 0);
+    if (result < 0) return fail(&start.attempt.error, PSB_STEP_FORK, result, NULL);
+    start.attempt.exec_pipe = exec_pipe[1];
     result = fork_onto(child_stack, sizeof child_stack, &start.attempt);
-    sys_close(gate[1]);
+    sys_close(exec_pipe[1]);
     if (result < 0) {
-        sys_close(gate[0]);
-        return failed(&start.attempt, PSB_STEP_FORK, result, NULL);
+        sys_close(exec_pipe[0]);
+        return fail(&start.attempt.error, PSB_STEP_FORK, result, NULL);
     }
-    enrol(result);
-    start.gate = gate[0];
+    register_command(result);
+    start.exec_pipe = exec_pipe[0];
     return 0;
 }
 
@@ -155,28 +148,28 @@ void begin_command(struct cage *cage, struct message *message) {
     tell_failure();
 }
 
-int32_t start_gate(void) {
-    return start.gate;
+int32_t start_pipe(void) {
+    return start.exec_pipe;
 }
 
 /* A caged process may have stopped the child before its exec; it would be stopped for good. */
 void continue_start(void) {
-    sys_call(SYS_kill, start.command->pid, SIGCONT_, 0, 0, 0, 0);
+    sys_call(SYS_kill, start.command->pid, SIGCONT, 0, 0, 0, 0);
 }
 
 int32_t starting(void) {
-    return start.gate >= 0 ? start.command->pid : 0;
+    return start.exec_pipe >= 0 ? start.command->pid : 0;
 }
 
 void finish_start(void) {
-    sys_close(start.gate);
-    start.gate = -1;
+    sys_close(start.exec_pipe);
+    start.exec_pipe = -1;
     clean_up();
     if (!start.attempt.error.step) {
         tell_start();
         return;
     }
-    sys_call(SYS_wait4, start.command->pid, 0, WALL_, 0, 0, 0); /* past everything but its exit */
+    sys_call(SYS_wait4, start.command->pid, 0, __WALL, 0, 0, 0); /* past everything but its exit */
     start.command->pid = 0;
     tell_failure();
 }

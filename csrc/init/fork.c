@@ -2,8 +2,7 @@
  *
  * Not CLONE_VFORK: that would hold cage-init up until the child execs, and a caged process can keep the child from ever
  * getting there (a loop of kill(-1, SIGSTOP)). cage-init must hear the host's death at every moment. */
-#include <linux/sched.h>
-
+#include "../uapi.h"
 #include "init.h"
 
 _Noreturn void child_main(struct attempt *attempt) __attribute__((used));
@@ -14,7 +13,7 @@ _Noreturn void child_main(struct attempt *attempt) {
 
 /* The child runs become_command and never returns here. Returns its pid, or -errno. */
 long fork_onto(uint8_t *stack, size_t size, struct attempt *attempt) {
-    const unsigned long flags = CLONE_VM | 17 /* SIGCHLD */;
+    const unsigned long flags = CLONE_VM | SIGCHLD;
     uint64_t *top = (uint64_t *)(stack + size - 16);
     long result;
     top[0] = (uint64_t)(uintptr_t)attempt;

@@ -1,13 +1,14 @@
 /* cage-init: PID 1 of a cage. A freestanding static program with no libc, no heap and no capability.
  *
  * It waits on its control socket, runs commands, reaps, and reports; it decides nothing. When the host is gone it kills
- * everything and exits, and the PID namespace dies with it. Its state is the two structs below and nothing else. */
+ * everything and exits, and the PID namespace dies with it.
+ *
+ * Its state: the cage and the message that was read last (main.c), the start under way (exec.c), and room to look
+ * through /proc in (tree.c). */
 #ifndef PSB_INIT_H
 #define PSB_INIT_H
 
-#include "../abi.h"
-#include "../steps.h"
-#include "../sys.h"
+#include "../error.h"
 
 struct bpf_instruction {
     uint16_t code;
@@ -39,6 +40,7 @@ struct cage {
     uint32_t set_up;
     uint32_t n_commands;     /* places in use are below this */
     int32_t child_signals;   /* signalfd for SIGCHLD */
+    int32_t oom_score;       /* until the setup; -1: none */
     int32_t listener;        /* until the host has taken it; 0: none */
     uint64_t blocks_written; /* by all that was reaped */
     struct bpf_instruction filter[PSB_MAX_FILTER];
@@ -89,17 +91,18 @@ struct message {
 /* 1: a message; 0: end-of-file; -errno. */
 int receive(int fd, struct message *message);
 
-/* What cage-init and its child share while a command is being started. `gate`: see exec.c. */
+/* What cage-init and its child share while a command is being started. `exec_pipe`: see exec.c. */
 struct attempt {
     struct cage *cage;
     struct order *order;
-    int32_t gate;
+    int32_t exec_pipe;
     struct psb_error error;
 };
 
-/* exec.c: an order begins a start; when its gate hangs up, the start is to be finished. -1: no start is under way. */
+/* exec.c: an order begins a start; when its exec pipe hangs up, the start is to be finished. -1: no start is under way.
+ */
 void begin_command(struct cage *cage, struct message *message);
-int32_t start_gate(void);
+int32_t start_pipe(void);
 int32_t starting(void); /* the pid; 0: no start is under way */
 void finish_start(void);
 /* To be called now and then while a start is under way. */
@@ -108,7 +111,6 @@ void continue_start(void);
 /* fork.c, become.c */
 long fork_onto(uint8_t *stack, size_t size, struct attempt *attempt);
 int become_command(struct attempt *attempt);
-int failed(struct attempt *attempt, enum psb_step step, long result, const char *path);
 
 /* limits.c, seccomp.c, landlock.c: one command's own confinement; 0 or -errno */
 long set_limits(const struct order *order);
@@ -121,6 +123,8 @@ void release_listener(struct cage *cage);
 
 /* reap.c */
 void reap(struct cage *cage);
+
+/* signals.c */
 void signal_command(struct cage *cage, const struct psb_signal *request);
 void signal_all(const struct cage *cage, int32_t signal);
 /* Kills every process of the cage but this one; returns how many were still running. */
@@ -139,6 +143,7 @@ int64_t enforce_walltime(struct cage *cage);
 /* report.c */
 void report(int fd, const struct psb_report *record);
 
+/* memory.c */
 void fill(void *to, uint8_t value, size_t size);
 void *memcpy(void *restrict to, const void *restrict from, size_t size);
 

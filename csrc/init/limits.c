@@ -1,20 +1,15 @@
 /* Resource limits of one command (setrlimit(2)): soft and hard alike, so that the cage cannot raise them. */
+#include "../uapi.h"
 #include "init.h"
-
-struct rlimit64 {
-    uint64_t soft, hard;
-};
-
-#define EPERM_ (-1)
 
 /* A host whose own hard limit is lower keeps it: a limit may only fall. */
 static long set_limit(const struct psb_limit *wanted) {
     struct rlimit64 now = {0, 0}, next = {wanted->value, wanted->value};
     long result = sys_call(SYS_prlimit64, 0, wanted->resource, &next, 0, 0, 0);
-    if (result != EPERM_) return result;
+    if (result != -EPERM) return result;
     result = sys_call(SYS_prlimit64, 0, wanted->resource, 0, &now, 0, 0);
     if (result < 0) return result;
-    if (now.hard < next.hard) next.soft = next.hard = now.hard;
+    if (now.rlim_max < next.rlim_max) next.rlim_cur = next.rlim_max = now.rlim_max;
     return sys_call(SYS_prlimit64, 0, wanted->resource, &next, 0, 0, 0);
 }
 

@@ -1,9 +1,7 @@
 /* Parsing of what the host sends. Pure: no system call, no state, every length checked before use; fuzzed on its own
  * (csrc/fuzz). The host is trusted, but a parser that believes its input is how that stops being true. */
+#include "../uapi.h"
 #include "init.h"
-
-#define SOL_SOCKET_ 1
-#define SCM_RIGHTS_ 1
 
 /* A flag we do not know may ask for a confinement we would not make. */
 static const uint32_t SETUP_FLAGS = PSB_SETUP_LANDLOCK | PSB_SETUP_SUBREAPER | PSB_SETUP_SCOPED | PSB_SETUP_LISTENER;
@@ -32,14 +30,20 @@ int check_exec(const void *message, size_t size) {
 
 int check_signal(const void *message, size_t size) {
     const struct psb_signal *request = message;
-    return size == sizeof *request && request->scope <= PSB_SIGNAL_ALL ? 0 : -1;
+    if (size != sizeof *request) return -1;
+    switch (request->scope) {
+    case PSB_SIGNAL_ONE:
+    case PSB_SIGNAL_SESSION:
+    case PSB_SIGNAL_ALL: return 0;
+    default: return -1;
+    }
 }
 
 int count_fds(const struct control *control, size_t size) {
     const size_t head = offsetof(struct control, fds),
                  most = head + sizeof control->fds; /* the struct ends in padding */
     if (size > most) size = most;
-    if (size < head || control->level != SOL_SOCKET_ || control->type != SCM_RIGHTS_) return 0;
+    if (size < head || control->level != SOL_SOCKET || control->type != SCM_RIGHTS) return 0;
     if (size > control->size) size = control->size; /* the kernel pads it, too */
     return size < head ? 0 : (int)((size - head) / sizeof control->fds[0]);
 }

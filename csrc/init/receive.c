@@ -1,10 +1,6 @@
 /* One message and its descriptors from the control socket (unix(7), SCM_RIGHTS). */
+#include "../uapi.h"
 #include "init.h"
-
-#define MSG_CTRUNC_ 8
-#define MSG_TRUNC_ 0x20
-#define MSG_CMSG_CLOEXEC_ 0x40000000
-#define EMSGSIZE_ (-90)
 
 struct io_vector {
     void *base;
@@ -30,13 +26,13 @@ int receive(int fd, struct message *message) {
     struct control control = {0};
     struct io_vector vector = {message->as.bytes, sizeof message->as.bytes};
     struct message_header header = {0, 0, &vector, 1, &control, sizeof control, 0};
-    long got = sys_call(SYS_recvmsg, fd, &header, MSG_CMSG_CLOEXEC_, 0, 0, 0);
+    long got = sys_call(SYS_recvmsg, fd, &header, MSG_CMSG_CLOEXEC, 0, 0, 0);
     int i;
     if (got <= 0) return (int)got;
     message->size = (size_t)got;
     message->n_fds = count_fds(&control, header.control_size);
     for (i = 0; i < message->n_fds; i++) message->fds[i] = control.fds[i];
-    if (!(header.flags & (MSG_CTRUNC_ | MSG_TRUNC_)) && message->size >= sizeof message->as.kind) return 1;
+    if (!(header.flags & (MSG_CTRUNC | MSG_TRUNC)) && message->size >= sizeof message->as.kind) return 1;
     close_all(message);
-    return EMSGSIZE_;
+    return -EMSGSIZE;
 }

@@ -6,9 +6,10 @@
  *
  * With a listener the filter is one for the whole cage. A copy of the listener that stays in the cage would keep calls
  * waiting after the host has died, so cage-init holds its own only until the host has taken it. */
+#include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/prctl.h>
 
+#include "../uapi.h"
 #include "init.h"
 
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
@@ -16,6 +17,9 @@
     (1UL << 5) /* Linux 5.19: a timer must not repeat a call that is decided */
 #endif
 #define LISTENING (SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+
+_Static_assert(sizeof(struct bpf_instruction) == sizeof(struct sock_filter), "a filter goes to the kernel as it came");
+_Static_assert(PSB_MAX_FILTER == BPF_MAXINSNS, "as many instructions as the kernel takes");
 
 struct filter_program {
     uint16_t length;

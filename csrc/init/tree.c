@@ -3,17 +3,15 @@
  *
  * Parents are read before anybody is signalled, since who dies gives its children away; and before a SIGKILL everybody
  * is stopped, until a look finds nobody who moves and could fork. */
+#include "../uapi.h"
 #include "init.h"
 
-#define SIGKILL_ 9
-#define SIGSTOP_ 19
-#define ENOSYS_ (-38)
 #define SEEN 8192 /* in a fuller /proc the rest is judged by its session alone */
 #define ROUNDS 64 /* of stopping a tree that goes on growing */
 
 struct process {
     int32_t pid, parent;
-    uint8_t is_meant, moves;
+    uint8_t selected, moves;
 };
 
 static struct process seen[SEEN];
@@ -38,8 +36,8 @@ static long open_own(const char *path, int flags) {
     struct {
         uint64_t flags, mode, resolve;
     } how = {(uint64_t)flags, 0, 0};
-    const long fd = sys_call(SYS_openat2, SYS_AT_FDCWD, path, &how, sizeof how, 0, 0);
-    return fd == ENOSYS_ ? sys_open(path, flags, 0) : fd;
+    const long fd = sys_call(SYS_openat2, AT_FDCWD, path, &how, sizeof how, 0, 0);
+    return fd == -ENOSYS ? sys_open(path, flags, 0) : fd;
 }
 
 /* The name in field 2 may hold anything, so count from its last ')'. */
@@ -50,7 +48,7 @@ static int read_stat(const char *name, struct stat_line *line) {
     long fd, got;
     n += text_copy(path + n, sizeof path - n, name);
     text_copy(path + n, sizeof path - n, "/stat");
-    fd = open_own(path, SYS_O_RDONLY | SYS_O_CLOEXEC);
+    fd = open_own(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
     got = sys_call(SYS_read, fd, text, sizeof text, 0, 0, 0);
     sys_close((int)fd);
@@ -78,7 +76,7 @@ static long number_of(const char *name) {
 /* Calls `visit` for every process but us; -1 when there is no /proc to look in. */
 static int walk(void (*visit)(long pid, const struct stat_line *line, long about), long about) {
     static uint8_t entries[8192] __attribute__((aligned(8)));
-    long fd = open_own("/proc", SYS_O_RDONLY | SYS_O_DIRECTORY | SYS_O_CLOEXEC), got, at;
+    long fd = open_own("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), got, at;
     if (fd < 0) return -1;
     while ((got = sys_call(SYS_getdents64, fd, entries, sizeof entries, 0, 0, 0)) > 0)
         for (at = 0; at < got;) {
@@ -102,13 +100,13 @@ static int is_moving(char state) {
 
 /* A command that is still being started leads its session already, as far as we are concerned: it may be held up
  * before its setsid. */
-static void take_down(long pid, const struct stat_line *line, long leader) {
+static void note_process(long pid, const struct stat_line *line, long leader) {
     struct process *process = &seen[n_seen];
     if (n_seen == SEEN) return;
     n_seen++;
     process->pid = (int32_t)pid;
     process->parent = (int32_t)line->parent;
-    process->is_meant = pid == leader || line->session == leader;
+    process->selected = pid == leader || line->session == leader;
     process->moves = (uint8_t)is_moving(line->state);
 }
 
@@ -132,17 +130,17 @@ static void mark_descendants(void) {
         uint32_t i;
         changed = 0;
         for (i = 0; i < n_seen; i++) {
-            const struct process *parent = seen[i].is_meant ? NULL : find(seen[i].parent);
-            if (!parent || !parent->is_meant) continue;
-            seen[i].is_meant = 1;
+            const struct process *parent = seen[i].selected ? NULL : find(seen[i].parent);
+            if (!parent || !parent->selected) continue;
+            seen[i].selected = 1;
             changed = 1;
         }
     }
 }
 
-static int look(int32_t leader) {
+static int scan_proc(int32_t leader) {
     n_seen = 0;
-    if (walk(take_down, leader)) return -1;
+    if (walk(note_process, leader)) return -1;
     mark_descendants();
     return 0;
 }
@@ -151,7 +149,7 @@ static int look(int32_t leader) {
 static uint32_t signal_seen(int32_t signal, int only_moving) {
     uint32_t i, moving = 0;
     for (i = 0; i < n_seen; i++) {
-        if (!seen[i].is_meant) continue;
+        if (!seen[i].selected) continue;
         moving += seen[i].moves;
         if (seen[i].moves || !only_moving) sys_call(SYS_kill, seen[i].pid, signal, 0, 0, 0, 0);
     }
@@ -161,8 +159,8 @@ static uint32_t signal_seen(int32_t signal, int only_moving) {
 static int stop_all(int32_t leader) {
     int round;
     for (round = 0; round < ROUNDS; round++) {
-        if (look(leader)) return -1;
-        if (!signal_seen(SIGSTOP_, round > 0)) break;
+        if (scan_proc(leader)) return -1;
+        if (!signal_seen(SIGSTOP, round > 0)) break;
     }
     return 0;
 }
@@ -174,7 +172,7 @@ static void signal_member(long pid, const struct stat_line *line, long leader) {
 }
 
 void signal_tree(int32_t leader, int32_t signal) {
-    if (!(signal == SIGKILL_ ? stop_all(leader) : look(leader))) {
+    if (!(signal == SIGKILL ? stop_all(leader) : scan_proc(leader))) {
         signal_seen(signal, 0);
         walk_signal = signal;
         if (n_seen == SEEN) walk(signal_member, leader);
@@ -188,7 +186,20 @@ static void signal_child(long pid, const struct stat_line *line, long parent) {
     if (line->parent == parent) sys_call(SYS_kill, pid, walk_signal, 0, 0, 0, 0);
 }
 
+static void signal_descendants(int32_t self, int32_t signal) {
+    uint32_t i;
+    for (i = 0; i < n_seen; i++)
+        if (seen[i].selected && seen[i].pid != self) sys_call(SYS_kill, seen[i].pid, signal, 0, 0, 0, 0);
+}
+
+/* All that descends from us, as one look at /proc has it. SIGKILL goes to the children alone: whoever they leave
+ * behind is a child then, and its turn comes. So does any signal where they are too many for one look. */
 void signal_children(int32_t signal) {
+    const int32_t self = (int32_t)sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    if (signal != SIGKILL && !scan_proc(self) && n_seen < SEEN) {
+        signal_descendants(self, signal);
+        return;
+    }
     walk_signal = signal;
-    walk(signal_child, sys_call(SYS_getpid, 0, 0, 0, 0, 0, 0));
+    walk(signal_child, self);
 }

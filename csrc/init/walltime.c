@@ -1,16 +1,12 @@
 /* Wall time: SIGTERM at the deadline, SIGKILL a grace period later. Kept here and not in the host, so that a host that
  * is stopped, busy or asleep does not let a command run on. */
+#include "../uapi.h"
 #include "init.h"
-
-#define CLOCK_MONOTONIC_ 1
-#define SIGKILL_ 9
-#define SIGTERM_ 15
-#define SIGCONT_ 18
 
 /* A clock that cannot be read (a filter around the host) has run out for every command. */
 static uint64_t now_ms(void) {
     int64_t time[2] = {0, 0};
-    if (sys_call(SYS_clock_gettime, CLOCK_MONOTONIC_, time, 0, 0, 0, 0) < 0) return UINT64_MAX;
+    if (sys_call(SYS_clock_gettime, CLOCK_MONOTONIC, time, 0, 0, 0, 0) < 0) return UINT64_MAX;
     return (uint64_t)time[0] * 1000 + (uint64_t)time[1] / 1000000;
 }
 
@@ -33,12 +29,12 @@ static void step_up(const struct cage *cage, struct command *command) {
     if (command->stage == WALLTIME_RUNNING) {
         command->stage = WALLTIME_TERMINATED;
         command->deadline_ms += command->grace_ms;
-        signal_command_tree(cage, command, SIGTERM_);
-        signal_command_tree(cage, command, SIGCONT_);
+        signal_command_tree(cage, command, SIGTERM);
+        signal_command_tree(cage, command, SIGCONT);
     } else {
         command->stage = WALLTIME_KILLED;
         command->deadline_ms = 0;
-        signal_command_tree(cage, command, SIGKILL_);
+        signal_command_tree(cage, command, SIGKILL);
     }
 }
 

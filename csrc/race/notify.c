@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "host/notify.h"
+#include "../host/notify/notify.h"
+#include "../host/notify/target_access.h"
 #include "race/calls.h"
 
 #define CAGES 4
@@ -88,7 +89,7 @@ static int open_cage(pid_t *pid) {
 
 /* Each round hands other calls to Python, lists others, and only looks at others. */
 static struct psb_rules rules_for(unsigned round) {
-    static const struct psb_endpoint anywhere = {.protocols = 3, .ways = PSB_WAY_LOCAL, .last_port = 65535};
+    static const struct psb_endpoint anywhere = {.protocols = 3, .reach = PSB_REACH_LOCAL, .last_port = 65535};
     static const uint32_t ways[] = {PSB_ACTION_ASK, PSB_ACTION_LIST, PSB_ACTION_ASK, PSB_ACTION_TELL};
     struct psb_rules rules = {.abstract = 1, .deadline_ms = 2000, .n_endpoints = 1, .endpoints = &anywhere};
     uint32_t i;
@@ -106,7 +107,7 @@ static void *run_loop(void *unused) {
 }
 
 /* As Python does: the arguments are read, judged, and the kernel's own copy is held against them. */
-static void answer_exec(const struct psb_told *told) {
+static void answer_exec(const struct psb_event *told) {
     static const char said[] = "/bin/true\0true";
     char arguments[4096];
     const int64_t size = psb_read_exec(told->pid, told->number, told->args, arguments, sizeof arguments);
@@ -115,40 +116,40 @@ static void answer_exec(const struct psb_told *told) {
                                     .arguments_size = 5,
                                     .program_device = program.st_dev,
                                     .program_inode = program.st_ino};
-    psb_waits(notifier, told->ticket);
+    psb_waits(notifier, told->pending);
     if (size < 0)
-        psb_answer(notifier, told->ticket, PSB_ANSWER_ERRNO, EFAULT, 0);
+        psb_answer(notifier, told->pending, PSB_ANSWER_ERRNO, EFAULT, 0);
     else if (size != sizeof said || memcmp(arguments, said, sizeof said))
-        psb_answer(notifier, told->ticket, PSB_ANSWER_ERRNO, EACCES, 0);
+        psb_answer(notifier, told->pending, PSB_ANSWER_ERRNO, EACCES, 0);
     else
-        psb_answer_exec(notifier, told->ticket, arguments, (size_t)size, &image);
+        psb_answer_exec(notifier, told->pending, arguments, (size_t)size, &image);
 }
 
-static void answer_open(const struct psb_told *told) {
+static void answer_open(const struct psb_event *told) {
     char text[4096];
     const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const int sound = psb_read_text(told->pid, told->args[1], text, sizeof text) >= 0;
-    psb_answer(notifier, told->ticket, sound ? PSB_ANSWER_INJECT : PSB_ANSWER_ERRNO, sound ? fd : EFAULT, 1);
+    psb_answer(notifier, told->pending, sound ? PSB_ANSWER_INJECT : PSB_ANSWER_ERRNO, sound ? fd : EFAULT, 1);
     close(fd);
 }
 
-static void answer_call(const struct psb_told *told) {
-    const int kind = told->kind == PSB_TOLD_STRANDED ? PSB_ANSWER_CARRIED
-                     : told->ticket % 3              ? PSB_ANSWER_BEHALF
-                                                     : PSB_ANSWER_ERRNO;
+static void answer_call(const struct psb_event *told) {
+    const int kind = told->kind == PSB_EVENT_NOT_REPLACEABLE ? PSB_ANSWER_CARRIED
+                     : told->pending % 3                     ? PSB_ANSWER_BEHALF
+                                                             : PSB_ANSWER_ERRNO;
     if (told->call == PSB_CALL_EXEC)
         answer_exec(told);
     else if (told->call == PSB_CALL_OPEN)
         answer_open(told);
     else
-        psb_answer(notifier, told->ticket, kind, kind == PSB_ANSWER_ERRNO ? EPERM : 0, 0);
+        psb_answer(notifier, told->pending, kind, kind == PSB_ANSWER_ERRNO ? EPERM : 0, 0);
 }
 
 static void *answer_calls(void *unused) {
-    struct psb_told *told = malloc(sizeof *told);
+    struct psb_event *told = malloc(sizeof *told);
     (void)unused;
     while (psb_notifier_next(notifier, told)) {
-        if (told->kind != PSB_TOLD_ASKED && told->kind != PSB_TOLD_STRANDED) continue;
+        if (told->kind != PSB_EVENT_ASKED && told->kind != PSB_EVENT_NOT_REPLACEABLE) continue;
         answer_call(told);
         __atomic_add_fetch(&answered[told->call], 1, __ATOMIC_RELAXED);
     }

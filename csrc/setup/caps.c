@@ -4,21 +4,17 @@
  * mounts above it need no lock. The bounding set is emptied too, so that exec by an inside uid 0 brings nothing back.
  */
 #include <linux/capability.h>
-#include <linux/sched.h>
-#include <sys/prctl.h>
 
+#include "../uapi.h"
 #include "setup.h"
-
-#define EINVAL_ (-22)
-#define EPERM_ (-1)
 
 static int empty_bounding_set(const struct psb_plan *plan, struct psb_error *error) {
     long capability;
     for (capability = 0; capability < 64; capability++) {
         long result = sys_call(SYS_prctl, PR_CAPBSET_DROP, capability, 0, 0, 0, 0);
-        if (result == EINVAL_) return 0; /* past cap_last_cap */
+        if (result == -EINVAL) return 0; /* past cap_last_cap */
         /* Landlock mode, unprivileged: there is nothing to drop from, and no_new_privs keeps it so. */
-        if (result == EPERM_ && !(plan->namespaces & CLONE_NEWUSER)) return 0;
+        if (result == -EPERM && !(plan->namespaces & CLONE_NEWUSER)) return 0;
         if (result < 0) return fail(error, PSB_STEP_CAPS, result, "bounding set");
     }
     return 0;

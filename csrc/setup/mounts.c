@@ -5,42 +5,14 @@
  * target inside a bound tree is opened, inside the staging root, without following any symlink (PSB_INSIDE_BIND): a
  * mask can therefore never be led onto something else. Both are then reached through /proc/self/fd, which names the
  * very object that was checked. A directory that is pinned is its own source: no path of the host is walked for it.
- * Where root starts the cage, the host has taken each source as a mount of its own (host/passage.c): that is looked at
- * in the same way, and moved to its place. */
-#include <linux/mount.h>
-#include <linux/openat2.h>
+ * Where root starts the cage, the host has taken each source as a mount of its own (host/spawn/passage.c): that is
+ * looked at in the same way, and moved to its place. */
 #include <linux/utsname.h>
 
-#include "setup.h"
+#include "../uapi.h"
+#include "mounts.h"
 
-#define MS_BIND_ 4096
-#define MS_REC_ 16384
-#define ENOENT_ 2
-#define ENOTDIR_ 20
-#define EEXIST_ (-17)
-#define ESTALE_ (-116)
-#define ENAMETOOLONG_ (-36)
-#define AT_EMPTY_PATH_ 0x1000
-#define AT_RECURSIVE_ 0x8000
-#define AT_REMOVEDIR_ 0x200
-#define F_EMPTY_PATH_ 4 /* MOVE_MOUNT_F_EMPTY_PATH */
-#define T_SYMLINKS_ 16  /* MOVE_MOUNT_T_SYMLINKS: a target is also named by /proc/self/fd */
-
-#ifndef RESOLVE_NO_SYMLINKS
-#define RESOLVE_NO_SYMLINKS 4
-#define RESOLVE_IN_ROOT 16
-#endif
-
-struct path {
-    char text[4096];
-};
-
-struct object {
-    long fd;
-    int is_directory;
-};
-
-static int join(struct path *path, const char *staging, const char *inside) {
+int join_path(struct path *path, const char *staging, const char *inside) {
     size_t n = text_copy(path->text, sizeof path->text, staging);
     size_t want = text_length(inside);
     if (n + want + 1 > sizeof path->text) return -1;
@@ -48,13 +20,13 @@ static int join(struct path *path, const char *staging, const char *inside) {
     return 0;
 }
 
-static void fd_path(char *text, long fd) {
+void fd_path(char *text, long fd) {
     size_t n = text_copy(text, 40, "/proc/self/fd/");
     text_number(text + n, (unsigned long)fd);
 }
 
 static long open_no_symlinks(int root, const char *path, uint64_t resolve) {
-    struct open_how how = {.flags = SYS_O_PATH | SYS_O_CLOEXEC, .mode = 0, .resolve = resolve | RESOLVE_NO_SYMLINKS};
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .mode = 0, .resolve = resolve | RESOLVE_NO_SYMLINKS};
     return sys_call(SYS_openat2, root, path, &how, sizeof how, 0, 0);
 }
 
@@ -65,9 +37,9 @@ static int make_parents(struct path *path, size_t from, struct psb_error *error)
         long result;
         if (path->text[i] != '/') continue;
         path->text[i] = 0;
-        result = sys_call(SYS_mkdirat, SYS_AT_FDCWD, path->text, 0755, 0, 0, 0);
+        result = sys_call(SYS_mkdirat, AT_FDCWD, path->text, 0755, 0, 0, 0);
         path->text[i] = '/';
-        if (result < 0 && result != EEXIST_) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
+        if (result < 0 && result != -EEXIST) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
     }
     return 0;
 }
@@ -75,8 +47,8 @@ static int make_parents(struct path *path, size_t from, struct psb_error *error)
 static int make_directory(struct path *path, size_t from, uint32_t mode, struct psb_error *error) {
     long result;
     if (make_parents(path, from, error)) return -1;
-    result = sys_call(SYS_mkdirat, SYS_AT_FDCWD, path->text, mode, 0, 0, 0);
-    if (result < 0 && result != EEXIST_) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
+    result = sys_call(SYS_mkdirat, AT_FDCWD, path->text, mode, 0, 0, 0);
+    if (result < 0 && result != -EEXIST) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
     return 0;
 }
 
@@ -95,7 +67,7 @@ static int make_file(struct path *path, size_t from, const char *content, uint32
                      struct psb_error *error) {
     long fd, written;
     if (make_parents(path, from, error)) return -1;
-    fd = sys_open(path->text, SYS_O_WRONLY | SYS_O_CREAT | SYS_O_CLOEXEC | SYS_O_NOFOLLOW, (int)mode);
+    fd = sys_open(path->text, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, (int)mode);
     if (fd < 0) return fail(error, PSB_STEP_FILE, fd, path->text + from);
     written = sys_write((int)fd, content, text_length(content));
     if (named && written >= 0) written = write_hostname((int)fd);
@@ -106,8 +78,8 @@ static int make_file(struct path *path, size_t from, const char *content, uint32
 static int make_symlink(struct path *path, size_t from, const char *to, struct psb_error *error) {
     long result;
     if (make_parents(path, from, error)) return -1;
-    result = sys_call(SYS_symlinkat, to, SYS_AT_FDCWD, path->text, 0, 0, 0);
-    if (result < 0 && result != EEXIST_) return fail(error, PSB_STEP_SYMLINK, result, path->text + from);
+    result = sys_call(SYS_symlinkat, to, AT_FDCWD, path->text, 0, 0, 0);
+    if (result < 0 && result != -EEXIST) return fail(error, PSB_STEP_SYMLINK, result, path->text + from);
     return 0;
 }
 
@@ -123,21 +95,26 @@ static int is_constant(const char *path) {
     return 0;
 }
 
-static int open_source(const struct psb_mount *mount, const char *path, struct object *source,
-                       struct psb_error *error) {
+/* What was the right inode and lost its name before the mount cannot be mounted: ENOENT. It was replaced, then. */
+int blame_source(const struct psb_mount *mount, long source, struct psb_error *error) {
+    if (error->step != PSB_STEP_BIND || error->number != ENOENT || !is_unlinked(source)) return -1;
+    return fail(error, PSB_STEP_SOURCE_CHANGED, -ESTALE, mount->source);
+}
+
+int open_source(const struct psb_mount *mount, const char *path, struct object *source, struct psb_error *error) {
     const int verify = (mount->flags & PSB_VERIFY) != 0;
     long result;
-    if (!verify && !is_constant(path)) return fail(error, PSB_STEP_SOURCE_CHANGED, ESTALE_, path);
-    source->fd = verify ? open_no_symlinks(SYS_AT_FDCWD, path, 0) : sys_open(path, SYS_O_PATH | SYS_O_CLOEXEC, 0);
+    if (!verify && !is_constant(path)) return fail(error, PSB_STEP_SOURCE_CHANGED, -ESTALE, path);
+    source->fd = verify ? open_no_symlinks(AT_FDCWD, path, 0) : sys_open(path, O_PATH | O_CLOEXEC, 0);
     if (source->fd < 0) return fail(error, PSB_STEP_SOURCE, source->fd, path);
-    result = look(source->fd, mount->dev, verify ? mount->ino : 0, &source->is_directory);
-    if (result == ESTALE_) return fail(error, PSB_STEP_SOURCE_CHANGED, result, path);
+    result = check_inode(source->fd, mount->dev, verify ? mount->ino : 0, &source->is_directory);
+    if (result == -ESTALE) return fail(error, PSB_STEP_SOURCE_CHANGED, result, path);
     return result < 0 ? fail(error, PSB_STEP_SOURCE, result, path) : 0;
 }
 
 /* The object at an inside path, found without following any symlink; -errno if it is not there. */
 static long open_inside(const char *staging, const char *target) {
-    long root = sys_open(staging, SYS_O_PATH | SYS_O_DIRECTORY | SYS_O_CLOEXEC, 0), fd;
+    long root = sys_open(staging, O_PATH | O_DIRECTORY | O_CLOEXEC, 0), fd;
     if (root < 0) return root;
     fd = open_no_symlinks((int)root, target, RESOLVE_IN_ROOT);
     sys_close((int)root);
@@ -150,7 +127,7 @@ static int seal(const char *staging, const char *target, uint32_t attrs, struct 
     struct mount_attr attr = {.attr_set = attrs};
     long result, fd = open_inside(staging, target);
     if (fd < 0) return fail(error, PSB_STEP_PROTECT, fd, target);
-    result = sys_call(SYS_mount_setattr, fd, "", AT_EMPTY_PATH_ | AT_RECURSIVE_, &attr, sizeof attr, 0);
+    result = sys_call(SYS_mount_setattr, fd, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr, 0);
     sys_close((int)fd);
     return result < 0 ? fail(error, PSB_STEP_PROTECT, result, target) : 0;
 }
@@ -167,13 +144,12 @@ static int open_target(const struct psb_mount *mount, const char *staging, int d
         fd_path(path->text, *fd);
         return 0;
     }
-    if (join(path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, ENAMETOOLONG_, mount->target);
+    if (join_path(path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, -ENAMETOOLONG, mount->target);
     return directory ? make_directory(path, from, mount->mode, error) : make_file(path, from, "", 0644, 0, error);
 }
 
-/* Mounts `type` or binds `source` at the target, then applies the step's attributes. */
-static int mount_at(const struct psb_mount *mount, const char *staging, const char *source, const char *type,
-                    unsigned long flags, int directory, enum psb_step step, struct psb_error *error) {
+int mount_at(const struct psb_mount *mount, const char *staging, const char *source, const char *type,
+             unsigned long flags, int directory, enum psb_step step, struct psb_error *error) {
     struct path path;
     long target, result;
     if (open_target(mount, staging, directory, &path, &target, error)) return -1;
@@ -189,13 +165,17 @@ static int move_in(const struct psb_mount *mount, int tree, const char *staging,
     long result, target;
     int is_directory = 0;
     if (tree < 0) return fail(error, PSB_STEP_SOURCE, tree, mount->source);
-    result = look(tree, mount->dev, mount->ino, &is_directory);
+    result = check_inode(tree, mount->dev, mount->ino, &is_directory);
     if (result < 0)
-        return fail(error, result == ESTALE_ ? PSB_STEP_SOURCE_CHANGED : PSB_STEP_SOURCE, result, mount->source);
+        return fail(error, result == -ESTALE ? PSB_STEP_SOURCE_CHANGED : PSB_STEP_SOURCE, result, mount->source);
     if (open_target(mount, staging, is_directory, &path, &target, error)) return -1;
-    result = sys_call(SYS_move_mount, tree, "", SYS_AT_FDCWD, path.text, F_EMPTY_PATH_ | T_SYMLINKS_, 0);
+    result =
+        sys_call(SYS_move_mount, tree, "", AT_FDCWD, path.text, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS, 0);
     if (target >= 0) sys_close((int)target);
-    if (result < 0) return fail(error, PSB_STEP_BIND, result, mount->target);
+    if (result < 0) {
+        fail(error, PSB_STEP_BIND, result, mount->target);
+        return blame_source(mount, tree, error);
+    }
     return mount->attrs ? seal(staging, mount->target, mount->attrs, error) : 0;
 }
 
@@ -207,7 +187,8 @@ static int bind(const struct psb_mount *mount, int tree, const char *staging, st
     outcome = open_source(mount, mount->source, &source, error);
     if (!outcome) {
         fd_path(from, source.fd);
-        outcome = mount_at(mount, staging, from, NULL, MS_BIND_ | MS_REC_, source.is_directory, PSB_STEP_BIND, error);
+        outcome = mount_at(mount, staging, from, NULL, MS_BIND | MS_REC, source.is_directory, PSB_STEP_BIND, error);
+        if (outcome) outcome = blame_source(mount, source.fd, error);
     }
     if (source.fd >= 0) sys_close((int)source.fd);
     return outcome;
@@ -220,35 +201,37 @@ static int pin(const struct psb_mount *mount, const char *staging, struct psb_er
     long result, fd = open_inside(staging, mount->target);
     if (fd < 0) return fail(error, PSB_STEP_TARGET, fd, mount->target);
     fd_path(here, fd);
-    result = sys_call(SYS_mount, here, here, NULL, MS_BIND_ | MS_REC_, NULL, 0);
+    result = sys_call(SYS_mount, here, here, NULL, MS_BIND | MS_REC, NULL, 0);
     sys_close((int)fd);
     return result < 0 ? fail(error, PSB_STEP_BIND, result, mount->target) : 0;
 }
 
-/* Covers the target with a nameless object: made on the root, bound, and unlinked at once, so that only the mount
- * holds it. mode 0 denies (no process of the cage has CAP_DAC_OVERRIDE), and read-only keeps its mode from changing. */
+static int is_directory(const char *path) {
+    const long fd = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd >= 0) sys_close((int)fd);
+    return fd >= 0;
+}
+
+/* Covers the target with a nameless object (cover.c). move_mount(2) has EINVAL for an object of the other kind, and for
+ * much else: ENOTDIR, as mount(2) says, tells more. */
 static int cover(const struct psb_mount *mount, const char *staging, int directory, uint32_t mode, enum psb_step step,
                  struct psb_error *error) {
-    static const char name[] = "/.cover";
-    struct path path;
-    struct psb_mount sealed = *mount;
-    size_t from = text_length(staging);
-    long result;
-    int outcome;
-    sealed.attrs |= MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
-    if (join(&path, staging, name)) return fail(error, step, ENAMETOOLONG_, mount->target);
-    outcome = directory ? make_directory(&path, from, mode, error) : make_file(&path, from, "", mode, 0, error);
-    if (outcome) return outcome;
-    outcome = mount_at(&sealed, staging, path.text, NULL, MS_BIND_, directory, step, error);
-    result = sys_call(SYS_unlinkat, SYS_AT_FDCWD, path.text, directory ? AT_REMOVEDIR_ : 0, 0, 0, 0);
-    return result < 0 && !outcome ? fail(error, step, result, mount->target) : outcome;
+    struct path path, object;
+    const struct cover_place place = {AT_FDCWD, path.text, MOVE_MOUNT_T_SYMLINKS};
+    long result, target;
+    if (join_path(&object, staging, "/.cover")) return fail(error, step, -ENAMETOOLONG, mount->target);
+    if (open_target(mount, staging, directory, &path, &target, error)) return -1;
+    result = cover_with_new(object.text, directory, mode, &place);
+    if (result == -EINVAL && is_directory(path.text) != directory) result = -ENOTDIR;
+    if (target >= 0) sys_close((int)target);
+    return result < 0 ? fail(error, step, result, mount->target) : 0;
 }
 
 /* The cage's own /dev/null over a file: reads end at once, writes vanish. */
 static int mask_file(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
     struct path null;
-    if (join(&null, staging, "/dev/null")) return fail(error, PSB_STEP_MASK, ENAMETOOLONG_, mount->target);
-    return mount_at(mount, staging, null.text, NULL, MS_BIND_, 0, PSB_STEP_MASK, error);
+    if (join_path(&null, staging, "/dev/null")) return fail(error, PSB_STEP_MASK, -ENAMETOOLONG, mount->target);
+    return mount_at(mount, staging, null.text, NULL, MS_BIND, 0, PSB_STEP_MASK, error);
 }
 
 static int is_root(const char *target) {
@@ -264,14 +247,14 @@ static int make_tmpfs(const struct psb_mount *mount, const char *staging, struct
 
 static int unprotect_root(const char *staging, struct psb_error *error) {
     struct mount_attr attr = {.attr_clr = MOUNT_ATTR_RDONLY};
-    long result = sys_call(SYS_mount_setattr, SYS_AT_FDCWD, staging, 0, &attr, sizeof attr, 0);
+    long result = sys_call(SYS_mount_setattr, AT_FDCWD, staging, 0, &attr, sizeof attr, 0);
     return result < 0 ? fail(error, PSB_STEP_PROTECT, result, "/") : 0;
 }
 
 static int make(const struct psb_mount *mount, const char *staging, struct psb_error *error) {
     struct path path;
     size_t from = text_length(staging);
-    if (join(&path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, ENAMETOOLONG_, mount->target);
+    if (join_path(&path, staging, mount->target)) return fail(error, PSB_STEP_TARGET, -ENAMETOOLONG, mount->target);
     if (mount->kind == PSB_MOUNT_DIR) return make_directory(&path, from, mount->mode, error);
     if (mount->kind == PSB_MOUNT_SYMLINK) return make_symlink(&path, from, mount->source, error);
     return make_file(&path, from, mount->data, mount->mode, mount->flags & PSB_NAMED, error);
@@ -295,14 +278,14 @@ static int dispatch(const struct psb_mount *mount, int tree, const char *staging
     case PSB_MOUNT_PROTECT: return seal(staging, mount->target, mount->attrs, error);
     case PSB_MOUNT_UNPROTECT_ROOT: return unprotect_root(staging, error);
     }
-    return fail(error, PSB_STEP_ROOT, -22, mount->target);
+    return fail(error, PSB_STEP_ROOT, -EINVAL, mount->target);
 }
 
 /* An optional step is skipped when what it is about is not there, or when it would have given something and that cannot
  * be had. A mask of what *is* there has failed, and so has a grant that lies inside another: it may be what keeps the
  * cage from writing. */
 static int may_skip(const struct psb_mount *mount, const struct psb_error *error) {
-    const int absent = error->number == ENOENT_ || error->number == ENOTDIR_;
+    const int absent = error->number == ENOENT || error->number == ENOTDIR;
     if (!(mount->flags & PSB_OPTIONAL) || says_nothing_of_the_file(error->number)) return 0;
     if (error->step == PSB_STEP_MQUEUE) return 1;
     if (error->step == PSB_STEP_SOURCE) return absent || !(mount->flags & PSB_INSIDE_BIND);

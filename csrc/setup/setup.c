@@ -6,13 +6,6 @@
  * cage-init, which never has any. */
 #include "setup.h"
 
-int fail(struct psb_error *error, enum psb_step step, long result, const char *path) {
-    error->step = (int32_t)step;
-    error->number = (int32_t)-result;
-    text_copy(error->path, sizeof error->path, path ? path : "");
-    return -1;
-}
-
 int set_up_and_become_init(struct psb_launch *launch) {
     const struct psb_plan *plan = launch->plan;
     struct psb_error *error = &launch->error;
@@ -20,6 +13,7 @@ int set_up_and_become_init(struct psb_launch *launch) {
 
     if (enter_user_namespace(plan, error)) return -1;
     if (leave_inotify_to_the_user(plan, error)) return -1;
+    if (leave_limits_to_the_user(plan, error)) return -1;
     if (leave_host_keyring(plan, error)) return -1;
     if (set_hostname(plan, error)) return -1;
     if (make_root(launch, error)) return -1;

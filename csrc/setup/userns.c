@@ -1,8 +1,7 @@
 /* The user namespace: one uid and one gid mapped, setgroups denied (user_namespaces(7)); then what hangs on it. */
 #include <linux/keyctl.h>
-#include <linux/sched.h>
-#include <sys/prctl.h>
 
+#include "../uapi.h"
 #include "setup.h"
 
 static int write_all(long fd, const char *path, const char *text, enum psb_step step, struct psb_error *error) {
@@ -14,18 +13,17 @@ static int write_all(long fd, const char *path, const char *text, enum psb_step 
 }
 
 static int write_file(const char *path, const char *text, enum psb_step step, struct psb_error *error) {
-    return write_all(sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0), path, text, step, error);
+    return write_all(sys_open(path, O_WRONLY | O_CLOEXEC, 0), path, text, step, error);
 }
 
 /* A file about this very process. It is root's while the memory is not dumpable, which a change of user takes away; and
  * the memory is the host's, where another thread may be changing its user just now: hence more than one try. */
 static int write_own(const struct psb_plan *plan, const char *path, const char *text, enum psb_step step,
                      struct psb_error *error) {
-    const long EACCES_ = -13;
-    long fd = sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0), tries;
-    for (tries = 0; plan->unrooted && fd == EACCES_ && tries < 1024; tries++) {
+    long fd = sys_open(path, O_WRONLY | O_CLOEXEC, 0), tries;
+    for (tries = 0; plan->unrooted && fd == -EACCES && tries < 1024; tries++) {
         sys_call(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0, 0);
-        fd = sys_open(path, SYS_O_WRONLY | SYS_O_CLOEXEC, 0);
+        fd = sys_open(path, O_WRONLY | O_CLOEXEC, 0);
     }
     return write_all(fd, path, text, step, error);
 }
@@ -48,19 +46,21 @@ int enter_user_namespace(const struct psb_plan *plan, struct psb_error *error) {
     return write_own(plan, "/proc/self/gid_map", line, PSB_STEP_GID_MAP, error);
 }
 
-/* inotify is counted per user, through every namespace: a cage would take what its user's own programs need (128
- * instances on most hosts). Its user namespace may be given less, which only one who is powerful in it can change.
- * Where the kernel has no such file, or /proc/sys is read-only (a container's), there is nothing to be given. */
+/* inotify and fanotify are counted per user, through every namespace: a cage would take what its user's own programs
+ * need (128 instances on most hosts). Its user namespace may be given less, which only one who is powerful in it can
+ * change. Where the kernel has no such file, or /proc/sys is read-only (a container's), there is nothing to be given.
+ */
 int leave_inotify_to_the_user(const struct psb_plan *plan, struct psb_error *error) {
     static const char *const counts[][2] = {
         {"/proc/sys/user/max_inotify_instances", "16"},
         {"/proc/sys/user/max_inotify_watches", "32768"},
+        {"/proc/sys/user/max_fanotify_groups", "16"}, /* Linux 5.13; of which a user has 128, too */
+        {"/proc/sys/user/max_fanotify_marks", "32768"},
     };
-    const int ENOENT_ = 2, EACCES_ = 13, EROFS_ = 30;
     if (!(plan->namespaces & CLONE_NEWUSER)) return 0;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         if (!write_file(counts[i][0], counts[i][1], PSB_STEP_USER_COUNTS, error)) continue;
-        if (error->number != ENOENT_ && error->number != EACCES_ && error->number != EROFS_) return -1;
+        if (error->number != ENOENT && error->number != EACCES && error->number != EROFS) return -1;
         error->step = PSB_STEP_NONE;
     }
     return 0;
@@ -70,11 +70,10 @@ int leave_inotify_to_the_user(const struct psb_plan *plan, struct psb_error *err
  * still start, so a full quota is no failure. It opens nothing: add_key, request_key and keyctl are refused by every
  * seccomp profile, and /proc/keys is masked. */
 int leave_host_keyring(const struct psb_plan *plan, struct psb_error *error) {
-    const long ENOSYS_ = -38, EDQUOT_ = -122, EPERM_ = -1, EACCES_ = -13;
     long result;
     if (plan->unconfined) return 0;
     result = sys_call(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0, 0);
-    if (result >= 0 || result == ENOSYS_ || result == EDQUOT_ || result == EPERM_ || result == EACCES_) return 0;
+    if (result >= 0 || result == -ENOSYS || result == -EDQUOT || result == -EPERM || result == -EACCES) return 0;
     return fail(error, PSB_STEP_KEYRING, result, NULL);
 }
 

@@ -1,0 +1,131 @@
+/* Whether paths that were looked at are still what they were: at most one stat each, in one call from Python. A name
+ * that was not there is not asked for again while the directory that it would be in has not changed. */
+#include "seen.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../spawn/open_inside.h"
+
+#ifndef ZFS_SUPER_MAGIC
+#define ZFS_SUPER_MAGIC 0x2fc12fc1 /* outside of the kernel's tree */
+#endif
+#define NS 1000000000ull
+#define ONCE 1        /* in place of a time: there was a look */
+#define RACY (2 * NS) /* a change so shortly before the look may be followed by one with the same time */
+
+/* The time of change that speaks for what a directory lacks; 0 when it is too young to. A cage cannot set it back, as
+ * it can the time of modification. */
+static uint64_t settled(const struct stat *directory) {
+    const uint64_t changed = (uint64_t)directory->st_ctim.tv_sec * NS + (uint64_t)directory->st_ctim.tv_nsec;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return changed + RACY < (uint64_t)now.tv_sec * NS + (uint64_t)now.tv_nsec ? changed : 0;
+}
+
+static uint64_t recall(const uint64_t *bare) {
+    return __atomic_load_n(bare, __ATOMIC_RELAXED);
+}
+
+/* File systems whose time of change is the kernel's own; over a network or from a process it is what a peer says. */
+static const long TRUE_TIMES[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,    F2FS_SUPER_MAGIC,
+                                  TMPFS_MAGIC,      ZFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
+
+static int has_true_times(int statfs_error, const struct statfs *of) {
+    size_t i;
+    for (i = 0; !statfs_error && i < sizeof TRUE_TIMES / sizeof *TRUE_TIMES; i++)
+        if ((long)of->f_type == TRUE_TIMES[i]) return 1;
+    return 0;
+}
+
+/* Several threads may store at once: each value was true of its directory when it was read. */
+static void remember(uint64_t *bare, uint64_t changed) {
+    __atomic_store_n(bare, changed, __ATOMIC_RELAXED);
+}
+
+/* Whether the directory is looked at for the second time; a caller that looks once only would not gain by more calls.
+ */
+static int is_second(uint64_t *bare, uint64_t changed) {
+    const uint64_t before = recall(bare);
+    if (changed && !before) remember(bare, ONCE);
+    return changed && before;
+}
+
+static void remember_of(struct psb_seen *directory, uint64_t changed) {
+    struct statfs of;
+    if (is_second(&directory->bare, changed) && has_true_times(statfs(directory->path, &of), &of))
+        remember(&directory->bare, changed);
+}
+
+int psb_still_there(struct psb_seen *seen, size_t count) {
+    size_t i, directory = 0;
+    uint64_t changed = 0;
+    int skip = 0;
+    for (i = 0; i < count; i++) {
+        struct stat now;
+        int there;
+        if (seen[i].within && skip) continue;
+        there = stat(seen[i].path, &now) == 0;
+        if (there != (seen[i].ino != 0)) return 0;
+        if (there && (now.st_ino != seen[i].ino || now.st_dev != seen[i].dev)) return 0;
+        if (seen[i].within) {
+            if (i + 1 == count || !seen[i + 1].within) remember_of(&seen[directory], changed);
+            continue;
+        }
+        directory = i;
+        changed = there && i + 1 < count && seen[i + 1].within ? settled(&now) : 0;
+        skip = changed && changed == recall(&seen[i].bare);
+    }
+    return 1;
+}
+
+/* Whether a name exists. One that cannot be examined counts as existing: a cage may have made it so. */
+static int is_there(int tree, const char *name) {
+    const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+    struct stat now;
+    int fd;
+    if (!strchr(name, '/')) return !fstatat(tree, name, &now, AT_SYMLINK_NOFOLLOW) || errno != ENOENT;
+    fd = psb_open_inside(tree, name, O_PATH | O_NOFOLLOW, 0, resolve);
+    if (fd >= 0) close(fd);
+    return fd != -ENOENT && fd != -ENOTDIR;
+}
+
+/* The tree as it was reached without symlinks, or -1; and the time of change that speaks for it. */
+static int open_tree(const char *path, uint64_t *changed) {
+    const int tree = psb_open_inside(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, RESOLVE_NO_SYMLINKS);
+    struct stat now;
+    *changed = tree >= 0 && !fstat(tree, &now) ? settled(&now) : 0;
+    return tree;
+}
+
+/* Those of one tree: from `first` to the end that is returned. */
+static size_t look_in(struct psb_absent *absent, size_t first, size_t count, uint8_t *there, size_t *found) {
+    uint64_t changed;
+    const int tree = open_tree(absent[first].tree, &changed);
+    const int skip = changed && changed == recall(&absent[first].bare);
+    struct statfs of;
+    size_t i, direct = 0;
+    for (i = first; i < count && !strcmp(absent[i].tree, absent[first].tree); i++) {
+        const int nested = strchr(absent[i].name, '/') != NULL;
+        there[i] = tree >= 0 && (nested || !skip) && is_there(tree, absent[i].name);
+        direct += there[i] && !nested;
+        *found += there[i];
+    }
+    if (!direct && !skip && is_second(&absent[first].bare, changed) && has_true_times(fstatfs(tree, &of), &of))
+        remember(&absent[first].bare, changed);
+    if (tree >= 0) close(tree);
+    return i;
+}
+
+size_t psb_appeared(struct psb_absent *absent, size_t count, uint8_t *there) {
+    size_t i = 0, found = 0;
+    while (i < count) i = look_in(absent, i, count, there, &found);
+    return found;
+}

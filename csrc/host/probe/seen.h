@@ -1,0 +1,33 @@
+/* Whether paths that were looked at are still what they were (read by cffi, preprocessor lines stripped). */
+#ifndef PSB_HOST_SEEN_H
+#define PSB_HOST_SEEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One path and the inode it led to when it was looked at; ino 0: it led to none. */
+struct psb_seen {
+    const char *path;
+    uint64_t dev; /* as st_dev */
+    uint64_t ino;
+    uint64_t
+        bare; /* of a directory: its time of change (ns) when all `within` it were last found absent; 0 or 1: never */
+    uint32_t within; /* 1: a name of the directory that is the nearest row before with 0 here, reached by no symlink */
+};
+
+/* 1 when every path still leads there, 0 when one does not. What was absent in a directory that has not changed since
+ * is absent: such rows cost nothing. */
+int psb_still_there(struct psb_seen *seen, size_t count);
+
+/* A name that was not there: `name` below the directory `tree`, which was reached without any symlink. */
+struct psb_absent {
+    const char *tree;
+    const char *name;
+    uint64_t bare; /* in the first row of a tree: as in psb_seen, of its names without a slash */
+};
+
+/* There is something by now at each of them or not, 1 or 0 in `there`; returns how many. No symlink is followed: a link
+ * in the place, or on the way to it, is something. Those of one tree stand together. */
+size_t psb_appeared(struct psb_absent *absent, size_t count, uint8_t *there);
+
+#endif

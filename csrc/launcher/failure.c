@@ -1,0 +1,58 @@
+/* See failure.h. The look is cheap and coarse: what it lets by, Python holds against the view of the cage, once the
+ * command is over and has failed. */
+#include "failure.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exit_codes.h"
+
+static int is_below(const char *path, const char *directory) {
+    const size_t size = strlen(directory);
+    return !strncmp(path, directory, size) && (!path[size] || path[size] == '/');
+}
+
+/* What a cage shows as a rule: the system, and the directory that it was started in. */
+static int is_usual(const char *path, const char *cwd) {
+    static const char *const SYSTEM[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/dev", "/proc"};
+    size_t i;
+    for (i = 0; i < sizeof SYSTEM / sizeof *SYSTEM; i++)
+        if (is_below(path, SYSTEM[i])) return 1;
+    return is_below(path, cwd) || !strcmp(path, "/");
+}
+
+static int names_another_file(const char *argument, const char *cwd) {
+    const char *value = *argument == '-' ? strchr(argument, '=') : argument;
+    char path[PATH_MAX];
+    if (!value) return 0;
+    value += *value == '=';
+    return *value && realpath(value, path) && !is_usual(path, cwd);
+}
+
+/* What tools do over a network alone: the words of pysandbox/cli/no_network.py, which looks whose they are. */
+static int is_fetching(const char *argument) {
+    static const char *const WORDS[] = {"add",  "audit",  "ci",      "clone",     "download", "fetch",
+                                        "i",    "index",  "install", "ls-remote", "publish",  "pull",
+                                        "push", "search", "update",  "view",      "wheel"};
+    size_t i;
+    for (i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
+        if (!strcmp(argument, WORDS[i])) return 1;
+    return 0;
+}
+
+/* A URL, or scp's user@host:path. */
+static int names_a_host(const char *argument) {
+    const char *at = strchr(argument, '@');
+    return strstr(argument, "://") || (at && strchr(at, ':'));
+}
+
+int may_be_the_cage(int code, char *const *argv) {
+    char cwd[PATH_MAX];
+    if (code == NOT_EXECUTABLE || code == NOT_FOUND) return 1;
+    if (code <= 0 || code >= OUT_OF_TIME || !getcwd(cwd, sizeof cwd)) return 0;
+    for (argv++; *argv; argv++)
+        if (names_another_file(*argv, cwd) || names_a_host(*argv) || is_fetching(*argv)) return 1;
+    return 0;
+}

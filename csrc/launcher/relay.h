@@ -1,0 +1,36 @@
+/* Output on its way from a cage to a descriptor of the host that the cage must not hold, and input from a file
+ * (pysandbox/launch/relay.py). Each is served by a thread of its own. */
+#ifndef PSB_LAUNCHER_RELAY_H
+#define PSB_LAUNCHER_RELAY_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+struct relay {
+    int source, target;
+    int is_pipe;
+    size_t piece;
+    pthread_mutex_t lock;
+    uint64_t passed;
+    int failed;       /* errno: not all of it was passed on, and nobody but the host knows */
+    const char *what; /* was lost then */
+};
+
+#define THREAD_STACK (1 << 20) /* bytes, of each thread that moves bytes */
+
+struct feed {
+    int source, sink;
+    int failed;
+};
+
+/* 0, or -errno: it is served from now on. */
+int serve_relay(struct relay *relay, int source, int target, const struct stat *of_target);
+int serve_feed(struct feed *feed, int source, int sink);
+
+/* Whether all that was written before is passed on; waits for so many milliseconds, as long as nothing moves. */
+int is_flushed(struct relay *relay, int patience_ms);
+
+int64_t now_ms(void);
+
+#endif

@@ -1,0 +1,35 @@
+/* One command in a cage of its own, from a kept plan that holds. */
+#ifndef PSB_LAUNCHER_RUN_H
+#define PSB_LAUNCHER_RUN_H
+
+#include "host.h"
+#include "attend.h"
+#include "kept.h"
+#include "key.h"
+#include "services.h"
+#include "streams.h"
+#include "trail.h"
+
+struct run {
+    const struct kept *kept;
+    char *const *argv;
+    char *const *flags; /* before the command: some variables have their value from there */
+    size_t n_flags;
+    struct psb_opened cage;
+    int user; /* whom it is outside, where root has started it as another; else 0 */
+    int report;
+    double started; /* seconds since the epoch */
+    struct trail trail;
+    struct streams streams;
+    struct services services;
+    struct attendance attendance;
+    int told;    /* Python has said why the command failed, or what went wrong */
+    int records; /* the directory of the records of live cages, -1 while there is none of ours */
+};
+
+/* The exit code, or -1: nothing was started, and nothing is left. */
+int run_kept(struct run *run);
+
+void say(const char *what, const char *text);
+
+#endif
