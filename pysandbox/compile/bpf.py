@@ -17,7 +17,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import accumulate, groupby
-from typing import NamedTuple, TypeAlias
+
+from pysandbox.shapes import NamedTuple, TypeAlias
 
 LIMIT = 4096  # BPF_MAXINSNS
 LD, JA, JEQ, JGT, JGE, JSET, AND, RET = 0x20, 0x05, 0x15, 0x25, 0x35, 0x45, 0x54, 0x06
@@ -28,7 +29,7 @@ WORD = 0xFFFFFFFF
 REACH = 254  # an 8-bit jump offset, less one for the instruction that may be put in between
 
 
-class Verdict(Enum):
+class CallAction(Enum):
     """What becomes of a call. Which action word that is (strict, monitor) is decided by the caller of `assemble`."""
 
     ALLOW = "allowed"
@@ -55,7 +56,7 @@ class When(NamedTuple):
     no: Decision
 
 
-Decision: TypeAlias = Verdict | When
+Decision: TypeAlias = CallAction | When
 Weight: TypeAlias = Callable[[int, int], int]
 
 
@@ -77,16 +78,16 @@ def ranges(decisions: Mapping[int, Decision], gaps: Decision, tail: Sequence[Ran
     return [next(same) for _, same in groupby((*rows, *tail), key=lambda row: row.decision)]
 
 
-def assemble(arch: int, rows: Sequence[Range], words: Mapping[Verdict, int], weight: Weight) -> bytes:
+def assemble(arch: int, rows: Sequence[Range], words: Mapping[CallAction, int], weight: Weight) -> bytes:
     """`struct sock_filter[]`: `rows` for calls of machine `arch`, KILL for those of any other.
 
     `weight(start, end)` says how much the length of the path to those numbers matters.
     """
-    program = _Program()
+    program = _Assembler()
     tree = program.tree(rows, list(accumulate(_weights(rows, weight), initial=0)), 0, len(rows))
     program.load(NR, tree)
     tree = program.size
-    kill = program.decide(Verdict.KILL)
+    kill = program.decide(CallAction.KILL)
     program.load(ARCH, program.jump(JEQ, arch, tree, kill))
     if program.size > LIMIT:
         raise ValueError(f"the filter has {program.size} instructions; the kernel takes {LIMIT}")
@@ -98,14 +99,14 @@ def _weights(rows: Sequence[Range], weight: Weight) -> Iterable[int]:
     return (weight(row.start, end) for row, end in zip(rows, ends, strict=True))
 
 
-class _Program:
+class _Assembler:
     """Instructions in reverse, so that every jump is to something that is already there.
 
     A position is the distance from the end: the number of instructions when that one was appended.
     """
 
     def __init__(self) -> None:
-        self._code: list[tuple[int, int, int, int | Verdict]] = []
+        self._code: list[tuple[int, int, int, int | CallAction]] = []
         self._placed: dict[tuple[Decision, int | None, int], int] = {}
 
     @property
@@ -128,12 +129,12 @@ class _Program:
 
     def decide(self, decision: Decision, held: int | None = None, mask: int = WORD) -> int:
         """Where to go for `decision`, when the accumulator holds the word at offset `held`, masked."""
-        if isinstance(decision, Verdict) or held != ARGS + 8 * decision.arg + LOW:
+        if isinstance(decision, CallAction) or held != ARGS + 8 * decision.arg + LOW:
             held, mask = None, WORD
         key = (decision, held, mask)
         place = self._placed.get(key)
         if place is None or self.size - place > REACH:
-            place = self._append(RET, decision) if isinstance(decision, Verdict) else self._ask(decision, held, mask)
+            place = self._append(RET, decision) if isinstance(decision, CallAction) else self._ask(decision, held, mask)
             self._placed[key] = place
         return place
 
@@ -182,13 +183,13 @@ class _Program:
         code, _, _, value = self._code[place - 1]
         return self._append(RET, value) if code == RET else self._append(JA, self.size - place)
 
-    def _append(self, code: int, value: int | Verdict) -> int:
+    def _append(self, code: int, value: int | CallAction) -> int:
         self._code.append((code, 0, 0, value))
         return self.size
 
-    def encode(self, words: Mapping[Verdict, int]) -> bytes:
+    def encode(self, words: Mapping[CallAction, int]) -> bytes:
         return b"".join(
-            struct.pack("<HBBI", code, yes, no, words[value] if isinstance(value, Verdict) else value)
+            struct.pack("<HBBI", code, yes, no, words[value] if isinstance(value, CallAction) else value)
             for code, yes, no, value in reversed(self._code)
         )
 

@@ -1,4 +1,8 @@
-"""START HERE: Policy + HostFacts + PathFacts -> Plan. Each line below is one file of this folder.
+"""START HERE: Policy + HostFacts + PathFacts -> Plan. Each line of `compile_plan` is one file of this folder.
+
+First what cannot be asked is refused. Then policy and host are settled: whom the cage is outside, what is watched, what
+monitor takes out of the policy. Then come the walls that others lean on: the view of the files and the filter. `_plan`
+writes the rest down, and nothing in it changes what another line has read.
 
 Pure: equal arguments give an equal Plan. The policy must already hold the grants of `base`
 (`policy.recipe.with_base`), and `paths` must be a look at this policy. Raises PolicyError for what cannot be asked,
@@ -8,16 +12,16 @@ UnsupportedError for what this host cannot do.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
-from pysandbox.compile import degrade, exec_list, identity, landlock_only
-from pysandbox.compile.absent import idle_notes, refuse_absent
-from pysandbox.compile.doors import net_plan
+from pysandbox.compile import degrade, identity, landlock_only
+from pysandbox.compile.absent import idle_notes, left_out_notes, refuse_absent
+from pysandbox.compile.copies import copy_plan
+from pysandbox.compile.cow import most_on_disk, refuse_mounts, with_uppers
 from pysandbox.compile.environ import environment, uncaged_environment
 from pysandbox.compile.filters import Filters, compile_filters
-from pysandbox.compile.kept import refuse_kept
-from pysandbox.compile.landlock import abi_of, second_wall
+from pysandbox.compile.kept import refuse_protected
+from pysandbox.compile.landlock import abi_of, ruleset_in_cage
 from pysandbox.compile.limits import (
     cgroup_plan,
     closed_for_the_watchdog,
@@ -30,10 +34,15 @@ from pysandbox.compile.monitor import enforced, late_notes, monitor_notes
 from pysandbox.compile.mounts import mapped, mount_steps, own_directories, staging
 from pysandbox.compile.network import namespaces, network_notes
 from pysandbox.compile.notify import guarded, notify_plan, with_sockets
-from pysandbox.compile.plan import LandlockPlan, Note, NotifyPlan, Plan
-from pysandbox.compile.view import View, see
+from pysandbox.compile.plan import LandlockPlan, MountStep, NetPlan, NotifyPlan, Plan
+from pysandbox.compile.seccomp import Prebuilt, none_prebuilt
+from pysandbox.compile.secrets import refuse_leaks
+from pysandbox.compile.view import View, build_view
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import has_doors
 from pysandbox.probe.facts import HostFacts, PathFacts
+from pysandbox.shapes import NamedTuple, replace
 
 HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
@@ -48,61 +57,87 @@ def compile_plan(
     paths: PathFacts,
     *,
     watch: frozenset[str] = frozenset(),
+    prebuilt: Prebuilt = none_prebuilt,
     compile_filter: FilterCompiler | None = None,
 ) -> Plan:
     """`watch`: the categories of calls that a callback of the host decides, rows of `compile.notify.CATEGORIES`.
-    `compile_filter` stands in for `filters.compile_filters` in tests."""
+    `prebuilt` knows filters that need not be compiled (`probe.prebuilt`). `compile_filter` stands in for
+    `filters.compile_filters` in tests."""
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
-    refuse_kept(policy, paths)
-    host, as_root = identity.settle(policy, host, paths)
-    notify = notify_plan(policy, host, paths, watch)
+    refuse_protected(policy, paths)
+    policy, copied = degrade.settled(policy, host, paths)
+    host, as_root = identity.resolve_identity(policy, host, paths)  # all that follows has the host as this cage has it
+    notify = notify_plan(policy, host, paths, watch)  # before `enforced`: monitor watches what it does not enforce
     watched = tuple(monitor_notes(policy, host, notify))
-    policy = enforced(policy)
-    lacking = (*degrade.weigh(policy, host), *network_notes(policy), *idle_notes(policy), *watched)
-    view = see(policy, paths)
-    notify = with_sockets(notify, view)
-    exec_list.settle(policy, view)
+    policy = enforced(policy)  # the walls are compiled from what is left
+    unheld = (*idle_notes(policy), *left_out_notes(policy))
+    lacking = (*as_root, *copied, *degrade.evaluate(policy, host), *network_notes(policy), *unheld, *watched)
+    view = build_view(policy, paths)  # needs no other step, and is final: mounts, Landlock and notify agree on it
+    refuse_leaks(policy, paths, view)
+    refuse_mounts(view, paths)
     open_guards = _check_isolation(policy, view)
-    uid, gid = _ids(policy, host)
+    notify = with_sockets(notify, view)
+    make = compile_filter or partial(compile_filters, landlock_net=_confines_tcp(host), prebuilt=prebuilt)
+    filters = make(_as_filtered(policy, host), host.machine, notify)
+    walls = Walls(view, filters, notify and replace(notify, verdicts=filters.verdicts))
+    notes = (
+        *lacking,
+        *degrade.truncate_notes(policy, host),
+        *late_notes(_as_filtered(policy, host), host.machine, notify, filters),
+        *open_guards,
+        *view.notes,
+    )
+    return _plan(policy, host, paths, walls, notes)
+
+
+class Walls(NamedTuple):
+    """What is compiled before the Plan is written down, because more than one part of it needs it."""
+
+    view: View
+    filters: Filters
+    notify: NotifyPlan | None
+
+
+def _plan(policy: Policy, host: HostFacts, paths: PathFacts, walls: Walls, notes: tuple[Note, ...]) -> Plan:
+    """Every field from what is settled by now: none of these lines depends on another, but for `spaces`."""
+    view, filters, notify = walls
     spaces = namespaces(policy)
-    mounts = mount_steps(policy, paths, view, as_root=host.uid == 0)
-    filters = (compile_filter or _shipped_filter(host))(_as_filtered(policy, host), host.machine, notify)
-    if notify is not None:
-        notify = replace(notify, verdicts=filters.verdicts)
+    uid, gid = _ids(policy, host)
+    landlock = _landlock(policy, host, paths, view)
     return Plan(
         isolation=policy.isolation,
+        notes=notes,
+        # process
         namespaces=spaces,
         inside_uid=uid,
         inside_gid=gid,
+        unrooted=host.root == "swapped",
         hostname_prefix=HOSTNAME_PREFIX if spaces else "",
+        env=environment(policy, host, paths, view),
+        cwd=_cwd(policy, paths, view),
+        executables=view.programs.listed if view.programs is not None else None,
+        # files
         staging=staging(policy, paths, view),
-        mounts=mapped(mounts, view) if host.root == "swapped" else mounts,
-        loopback="NET" in spaces,
-        landlock=guarded(_landlock(policy, host, paths, view), notify, abi_of(host)),
+        mounts=_mounts(policy, host, paths, view),
+        landlock=guarded(landlock, notify, abi_of(host)),
+        # system calls
         seccomp=filters.whole,
         seccomp_late=filters.late,
         notify=notify,
+        # network
+        loopback="NET" in spaces,
+        net=_net(policy, host),
+        # limits
         limits=limits(policy, host),
-        env=environment(policy, host, paths, view),
-        cwd=_cwd(policy, paths, view),
+        cgroup=cgroup_plan(policy, host),
+        watch=with_uppers(watch_plan(policy, host, memfds=makes_memory_files(policy, host)), view, policy),
+        layers=most_on_disk(policy),
+        copies=copy_plan(policy, view),
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,
-        notes=(
-            *as_root,
-            *lacking,
-            *degrade.truncate_notes(policy, host),
-            *late_notes(policy, filters),
-            *open_guards,
-            *view.notes,
-        ),
-        cgroup=cgroup_plan(policy, host),
-        watch=watch_plan(policy, host, memfds=makes_memory_files(policy, host)),
-        executables=view.programs.listed if view.programs is not None else None,
-        net=net_plan(policy, host),
-        unrooted=host.root == "swapped",
     )
 
 
@@ -131,6 +166,15 @@ def _uncaged(policy: Policy, host: HostFacts, paths: PathFacts) -> Plan:
     )
 
 
+def _net(policy: Policy, host: HostFacts) -> NetPlan | None:
+    """Nothing of what makes doors is loaded for a cage without one."""
+    if not (has_doors(policy) or policy.ports):
+        return None
+    from pysandbox.compile.doors import net_plan
+
+    return net_plan(policy, host)
+
+
 def _check_isolation(policy: Policy, view: View) -> tuple[Note, ...]:
     if policy.isolation == "full":
         return ()
@@ -146,8 +190,8 @@ def _ids(policy: Policy, host: HostFacts) -> tuple[int, int]:
 
 def _landlock(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> LandlockPlan | None:
     if policy.isolation == "full":
-        return second_wall(policy, host, paths, view)
-    return landlock_only.first_wall(policy, host, view)
+        return ruleset_in_cage(policy, host, paths, view)
+    return landlock_only.ruleset_on_host(policy, host, view)
 
 
 def _as_filtered(policy: Policy, host: HostFacts) -> Policy:
@@ -155,8 +199,13 @@ def _as_filtered(policy: Policy, host: HostFacts) -> Policy:
     return closed_for_the_watchdog(degrade.closed_for_landlock(policy, host), host)
 
 
-def _shipped_filter(host: HostFacts) -> FilterCompiler:
-    return partial(compile_filters, landlock_net=host.landlock_abi >= LANDLOCK_NET_ABI)
+def _confines_tcp(host: HostFacts) -> bool:
+    return host.landlock_abi >= LANDLOCK_NET_ABI
+
+
+def _mounts(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
+    steps = mount_steps(policy, paths, view, as_root=host.uid == 0)
+    return mapped(steps, view) if host.root == "swapped" else steps
 
 
 def _cwd(policy: Policy, paths: PathFacts, view: View) -> str:

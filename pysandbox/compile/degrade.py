@@ -11,15 +11,16 @@ can close by asking (LL-05). To let something degrade, change its row; there is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
-from pysandbox.compile.doors import has_way_out
+from pysandbox.compile.cow import COW, is_copied, is_on_disk, is_overlaid
 from pysandbox.compile.limits import pids_held_by, watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
-from pysandbox.compile.plan import Note
 from pysandbox.errors import UnsupportedError
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
-from pysandbox.probe.facts import HostFacts
+from pysandbox.policy.way_out import has_way_out
+from pysandbox.probe.facts import HostFacts, PathFacts
+from pysandbox.shapes import dataclass, replace
 
 REFUSE, NOTE, LIMIT = "refuse", "note", "limit"
 CHECK = "`pysandbox check` says what forbids it and how to allow it"
@@ -74,6 +75,11 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         f'start the container with an unmasked /proc (Docker: "--security-opt systempaths=unconfined"), {LANDLOCK}',
     ),
     Shortfall(
+        "overlayfs", COW, REFUSE, lambda policy, host: is_overlaid(policy) and host.overlay == "overlayfs",
+        "this host has no overlay file system for its users, on which copy-on-write directories are made",
+        f'leave storage out, or set it to "copy", or use Linux 5.11 or newer with overlayfs; {CHECK}',
+    ),
+    Shortfall(
         "landlock", "isolation", REFUSE, lambda policy, host: not _full(policy) and host.landlock_abi == 0,
         'this kernel has no Landlock, which isolation = "landlock" is made of',
         'boot with landlock in the lsm= list (Linux 6.12 or newer), or set isolation = "full"',
@@ -108,7 +114,8 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         'use Linux 6.12 or newer, egress = "none", or leave strict out',
     ),
     Shortfall(
-        "nf_tables", "network.egress", NOTE, lambda policy, host: has_way_out(policy) and not host.nf_tables,
+        "nf_tables", "network.egress", NOTE,
+        lambda policy, host: _full(policy) and has_way_out(policy) and not host.nf_tables,
         "this kernel redirects no connections (nf_tables): a program that knows no proxy reaches a host on ports 80, "
         "443 and those that the policy names, and can ask no other name server",
         "have nf_tables loaded (`pysandbox check` says how), or leave strict out",
@@ -126,6 +133,12 @@ SHORTFALLS: tuple[Shortfall, ...] = (
         "stopped within half a second, what no process maps (socket buffers) is not counted, and System V shared "
         "memory is closed",
         f"{DELEGATION}, or leave strict out",
+    ),
+    Shortfall(
+        "cow_on_disk", "resources.cow_mb", NOTE, lambda policy, host: is_on_disk(policy),
+        "cow_mb is held by a watchdog that walks what was written some times a second: more is written before the cage "
+        "is ended",
+        'set storage = "memory", whose file system holds cow_mb itself, or leave strict out',
     ),
     Shortfall(
         "cgroup_v2", "resources.write_mb", NOTE, lambda policy, host: policy.write_mb is not None,
@@ -156,6 +169,8 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
     ("isolation", lambda policy, host: True,
      "chmod and utimes work on any file that the caller owns and the command can name, or has open for reading"),
     ("isolation", lambda policy, host: True, "the host's name is shared with the caller"),
+    ("process.run_as", lambda policy, host: policy.run_as == "nobody",
+     "a command keeps the caller's user id, whatever run_as says"),
     ("isolation", lambda policy, host: True,
      "which processes of the host exist, their groups, scheduling and processor time, can be asked by number"),
     ("isolation", lambda policy, host: True,
@@ -176,7 +191,32 @@ GAPS: tuple[tuple[str, Callable[[Policy, HostFacts], bool], str], ...] = (
 )  # fmt: skip
 
 
-def weigh(policy: Policy, host: HostFacts) -> tuple[Note, ...]:
+# Why no overlay can be had of the copy-on-write directories, and each cage gets a copy of them (`storage = "copy"`).
+NO_OVERLAY: tuple[tuple[Callable[[Policy, HostFacts, PathFacts], bool], str], ...] = (
+    (lambda policy, host, paths: not _full(policy), "without a mount namespace nothing is laid over a directory"),
+    (lambda policy, host, paths: host.overlay == "overlayfs", "this host has no overlay file system for its users"),
+    (lambda policy, host, paths: host.overlay == "tmpfs_xattr",
+     'this kernel\'s tmpfs has no user attributes; storage = "disk" needs none, and copies nothing'),
+    (lambda policy, host, paths: bool(paths.not_overlaid), "one of them lies on a file system that takes no overlay"),
+)  # fmt: skip
+
+
+def settled(policy: Policy, host: HostFacts, paths: PathFacts) -> tuple[Policy, tuple[Note, ...]]:
+    """The policy with the storage that its copy-on-write directories get here. Layers on disk, which nobody has without
+    asking for them, are made or refused."""
+    why = next((reason for lacks, reason in NO_OVERLAY if lacks(policy, host, paths)), "")
+    if is_overlaid(policy) and why and policy.storage == "memory":
+        policy = replace(policy, storage="copy")
+    elif not is_copied(policy) or _full(policy):
+        return policy, ()
+    place = "" if _full(policy) else (
+        ", in $XDG_STATE_HOME/pysandbox/layers, which is where commands work: the directories themselves are not shown"
+    )  # fmt: skip
+    message = f"copy-on-write directories are copied for each cage, up to copy_mb{place}: {why}"
+    return policy, (Note(DEGRADED, COW, message),)
+
+
+def evaluate(policy: Policy, host: HostFacts) -> tuple[Note, ...]:
     """The notes of everything that is lacking; raises UnsupportedError for the first that may not be."""
     gaps = () if _full(policy) else _gaps(policy, host)
     return (*_shortfalls(policy, host), *gaps)

@@ -1,8 +1,9 @@
 """The NetPlan: what a policy lets out of a cage, or into it, and the doors that takes.
 
 A cage with a way out keeps a network namespace without an uplink. What it reaches is a door: a socket in that
-namespace which the host serves (csrc/host/netns.c makes them, the gatekeeper decides). A cage without a way out has no
-door, and an empty list never means that everything is allowed (T06). Pure.
+namespace which the host serves (csrc/host/net/netns.c makes them, the gatekeeper decides). A cage without a way out has
+no door, unless somebody asks why its commands fail: then all of them refuse. An empty list never means that everything
+is allowed (T06). Pure.
 """
 
 from __future__ import annotations
@@ -10,27 +11,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile import pools, routed
-from pysandbox.compile.plan import Door, HostGrant, NetPlan, Published
+from pysandbox.compile.plan import Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
+from pysandbox.compile.secrets import secret_grants
 from pysandbox.errors import SandboxCompileError
+from pysandbox.netfilter.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
 from pysandbox.policy.endpoint import TCP, WHOLE, Endpoint, parse_list, without_special
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
-from pysandbox.policy.way_out import reaches_names, way_out
+from pysandbox.policy.way_out import has_doors, has_way_out, inspects, loopback_ports, may_have_doors, reaches_hosts
 from pysandbox.probe.facts import HostFacts
-from pysandbox.probe.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
+from pysandbox.shapes import replace
 
 SOCKS_PORT, HTTP_PORT = 1080, 3128
 UNSPECIFIED = ("0.0.0.0", "::")
 MOST_LISTS = 16  # of ports that the addresses of a policy have, each a set of the kernel's
 DNS = (Door("dns", "udp", DOORS, DNS_PORT), Door("dns", "tcp", DOORS, DNS_PORT))
 PROXIES = (Door("socks", "tcp", DOORS, SOCKS_PORT), Door("http", "tcp", DOORS, HTTP_PORT))
+HANDED = tuple(replace(door, protocol="handed") for door in PROXIES)  # without a namespace in which they could listen
 LOST = Door("lost", "raw", DOORS, 0)
 REFUSED = Door("refused", "syn", REFUSER, 0)
 TRANSPARENT = Door("tcp", "tcp", DOORS, TCP_PORT)  # where the redirect leads to; without one, nothing arrives there
 
 RESOLV_TEXT = f"nameserver {DOORS}\n"
-# Names come from the door and nowhere else: no daemon of the host answers in the cage.
-NSSWITCH_TEXT = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"
 
 _HTTP = f"http://{DOORS}:{HTTP_PORT}"
 _PROXY_VARIABLES = (
@@ -42,36 +44,23 @@ _PROXY_VARIABLES = (
 PROXY_VARIABLES = {**dict(_PROXY_VARIABLES), **{name.lower(): value for name, value in _PROXY_VARIABLES}}
 
 
-def has_way_out(policy: Policy) -> bool:
-    """Whether anything outside may be reached through doors."""
-    return _has_doors(policy) and way_out(policy) == "proxy-only"
-
-
-def reaches_hosts(policy: Policy) -> bool:
-    """Whether any of it is reached by a name."""
-    return _has_doors(policy) and reaches_names(policy)
-
-
-def _has_doors(policy: Policy) -> bool:
-    return policy.caged and policy.isolation == "full" and policy.egress != "direct"
-
-
 def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
-    if not _has_doors(policy):
+    if not may_have_doors(policy):
         return None
-    out = has_way_out(policy)
+    out, served = has_way_out(policy), has_doors(policy)
     published = _all_published(policy)
-    if not out and not published:
+    if not served and not published:
         return None
-    redirected = out and bool(host.nf_tables)
+    own = policy.isolation == "full"
+    redirected = own and served and bool(host.nf_tables)
     bridge = routed.bridge(policy, host) if out else ""
     endpoints = parse_list(policy.allow_ips) if out else ()
     named = reaches_hosts(policy)
-    hosts = tuple(grant for rule in policy.hosts for grant in host_grants(rule)) if named else ()
+    hosts = tuple(grant for rule in policy.hosts for grant in host_grants(rule, policy.dlp_enabled)) if named else ()
     ports = loopback_ports(policy) if named else None
     return NetPlan(
-        doors=_doors(redirected, bridge) if out else (),
-        routes=(routed.local_routes() if bridge else ROUTES) if out else b"",
+        doors=(_doors(redirected, bridge) if own else HANDED) if served else (),
+        routes=(routed.local_routes() if bridge else ROUTES) if own and served else b"",
         redirect=_redirect(endpoints, pools.reached(hosts, ports) if named else (), bridge) if redirected else b"",
         hosts=hosts,
         endpoints=endpoints,
@@ -79,6 +68,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
         loopback_ports=ports,
         bridge=bridge,
         ipv6=policy.dns_ipv6,
+        inspection=inspection(policy),
     )
 
 
@@ -116,18 +106,36 @@ def _is_resolver(each: Endpoint) -> bool:
     return meant and listed and each.is_four
 
 
-def loopback_ports(policy: Policy) -> tuple[int, ...] | None:
-    """The ports of the host's own services that the alias leads to; () is any, None is none (T60)."""
-    if policy.host_loopback_ports:
-        return policy.host_loopback_ports
-    return () if policy.allow_host_loopback else None
-
-
-def host_grants(rule: HostRule) -> Iterator[HostGrant]:
-    yield HostGrant(rule.domain, rule.ports, rule.direct)
+def host_grants(rule: HostRule, scanned: bool = False) -> Iterator[HostGrant]:
+    contract = contract_of(rule, scanned)
+    yield HostGrant(rule.domain, rule.ports, rule.direct, contract, rule.websocket)
     below = f"**.{rule.domain.removeprefix('**.').removeprefix('*.')}"
     if rule.include_subdomains and below != rule.domain:
-        yield HostGrant(below, rule.ports, rule.direct)
+        yield HostGrant(below, rule.ports, rule.direct, contract, rule.websocket)
+
+
+def contract_of(rule: HostRule, scanned: bool) -> Contract | None:
+    """What each request is held to; None where nothing looks at them."""
+    if not (rule.is_inspected or scanned):
+        return None
+    return Contract(
+        rule.methods, rule.paths, rule.content_types, rule.max_request_bytes, rule.ports, rule.websocket,
+        rule.allow_credentials if scanned else (),
+    )  # fmt: skip
+
+
+def inspection(policy: Policy) -> InspectionPlan | None:
+    """None where no host has a contract, none a secret, and nothing is scanned."""
+    if not inspects(policy):
+        return None
+    scan = ScanPlan(
+        policy.dlp_max_decode_depth, policy.proxy_buffered_bytes, policy.dlp_extra_scopes, policy.monitor,
+        policy.dlp_session_entropy_budget,
+    )  # fmt: skip
+    return InspectionPlan(
+        policy.proxy_timeout_ms, policy.proxy_streamed_bytes, policy.proxy_upstream_ca, secret_grants(policy),
+        scan if policy.dlp_enabled else None,
+    )  # fmt: skip
 
 
 def _all_published(policy: Policy) -> tuple[Published, ...]:

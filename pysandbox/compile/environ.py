@@ -2,33 +2,49 @@
 
 Nothing else is inherited (PROC-03, T44). Later wins: a name passed through replaces a fixed one, `env` replaces both.
 Where a cage has doors, the proxy variables name them, whatever else was said (T45): any other proxy would lead nowhere.
+So do the variables that name the certificates to be trusted, where a host has a contract.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pysandbox.compile.doors import PROXY_VARIABLES, has_way_out
 from pysandbox.compile.monitor import inherited
+from pysandbox.compile.network import NO_RETRIES
 from pysandbox.compile.plan import SCRATCH
-from pysandbox.compile.view import View
+from pysandbox.compile.secrets import refuse_variables, withheld_variables
+from pysandbox.compile.trust import trust_variables
+from pysandbox.compile.view import View, nearest
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import has_way_out
 from pysandbox.probe.facts import HostFacts, PathFacts
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
+# What looks for leaks at the end of a program that was built with AddressSanitizer does so with ptrace(2), and where
+# that is refused a program without a fault exits with 1.
+NO_PTRACE = {"LSAN_OPTIONS": "detect_leaks=0"}
 
 Environment = tuple[tuple[str, str], ...]
 
 
 def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> Environment:
     own = {"PATH": PATH, **_places(policy, paths, view)}
+    if policy.egress != "direct" and not has_way_out(policy):
+        own.update(NO_RETRIES)
+    if "ptrace" not in policy.allow_syscalls:
+        own.update(NO_PTRACE)
     variables = dict(own)
+    withheld = withheld_variables(policy)
     for name in inherited(policy, host):
-        if name in host.env and (name in policy.env_passthrough or name not in own):
+        if name in host.env and name not in withheld and (name in policy.env_passthrough or name not in own):
             variables[name] = host.env[name]
     variables.update(policy.env)
     if has_way_out(policy):
+        from pysandbox.compile.doors import PROXY_VARIABLES
+
         variables.update(PROXY_VARIABLES)
+        variables.update(trust_variables(policy))
+    refuse_variables(policy, variables)
     return tuple(variables.items())
 
 
@@ -41,5 +57,6 @@ def _places(policy: Policy, paths: PathFacts, view: View) -> dict[str, str]:
     """Where a program may keep its files: the cage's own home or /tmp, or without a view of its own the scratch."""
     if policy.isolation == "full":
         return {"HOME": "/tmp" if policy.run_as == "nobody" else paths.home}
-    home = paths.home if view.shows(paths[paths.home].real) else SCRATCH
+    real = paths[paths.home].real
+    home = paths.home if view.shows(real) and nearest(real, view.copies) is None else SCRATCH
     return {"HOME": home, "TMPDIR": SCRATCH}

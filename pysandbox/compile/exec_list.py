@@ -12,31 +12,50 @@ is executed is what was listed. A listed tree that is writable stays so, with a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from pysandbox.compile.notes import grant_skipped, not_coverable, wide_grant
-from pysandbox.compile.plan import LandlockRule, Note
+from pysandbox.compile.plan import LandlockRule
 from pysandbox.compile.programs import ALLOW_EXECVE, OWN_PLACES, Programs
-from pysandbox.compile.view import Tree, View, nearest, parent
+from pysandbox.compile.shown import ShownTree, View, nearest, parent
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import PathFact
+from pysandbox.shapes import replace
 
 
-def settle(policy: Policy, view: View) -> None:
-    """Cuts the programs down to what the view shows, and notes what of the list is in vain or wide."""
-    programs = view.programs
-    if programs is None:
-        return
-    view.notes += (*programs.notes, *(_judge_absent(fact, view) for fact in programs.absent))
-    for real, fact in list(programs.files.items()):
+def visible(policy: Policy, view: View) -> View:
+    """The view with its programs cut down to what it shows, and with notes on what of the list is in vain or wide."""
+    if view.programs is None:
+        return view
+    return replace(
+        view, programs=_shown(view.programs, view), notes=(*view.notes, *_judge(policy, view.programs, view))
+    )
+
+
+def _shown(listed: Programs, view: View) -> Programs:
+    def only(table: Mapping[str, PathFact], shows: Callable[[str], bool]) -> Mapping[str, PathFact]:
+        return MappingProxyType({real: fact for real, fact in table.items() if shows(real)})
+
+    return replace(
+        listed,
+        files=only(listed.files, view.shows),
+        interpreters=only(listed.interpreters, view.shows),
+        libraries=only(listed.libraries, lambda real: _is_read_only(real, view)),
+    )
+
+
+def _judge(policy: Policy, listed: Programs, view: View) -> Iterator[Note]:
+    yield from listed.notes
+    yield from (_judge_absent(fact, view) for fact in listed.absent)
+    for real, fact in listed.files.items():
         if not view.shows(real):
-            del programs.files[real]
-            view.notes.append(grant_skipped(ALLOW_EXECVE, fact.path, "the cage does not see it"))
-    programs.interpreters = {real: fact for real, fact in programs.interpreters.items() if view.shows(real)}
-    programs.libraries = {real: fact for real, fact in programs.libraries.items() if _is_read_only(real, view)}
-    own = own_places(policy, programs)
-    for real, fact in programs.roots.items():
-        view.notes += _judge_root(fact, list(_trees_of(real, view)), any(nearest(place, {real: True}) for place in own))
+            yield grant_skipped(ALLOW_EXECVE, fact.path, "the cage does not see it")
+    own = own_places(policy, listed)
+    for real, fact in listed.roots.items():
+        is_own = any(nearest(place, {real: True}) for place in own)
+        yield from _judge_root(fact, list(_trees_of(real, view)), is_own)
 
 
 def _judge_absent(fact: PathFact, view: View) -> Note:
@@ -47,7 +66,7 @@ def _judge_absent(fact: PathFact, view: View) -> Note:
     return grant_skipped(ALLOW_EXECVE, fact.path, "it does not exist")
 
 
-def _judge_root(fact: PathFact, trees: list[Tree], is_own: bool) -> Iterator[Note]:
+def _judge_root(fact: PathFact, trees: list[ShownTree], is_own: bool) -> Iterator[Note]:
     if not trees and not is_own:
         yield grant_skipped(ALLOW_EXECVE, f"{fact.path}/*", "the cage does not see it")
     if any(tree.writable for tree in trees):
@@ -59,7 +78,7 @@ def _is_read_only(real: str, view: View) -> bool:
     return view.shows(real) and tree is not None and not tree.writable
 
 
-def _trees_of(root: str, view: View) -> Iterator[Tree]:
+def _trees_of(root: str, view: View) -> Iterator[ShownTree]:
     """The trees of the view that lie in a listed `/dir/*`: the one that shows it, or those below it."""
     tree = nearest(root, view.trees)
     if tree is not None and view.shows(root):

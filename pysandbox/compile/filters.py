@@ -6,11 +6,10 @@ the stricter answer. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from pysandbox.compile import seccomp
 from pysandbox.compile.init_calls import left_open, lets_execute
 from pysandbox.errors import PolicyError
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NotifyPlan
@@ -26,11 +25,16 @@ class Filters(NamedTuple):
 
 
 def compile_filters(
-    policy: Policy, machine: str, notify: NotifyPlan | None = None, *, landlock_net: bool = True
+    policy: Policy,
+    machine: str,
+    notify: NotifyPlan | None = None,
+    *,
+    landlock_net: bool = True,
+    prebuilt: seccomp.Prebuilt = seccomp.none_prebuilt,
 ) -> Filters:
     """Raises PolicyError for a filter under which no command could be started."""
     choice = seccomp.choose(policy, notify, landlock_net=landlock_net)
-    shipped = seccomp.shipped(choice, machine)
+    shipped = seccomp.shipped(choice, machine, prebuilt)
     if shipped:
         return Filters(shipped)  # tools/compile_profiles.py ships none that cage-init cannot live under
     exact = seccomp.build(choice, machine)
@@ -47,9 +51,15 @@ def compile_filters(
     return both
 
 
+def unheard(policy: Policy, machine: str, notify: NotifyPlan | None) -> frozenset[str]:
+    """The calls that the second filter closes: nobody hears of a refusal there."""
+    return left_open(seccomp.build(seccomp.choose(policy, notify), machine), machine)
+
+
 def _verdicts(choice: seccomp.Choice, machine: str) -> bytes:
     """Where a refusal goes to the supervisor, what the kernel would answer without one."""
-    return seccomp.build(choice._replace(denial="log"), machine) if choice.denial == "notify" else b""
+    judging = seccomp.HANDS_OVER.get(choice.denial)
+    return seccomp.build(choice._replace(denial=judging), machine) if judging else b""
 
 
 def _no_start(policy: Policy) -> PolicyError:

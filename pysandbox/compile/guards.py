@@ -9,14 +9,14 @@ there nothing can be laid; a Note says which. Pure.
 from __future__ import annotations
 
 from pysandbox.compile.notes import guarded, guards_absent, not_coverable
-from pysandbox.compile.shown import Hole, Tree, View, nearest
+from pysandbox.compile.shown import Exclusion, ShownTree, ViewDraft, nearest
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.guarded import OURS, Guard
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import PathFact, PathFacts
 
 
-def lay_guards(view: View, policy: Policy, paths: PathFacts) -> None:
+def lay_guards(view: ViewDraft, policy: Policy, paths: PathFacts) -> None:
     absent: dict[str, list[str]] = {}
     for guard in paths.guards:
         tree = view.trees.get(guard.tree)
@@ -24,13 +24,13 @@ def lay_guards(view: View, policy: Policy, paths: PathFacts) -> None:
         if tree is None or tree.fact.kind != "dir":
             continue
         if fact.kind == "missing":
-            if tree.writable and nearest(fact.real, view.trees) is tree:
+            if tree.access == "write" and nearest(fact.real, view.trees) is tree:
                 absent.setdefault(guard.tree, []).append(fact.real.removeprefix(f"{guard.tree}/"))
         elif guard.hide:
-            view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
+            view.holes.setdefault(fact.real, Exclusion(fact, "mask", "filesystem.mask", implied=True))
             _note_a_detour(view, tree, guard, fact)
         elif guard.word == OURS:
-            _keep_ours(view, policy, tree, fact)
+            _guard_ours(view, policy, tree, fact)
         elif not guard.only_file or fact.kind == "file":
             _make_read_only(view, fact)
             _note_a_detour(view, tree, guard, fact)
@@ -41,14 +41,14 @@ def lay_guards(view: View, policy: Policy, paths: PathFacts) -> None:
         view.notes.append(guards_absent(tree.key, tree.fact.path, listed))
 
 
-def _make_read_only(view: View, fact: PathFact) -> bool:
-    above = view.over(fact.real)
+def _make_read_only(view: ViewDraft, fact: PathFact) -> bool:
+    above = view.enclosing(fact.real)
     if above is None or not above.writable:
         return False
-    return view.trees.setdefault(fact.real, Tree(fact, False, above.key, False, implied=True)).implied
+    return view.trees.setdefault(fact.real, ShownTree(fact, False, above.key, False, implied=True)).implied
 
 
-def _keep_ours(view: View, policy: Policy, tree: Tree, fact: PathFact) -> None:
+def _guard_ours(view: ViewDraft, policy: Policy, tree: ShownTree, fact: PathFact) -> None:
     """Read-only where it lies in a grant; a grant of it, or of something in it, is refused."""
     inside = nearest(tree.fact.real, {fact.real: True})
     if not inside and policy.isolation == "full":
@@ -65,14 +65,14 @@ def _keep_ours(view: View, policy: Policy, tree: Tree, fact: PathFact) -> None:
         raise SandboxCompileError(message, key=tree.key, suggestion=suggestion)
 
 
-def _note_the_rest(view: View, real: str) -> None:
+def _note_the_rest(view: ViewDraft, real: str) -> None:
     tree = view.trees.get(real)
     if tree is not None and tree.writable:
         message = f"{tree.fact.path!r} holds more directories than are searched: git's files further down are writable"
         view.notes.append(not_coverable(tree.key, message))
 
 
-def _note_a_detour(view: View, tree: Tree, guard: Guard, fact: PathFact) -> None:
+def _note_a_detour(view: ViewDraft, tree: ShownTree, guard: Guard, fact: PathFact) -> None:
     if tree.writable and fact.real != guard.path:
         view.notes.append(not_coverable(tree.key, f"{fact.path!r} is a symlink, which the cage may replace"))
     if tree.writable and fact.names > 1:

@@ -7,15 +7,14 @@ another wall has a hole, and for what is handed in (descriptors, sockets that as
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pysandbox.compile.degrade import root_stays
-from pysandbox.compile.plan import Note
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts, PathFacts
+from pysandbox.shapes import replace
 
 
-def settle(policy: Policy, host: HostFacts, paths: PathFacts) -> tuple[HostFacts, tuple[Note, ...]]:
+def resolve_identity(policy: Policy, host: HostFacts, paths: PathFacts) -> tuple[HostFacts, tuple[Note, ...]]:
     """The host as this cage has it: `root` is "swapped" only where the cage is to be nobody. Raises UnsupportedError
     where a strict policy would be root's."""
     why = _why_root(policy, host, paths) if host.root else ""

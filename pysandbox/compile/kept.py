@@ -1,5 +1,5 @@
 """Directories that no cage may reach, whatever its policy grants: the audit trail, the records of cages, what the user
-trusts. `probe.kept.kept_directories` names them, `view` takes them out of every grant; here is what is refused.
+trusts. `probe.kept.protected_directories` names them, `view` takes them out of every grant; here is what is refused.
 
 A closed one inside a wider grant is one more denial, under the laws of every denial (its parents cannot be renamed
 away; without mounts it refuses the wider grant). A grant of the directory, or of something in it, is an error. Pure.
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.match import covers
-from pysandbox.policy.model import Policy
+from pysandbox.policy.model import GRANTING, Policy, options
 from pysandbox.policy.paths_wanted import absolute
 from pysandbox.probe.facts import PathFacts
 
 
-def refuse_kept(policy: Policy, paths: PathFacts) -> None:
+def refuse_protected(policy: Policy, paths: PathFacts) -> None:
     """Raises PolicyError for the first grant that leads into a closed one."""
-    asked = [("filesystem.allow", absolute(grant.path, paths.cwd)) for grant in policy.allow]
-    asked += [("filesystem.allow_write", absolute(grant.path, paths.cwd)) for grant in policy.allow_write]
+    keys = {each.name: described.toml_key for each, described in options() if each.name in GRANTING}
+    asked = [(keys[name], absolute(grant.path, paths.cwd)) for name in keys for grant in getattr(policy, name)]
     if policy.workdir != "none":
         asked.append(("filesystem.workdir", paths.cwd))
     for key, path in asked:

@@ -55,7 +55,7 @@ def abi_of(host: HostFacts) -> int:
     return min(host.landlock_abi, NEWEST_ABI)
 
 
-def second_wall(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> LandlockPlan | None:
+def ruleset_in_cage(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> LandlockPlan | None:
     """Behind the namespaces: no scope for signals, which the PID namespace has, so that the commands of one session
     may signal each other; abstract sockets are scoped only where there is no network namespace to hold them."""
     abi = abi_of(host)
@@ -86,4 +86,5 @@ def tree_rules(every: Rights, view: View, *, writable_only: bool) -> Iterator[La
             rights = every if tree.writable else READ
             if tree.fact.kind != "dir":
                 rights = tuple(right for right in rights if right in ON_FILES)
-            yield LandlockRule(real, rights, tree.optional, tree.fact.dev, tree.fact.ino)
+            inode = (0, 0) if tree.cow else (tree.fact.dev, tree.fact.ino)  # an overlay's is another
+            yield LandlockRule(real, rights, tree.optional, *inode)

@@ -8,6 +8,7 @@
     cpu_percent    cpu.max                           the watchdog: stops and continues the cage
     cpu_shares     cpu.weight                        nothing: nice weighs processes, not cages
     tmp_mb         (the size of each tmpfs)          the watchdog, where scratch is a directory of the host
+    cow_mb         (the size of a memory file system) the watchdog, where storage = "disk"
     write_mb       (none counts in time)             the watchdog, on every host; RLIMIT_FSIZE as a backstop
 
 `degrade` says which of the right column is a weakening. The limits of each process are rlimits on every host; soft and
@@ -17,12 +18,14 @@ hard are equal, so that none can be raised again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
+from pysandbox.compile import seccomp
 from pysandbox.compile.notes import LIMITS_NOT_ENFORCED
-from pysandbox.compile.plan import CgroupPlan, Limit, Note, Plan, Setting, WatchPlan
+from pysandbox.compile.plan import CgroupPlan, Limit, Plan, Setting, WatchPlan
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
+from pysandbox.shapes import dataclass, replace
 
 DEFAULT_PIDS = 4096
 PIDS_ROOM = 64  # by which RLIMIT_NPROC is wider than what else holds max_pids
@@ -35,7 +38,8 @@ FEWEST_INODES = 4096  # the root, /dev and what is bound there take some dozens
 MOST_SIGNALS = 1024  # waiting, timers among them, in a whole cage; the kernel counts them for its user, too, who may
 # have some 4,000 for each GiB of the machine
 MOST_QUEUED = 204_800  # bytes in POSIX queues: a quarter of what the kernel gives a user
-SYSV_MEMORY = "shmget"
+MOST_LOCKED = 4 * MIB  # locked by a process, pinned on its way through a socket (MSG_ZEROCOPY), or in segments that all
+# of a user's share (SHM_LOCK): half of what the kernel gives a user
 OWN_TMPFS = ("/", "/tmp", "/dev/shm")
 
 
@@ -52,11 +56,12 @@ LIMITS: tuple[tuple[str, Callable[[Policy], int | None]], ...] = (
     ("CORE", lambda policy: 0),
     ("SIGPENDING", lambda policy: MOST_SIGNALS),
     ("MSGQUEUE", lambda policy: MOST_QUEUED),
+    ("MEMLOCK", lambda policy: MOST_LOCKED),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CgroupLimit:
     """One limit of a whole cage: who asks for it, and the controller whose files hold it."""
 
     key: str
@@ -78,11 +83,11 @@ def _cpu_quota(policy: Policy) -> tuple[Setting, ...]:
 
 
 HELD = (
-    Held("resources.memory_mb", "memory", lambda policy: policy.memory_mb is not None, _memory),
-    Held("process.max_pids", "pids", lambda policy: policy.max_pids is not None,
+    CgroupLimit("resources.memory_mb", "memory", lambda policy: policy.memory_mb is not None, _memory),
+    CgroupLimit("process.max_pids", "pids", lambda policy: policy.max_pids is not None,
          lambda policy: (Setting("pids.max", str((policy.max_pids or 0) + 1)),)),
-    Held("resources.cpu_percent", "cpu", lambda policy: policy.cpu_percent is not None, _cpu_quota),
-    Held("resources.cpu_shares", "cpu", lambda policy: policy.cpu_shares is not None,
+    CgroupLimit("resources.cpu_percent", "cpu", lambda policy: policy.cpu_percent is not None, _cpu_quota),
+    CgroupLimit("resources.cpu_shares", "cpu", lambda policy: policy.cpu_shares is not None,
          lambda policy: (Setting("cpu.weight", str(policy.cpu_shares)),)),
 )  # fmt: skip
 
@@ -114,7 +119,7 @@ def pids_held_by(policy: Policy, host: HostFacts) -> str:
     return "rlimit" if policy.isolation == "full" and (host.uid != 0 or host.root == "swapped") else "watchdog"
 
 
-def by_controller(held: Held, host: HostFacts) -> bool:
+def by_controller(held: CgroupLimit, host: HostFacts) -> bool:
     return held.controller in host.cgroup.controllers
 
 
@@ -172,7 +177,7 @@ def held_by(policy: Policy, plan: Plan) -> dict[str, str]:
 
 
 def unheld(policy: Policy) -> Iterator[Note]:
-    """Of a command without a cage: the limits that were asked for and that nothing holds."""
+    """For a command without a cage: a note for each limit that was asked for and that nothing enforces."""
     for held in HELD:
         if held.asked(policy):
             name = held.key.rpartition(".")[2]
@@ -183,25 +188,22 @@ def unheld(policy: Policy) -> Iterator[Note]:
 
 def watches_scratch(policy: Policy) -> bool:
     """Whether the cage's scratch is a directory of the host and its size was asked for; a tmpfs has it by itself."""
-    return (policy.isolation != "full" or policy.state == "scratch") and "tmp_mb" in policy.given
+    return (policy.isolation != "full" or policy.state == "scratch") and "tmp_mb" in policy.explicit
 
 
 def makes_memory_files(policy: Policy, host: HostFacts) -> bool:
     """Whether commands may call memfd_create: its pages show in no process until they are mapped."""
     if policy.memory_mb is None:
         return False
-    from pysandbox.compile import seccomp
-    from pysandbox.compile.bpf import Verdict
-
-    return seccomp.decide(seccomp.choose(policy), host.machine)["memfd_create"] is Verdict.ALLOW
+    return seccomp.makes_memory_files(seccomp.choose(policy), host.machine)
 
 
 def closed_for_the_watchdog(policy: Policy, host: HostFacts) -> Policy:
     """The policy to filter by: a System V segment that is detached belongs to no process that could be looked at."""
     watched = watch_plan(policy, host, memfds=False)
-    if watched is None or watched.memory is None or SYSV_MEMORY in policy.allow_syscalls:
+    if watched is None or watched.memory is None or seccomp.SYSV_MEMORY in policy.allow_syscalls:
         return policy
-    return replace(policy, deny_syscalls=(*policy.deny_syscalls, SYSV_MEMORY))
+    return replace(policy, deny_syscalls=(*policy.deny_syscalls, seccomp.SYSV_MEMORY))
 
 
 def tmpfs_options(policy: Policy) -> str:

@@ -1,21 +1,23 @@
 """Monitor: what of a policy is watched instead of enforced, compiled away here (MODE-04).
 
 System calls, executables, limits and variables are let pass; the supervisor records what would have been refused. Files
-and the network stay as confined as ever: those walls are the cage's own view and its network namespace. It is for
-learning what a program needs, and no protection.
+and the network stay as confined as ever: those walls are the cage's own view and its network namespace; what is refused
+of files is recorded (`compile.watched`). It is for learning what a program needs, and no protection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from pysandbox.compile.doors import has_way_out
-from pysandbox.compile.filters import Filters
-from pysandbox.compile.notes import MONITOR, unobserved
-from pysandbox.compile.plan import Note, NotifyPlan
+from pysandbox.compile.filters import Filters, unheard
+from pysandbox.compile.init_calls import OPENS_INSTEAD
+from pysandbox.compile.notes import DEGRADED, MONITOR, unobserved
+from pysandbox.compile.plan import NotifyPlan
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import has_way_out
 from pysandbox.probe.facts import HostFacts
+from pysandbox.shapes import replace
 
 
 def enforced(policy: Policy) -> Policy:
@@ -29,6 +31,9 @@ def inherited(policy: Policy, host: HostFacts) -> tuple[str, ...]:
 
 
 def monitor_notes(policy: Policy, host: HostFacts, notify: NotifyPlan | None) -> Iterator[Note]:
+    if policy.why and notify is None:
+        yield Note(DEGRADED, "why", "nobody hears of the refusals of this cage: syscalls.notifier is switched off, or "
+                                    "the kernel cannot hand over calls (Linux 5.19)")  # fmt: skip
     if not policy.monitor:
         return
     yield Note(MONITOR, "monitor", "nothing but files and network is confined; refusals are recorded, and let pass")
@@ -36,14 +41,20 @@ def monitor_notes(policy: Policy, host: HostFacts, notify: NotifyPlan | None) ->
         yield Note(MONITOR, "process.max_pids", f"the limit of {policy.max_pids} processes is not set")
     if policy.allow_execve:
         yield Note(MONITOR, "process.allow_execve", "every program may be executed")
+    if policy.dlp_enabled and has_way_out(policy):
+        yield Note(MONITOR, "network.dlp.enabled", "credentials that are found in what is sent are told, and passed on")
     yield from _unobserved(policy, notify)
     dropped = len(host.env.keys() - set(policy.env_passthrough))
     yield Note(MONITOR, "process.env_passthrough", f"{dropped} variables are inherited that would be dropped")
 
 
-def late_notes(policy: Policy, filters: Filters) -> Iterator[Note]:
+def late_notes(policy: Policy, machine: str, notify: NotifyPlan | None, filters: Filters) -> Iterator[Note]:
     """A second filter has nobody to tell (`compile.init_calls`)."""
-    if policy.monitor and filters.late:
+    if not policy.monitor or not filters.late:
+        return
+    if unheard(policy, machine, notify) == {OPENS_INSTEAD}:  # which hardly a program uses: it is said to whoever asks
+        yield Note(MONITOR, "syscalls.profile", "openat2, where it would be refused, is let pass and not observed")
+    else:
         yield unobserved("syscalls.lists", "calls that cage-init itself needs: what is refused of them, or would be, "
                                            "goes to the kernel's log alone")  # fmt: skip
 
@@ -55,6 +66,6 @@ def _unobserved(policy: Policy, notify: NotifyPlan | None) -> Iterator[Note]:
         yield unobserved("syscalls.notifier", reason)
         never = "calls that no cage may make, such as mount, unshare and setns: they stay refused"
         yield unobserved("syscalls.profile", never)
-    yield unobserved("filesystem.allow", "files: what is not granted is not there, or is refused")
+        yield unobserved("filesystem.allow", "files: what is not granted is not there, or is refused")
     if policy.egress != "direct" and not has_way_out(policy):
         yield unobserved("network.egress", "connections: there is no way out, and nobody at its end")

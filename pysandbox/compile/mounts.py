@@ -13,16 +13,18 @@ the devices below the binds, and paths that are the same inside as outside.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
+from pysandbox.compile.cow import is_on_disk, overlays, upper_steps
 from pysandbox.compile.exec_list import is_open, own_places, places_inside
 from pysandbox.compile.limits import tmpfs_options
 from pysandbox.compile.network import HOSTS
-from pysandbox.compile.plan import DEVICES, SCRATCH, Attr, MountKind, MountStep
-from pysandbox.compile.view import Tree, View, nearest, parent
+from pysandbox.compile.plan import DEVICES, LAYERS, SCRATCH, Attr, MountKind, MountStep
+from pysandbox.compile.trust import trust_steps
+from pysandbox.compile.view import ShownTree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
+from pysandbox.shapes import replace
 
 READ_ONLY = (Attr.RDONLY, Attr.NOSUID, Attr.NODEV)
 WRITABLE = (Attr.NOSUID, Attr.NODEV)
@@ -33,10 +35,11 @@ SEAL = (
     MountStep(MountKind.UNPROTECT_ROOT, "/"),
 )
 NOEXEC = MountStep(MountKind.PROTECT, "/", attrs=(Attr.NOEXEC,))
-# After the seal: under NODEV no device could be opened. The ptys are of an instance that shows no other's (FS-12).
+# After the seal: under NODEV no device could be opened. The ptys are of an instance that shows no other's (FS-12),
+# and has a twelfth of those that all instances but the host's own share (kernel.pty.max - kernel.pty.reserve, 3072).
 NODES = tuple(MountStep(MountKind.BIND, path, path, optional=path != "/dev/null") for path in DEVICES)
 DEV = (
-    MountStep(MountKind.DEVPTS, "/dev/pts", data="newinstance,mode=600,ptmxmode=666"),
+    MountStep(MountKind.DEVPTS, "/dev/pts", data="newinstance,mode=600,ptmxmode=666,max=256"),
     MountStep(MountKind.SYMLINK, "/dev/ptmx", "pts/ptmx"),
     MountStep(MountKind.SYMLINK, "/dev/fd", "/proc/self/fd"),
     MountStep(MountKind.SYMLINK, "/dev/stdin", "/proc/self/fd/0"),
@@ -84,8 +87,8 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
     if policy.isolation != "full":
         return ()
     size = tmpfs_options(policy)
-    early: list[Tree] = []
-    late: list[Tree] = []
+    early: list[ShownTree] = []
+    late: list[ShownTree] = []
     for real, tree in view.trees.items():
         (late if _comes_late(real, tree, view) else early).append(tree)
     own = own_places(policy, view.programs)
@@ -107,7 +110,9 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
         *_scratch(policy, size, view),
         *_home_on_tmp(policy, paths, view),
         *(step for step in links if _on_tmp(step.target)),
-        *(step for tree in late for step in _bind_late(tree, view)),
+        *upper_steps(policy, late),
+        *overlays(step for tree in late for step in _bind_late(tree, view)),
+        *trust_steps(policy, paths, view),
         *PROC,
         *(PROC_OF_ROOT if as_root else ()),
         *_cover("mask", view),
@@ -141,11 +146,13 @@ def _home_on_tmp(policy: Policy, paths: PathFacts, view: View) -> Iterator[Mount
 
 
 def mapped(steps: tuple[MountStep, ...], view: View) -> tuple[MountStep, ...]:
-    """The same for a cage without root's id: what it is to write, it can write only where that is mapped to its own."""
+    """The steps for a cage without root's id: a tree that it may write has to be mapped to the cage's own user id."""
     return tuple(replace(step, must_map=True) if _is_written(step, view) else step for step in steps)
 
 
 def _is_written(step: MountStep, view: View) -> bool:
+    if step.kind is MountKind.OVERLAY or step.source.startswith(LAYERS):
+        return True
     if step.kind is not MountKind.BIND or step.source not in (SCRATCH, step.target):
         return False
     tree = view.trees.get(step.source)
@@ -156,7 +163,8 @@ def staging(policy: Policy, paths: PathFacts, view: View) -> str:
     """A directory that hides no source when a tmpfs lies on it, and that no source contains."""
     if policy.isolation != "full":
         return ""
-    sources = dict.fromkeys((*view.trees, *DEVICES), True)
+    ours = [paths[kept.path].real for kept in paths.kept] if is_on_disk(policy) else []
+    sources = dict.fromkeys((*view.trees, *DEVICES, *ours), True)
     above = {"/"}
     for source in sources:
         while source not in above:
@@ -177,22 +185,22 @@ def _on_tmp(path: str) -> bool:
     return path.startswith(("/tmp/", "/scratch/"))
 
 
-def _comes_late(real: str, tree: Tree, view: View) -> bool:
+def _comes_late(real: str, tree: ShownTree, view: View) -> bool:
     """Whether the one protection over everything comes too early for it, or is too much."""
-    return tree.writable or _on_tmp(real) or view.over(real) is not None
+    return tree.writable or _on_tmp(real) or view.enclosing(real) is not None
 
 
-def _bind(tree: Tree, view: View) -> MountStep:
+def _bind(tree: ShownTree, view: View) -> MountStep:
     fact = tree.fact
-    inside = view.over(fact.real) is not None
+    inside = view.enclosing(fact.real) is not None
     return MountStep(MountKind.BIND, fact.real, fact.real, optional=tree.optional, inside_bind=inside,
                      dev=fact.dev, ino=fact.ino)  # fmt: skip
 
 
-def _bind_late(tree: Tree, view: View) -> Iterator[MountStep]:
+def _bind_late(tree: ShownTree, view: View) -> Iterator[MountStep]:
     real = tree.fact.real
     bind = _bind(tree, view)
-    yield bind
+    yield _bind_apart(bind, view) if tree.cow else bind
     if tree.writable:
         for pin in _pins(real, view):
             yield MountStep(MountKind.PIN, pin, inside_bind=True)
@@ -204,7 +212,12 @@ def _bind_late(tree: Tree, view: View) -> Iterator[MountStep]:
         yield MountStep(MountKind.PROTECT, place.real, attrs=attrs, inside_bind=True)
 
 
-def _executable(early: list[Tree], view: View) -> Iterator[MountStep]:
+def _bind_apart(bind: MountStep, view: View) -> MountStep:
+    place = view.copies.get(bind.target)
+    return replace(bind, kind=MountKind.OVERLAY) if place is None else replace(bind, source=place, dev=0, ino=0)
+
+
+def _executable(early: list[ShownTree], view: View) -> Iterator[MountStep]:
     """With a list of executables: everything so far is noexec, and what may be executed or mapped is laid over it."""
     if view.programs is None:
         return
@@ -215,7 +228,7 @@ def _executable(early: list[Tree], view: View) -> Iterator[MountStep]:
         yield from (_bind_executable(place, view) for place in places_inside(tree.fact.real, view))
 
 
-def _is_open(tree: Tree, view: View) -> bool:
+def _is_open(tree: ShownTree, view: View) -> bool:
     return is_open(tree.fact.real, tree.writable, view)
 
 
@@ -232,7 +245,7 @@ def _pins(real: str, view: View) -> list[str]:
     pins = set()
     for covered in (*view.trees, *view.holes):
         if covered.startswith(f"{real}/"):
-            above = view.over(covered)
+            above = view.enclosing(covered)
             if above is not None and above.fact.real == real:
                 between = parent(covered)
                 while between != real:
@@ -259,4 +272,4 @@ def _scratch(policy: Policy, size: str, view: View) -> Iterator[MountStep]:
 def _cover(kind: str, view: View) -> Iterator[MountStep]:
     for real, hole in view.holes.items():
         if hole.kind == kind:
-            yield MountStep(KINDS[kind, hole.fact.kind == "dir"], real, inside_bind=True)
+            yield MountStep(KINDS[kind, hole.fact.kind == "dir"], real, inside_bind=True, optional=hole.by_pattern)

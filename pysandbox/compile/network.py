@@ -8,25 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pysandbox.compile.doors import NSSWITCH_TEXT, RESOLV_TEXT, has_way_out
-from pysandbox.compile.plan import Note
-from pysandbox.compile.routed import check_backend
 from pysandbox.errors import SandboxCompileError
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import has_doors
 
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
 HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 "  # the cage's own name follows
 # Without a way out a name that is not in /etc/hosts does not exist, and that is the answer, at once: a resolver that is
 # out of reach would mean "try again", which npm, pip and others then do for minutes.
-NOBODY_TEXT = "# this cage has no network\n"
+# musl asks a server at 127.0.0.1 where none is named, and waits for it for as long as the file says.
+NOBODY_TEXT = "# this cage has no network\noptions timeout:0\n"
+# Names come from the door and nowhere else: no daemon of the host answers in the cage.
+NSSWITCH_TEXT = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"
 ALONE_TEXT = NSSWITCH_TEXT.replace("hosts: files dns", "hosts: files")
+
+# Clients that try again whatever the answer was, and wait between: npm for 70 seconds, pip for 8.
+NO_RETRIES: Mapping[str, str] = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 
 DIRECT = "network.direct"
 
 
 def network_notes(policy: Policy) -> tuple[Note, ...]:
-    check_backend(policy)
+    if policy.network_backend == "routed":
+        from pysandbox.compile.routed import check_backend
+
+        check_backend(policy)
     if policy.egress == "direct":
         if not policy.unsafe_direct:
             raise SandboxCompileError('"direct" gives the cage the host\'s own network', key="network.egress",
@@ -46,6 +54,8 @@ def own_files(policy: Policy) -> Mapping[str, str]:
     need not be told; with doors, names come from the door alone."""
     if policy.isolation != "full" or policy.egress == "direct":
         return {}
-    if not has_way_out(policy):
+    if not has_doors(policy):
         return {HOSTS: HOSTS_TEXT, RESOLV: NOBODY_TEXT, NSSWITCH: ALONE_TEXT}
+    from pysandbox.compile.doors import RESOLV_TEXT
+
     return {HOSTS: HOSTS_TEXT, RESOLV: RESOLV_TEXT, NSSWITCH: NSSWITCH_TEXT}

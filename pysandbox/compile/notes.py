@@ -1,11 +1,9 @@
-"""The notes a Plan may carry: their events, their ranks, and one constructor for each."""
+"""The notes a Plan may carry: their events, and one constructor for each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 from pysandbox import events
-from pysandbox.compile.plan import Note, Rank
+from pysandbox.note import AT_THE_END, NO_LOSS, ON_REQUEST, SAID, Note
 
 GRANT_SKIPPED = events.GRANT_SKIPPED.name
 NOT_COVERABLE = events.NOT_COVERABLE.name
@@ -15,31 +13,6 @@ LIMITS_NOT_ENFORCED = events.LIMITS_NOT_ENFORCED.name
 ISOLATION_GAP = events.ISOLATION_GAP.name
 MONITOR = events.MONITOR.name
 WORKDIR = "filesystem.workdir"
-
-
-# Who hears of a note. SAID: whoever starts a command, each time, without asking; AT_THE_END: the same, of what the run
-# has shown. ON_REQUEST: whoever asks (-v, explain, Result.notes), for every run in an ordinary directory has it, or
-# something else says it. NO_LOSS: nothing is less than the policy asks, so that it is an event and no more.
-SAID: Rank = "said"
-AT_THE_END: Rank = "at the end"
-ON_REQUEST: Rank = "on request"
-NO_LOSS: Rank = "no loss"
-
-# The rank of a note that has none of its own, by its event; the widest weakening first, which is how they are sorted.
-RANKS: Mapping[str, Rank] = {
-    "network.direct": SAID,
-    WIDE_GRANT: SAID,
-    DEGRADED: SAID,
-    ISOLATION_GAP: SAID,
-    NOT_COVERABLE: SAID,
-    LIMITS_NOT_ENFORCED: SAID,
-    "network.idle": SAID,
-    MONITOR: ON_REQUEST,  # --monitor says it by itself
-    GRANT_SKIPPED: ON_REQUEST,
-    events.PLANTED.name: AT_THE_END,
-    events.POLICY_VIOLATION.name: AT_THE_END,
-}
-ORDER = tuple(RANKS)
 
 
 def grant_skipped(key: str, path: str, reason: str) -> Note:
@@ -59,29 +32,10 @@ def guards_absent(key: str, directory: str, names: str) -> Note:
     return Note(NOT_COVERABLE, key, message, ON_REQUEST)
 
 
-def rank_of(note: Note) -> Rank:
-    """A note of an event that nobody ranked is said: it may be about a wall."""
-    return note.rank or RANKS.get(note.event, SAID)
-
-
-def weaker(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Those that say less than the policy asks, the widest first."""
-    found = [note for note in notes if rank_of(note) != NO_LOSS]
-    return tuple(sorted(found, key=lambda note: ORDER.index(note.event) if note.event in RANKS else len(ORDER)))
-
-
-def worth_saying(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Those that whoever starts a command is to read, each once; of the gaps of Landlock alone that there are some."""
-    said = (note for note in weaker(notes) if rank_of(note) == SAID)
-    return tuple(dict.fromkeys(SOME_GAPS if note.event == ISOLATION_GAP else note for note in said))
-
-
-def last_words(notes: Iterable[Note]) -> tuple[Note, ...]:
-    """Those that only the end of the command has brought; what --monitor did not see is said by itself."""
-    return tuple(note for note in weaker(notes) if rank_of(note) == AT_THE_END and note.event != MONITOR)
-
-
-SOME_GAPS = Note(ISOLATION_GAP, "isolation", "there are no namespaces: pysandbox explain lists what stays open")
+def repository_read_only(key: str, git: str) -> Note:
+    """Reading is what most commands of git do."""
+    message = f"{git!r}, the repository of the working directory, is read-only: to commit, --allow-write {git}"
+    return Note(GRANT_SKIPPED, key, message, ON_REQUEST)
 
 
 def unobserved(key: str, message: str) -> Note:

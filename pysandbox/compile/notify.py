@@ -8,19 +8,20 @@ execve are decided, the writing of another process's memory through /proc (BPF r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 
-from pysandbox.compile.doors import reaches_hosts
+from pysandbox.compile.cow import COW, is_overlaid
 from pysandbox.compile.landlock import NET_RIGHTS, ON_PROC
 from pysandbox.compile.plan import LandlockPlan, NotifyPlan, SocketGrant
 from pysandbox.compile.programs import programs
 from pysandbox.compile.shown import View
+from pysandbox.compile.watched import PATH_CALLS, RENAME_CALLS, watches_files
 from pysandbox.errors import SandboxCompileError, UnsupportedError
 from pysandbox.policy.endpoint import (
     ANYWHERE,
     OWN,
     SYNTHETIC,
+    TCP,
     UDP,
     UNSPECIFIED,
     Endpoint,
@@ -29,7 +30,9 @@ from pysandbox.policy.endpoint import (
     without_special,
 )
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import is_proxied, reaches_hosts
 from pysandbox.probe.facts import HostFacts, PathFacts
+from pysandbox.shapes import replace
 
 # What a callback may ask to hear of, and the system calls behind it.
 CATEGORIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -41,9 +44,11 @@ CATEGORIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 CALLS: Mapping[str, tuple[str, ...]] = {
     **{name: calls for row in CATEGORIES.values() for name, calls in row.items()}, "LISTEN": ("listen",),
+    "PATH": PATH_CALLS, "RENAME": RENAME_CALLS,
 }  # fmt: skip
 WALL_ABI = 4  # Landlock rules on TCP ports, Linux 6.7
 RINGS = "io_uring_"
+SUPERVISED = "use Linux 5.19 or newer (seccomp WAIT_KILLABLE_RECV), not below another seccomp supervisor"
 
 
 def _refuses_descriptors(policy: Policy) -> bool:
@@ -86,16 +91,22 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
         dict.fromkeys(("CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"), "LIST"),
     ),
     ("network.unix_sockets", grants_sockets, dict.fromkeys(("CONNECT", "BIND", "LISTEN"), "LIST")),
+    ("host", is_proxied, {"CONNECT": "LIST"}),
+    (COW, is_overlaid, {"RENAME": "TELL"}),
+    ("why", watches_files, {"EXEC": "TELL", "OPEN": "TELL", "PATH": "TELL"}),
     ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),
 )
-# These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log.
-ONLY_TELLING = frozenset({"process.allow_execve", "monitor"})
+# These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log; a
+# directory of a copy-on-write tree is then not renamed (EXDEV), and what renames it copies.
+ONLY_TELLING = frozenset({"process.allow_execve", COW, "why", "monitor"})
 
 
 def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozenset[str]) -> NotifyPlan | None:
     """Raises UnsupportedError where a rule needs what the kernel lacks, SandboxCompileError for what contradicts."""
     _check_addresses(policy)
     asking = [(key, actions) for key, asks, actions in NEEDS if asks(policy)]
+    if not host.seccomp_filter:
+        return None  # and so no cage (`degrade`)
     if not (host.user_notif and host.wait_killable) or policy.notifier is False:
         asking = _without_supervisor(policy, asking, watch)
     if not asking and not watch:
@@ -104,19 +115,21 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
     actions = {name: action for _, row in asking for name, action in row.items()}
     actions |= {name: "ASK" for category in watch for name in CATEGORIES[category]}
     return NotifyPlan(
-        calls=tuple(sorted(call for name in actions for call in CALLS.get(name, ()))),
+        calls=tuple(sorted({call for name in actions for call in CALLS.get(name, ())})),
         actions=tuple(sorted(actions.items())),
         endpoints=_endpoints(policy, watch),
         sealed=policy.egress != "direct" and not _leads_out(policy) and not grants_sockets(policy),
         abstract=policy.isolation == "full" and policy.egress != "direct",
+        watches_paths=watches_files(policy),
         refuse_control=_refuses_descriptors(policy),
         lenient=policy.monitor,
         programs=_programs(policy, paths),
         grants=_grants(policy),
         named=(ANYWHERE,) if _names_direct_hosts(policy) else (),
-        walled=_leads_out(policy) and host.landlock_abi >= WALL_ABI,
+        landlock_denies_bind=_leads_out(policy) and host.landlock_abi >= WALL_ABI,
         on_host=policy.isolation == "landlock",
         keeps_ports=policy.isolation == "landlock" and policy.egress != "direct",
+        doors=is_proxied(policy),
     )
 
 
@@ -149,7 +162,11 @@ def _without_supervisor(
             raise SandboxCompileError(f"{key} is decided at run time, and the notifier is switched off",
                                       key="syscalls.notifier", suggestion=f"leave notifier out, or {key}")  # fmt: skip
         lost = f"{key} needs calls to be decided at run time, which this kernel cannot hand over"
-        raise UnsupportedError(lost, feature="user_notif", fix="use Linux 5.19 or newer (seccomp WAIT_KILLABLE_RECV)")
+        raise UnsupportedError(
+            lost,
+            feature="user_notif",
+            fix="use Linux 5.19 or newer (seccomp WAIT_KILLABLE_RECV), not below another seccomp supervisor",
+        )
     return []
 
 
@@ -162,6 +179,8 @@ def _check_addresses(policy: Policy) -> None:
         )  # fmt: skip
     for text in policy.allow_ips if has_own_network(policy) else ():
         _check_not_own(text)
+    for text in policy.allow_ips if is_proxied(policy) else ():
+        _check_not_door(text)
     for text in policy.allow_ips:
         if policy.isolation == "landlock" and parse_endpoint(text).protocols == UDP:
             raise SandboxCompileError(
@@ -182,7 +201,17 @@ def _check_not_own(text: str) -> None:
             key="network.allow_ips",
             suggestion="for the host's loopback set network.allow_host_loopback and dial host.pysandbox.internal",
         )  # fmt: skip
-    raise SandboxCompileError(
+    raise _stand_for_names(text)
+
+
+def _check_not_door(text: str) -> None:
+    asked = parse_endpoint(text)
+    if asked.prefix >= SYNTHETIC.prefix and SYNTHETIC.holds(asked.address, 0, TCP):
+        raise _stand_for_names(text)
+
+
+def _stand_for_names(text: str) -> SandboxCompileError:
+    return SandboxCompileError(
         f"{text!r}: in a cage these addresses (198.18.0.0/15) stand for names", key="network.allow_ips",
         suggestion="leave it out",
     )  # fmt: skip
@@ -204,11 +233,19 @@ def _check_watch(policy: Policy, host: HostFacts, watch: frozenset[str]) -> None
 def _endpoints(policy: Policy, watch: frozenset[str]) -> tuple[Endpoint, ...]:
     """What may be reached in the network of the caller's socket: the list, or, where nothing limits it or the cage's
     own network does, any address."""
-    if _lists_addresses(policy) and not has_own_network(policy):
-        return parse_list(policy.allow_ips)
+    if not has_own_network(policy) and (_lists_addresses(policy) or is_proxied(policy)):
+        return parse_list((*policy.allow_ips, *_doors(policy)))
     if policy.egress == "direct":
         return (ANYWHERE,)
     return (ANYWHERE,) if policy.isolation == "full" else ()
+
+
+def _doors(policy: Policy) -> Iterator[str]:
+    """Where the proxies are, without a namespace in which they could listen."""
+    if is_proxied(policy):
+        from pysandbox.compile.doors import HANDED
+
+        yield from (f"{door.address}:{door.port}/tcp" for door in HANDED)
 
 
 def guarded(landlock: LandlockPlan | None, notify: NotifyPlan | None, abi: int) -> LandlockPlan | None:

@@ -7,16 +7,24 @@ csrc/abi.h, so that there is no second list. Strict, monitor and missing kernel 
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
 
+from pysandbox.note import Note
 from pysandbox.policy.endpoint import Endpoint
+from pysandbox.sha256 import sha256
+from pysandbox.shapes import dataclass
 
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
+
+# Stands, as a whole `source`, for a file that only the launcher can name: the host's roots with the certificate of the
+# authority that the inspector signs for this plan's hosts with.
+TRUST = "PSB_TRUST"
+
+# Stands, as the whole `source` of UPPER, for a directory that only the launcher can name: one for each cage, on disk.
+# With a path below it, as the source of BIND or the path of a LandlockRule, it is where a CopiedTree lies.
+LAYERS = "PSB_LAYERS"
 
 # The host files that a plan may name without their inode, as csrc/setup/mounts.c has them: no user can replace one.
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "random", "urandom", "tty"))  # FS-12: and no other node
@@ -39,6 +47,9 @@ class MountKind(Enum):
     DENY_FILE = "DENY_FILE"  # an unreadable file (mode 0) over target: EACCES
     DENY_DIR = "DENY_DIR"  # an unreadable directory (mode 0) over target: EACCES
     PROTECT = "PROTECT"  # mount_setattr(target, attributes), recursive
+    UPPER = "UPPER"  # for the layers of all OVERLAY steps: tmpfs, options in data, or LAYERS; no path leads there
+    OVERLAY = "OVERLAY"  # overlay of source (a real host path) and the layers that data names, at target
+    UPPER_GIVEN = "UPPER_GIVEN"  # the host gets a descriptor of UPPER, which is detached
     UNPROTECT_ROOT = "UNPROTECT_ROOT"  # make the cage's own root tmpfs writable again after a recursive PROTECT of /
 
 
@@ -53,11 +64,13 @@ class Attr(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MountStep:
-    """`target` is a path inside the cage, absolute. `source` a real host path (no symlink in it) for BIND.
+    """`target` is a path inside the cage, absolute. `source` a real host path (no symlink in it) for BIND and
+    OVERLAY.
 
     `optional`: what is not there is skipped (grants and /proc masks only; a denial is never optional).
     `dev`, `ino`: what the source must still be when it is bound, reached without any symlink. A source without them is
-    one of DEVICES, or SCRATCH, whose inode the launcher fills in: any other would lead where its path leads by then.
+    one of DEVICES, or one whose inode the launcher fills in (SCRATCH, TRUST, LAYERS): any other would lead where its
+    path leads by then.
     `inside_bind`: the target lies inside a bind, so it is opened without following symlinks.
     `named`: the cage's host name, which is known when it starts, ends a FILE.
     `must_map`: in a cage without root's id (`Plan.unrooted`) it is an error when the source cannot be mapped.
@@ -77,7 +90,12 @@ class MountStep:
     must_map: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind is MountKind.BIND and not self.ino and self.source not in (*DEVICES, SCRATCH):
+        takes = self.kind is MountKind.OVERLAY or (
+            self.kind is MountKind.BIND
+            and self.source not in (*DEVICES, SCRATCH, TRUST)
+            and not self.source.startswith(f"{LAYERS}/")
+        )
+        if takes and not self.ino:
             raise ValueError(f"{self.source!r} would be bound without having been looked at")
 
 
@@ -159,15 +177,17 @@ class SocketGrant:
 @dataclass(frozen=True, slots=True)
 class NotifyPlan:
     """Which calls the filter hands to the supervisor, and what becomes of them. Classes and actions are named as in
-    csrc/host/notify.h, without PSB_CALL_ and PSB_ACTION_.
+    csrc/host/notify/notify.h, without PSB_CALL_ and PSB_ACTION_.
 
     `actions`: (class, action) of every class that is not left to the kernel. `endpoints`: what LIST allows.
     `sealed`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
     `grants`: reached through a socket of the host's network, which takes the place of the cage's own; `named`: the
-    same, for the addresses that names stand for (`Supervision.grant_address`). `walled`: Landlock refuses every bind of
-    a TCP port that is not done on behalf. `on_host`: there is no namespace; of unix sockets, `sockets` may be connected
-    to, and where `keeps_ports`, no port of the host is bound. `verdicts`: under monitor, the filter as it would be
-    without, which tells what is recorded and let pass from what no cage may do.
+    same, for the addresses that names stand for (`Supervision.grant_address`). `landlock_denies_bind`: Landlock refuses
+    every bind of a TCP port that is not done on behalf. `on_host`: there is no namespace; of unix sockets, `sockets`
+    may be connected to, where `keeps_ports`, no port of the host is bound, and with `doors` the addresses of doors lead
+    to the gatekeeper, connection by connection, and nowhere else. `verdicts`: where the filter hands over what it
+    refuses, as it would be otherwise, which tells what becomes of each. `watches_paths`: what calls are refused of the
+    files that they name is told.
     """
 
     calls: tuple[str, ...]
@@ -180,11 +200,13 @@ class NotifyPlan:
     programs: tuple[str, ...] | None  # the only files (real paths) and trees (`/dir/*`) that may be executed
     grants: tuple[Endpoint, ...] = ()
     named: tuple[Endpoint, ...] = ()
-    walled: bool = False
+    landlock_denies_bind: bool = False
     on_host: bool = False
     keeps_ports: bool = False
+    doors: bool = False
     sockets: tuple[SocketGrant, ...] = ()
     verdicts: bytes = b""
+    watches_paths: bool = False
 
     @property
     def leads_out(self) -> bool:
@@ -199,9 +221,26 @@ class Door:
     connections that the kernel refuses."""
 
     kind: str
-    protocol: str  # "tcp", which listens, "udp", "raw" or "syn"
+    protocol: str  # "tcp", which listens, "udp", "raw" or "syn"; "handed": without a namespace, by the supervisor
     address: str  # IPv4
     port: int  # 0: not bound
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Which requests a host may be sent. () allows any, None is no limit."""
+
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    content_types: tuple[str, ...] = ()
+    max_request_bytes: int | None = None
+    ports: tuple[int, ...] = ()  # that its block names
+    websocket: bool = False  # one may be opened
+    credentials: tuple[str, ...] = ()  # detectors whose finds it may be sent
+
+
+ANY_REQUEST = Contract()  # looked at, and held to nothing
+ANY_MESSAGE = Contract(websocket=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +250,40 @@ class HostGrant:
     pattern: str
     ports: tuple[int, ...]  # () is any
     direct: bool  # by a socket of the host's own, without a relay that looks at the names in it
+    contract: Contract | None = None  # each request is held against it, by the inspector; None: nothing looks
+    websocket: bool = False  # one may be opened, also where requests are looked at for a secret alone
+
+
+@dataclass(frozen=True, slots=True)
+class SecretGrant:
+    """A value that the inspector puts in place of a placeholder: where it is, never what it is."""
+
+    name: str  # the variable of the cage
+    source: str  # env:NAME, file:/PATH or given
+    hosts: tuple[str, ...]  # names and patterns
+    places: tuple[str, ...]  # header:NAME, query:KEY, basic, body
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """How all that is sent is looked through for credentials."""
+
+    depth: int  # of encodings inside each other
+    whole: int  # bytes of a body that are looked at together
+    scopes: tuple[tuple[str, tuple[str, ...]], ...]  # more homes, by detector
+    warns: bool  # what is found is told and passed on
+    budget: int  # opaque bytes that one host may be sent in one session
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionPlan:
+    """What the inspector holds every host of a cage to that has a contract."""
+
+    timeout_ms: int  # for a server to answer
+    most_bytes: int  # of a request's body
+    upstream_ca: tuple[str, ...] = ()  # files of the host with certificates to be trusted besides the host's own
+    secrets: tuple[SecretGrant, ...] = ()
+    scan: ScanPlan | None = None  # None: nothing is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,54 +309,77 @@ class NetPlan:
     loopback_ports: tuple[int, ...] | None  # of the host, as host.pysandbox.internal; () is any, None is none
     bridge: str  # of the routed back end, which gives the cage an interface; "" is doors alone
     ipv6: str  # what an AAAA question about an allowed name gets (T04): "nodata" | "nxdomain" | "resolve"
-
-
-Rank: TypeAlias = Literal["", "said", "at the end", "on request", "no loss"]
+    inspection: InspectionPlan | None = None  # None: no host has a contract
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """Something the Plan does less than, or other than, the policy asked for. Becomes an event at launch.
+class CopiedTree:
+    """A copy-on-write tree of which the cage has a copy: `path` and its inode on the host, `place` below LAYERS.
 
-    `rank`: "" is what its event has in `compile.notes.RANKS`, the one place that decides who hears of it.
+    `hollow`: names in it, relative, whose content the cage is not to have, with the mode of what stands for them.
+    `at_its_place`: the cage has it under its own path; without mounts it is where it lies.
     """
 
-    event: str
-    key: str
-    message: str
-    rank: Rank = ""
+    path: str
+    place: str
+    dev: int
+    ino: int
+    hollow: tuple[tuple[str, int], ...] = ()
+    at_its_place: bool = True
 
 
 @dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """What is copied for each cage, before it is made. `most`: bytes of all of it, but for those that the file system
+    shares; as many names as that has pages."""
+
+    trees: tuple[CopiedTree, ...]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything C and the launcher need, and nothing they must decide."""
+    """Everything C and the launcher need, and nothing they must decide; by subject, in the order of `compiler`."""
 
     isolation: str  # "full" | "landlock" | "none"
+    notes: tuple[Note, ...]
+    # process
     namespaces: tuple[str, ...]  # clone(2) names without CLONE_NEW: USER PID NS IPC UTS CGROUP NET
     inside_uid: int  # ids seen inside; -1 keeps the caller's
     inside_gid: int
+    unrooted: bool = False  # root starts it, and outside it is not root but PSB_OUTSIDE (csrc/abi.h)
     hostname_prefix: str
+    env: tuple[tuple[str, str], ...]  # a value may be SCRATCH
+    cwd: str  # as the cage has it
+    executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
+    # files
     staging: str  # host directory to assemble the root on; no source lies at, above or below it
     mounts: tuple[MountStep, ...]
-    loopback: bool
     landlock: LandlockPlan | None
+    # system calls
     seccomp: bytes  # struct sock_filter[] of the whole cage, cage-init with it; empty: no filter
     seccomp_late: bytes  # a second filter, of commands only: what the policy refuses and cage-init needs; mostly empty
     notify: NotifyPlan | None  # None: nothing is decided at run time, and there is no listener
+    # network
+    loopback: bool
+    net: NetPlan | None = None
+    # limits
     limits: tuple[Limit, ...]
-    env: tuple[tuple[str, str], ...]  # a value may be SCRATCH
-    cwd: str  # "" lets the launcher pick the first of the workdir and /
+    cgroup: CgroupPlan | None = None
+    watch: WatchPlan | None = None
+    layers: int | None = None  # most bytes in the layers of copy-on-write trees, where they are on disk (LAYERS)
+    copies: CopyPlan | None = None  # of copy-on-write trees, where there are no layers
     walltime: float | None
     grace: float
     output_cap: int  # bytes kept of each of stdout and stderr
-    notes: tuple[Note, ...]
-    cgroup: CgroupPlan | None = None
-    watch: WatchPlan | None = None
-    executables: tuple[str, ...] | None = None  # the only files (real paths) and trees (`/dir/*`) that may be executed
-    net: NetPlan | None = None
-    unrooted: bool = False  # root starts it, and outside it is not root but PSB_OUTSIDE (csrc/abi.h)
+
+    @property
+    def uses_scratch(self) -> bool:
+        """Whether it names the directory that SCRATCH stands for."""
+        rules = self.landlock.rules if self.landlock else ()
+        return any(rule.path == "" for rule in rules) or any(step.source == SCRATCH for step in self.mounts)
 
     @property
     def digest(self) -> str:
         """SHA-256 (hex) over every field: equal plans, equal digest, on every machine and Python."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        return str(sha256(repr(self).encode()).hexdigest())

@@ -1,5 +1,5 @@
 """Where the synthetic addresses of a cage lie: names whose grants list the same ports have a network of their own, so
-that the kernel of the cage knows which connections may be made, and refuses the others at once (`probe.netlink`).
+that the kernel of the cage knows which connections may be made, and refuses the others at once (`netfilter.netlink`).
 
 The first pool is of names that may be reached on any port, and of those whose ports are no list of one grant: there the
 TCP door decides. Pure; `compile.doors` writes the rules, `gate.names` gives out the addresses.
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pysandbox.compile.plan import HostGrant
+from pysandbox.netfilter.netlink import Reached
 from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX
 from pysandbox.policy.names import HOST_ALIAS, matches
-from pysandbox.probe.netlink import Reached
 
 MOST_POOLS = 16  # each has more addresses than names are kept for
 MOST_PORTS = 8  # of one list, each of which is a rule, and has an answer of the kernel's that must find room

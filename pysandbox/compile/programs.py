@@ -11,33 +11,34 @@ should read its name. Nothing of an entry that the host lacks is granted, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from pysandbox.compile.notes import grant_skipped
-from pysandbox.compile.plan import Note
 from pysandbox.errors import SandboxCompileError
+from pysandbox.note import Note
 from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import LIBRARY_DIRECTORIES, LOADERS, absolute, executable_path, libraries_beside
 from pysandbox.probe.facts import Executable, PathFact, PathFacts
+from pysandbox.shapes import dataclass, field
 
 ALLOW_EXECVE = "process.allow_execve"
-# Of a full cage, where a `/dir/*` may allow what the cage itself writes; not in need of a directory of the host.
+# The directories of a full cage that it makes itself: a `/dir/*` may name them though the host has no such directory.
 OWN_PLACES = ("/tmp", "/dev/shm", "/scratch")
 # A file that never had a path is under no Landlock rule and on no mount, and may be executed by /proc/self/fd.
 NAMELESS = "memfd_create"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Programs:
-    """Filled by `programs`, cut down to what is visible by `exec_list.settle`; the keys are real paths."""
+    """As listed, from `programs`; cut down to what the cage sees, from `exec_list.visible`. The keys are real paths."""
 
-    files: dict[str, PathFact] = field(default_factory=dict)
-    roots: dict[str, PathFact] = field(default_factory=dict)
-    interpreters: dict[str, PathFact] = field(default_factory=dict)
-    libraries: dict[str, PathFact] = field(default_factory=dict)
-    absent: list[PathFact] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    files: Mapping[str, PathFact]
+    roots: Mapping[str, PathFact]
+    interpreters: Mapping[str, PathFact]
+    libraries: Mapping[str, PathFact]
+    absent: tuple[PathFact, ...]
+    notes: tuple[Note, ...]
 
     @property
     def single(self) -> dict[str, PathFact]:
@@ -50,12 +51,29 @@ class Programs:
         return (*self.files, *(f"{root.rstrip('/')}/*" for root in self.roots))
 
 
+@dataclass(slots=True)
+class _Found:
+    """Programs that are still being collected."""
+
+    files: dict[str, PathFact] = field(default_factory=dict)
+    roots: dict[str, PathFact] = field(default_factory=dict)
+    interpreters: dict[str, PathFact] = field(default_factory=dict)
+    libraries: dict[str, PathFact] = field(default_factory=dict)
+    absent: list[PathFact] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def programs(self) -> Programs:
+        proxy = MappingProxyType
+        return Programs(proxy(self.files), proxy(self.roots), proxy(self.interpreters), proxy(self.libraries),
+                        tuple(self.absent), tuple(self.notes))  # fmt: skip
+
+
 def programs(policy: Policy, paths: PathFacts) -> Programs | None:
     """None when every program may be executed. Raises SandboxCompileError for what a list cannot hold."""
     if not policy.allow_execve:
         return None
     _refuse_files_without_a_path(policy)
-    found = Programs()
+    found = _Found()
     for entry in policy.allow_execve:
         _collect(found, entry, paths)
     for fact in list(found.files.values()):
@@ -66,7 +84,7 @@ def programs(policy: Policy, paths: PathFacts) -> Programs | None:
     beside = (name for fact in found.files.values() for name in _libraries_of(fact))
     # Through a link, an earlier cage that could write there would name any directory.
     _add_existing(found.libraries, (name for name in beside if paths[name].real == name), paths, "dir")
-    return found
+    return found.programs()
 
 
 def _refuse_files_without_a_path(policy: Policy) -> None:
@@ -86,7 +104,7 @@ def _refuse_files_without_a_path(policy: Policy) -> None:
     )  # fmt: skip
 
 
-def _collect(found: Programs, entry: str, paths: PathFacts) -> None:
+def _collect(found: _Found, entry: str, paths: PathFacts) -> None:
     fact, tree = paths[absolute(executable_path(entry), paths.cwd)], entry.endswith("/*")
     if tree:
         if fact.real == "/":
@@ -111,7 +129,7 @@ def _wrong(entry: str, what: str, suggestion: str) -> SandboxCompileError:
     return SandboxCompileError(f"{entry!r} {what}", key=ALLOW_EXECVE, suggestion=suggestion)
 
 
-def _collect_interpreter(found: Programs, fact: PathFact, paths: PathFacts) -> None:
+def _collect_interpreter(found: _Found, fact: PathFact, paths: PathFacts) -> None:
     needs = paths.executables.get(fact.real, Executable("other"))
     interpreter = paths.facts.get(needs.interpreter)
     if needs.format == "elf" and interpreter is not None and interpreter.kind == "file":
@@ -130,7 +148,7 @@ def _is_unknown(real: str, paths: PathFacts) -> bool:
     return paths.executables.get(real, Executable("other")).format == "other"
 
 
-def _lists(found: Programs, real: str) -> bool:
+def _lists(found: _Found, real: str) -> bool:
     return real in found.files or any(real.startswith(f"{root}/") for root in found.roots)
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from pysandbox.errors import SandboxCompileError, UnsupportedError
+from pysandbox.netfilter import nftables as nft
+from pysandbox.netfilter.netlink import REFUSE, Reached, led_by_name
 from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX, TCP, UDP, Endpoint
 from pysandbox.policy.model import Policy
-from pysandbox.probe import nftables as nft
 from pysandbox.probe.facts import HostFacts
-from pysandbox.probe.netlink import REFUSE, Reached, led_by_name
+from pysandbox.shapes import NamedTuple
 
 NETWORK, NETWORK_PREFIX = b"\x0a\x8f\0\0", 16  # 10.143.0.0/16, document 000
 LOOPBACK = b"\x7f\0\0\0"
@@ -54,7 +54,7 @@ def bridge(policy: Policy, host: HostFacts) -> str:
 
 def check_backend(policy: Policy) -> None:
     """SandboxCompileError for a back end that the rest of the policy leaves nothing to do."""
-    if policy.network_backend == "routed" and (policy.egress != "proxy-only" or policy.isolation != "full"):
+    if policy.egress != "proxy-only" or policy.isolation != "full":
         raise SandboxCompileError(
             f'"routed" is a way out of a full cage, beside the doors; this one has egress = "{policy.egress}" and '
             f'isolation = "{policy.isolation}"', key="network.backend",

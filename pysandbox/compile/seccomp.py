@@ -1,7 +1,8 @@
 """From the [syscalls] part of a Policy to a seccomp program, and to words about it.
 
 `compile_filter` is pure and is the only way to a filter. The shipped profiles were compiled when the package was
-built (tools/compile_profiles.py) and are looked up; a policy with extras is compiled on first use, by the same code.
+built (tools/compile_profiles.py): whoever has them at hand passes them in. The rest is compiled on first use, by the
+same code and to the same bytes.
 What each profile lists is data in `compile.profiles`; how a program is laid out is `compile.bpf`.
 
 A name is decided in this order, the first that applies: killed by the profile; answered as absent; tier NEVER;
@@ -10,13 +11,16 @@ deny_extra; not open in this profile and mode (the tier OFF, the lists); its rul
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
 
+from pysandbox.compile.watched import denial_of
 from pysandbox.errors import PolicyError
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from pysandbox.compile.bpf import Decision, Verdict, Weight
+    from collections.abc import Callable, Mapping
+
+    from pysandbox.compile.bpf import CallAction, Decision, Weight
     from pysandbox.compile.plan import NotifyPlan
     from pysandbox.compile.profiles import Profile
     from pysandbox.policy.model import Policy
@@ -28,13 +32,23 @@ RET_KILL_PROCESS, RET_ERRNO, RET_USER_NOTIF, RET_LOG, RET_ALLOW = (
 EPERM, ENOSYS, EOPNOTSUPP = 1, 38, 95
 
 # What a refusal is: normal, strict, and monitor with a supervisor or without. The program differs in these words only.
-DENIALS = {"errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "notify": RET_USER_NOTIF, "log": RET_LOG}
+# "told" is a supervisor who answers with the errno that "known" holds, and lets nothing pass.
+DENIALS = {
+    "errno": RET_ERRNO | EPERM, "kill": RET_KILL_PROCESS, "notify": RET_USER_NOTIF, "log": RET_LOG,
+    "told": RET_USER_NOTIF, "known": RET_LOG | EPERM,
+}  # fmt: skip
+HANDS_OVER = {"notify": "log", "told": "known"}  # and the filter by which the supervisor judges
 
 MONITORS = ("notify", "log")
 
-SHIPPED = f"{__file__.rpartition('/compile/')[0]}/_data/seccomp/"
+# The filter that was made when the package was built, by its name (`probe.prebuilt`); None: there is none.
+Prebuilt: TypeAlias = "Callable[[str], bytes | None]"
 
-TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists; here too, so that a lookup loads no profile
+# What a lookup asks of shipped profiles stands here too, so that it loads none of them.
+TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists
+MEMORY_FILES = {"baseline": False, "seed-187": False, "default": True, "relaxed": True}  # is memfd_create open?
+
+SYSV_MEMORY = "shmget"  # which a watchdog of memory has closed: a filter without it is shipped, too
 
 X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
 # Ways to write another process's memory, closed where the arguments of an execve are decided (with Landlock's /proc).
@@ -63,8 +77,9 @@ class Choice(NamedTuple):
     init: frozenset[str] = frozenset()  # left open for cage-init; `build_late` closes them again
 
     def file(self, machine: str) -> str:
-        """What a shipped filter, one without extras, is called."""
-        return f"{machine}.{self.profile}.{self.mode}.{self.sockets}.{self.denial}.bpf"
+        """What a shipped filter, one without extras but SYSV_MEMORY, is called."""
+        closed = f".no-{SYSV_MEMORY}" if self.deny else ""
+        return f"{machine}.{self.profile}.{self.mode}.{self.sockets}.{self.denial}{closed}.bpf"
 
 
 class Description(NamedTuple):
@@ -89,8 +104,17 @@ class Description(NamedTuple):
         return f"{allowed}, {len(self.denied)} denied"
 
 
+def none_prebuilt(name: str) -> None:
+    """What a tree that was not built has."""
+
+
 def compile_filter(
-    policy: Policy, machine: str, notify: NotifyPlan | None = None, *, landlock_net: bool = True
+    policy: Policy,
+    machine: str,
+    notify: NotifyPlan | None = None,
+    *,
+    landlock_net: bool = True,
+    prebuilt: Prebuilt = none_prebuilt,
 ) -> bytes:
     """`struct sock_filter[]` for this policy.
 
@@ -99,17 +123,28 @@ def compile_filter(
     logged where there is none, and the call allowed; but for the tier NEVER, which stays refused.
     """
     choice = choose(policy, notify, landlock_net=landlock_net)
-    return shipped(choice, machine) or build(choice, machine)
+    return shipped(choice, machine, prebuilt) or build(choice, machine)
 
 
-def shipped(choice: Choice, machine: str) -> bytes | None:
+def shipped(choice: Choice, machine: str, prebuilt: Prebuilt) -> bytes | None:
     """The filter that was made when the package was built; those that cage-init can live under are."""
-    extras = choice.allow or choice.deny or choice.notify or choice.lists or choice.unsupported
-    return None if extras else _shipped(choice.file(machine))
+    denied = choice.deny - {SYSV_MEMORY}
+    extras = choice.allow or denied or choice.notify or choice.lists or choice.unsupported
+    return None if extras else prebuilt(choice.file(machine))
+
+
+def makes_memory_files(choice: Choice, machine: str) -> bool:
+    """Whether memfd_create is open."""
+    extras = choice.allow or choice.deny or choice.lists
+    if not extras and choice.profile in MEMORY_FILES:
+        return MEMORY_FILES[choice.profile]
+    from pysandbox.compile.bpf import CallAction
+
+    return decide(choice, machine)["memfd_create"] is CallAction.ALLOW
 
 
 def choose(policy: Policy, notify: NotifyPlan | None = None, *, landlock_net: bool = True) -> Choice:
-    denial = "kill" if policy.strict else "errno"
+    denial = denial_of(policy) if notify else "kill" if policy.strict else "errno"
     if policy.monitor:
         denial = "notify" if notify else "log"
     mode = policy.seccomp_mode if policy.seccomp in TWO_MODES or policy.syscall_lists else "deny-list"
@@ -140,16 +175,6 @@ def _sockets(policy: Policy, landlock_net: bool) -> str:
     return "tcp" if landlock_net else "local"
 
 
-@cache
-def _shipped(file: str) -> bytes | None:
-    """A filter made at build time; None for what is not shipped, and in a source tree that was not built."""
-    try:
-        with open(SHIPPED + file, "rb") as program:
-            return program.read()
-    except FileNotFoundError:
-        return None
-
-
 @lru_cache(maxsize=64)
 def build(choice: Choice, machine: str) -> bytes:
     """Compiles a filter from the data, extras and all."""
@@ -158,10 +183,10 @@ def build(choice: Choice, machine: str) -> bytes:
 
     numbers = table(machine).numbers
     decisions = {numbers[name]: decision for name, decision in decide(choice, machine).items()}
-    beyond = [bpf.Range(max(numbers.values()) + 1, bpf.Verdict.ABSENT)]
+    beyond = [bpf.Range(max(numbers.values()) + 1, bpf.CallAction.ABSENT)]
     if machine == "x86_64":
-        beyond += [bpf.Range(X32_BIT, bpf.Verdict.KILL), bpf.Range(NO_CALL, bpf.Verdict.ABSENT)]
-    rows = bpf.ranges(decisions, bpf.Verdict.ABSENT, beyond)
+        beyond += [bpf.Range(X32_BIT, bpf.CallAction.KILL), bpf.Range(NO_CALL, bpf.CallAction.ABSENT)]
+    rows = bpf.ranges(decisions, bpf.CallAction.ABSENT, beyond)
     return bpf.assemble(table(machine).audit_arch, rows, words(choice.denial), _weight(machine))
 
 
@@ -173,8 +198,8 @@ def build_late(choice: Choice, calls: frozenset[str], machine: str) -> bytes:
 
     known = table(machine)
     decisions = decide(choice, machine)
-    denial = "log" if choice.denial == "notify" else choice.denial
-    rows = bpf.ranges({known.numbers[name]: decisions[name] for name in calls}, bpf.Verdict.ALLOW, [])
+    denial = {"notify": "log", "told": "errno"}.get(choice.denial, choice.denial)
+    rows = bpf.ranges({known.numbers[name]: decisions[name] for name in calls}, bpf.CallAction.ALLOW, [])
     return bpf.assemble(known.audit_arch, rows, words(denial), _weight(machine))
 
 
@@ -190,29 +215,38 @@ def _weight(machine: str) -> Weight:
     return weight
 
 
-def words(denial: str) -> dict[Verdict, int]:
-    """The action word of each verdict. Under "notify" every refusal is handed over: which of them pass is then in
-    `Filters.verdicts`, and without that none does."""
-    from pysandbox.compile.bpf import Verdict
+def words(denial: str) -> dict[CallAction, int]:
+    """The action word of each verdict. Where a supervisor hears of refusals, every one is handed over: what becomes of
+    each is then in `Filters.verdicts`, and without that none passes."""
+    from pysandbox.compile.bpf import CallAction
 
-    refused = RET_USER_NOTIF if denial == "notify" else RET_ERRNO | EPERM
+    refused = RET_USER_NOTIF if denial in HANDS_OVER else RET_ERRNO | EPERM
     return {
-        Verdict.ALLOW: RET_ALLOW,
-        Verdict.DENY: DENIALS[denial],
-        Verdict.NEVER: RET_KILL_PROCESS if denial == "kill" else refused,
-        Verdict.KILL: RET_KILL_PROCESS,
-        Verdict.MILD: refused,
-        Verdict.ABSENT: RET_ERRNO | ENOSYS,
-        Verdict.UNSUPPORTED: RET_ERRNO | EOPNOTSUPP,
-        Verdict.NOTIFY: RET_USER_NOTIF,
+        CallAction.ALLOW: RET_ALLOW,
+        CallAction.DENY: DENIALS[denial],
+        CallAction.NEVER: RET_KILL_PROCESS if denial == "kill" else refused,
+        CallAction.KILL: RET_KILL_PROCESS,
+        CallAction.MILD: refused,
+        CallAction.ABSENT: RET_ERRNO | ENOSYS,
+        CallAction.UNSUPPORTED: RET_ERRNO | EOPNOTSUPP,
+        CallAction.NOTIFY: RET_USER_NOTIF,
     }
 
 
 def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     """The decision for every call that this machine has."""
-    from pysandbox.compile.bpf import Verdict
-    from pysandbox.compile.profiles import arguments, names_of, tiers
+    from pysandbox.compile.profiles import arguments
     from pysandbox.compile.syscalls import table
+
+    rules = arguments.rules(choice.sockets, unix=choice.unix)
+    by_policy = _refusals(choice, rules)
+    return {name: _handed_over(choice, name, rules, by_policy) for name in table(machine).numbers}
+
+
+def _refusals(choice: Choice, rules: Mapping[str, Decision]) -> Callable[[str], Decision]:
+    """What profile and policy say of a call by its name; the first that applies, as the story above has them."""
+    from pysandbox.compile.bpf import CallAction
+    from pysandbox.compile.profiles import arguments, names_of, tiers
 
     profile = _profile(choice)
     opens = set(names_of(profile.opens))
@@ -220,59 +254,65 @@ def decide(choice: Choice, machine: str) -> dict[str, Decision]:
     kill, never = set(names_of(profile.kill)), set(names_of(tiers.NEVER)) - opens
     listed = set(names_of(profile.allow))
     closed = (set(names_of(tiers.OFF)) - opens | set(names_of(profile.deny))) - choice.allow
-    rules = arguments.rules(choice.sockets, unix=choice.unix)
-    shut = arguments.CLOSED_ON_THE_HOST if choice.sockets in arguments.ON_THE_HOST else {}
+    shut = arguments.closed(choice.sockets, choice.allow)
     limited = profile.limited if choice.mode == "allow-list" else {}
     monitors = choice.denial in MONITORS  # what refuses a call is let pass there, but not what its rule refuses besides
 
     def one(name: str) -> Decision:
-        ruled = rules.get(name, Verdict.ALLOW)
+        ruled = rules.get(name, CallAction.ALLOW)
         if name in kill:
-            return Verdict.KILL
-        if ruled is Verdict.ABSENT:
-            return Verdict.ABSENT
+            return CallAction.KILL
+        if ruled is CallAction.ABSENT:
+            return CallAction.ABSENT
         if name in never:
-            return Verdict.NEVER
+            return CallAction.NEVER
         refused = name in choice.deny or name in closed
         if refused and not monitors:
-            return Verdict.DENY
-        if name in shut and name not in choice.allow:
+            return CallAction.DENY
+        if name in shut:
             return shut[name]
         if name in choice.unsupported:
-            return Verdict.UNSUPPORTED
+            return CallAction.UNSUPPORTED
         if refused or (choice.mode == "allow-list" and name not in listed and name not in choice.allow):
-            return hand_over(ruled, Verdict.DENY) if monitors else Verdict.DENY
+            return hand_over(ruled, CallAction.DENY) if monitors else CallAction.DENY
         return ruled if name in choice.allow else limited.get(name, ruled)
 
-    def handed_over(name: str) -> Decision:
-        if name in choice.init:
-            ruled = rules.get(name, Verdict.ALLOW)
-            return Verdict.ALLOW if ruled is Verdict.ABSENT else ruled
-        decision = one(name)
-        if choice.leads_out and name in arguments.LEADS_OUT:
-            decision = hand_over(decision, arguments.LEADS_OUT[name])
-        if ("sendmsg" in choice.notify or choice.unix) and name in arguments.ON_BEHALF:
-            decision = hand_over(decision, arguments.ON_BEHALF[name])
-        if name.startswith(arguments.RINGS) and (choice.leads_out or choice.sockets in arguments.ON_THE_HOST):
-            return Verdict.NEVER
-        if name == "setsockopt" and "connect" in choice.notify:
-            return hand_over(decision, arguments.NO_ROUTES)
-        if name == "ioctl" and "fallocate" in choice.unsupported:
-            decision = arguments.no_space_by_ioctl(decision)
-        if name not in choice.notify:
-            return decision
-        return hand_over(decision, arguments.HANDED_OVER.get(name, Verdict.NOTIFY))
+    return one
 
-    return {name: handed_over(name) for name in table(machine).numbers}
+
+def _handed_over(
+    choice: Choice, name: str, rules: Mapping[str, Decision], by_policy: Callable[[str], Decision]
+) -> Decision:
+    """The decision by the policy, but for what cage-init needs and for what the supervisor is to hear of."""
+    from pysandbox.compile.bpf import CallAction
+    from pysandbox.compile.profiles import arguments
+
+    if name in choice.init:
+        ruled = rules.get(name, CallAction.ALLOW)
+        return CallAction.ALLOW if ruled is CallAction.ABSENT else ruled
+    decision = by_policy(name)
+    if choice.leads_out and name in arguments.LEADS_OUT:
+        decision = hand_over(decision, arguments.LEADS_OUT[name])
+    if ("sendmsg" in choice.notify or choice.unix) and name in arguments.ON_BEHALF:
+        decision = hand_over(decision, arguments.ON_BEHALF[name])
+    if name.startswith(arguments.RINGS) and (choice.leads_out or choice.sockets in arguments.ON_THE_HOST):
+        return CallAction.NEVER
+    if name == "setsockopt" and "connect" in choice.notify:
+        return hand_over(decision, arguments.NO_ROUTES)
+    if name == "ioctl" and "fallocate" in choice.unsupported:
+        decision = arguments.no_space_by_ioctl(decision)
+    if name not in choice.notify:
+        return decision
+    return hand_over(decision, arguments.HANDED_OVER.get(name, CallAction.NOTIFY))
 
 
 def hand_over(decision: Decision, instead: Decision) -> Decision:
     """The decision with `instead` in the place of every ALLOW."""
-    from pysandbox.compile.bpf import Verdict
+    from pysandbox.compile.bpf import CallAction
 
-    if decision is Verdict.ALLOW:
+    if decision is CallAction.ALLOW:
         return instead
-    if isinstance(decision, Verdict):
+    if isinstance(decision, CallAction):
         return decision
     return decision._replace(yes=hand_over(decision.yes, instead), no=hand_over(decision.no, instead))
 
@@ -283,15 +323,15 @@ def _profile(choice: Choice) -> Profile:
 
     if not choice.lists:
         return profiles.profile(choice.profile)
-    lists = {key: (profiles.Group("listed by the baseline", names),) for key, names in choice.lists}
+    lists = {key: (profiles.CallGroup("listed by the baseline", names),) for key, names in choice.lists}
     modes = ("allow-list", "deny-list")
     return profiles.Profile("lists", "A baseline of the user's.", modes, lists.get("allow", ()), lists.get("deny", ()))
 
 
 def _check_extras(choice: Choice, opens: set[str]) -> None:
-    """A name no machine has is a mistake; a name only another machine has is not; what is never allowed is refused."""
+    """A name no machine has is a mistake; a name only another machine has is not; what no extra opens is refused."""
     from pysandbox.compile import syscalls
-    from pysandbox.compile.profiles import tiers
+    from pysandbox.compile.profiles import arguments, tiers
 
     lists = {f"syscalls.lists.{key}": names for key, names in choice.lists}
     for key, extra in {"syscalls.allow_extra": choice.allow, "syscalls.deny_extra": choice.deny, **lists}.items():
@@ -308,11 +348,17 @@ def _check_extras(choice: Choice, opens: set[str]) -> None:
                 key="syscalls.allow_extra" if name in choice.allow else "syscalls.lists.allow",
                 suggestion="remove it; no profile and no extra opens it",
             )
+    for name in sorted(choice.allow & arguments.ABSENT_EVERYWHERE):
+        raise PolicyError(
+            f"{name!r} is answered as by a kernel without it, allowed or not: its flags lie behind a pointer, where no "
+            "filter can decide them",
+            key="syscalls.allow_extra", suggestion="remove it; programs go on with the older call, which is allowed",
+        )  # fmt: skip
 
 
 def describe(policy: Policy) -> Description:
     """The sets behind a policy's filter, for people."""
-    from pysandbox.compile.bpf import Verdict
+    from pysandbox.compile.bpf import CallAction
     from pysandbox.compile.profiles import arguments, names_of, tiers
 
     choice = choose(policy)
@@ -322,6 +368,7 @@ def describe(policy: Policy) -> Description:
     allowed = _merged(names_of(profile.allow), policy.allow_syscalls, without=policy.deny_syscalls)
     denied = _merged(names_of((*profile.kill, *profile.deny)), policy.deny_syscalls, without=())
     rules = {**arguments.rules(choice.sockets), **profile.limited}
+    shut = arguments.closed(choice.sockets, choice.allow)
     return Description(
         profile.name,
         choice.mode,
@@ -330,8 +377,8 @@ def describe(policy: Policy) -> Description:
         tuple(name for name in denied if name in policy.deny_syscalls or name not in policy.allow_syscalls),
         _merged(names_of(tiers.NEVER), (), without=opens),
         _merged(names_of(tiers.OFF), (), without=opens),
-        tuple(sorted(name for name, rule in rules.items() if rule is not Verdict.ABSENT)),
-        tuple(sorted(name for name, rule in rules.items() if rule is Verdict.ABSENT)),
+        tuple(sorted(name for name, rule in rules.items() if rule is not CallAction.ABSENT)),
+        tuple(sorted(name for name, rule in {**rules, **shut}.items() if rule is CallAction.ABSENT)),
         _remarks(profile, policy),
     )
 

@@ -4,30 +4,43 @@
     holes   what is denied or masked inside a tree; deny wins over every grant at or below it
     links   the symlinks on the way to a grant, made anew so that it is found under the name it was granted by
 
-`see` reads top to bottom: collect what was granted, guard the files that steer the host, let denials win, prune what
-a wider tree already shows. A path is always its real path here; the nearest ancestor is found by walking up.
+`build_view` reads top to bottom: collect what was granted, guard the files that steer the host, let denials win, prune
+what a wider tree already shows, and of the programs keep what can be seen. What it returns is frozen. A path is always
+its real path here; the nearest ancestor is found by walking up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
+from pysandbox.compile.absent_names import HIDES, is_absent, weigh_what_is_absent
+from pysandbox.compile.copies import copy_places
+from pysandbox.compile.cow import COW, not_a_directory
+from pysandbox.compile.exec_list import visible
 from pysandbox.compile.guards import lay_guards
 from pysandbox.compile.links import leads_through, refused, replaceable, replaceable_places
 from pysandbox.compile.network import NSSWITCH, RESOLV, own_files
-from pysandbox.compile.notes import grant_skipped, grants_absent, not_coverable, wide_grant
+from pysandbox.compile.notes import (
+    WORKDIR,
+    grant_skipped,
+    grants_absent,
+    not_coverable,
+    repository_read_only,
+    wide_grant,
+)
 from pysandbox.compile.plan import DEVICES
-from pysandbox.compile.programs import ALLOW_EXECVE, programs
-from pysandbox.compile.shown import ROOT, Hole, Tree, View, nearest, parent
+from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
+from pysandbox.compile.shown import ROOT, Exclusion, ShownTree, View, ViewDraft, nearest, parent
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
-from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.paths_wanted import absolute
+from pysandbox.policy.model import Policy
+from pysandbox.policy.paths_wanted import absolute, hidden_paths, hidden_patterns
 from pysandbox.probe.facts import PathFact, PathFacts
+from pysandbox.shapes import replace
 
-__all__ = ["DEVICES", "Hole", "Tree", "View", "nearest", "parent", "see"]
+__all__ = ["DEVICES", "Exclusion", "ShownTree", "View", "build_view", "nearest", "parent"]
 
 UNIX_SOCKETS = "network.unix_sockets"
+ACCESS = ("read", "cow", "write")  # to a tree, each wider than the one before
 SOCKETS = "/run"
 OF_THE_DOORS = (RESOLV, NSSWITCH)  # made in every cage with a way out, granted or not
 
@@ -42,42 +55,48 @@ OWN_TREES: Mapping[str, str] = {
 }
 
 LOST = dict.fromkeys((*OWN_PLACES, "/dev"), True)  # of these, where a cage may write on memory of its own
-PATTERN = "*?["  # nobody expands these
 
 
-def see(policy: Policy, paths: PathFacts) -> View:
-    view = View(programs=programs(policy, paths))
+def build_view(policy: Policy, paths: PathFacts) -> View:
+    """The steps, in an order that counts: each looks at what those before it have left."""
+    view, listed = ViewDraft(), programs(policy, paths)
     _collect_trees(view, policy, paths)
+    _note_repository(view, paths)
     _collect_holes(view, policy, paths)
     lay_guards(view, policy, paths)
-    _keep_out(view, paths)
-    _guard_programs(view)
+    _deny_private(view, paths)
+    _guard_programs(view, listed)
     _let_denials_win(view)
     if policy.isolation != "full":
         _leave_out_what_is_pierced(view)
-    _weigh_what_is_absent(view, policy, paths)
+    weigh_what_is_absent(view, policy, paths)
     _prune(view, covers=policy.isolation == "full")
-    return view
+    view.copies = copy_places(policy, view.trees)
+    return visible(policy, view.finished(listed))
 
 
-def _asked(policy: Policy, cwd: str) -> Iterator[tuple[str, str, bool, bool]]:
-    """Every grant as (path, key, writable, optional)."""
+def _asked(policy: Policy, paths: PathFacts) -> Iterator[tuple[str, str, str, bool]]:
+    """Every grant as (path, key, access, optional); what is in ACCESS."""
+    cwd = paths.cwd
     for grant in policy.allow:
-        yield absolute(grant.path, cwd), "filesystem.allow", False, grant.optional
+        yield absolute(grant.path, cwd), "filesystem.allow", "read", grant.optional
     for grant in policy.allow_write:
-        yield absolute(grant.path, cwd), "filesystem.allow_write", True, grant.optional
+        yield absolute(grant.path, cwd), "filesystem.allow_write", "write", grant.optional
+    for grant in policy.cow:
+        yield absolute(grant.path, cwd), COW, "cow", grant.optional
     if policy.workdir != "none":
-        yield cwd, "filesystem.workdir", policy.workdir == "write", False
+        yield cwd, WORKDIR, policy.workdir, False
+    yield from ((path, WORKDIR, "read", True) for path in paths.repository.shown)
     for grant in policy.unix_sockets:
-        yield absolute(grant.path, cwd), UNIX_SOCKETS, False, grant.optional
+        yield absolute(grant.path, cwd), UNIX_SOCKETS, "read", grant.optional
 
 
-def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
+def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts) -> None:
     full, own = policy.isolation == "full", {**paths.accounts, **own_files(policy)}
     view.own = {path: text for path, text in own.items() if path in OF_THE_DOORS}
     absent = []
     places = replaceable_places(policy, paths)
-    for path, key, writable, optional in _asked(policy, paths.cwd):
+    for path, key, access, optional in _asked(policy, paths):
         if optional and path in own:
             view.own[path] = own[path]
             continue
@@ -107,8 +126,10 @@ def _collect_trees(view: View, policy: Policy, paths: PathFacts) -> None:
         reason = _own(fact.real) if full or fact.real == ROOT else None
         if reason is not None and key == "filesystem.workdir" and nearest(fact.real, LOST) is not None:
             raise _lost(path, reason)
+        if reason is not None and access == "cow" and key == COW and not optional:
+            raise _not_apart(path, reason)
         if reason is None:
-            _add_tree(view, Tree(fact, writable, key, optional), paths)
+            _add_tree(view, ShownTree(fact, access != "read", key, optional, cow=access == "cow"), paths)
         elif fact.real not in DEVICES:
             view.notes.append(grant_skipped(key, path, reason))
     if absent:
@@ -123,17 +144,33 @@ def _lost(path: str, reason: str) -> SandboxCompileError:
     return SandboxCompileError(message, key="filesystem.workdir", suggestion=suggestion)
 
 
-def _add_tree(view: View, tree: Tree, paths: PathFacts) -> None:
-    """Granted twice, a path is writable if either says so, and explicit if either is."""
+def _not_apart(path: str, reason: str) -> SandboxCompileError:
+    message = f"what is written to {path!r} cannot be kept apart: {reason}"
+    return SandboxCompileError(message, key=COW, suggestion="leave it out: it is the cage's own, and ends with it")
+
+
+def _add_tree(view: ViewDraft, tree: ShownTree, paths: PathFacts) -> None:
+    """Granted twice, a path has the wider access of the two, and is explicit if either is."""
+    if tree.cow and tree.fact.kind != "dir":
+        raise not_a_directory(tree.fact.path, tree.key)
     real = tree.fact.real
     known = view.trees.get(real)
     if known is not None:
-        tree = replace(tree, writable=tree.writable or known.writable, optional=tree.optional and known.optional)
+        wider = max(tree, known, key=lambda each: ACCESS.index(each.access))
+        optional = tree.optional and known.optional
+        tree = replace(tree, writable=wider.writable, cow=wider.cow, optional=optional)
     view.trees[real] = tree
     view.notes.extend(wide_grant(tree.key, f"{tree.fact.path!r} {reason}") for reason in _wide(tree, paths))
 
 
-def _wide(tree: Tree, paths: PathFacts) -> Iterator[str]:
+def _note_repository(view: ViewDraft, paths: PathFacts) -> None:
+    git = paths.repository.git
+    tree = nearest(git, view.trees) if git else None
+    if tree is not None and not tree.writable:
+        view.notes.append(repository_read_only(WORKDIR, git))
+
+
+def _wide(tree: ShownTree, paths: PathFacts) -> Iterator[str]:
     if nearest(paths[paths.home].real, {tree.fact.real: True}):
         yield f"is {'writable' if tree.writable else 'shown'} and holds the home directory with all its secrets"
     if tree.fact.kind == "dir" and nearest(tree.fact.real, {SOCKETS: True}):
@@ -148,26 +185,31 @@ def _own(real: str) -> str | None:
     return OWN_PLACES.get(real) or nearest(real, OWN_TREES)
 
 
-def _remember_links(view: View, fact: PathFact) -> None:
+def _remember_links(view: ViewDraft, fact: PathFact) -> None:
     for link, target in fact.links:
         if _own(link) is None:  # /proc/self, say, is there already
             view.links[link] = target
 
 
-def _collect_holes(view: View, policy: Policy, paths: PathFacts) -> None:
+def _collect_holes(view: ViewDraft, policy: Policy, paths: PathFacts) -> None:
     places = replaceable_places(policy, paths)
-    for kind, key, grants in (("deny", "filesystem.deny", policy.deny), ("mask", "filesystem.mask", policy.mask)):
-        for grant in grants:
-            fact = paths[absolute(grant.path, paths.cwd)]
-            link = replaceable(fact, places)
-            if link is not None and nearest(fact.real if fact.kind != "missing" else link, view.trees) is not None:
-                raise refused(fact, link, key)
-            if fact.kind == "missing":
-                continue  # _weigh_what_is_absent
-            if _takes_what_a_cage_needs(fact.real):
-                raise SandboxCompileError(f"{grant.path!r} is the cage's own and cannot be taken from it", key=key,
-                                          suggestion="the host's is not visible anyway")  # fmt: skip
-            view.holes.setdefault(fact.real, Hole(fact, kind, key))
+    matched = [
+        (key, path, True)
+        for key, _, pattern in hidden_patterns(policy, paths.cwd)
+        for path in paths.patterns[pattern].paths
+    ]
+    named = [(key, path, False) for key, _, path in hidden_paths(policy, paths.cwd)]
+    for key, path, by_pattern in sorted((*named, *matched), key=lambda each: each[0]):  # what is denied is not masked
+        fact = paths[path]
+        link = replaceable(fact, places)
+        if link is not None and nearest(fact.real if not is_absent(fact) else link, view.trees) is not None:
+            raise refused(fact, link, key)
+        if is_absent(fact):
+            continue  # weigh_what_is_absent
+        if _takes_what_a_cage_needs(fact.real):
+            raise SandboxCompileError(f"{path!r} is the cage's own and cannot be taken from it", key=key,
+                                      suggestion="the host's is not visible anyway")  # fmt: skip
+        view.holes.setdefault(fact.real, Exclusion(fact, HIDES[key], key, by_pattern=by_pattern))
 
 
 def _takes_what_a_cage_needs(real: str) -> bool:
@@ -177,7 +219,7 @@ def _takes_what_a_cage_needs(real: str) -> bool:
     return real in (ROOT, "/proc", "/dev", *DEVICES)
 
 
-def _keep_out(view: View, paths: PathFacts) -> None:
+def _deny_private(view: ViewDraft, paths: PathFacts) -> None:
     """The directories of this package (`compile.kept`): a cage that wrote them would choose its next policy, or forge
     what is told of it."""
     for kept in paths.kept:
@@ -185,23 +227,23 @@ def _keep_out(view: View, paths: PathFacts) -> None:
         tree = nearest(fact.real, view.trees)
         if kept.closed:
             if fact.kind != "missing":
-                view.holes[fact.real] = Hole(fact, "deny", "filesystem.deny")
+                view.holes[fact.real] = Exclusion(fact, "deny", "filesystem.deny")
         elif tree is None:
             continue
         elif fact.kind != "missing":
-            view.holes.setdefault(fact.real, Hole(fact, "mask", "filesystem.mask", implied=True))
+            view.holes.setdefault(fact.real, Exclusion(fact, "mask", "filesystem.mask", implied=True))
         elif tree.writable:
             message = f"{kept.path!r} does not exist: what the cage creates there counts"
             view.notes.append(not_coverable(tree.key, message))
 
 
-def _guard_programs(view: View) -> None:
+def _guard_programs(view: ViewDraft, listed: Programs | None) -> None:
     """A listed file, or the dynamic linker of one, is neither rewritten nor replaced by the cage, now or for the next
     cage: a link on the way to it would be chosen anew when that one is compiled."""
-    if view.programs is None:
+    if listed is None:
         return
-    single = view.programs.single
-    for fact in (*single.values(), *view.programs.roots.values()):
+    single = listed.single
+    for fact in (*single.values(), *listed.roots.values()):
         for link, _ in fact.links:
             tree = nearest(link, view.trees)
             if tree is not None and tree.writable:
@@ -213,15 +255,15 @@ def _guard_programs(view: View) -> None:
                 raise _not_guarded(f"{fact.path!r} is writable: the cage could make any program of it", tree)
             if fact.names > 1:
                 raise _not_guarded(f"{fact.path!r} has another name (hard link), by which the cage may write it", tree)
-            view.trees[real] = Tree(fact, False, ALLOW_EXECVE, False)
+            view.trees[real] = ShownTree(fact, False, ALLOW_EXECVE, False)
 
 
-def _not_guarded(message: str, tree: Tree) -> SandboxCompileError:
+def _not_guarded(message: str, tree: ShownTree) -> SandboxCompileError:
     suggestion = f"list where it leads to, or a copy, outside of what {tree.key} grants"
     return SandboxCompileError(message, key=ALLOW_EXECVE, suggestion=suggestion)
 
 
-def _let_denials_win(view: View) -> None:
+def _let_denials_win(view: ViewDraft) -> None:
     for real, tree in list(view.trees.items()):
         hole = nearest(real, view.holes)
         if hole is not None:
@@ -235,43 +277,17 @@ def _let_denials_win(view: View) -> None:
             view.notes.append(grant_skipped(UNIX_SOCKETS, fact.path, f"{hole.kind} {hole.fact.path!r} wins"))
 
 
-def _leave_out_what_is_pierced(view: View) -> None:
+def _leave_out_what_is_pierced(view: ViewDraft) -> None:
     """Without mounts nothing inside a tree can be covered: an optional tree goes, any other is refused elsewhere."""
     for real, hole in view.holes.items():
-        tree = None if hole.implied else view.over(real)
-        while tree is not None and tree.optional:
+        tree = None if hole.implied else view.enclosing(real)
+        while tree is not None and tree.optional and not tree.cow:
             del view.trees[tree.fact.real]
             view.notes.append(grant_skipped(tree.key, tree.fact.path, f"it holds {real!r}, which is not to be seen"))
-            tree = view.over(real)
+            tree = view.enclosing(real)
 
 
-def _weigh_what_is_absent(view: View, policy: Policy, paths: PathFacts) -> None:
-    """T28: nothing can be laid over a name that is not there; below a read-only tree the cage cannot make it either.
-    A denial that cannot be made is an error, unless it was called optional."""
-    for key, grants in (("filesystem.deny", policy.deny), ("filesystem.mask", policy.mask)):
-        for grant in grants:
-            fact = paths[absolute(grant.path, paths.cwd)]
-            if fact.kind != "missing":
-                continue
-            if any(sign in grant.path for sign in PATTERN):
-                message = f"{grant.path!r} is a pattern, and no file is called that"
-                suggestion = "list the files; a denied directory covers all that is in it"
-                raise SandboxCompileError(message, key=key, suggestion=suggestion)
-            tree = nearest(fact.real, view.trees)
-            if tree is not None and tree.writable and nearest(fact.real, view.holes) is None:
-                _refuse_or_note(view, key, grant, tree, strict=policy.strict)
-
-
-def _refuse_or_note(view: View, key: str, grant: Grant, tree: Tree, *, strict: bool) -> None:
-    message = f"{grant.path!r} does not exist, and the cage may create it in {tree.fact.path!r}"
-    if strict or not grant.optional:
-        raise SandboxCompileError(f"{message}: only what is there can be covered", key=key,
-                                  suggestion="create it first, or say optional = true where it need not hold"
-                                  if not strict else "create it first, or leave strict out")  # fmt: skip
-    view.notes.append(not_coverable(key, message))
-
-
-def _prune(view: View, *, covers: bool) -> None:
+def _prune(view: ViewDraft, *, covers: bool) -> None:
     """Drop what shows nothing new, and order by path: parents before children. Unless a guard `covers` what it stands
     for (landlock isolation only tells of it), a denial in it stands by itself."""
     taken = (view.trees, view.holes, view.links)
@@ -282,14 +298,14 @@ def _prune(view: View, *, covers: bool) -> None:
             view.notes.append(not_coverable("filesystem.allow", f"{path!r} is the host's: names may not be found"))
     kept = {}
     for real in sorted(view.trees):
-        tree, above = view.trees[real], view.over(real)
-        if above is None or above.writable != tree.writable:
+        tree, above = view.trees[real], view.enclosing(real)
+        if above is None or above.access != tree.access:
             kept[real] = tree
     holes = {}
     for real in sorted(view.holes):
         wider = nearest(parent(real), view.holes)
         stands = wider is None or (wider.implied and not covers and not view.holes[real].implied)
-        if stands and (view.over(real) is not None or real.startswith("/proc/")):
+        if stands and (view.enclosing(real) is not None or real.startswith("/proc/")):
             holes[real] = view.holes[real]
     links = {link: view.links[link] for link in sorted(view.links) if nearest(link, view.trees) is None}
     view.trees, view.holes, view.links = kept, holes, links

@@ -1,1 +1,5 @@
-"""Carries out a Plan: the extension, cage-init's messages, the warm pool. Nothing here decides what a cage may do."""
+"""Carries out a Plan: the extension, cage-init's messages, standard streams, saved plans. Nothing here decides what a
+cage may do.
+
+START HERE: `native`, which opens a cage, and `orders`, which speaks with its cage-init.
+"""

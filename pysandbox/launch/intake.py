@@ -3,7 +3,7 @@
 Whoever holds the reading end of a pipe opens the writing end by /proc/self/fd: what a command writes there is read by
 whoever reads next, and that may be the shell that started us, which takes it for its own next line. So the command
 reads from a pipe of its own, and what it did not read is still in the host's when it has ended: a loop that reads lines
-and starts commands goes on as if there were nothing in between (csrc/host/intake.c).
+and starts commands goes on as if there were nothing in between (csrc/host/relay/intake.c).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Intake:
         self._runs.acquire()
         start_new_thread(self._run, ())
 
-    def settle(self) -> None:
+    def wait_flushed(self) -> None:
         """The command has ended: what it has read is taken off the host's pipe, and nothing more. Any thread may call
         it, also later."""
         if not self._served:
@@ -51,7 +51,7 @@ class Intake:
             self._runs.release()
 
     def close(self) -> None:
-        """Of one that no thread serves. Idempotent."""
+        """Closes an intake that no thread serves (a thread closes its own). Idempotent."""
         if not self._served:
             self._close()
 

@@ -16,10 +16,9 @@ from pysandbox.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
-    from pysandbox.launch.live import LiveInit
+    from pysandbox.shapes import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__))
 INIT_PATH = f"{PACKAGE}/cage-init"
@@ -28,7 +27,7 @@ UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which
 INFINITY = 0xFFFFFFFFFFFFFFFF  # RLIM_INFINITY
 WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04  # openat2(2)
-RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
+RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x08, 0x10, 0x20
 
 HINTS = {
     ("idmap", errno.EINVAL): "its file system, or one that is mounted below it, cannot be mapped to the cage's user; "
@@ -56,6 +55,10 @@ HINTS = {
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
     ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",
     ("terminal", errno.ENOTTY): "descriptor 0 is not a terminal",
+    ("overlay", errno.EINVAL): "copy-on-write takes a directory on a file system that overlayfs can use, without "
+    "mounts below it; if something was mounted just now, trying again tells what; else storage = \"copy\" lays none",
+    ("overlay", errno.EPERM): "this host forbids overlays in user namespaces: run `pysandbox check`",
+    ("overlay", errno.ENODEV): "this host has no overlayfs: as root, modprobe overlay",
     ("init_fds", errno.EINVAL): "a cage begins with descriptors from 64 on: raise the limit on open files (ulimit -n)",
 }  # fmt: skip
 OF_ANY_STEP = {
@@ -86,42 +89,55 @@ def _hint(step: str, number: int) -> str | None:
 
 
 class NativePlan:
-    """A Plan as C structs, made once per plan and used for every cage of it: by `launch.structs`, or by `launch.image`
-    from what that had put away, and then it has no scratch directory and no listener.
+    """A Plan as C structs, made once per plan by `launch.structs` and used for every cage of it.
 
-    `keep` is what the structs point to, `setup` the first message to cage-init. `scratch` tells which mounts and which
-    rules of Landlock are those of the scratch directory, by their index.
+    `struct` is the struct psb_plan, `keep` what it points to, `setup` the first message to cage-init. `scratch` tells
+    which mounts and which rules of Landlock are those of the scratch directory, by their index.
     """
 
     def __init__(
-        self, struct: Any, setup: bytes, keep: Sequence[Any], *, listens: bool = False,
-        scratch: tuple[Sequence[int], Sequence[int]] = ((), ()),
+        self, struct: Any, setup: bytes, keep: Sequence[Any], *, listens: bool = False, gives_upper: bool = False,
+        scratch: tuple[Sequence[int], Sequence[int]] = ((), ()), trust: Sequence[int] = (),
+        layers: tuple[Mapping[int, str], Mapping[int, str]] = ({}, {}),
     ) -> None:  # fmt: skip
-        self.listens = listens
-        self._struct, self._setup, self._keep, self._scratch = struct, setup, keep, scratch
+        self.listens, self.gives_upper = listens, gives_upper
+        self.keeps_apart = gives_upper or any(layers)
+        self.struct, self.setup, self._keep, self._scratch = struct, setup, keep, scratch
+        self._trust = trust  # the mounts whose source is TRUST
+        self._layers = layers  # the mounts and the rules that lead to LAYERS, with the rest of their path
 
-    def open(self, init_fd: int, hostname: str, scratch: str, cgroup_fd: int = -1) -> Opened:
+    def open(
+        self, init_fd: int, hostname: str, scratch: str, cgroup_fd: int = -1, trust: str = "", layers: str = ""
+    ) -> Opened:
         """Starts one cage: its init is set up and waits for orders. Raises StartError; nothing is left behind then.
 
-        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none. The cage is
-        born in the cgroup `cgroup_fd`; -1 leaves it in the caller's.
+        `scratch` is the host directory that stands for SCRATCH in the plan; "" where the plan has none. `trust` is
+        the file that stands for TRUST, `layers` the directory that stands for LAYERS, likewise. The cage is born in the
+        cgroup `cgroup_fd`; -1 leaves it in the caller's.
         """
         held = [ffi.new("char[]", hostname.encode()), ffi.new("char[]", os.fsencode(scratch))]
-        plan = ffi.new("struct psb_plan *", self._struct[0])
+        plan = ffi.new("struct psb_plan *", self.struct[0])
         plan.hostname, plan.cgroup_fd = held[0], cgroup_fd
         if plan.unrooted:
             plan.idmap_fd = _swap()
         if scratch:
             held += self._place_scratch(plan, held[1], os.lstat(scratch))
-        opened = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1})
+        if trust:
+            held += _place(plan, dict.fromkeys(self._trust, trust), "what the cage is to trust was removed")
+        if layers:
+            held += self._place_layers(plan, layers)
+        opened, upper = ffi.new("struct psb_opened *", {"pid": -1, "pidfd": -1, "control": -1}), -1
         try:
             if lib.psb_open_cage(plan, init_fd, opened):
                 raise start_error(opened.error)
-            _send_setup(opened.control, self._setup)
+            upper = _take_upper(opened.control) if self.gives_upper else -1
+            _send_setup(opened.control, self.setup)
             listener = self._take_listener(opened)
-            return Opened(opened, listener, plan.outside_uid if plan.unrooted else 0)
+            return Opened(opened, listener, plan.outside_uid if plan.unrooted else 0, upper)
         except BaseException:  # Ctrl-C and want of memory as well
             _undo(opened)
+            if upper >= 0:
+                os.close(upper)
             raise
 
     def _place_scratch(self, plan: Any, path: Any, found: os.stat_result) -> list[Any]:
@@ -139,6 +155,20 @@ class NativePlan:
         plan.mounts, plan.landlock.rules = mounts, rules
         return [mounts, rules]
 
+    def _place_layers(self, plan: Any, top: str) -> list[Any]:
+        """Raises StartError."""
+        lost = "where the cage's layers are to lie was removed"
+        of_mounts, of_rules = ({at: top + rest for at, rest in table.items()} for table in self._layers)
+        held = _place(plan, of_mounts, lost)
+        rules = ffi.new("struct psb_rule[]", max(1, plan.landlock.n_rules))
+        ffi.memmove(rules, plan.landlock.rules, plan.landlock.n_rules * ffi.sizeof("struct psb_rule"))
+        for index, source in of_rules.items():
+            found, path = _look_at(source, lost), ffi.new("char[]", os.fsencode(source))
+            rules[index].path, rules[index].dev, rules[index].ino = path, found.st_dev, found.st_ino
+            held.append(path)
+        plan.landlock.rules = rules
+        return [*held, rules]
+
     def _take_listener(self, opened: Any) -> int:
         """The listener of the cage's filter, -1 where it has none. Raises StartError."""
         if not self.listens:
@@ -155,15 +185,16 @@ class Opened:
     Whoever takes them over says `given`; otherwise the cage ends with this object, or with `undo`.
     """
 
-    def __init__(self, opened: Any, listener: int = -1, user: int = 0) -> None:
+    def __init__(self, opened: Any, listener: int = -1, user: int = 0, upper: int = -1) -> None:
         self._held = opened
         self.pid: int = opened.pid
         self.pidfd: int = opened.pidfd
         self.control: int = opened.control
         self.user = user  # whom it is outside, where root has started it as another; else 0
         self.listener = listener  # of its filter, -1 when nothing is decided at run time
+        self.upper = upper  # the directory of the layers of its copy-on-write trees, -1 where it has none
 
-    def given(self) -> None:
+    def release(self) -> None:
         self._held = None
 
     def __del__(self) -> None:
@@ -174,8 +205,31 @@ class Opened:
         held, self._held = getattr(self, "_held", None), None
         if held is not None:
             _undo(held)
-            if self.listener >= 0:
-                os.close(self.listener)
+            for fd in (self.listener, self.upper):
+                if fd >= 0:
+                    os.close(fd)
+
+
+def _place(plan: Any, sources: Mapping[int, str], lost: str) -> list[Any]:
+    """A copy of the mounts in which these have a file or a directory of the host as their source, which must still be
+    what it is now. Raises StartError."""
+    held = [ffi.new("struct psb_mount[]", max(1, plan.n_mounts))]
+    mounts = held[0]
+    ffi.memmove(mounts, plan.mounts, plan.n_mounts * ffi.sizeof("struct psb_mount"))
+    for index, source in sources.items():
+        found, path = _look_at(source, lost), ffi.new("char[]", os.fsencode(source))
+        mounts[index].source, mounts[index].dev, mounts[index].ino = path, found.st_dev, found.st_ino
+        mounts[index].flags |= lib.PSB_VERIFY
+        held.append(path)
+    plan.mounts = mounts
+    return held
+
+
+def _look_at(source: str, lost: str) -> os.stat_result:
+    try:
+        return os.lstat(source)
+    except OSError as error:
+        raise StartError("source", error.errno or 0, source, lost) from None
 
 
 def _swap() -> int:
@@ -192,6 +246,14 @@ def _send_setup(control: int, setup: bytes) -> None:
         send(control, setup, ())
     except OSError as error:  # killed meanwhile, by whoever is short of memory
         raise StartError("control", error.errno or 0, None, "cage-init was killed while it started") from None
+
+
+def _take_upper(control: int) -> int:
+    """What the setup has sent of a cage with copy-on-write trees. Raises StartError."""
+    upper = int(lib.psb_take_upper(control))
+    if upper < 0:
+        raise StartError("upper", -upper, None)
+    return upper
 
 
 def _undo(opened: Any) -> None:
@@ -226,10 +288,10 @@ def file_system(fd: int) -> int:
     return int(lib.psb_file_system(fd))
 
 
-def cover(live: LiveInit, held: int, *, directory: bool, path: str) -> None:
-    """Mounts an unreadable file or directory over what `held` (O_PATH) is, in the cage. Raises OSError, which names
-    `path`."""
-    result = lib.psb_cover(live.pidfd, held, directory, live.user)
+def cover(init_pidfd: int, held: int, *, user: int, directory: bool, path: str) -> None:
+    """Mounts an unreadable file or directory over what `held` (O_PATH) is, in the cage of this cage-init, which is
+    `user` outside (0: the host's own). Raises OSError, which names `path`."""
+    result = lib.psb_cover(init_pidfd, held, directory, user)
     if result < 0:
         raise OSError(-result, f"cannot be closed: {os.strerror(-result)}", path)
 
@@ -240,7 +302,7 @@ def open_null() -> int:
 
 
 def take_in(source: int, sink: int, stop: int, null: int) -> None:
-    """Passes on what is read of `sink`, until one of the two ends or `stop` is readable (csrc/host/intake.h)."""
+    """Passes on what is read of `sink`, until one of the two ends or `stop` is readable (csrc/host/relay/intake.h)."""
     lib.psb_take_in(source, sink, stop, null)
 
 
@@ -258,7 +320,7 @@ def open_inside(
     root_fd: int, path: str, flags: int, mode: int = 0, *, resolve: int, powerless: bool = False, user: int = 0
 ) -> int:
     """openat2(2) below `root_fd`; `powerless`: with no capability in effect; `user`: likewise, and as that user of a
-    cage's (`LiveInit.user`), where it is not 0. Raises OSError with the path."""
+    cage's (`CageInit.user`), where it is not 0. Raises OSError with the path."""
     if powerless or user:
         fd = lib.psb_open_powerless(root_fd, os.fsencode(path), flags, mode, resolve, user)
     else:
@@ -268,7 +330,46 @@ def open_inside(
     return int(fd)
 
 
+MKDIR, UNLINK, RMDIR, RENAME = (
+    lib.PSB_NAME_MKDIR, lib.PSB_NAME_UNLINK, lib.PSB_NAME_RMDIR, lib.PSB_NAME_RENAME
+)  # fmt: skip
+
+
+def change_name(
+    change: int, fd: int, name: str, mode: int = 0, other_fd: int = -1, other: str = "", *, user: int = 0
+) -> None:
+    """Makes, removes or renames one name of an open directory, which is not followed; with no capability in effect, as
+    `open_inside` with `user`. Raises OSError with the name."""
+    failed = lib.psb_change_name(change, fd, os.fsencode(name), mode, other_fd, os.fsencode(other), user)
+    if failed < 0:
+        raise OSError(-failed, os.strerror(-failed), name)
+
+
+NOREPLACE, EXCHANGE = 1, 2  # RENAME_*, renameat2(2)
+
+
+def rename_name(fd: int, name: str, other_fd: int, other: str, flags: int) -> None:
+    """renameat2(2) between two open directories; no name is followed. Raises OSError with both names."""
+    failed = lib.psb_rename_name(fd, os.fsencode(name), other_fd, os.fsencode(other), flags)
+    if failed < 0:
+        raise OSError(-failed, os.strerror(-failed), name, None, other)
+
+
+def sync_file_system(fd: int) -> None:
+    """syncfs(2): all that was written to the file system behind a descriptor is on its disk. Raises OSError."""
+    failed = lib.psb_sync_file_system(fd)
+    if failed < 0:
+        raise OSError(-failed, os.strerror(-failed))
+
+
 def take_short_turns(nanoseconds: int) -> None:
     """The calling thread is served sooner on a busy host, where the kernel (6.12) and what the host runs under allow
     it; a thread that is refused goes on as it was."""
     lib.psb_take_short_turns(nanoseconds)
+
+
+def signal_below(proc: int, number: int) -> None:
+    """A signal to every process of the PID namespace that this open /proc shows but its first. Raises OSError."""
+    failed = lib.psb_signal_below(proc, number)
+    if failed < 0:
+        raise OSError(-failed, os.strerror(-failed), "/proc of the cage")

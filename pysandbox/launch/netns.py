@@ -1,4 +1,4 @@
-"""What the host makes in the network namespace of a running cage: sockets, doors, settings (csrc/host/netns.c)."""
+"""What the host makes in the network namespace of a running cage: sockets, doors, settings (csrc/host/net/netns.c)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,36 @@ from _socket import AF_INET, AF_INET6, inet_pton
 
 from pysandbox._native import ffi, lib
 from pysandbox.launch import native
+from pysandbox.shapes import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pysandbox.compile.plan import NetPlan
+    from pysandbox.compile.plan import Door, NetPlan
 
 BACKLOG = 256  # connections that wait at a listener; a cage that makes more is its own loss
 _TYPES = {"tcp": 1, "udp": 2, "raw": 3, "syn": 3}  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW
 _HEARD = {"raw": 17, "syn": 6}  # IPPROTO_UDP, IPPROTO_TCP
+
+
+class DescribedSocket(NamedTuple):
+    """What struct psb_socket says of one."""
+
+    name: str
+    family: int
+    type: int
+    address: bytes
+    port: int
+    backlog: int
+
+
+def described_socket(protocol: str, address: str, port: int) -> DescribedSocket:
+    family = AF_INET6 if ":" in address else AF_INET
+    return DescribedSocket(
+        f"{address}:{port}/{protocol}", family, _TYPES[protocol], inet_pton(family, address),
+        _HEARD.get(protocol, port), BACKLOG if protocol == "tcp" and port else 0,
+    )  # fmt: skip
 
 
 def sockets_inside(
@@ -27,14 +47,13 @@ def sockets_inside(
     listening, and the address only says of which family it is. "raw" hears datagrams that go elsewhere, "syn" TCP that
     arrives at the address; both are -1 where the host refuses such sockets. `routes` and `redirect` are netlink
     messages, sent there first. Raises StartError; then nothing is open."""
-    held = [(ffi.new("char[]", f"{at}:{port}/{protocol}".encode())) for protocol, at, port in wanted]
+    described = [described_socket(*each) for each in wanted]
+    held = [(ffi.new("char[]", each.name.encode())) for each in described]
     sockets = ffi.new("struct psb_socket[]", len(wanted) or 1)
-    for socket, name, (protocol, address, port) in zip(sockets, held, wanted, strict=False):
-        socket.name, socket.type, socket.port = name, _TYPES[protocol], _HEARD.get(protocol, port)
-        socket.family = AF_INET6 if ":" in address else AF_INET
-        packed = inet_pton(socket.family, address)
-        ffi.memmove(socket.address, packed, len(packed))
-        socket.backlog = BACKLOG if protocol == "tcp" and port else 0
+    for socket, name, each in zip(sockets, held, described, strict=False):
+        socket.name, socket.family, socket.type = name, each.family, each.type
+        socket.port, socket.backlog = each.port, each.backlog
+        ffi.memmove(socket.address, each.address, len(each.address))
     messages = [ffi.from_buffer(routes), ffi.from_buffer(redirect)]
     inside = ffi.new("struct psb_inside *", {
         "routes": messages[0], "routes_size": len(routes), "redirect": messages[1], "redirect_size": len(redirect),
@@ -53,9 +72,15 @@ def setting_inside(pidfd: int, path: str, value: str) -> None:
 
 
 def open_doors(pidfd: int, net: NetPlan) -> dict[tuple[str, str], int]:
-    """The doors of a cage by kind and protocol, once its namespace leads to them. Raises StartError."""
-    if not net.doors:
+    """The doors in a cage's namespace by kind and protocol, once its namespace leads to them. Raises StartError."""
+    inside = doors_inside(net)
+    if not inside:
         return {}
-    wanted = [(door.protocol, door.address, door.port) for door in net.doors]
+    wanted = [(door.protocol, door.address, door.port) for door in inside]
     fds = sockets_inside(pidfd, wanted, routes=net.routes, redirect=net.redirect)
-    return {(door.kind, door.protocol): fd for door, fd in zip(net.doors, fds, strict=True) if fd >= 0}
+    return {(door.kind, door.protocol): fd for door, fd in zip(inside, fds, strict=True) if fd >= 0}
+
+
+def doors_inside(net: NetPlan) -> list[Door]:
+    """Those that are sockets in the cage's namespace."""
+    return [door for door in net.doors if door.protocol != "handed"]

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import struct
 
 from pysandbox._native import ffi, lib
 from pysandbox.errors import StartError
 from pysandbox.launch import native
+from pysandbox.polling import is_readable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+
+    from pysandbox.shapes import Any
 
 LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
 
@@ -30,7 +31,7 @@ _BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PS
 MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
 
 
-class Order:
+class ExecMessage:
     """One command, encoded. With `body_in_fd` the body is too long for a message and travels in a memfd."""
 
     __slots__ = ("body", "body_in_fd", "header")
@@ -39,12 +40,12 @@ class Order:
         self.header, self.body, self.body_in_fd = header, body, body_in_fd
 
 
-def encode_order(
+def encode_exec(
     *,
-    argv: Sequence[bytes],
-    env: Sequence[bytes],
-    paths: Sequence[bytes],
-    cwd: bytes,
+    argv: Sequence[str],
+    env: Sequence[str],
+    paths: Sequence[str],
+    cwd: str,
     targets: Sequence[int],
     limits: bytes,
     n_limits: int,
@@ -54,11 +55,11 @@ def encode_order(
     oneshot: bool,
     terminal: bool,
     quiet: bool,
-) -> Order:
+) -> ExecMessage:
     """The struct psb_exec and its body. Strings must hold no NUL (checked by the caller, who knows their names)."""
     padded = [*targets, 0] if len(targets) & 1 else targets
-    fds = b"".join(target.to_bytes(4, "little") for target in padded)
-    body = b"\0".join((fds + limits + cwd, *paths, *argv, *env, b""))
+    texts = os.fsencode("\0".join((cwd, *paths, *argv, *env, "")))
+    body = struct.pack(f"={len(padded)}I", *padded) + limits + texts
     in_fd = len(body) > _MAX_INLINE
     if len(body) > lib.PSB_MAX_BODY:
         raise StartError("exec", errno.E2BIG, None, native.HINTS["exec", errno.E2BIG])
@@ -79,10 +80,10 @@ def encode_order(
         "grace_ms": min(round(grace * 1000), LONGEST_MS),
         "pad": 0,
     }
-    return Order(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
+    return ExecMessage(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
 
 
-def send_order(control: int, order: Order, report_fd: int, fds: Sequence[int]) -> None:
+def send_exec(control: int, order: ExecMessage, report_fd: int, fds: Sequence[int]) -> None:
     """Sends a command; its reports come on the pipe whose write end is `report_fd`."""
     if not order.body_in_fd:
         native.send(control, order.header + order.body, (report_fd, *fds))
@@ -97,9 +98,9 @@ def send_order(control: int, order: Order, report_fd: int, fds: Sequence[int]) -
         os.close(body_fd)
 
 
-def nudge(control: int) -> None:
+def wake_hint(control: int) -> None:
     """Tells cage-init that an order follows at once. Only a hint: what becomes of it shows when the order is sent."""
-    lib.psb_nudge(control)
+    lib.psb_wake_hint(control)
 
 
 def send_signal(control: int, command_id: int, number: int, scope: str) -> None:
@@ -122,9 +123,7 @@ def ask_written(control: int) -> bool:
 
 def read_written(control: int) -> int | None:
     """The answer, in bytes; None while there is none."""
-    poller = select.poll()
-    poller.register(control, select.POLLIN)
-    if not poller.poll(0):
+    if not is_readable(control):
         return None
     record = ffi.new("struct psb_written *")
     try:

@@ -8,9 +8,9 @@ neither found nor missed from here. Directories carry the name of their owner, r
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from pysandbox.launch.proctext import after_name, field
+from pysandbox.shapes import NamedTuple
 
 PARTS = 3
 

@@ -1,31 +1,26 @@
-"""Compiled plans on disk: bytes by key, in the user's own cache directory, believed only when signed.
+"""Kept plans on disk: one file by key, in the user's own cache directory, believed only when signed.
 
 Whoever could write here could choose the cage of the next command, and a cage that may write to a home directory can.
-So an entry is believed for nothing but its signature: BLAKE2b keyed with a secret that is no file (csrc/host/secret.c).
-Owner, mode and symlinks are looked at besides. Whatever is wrong with an entry, it is as if it were not there; nothing
-here raises. The bytes are marshal's plain data, which no code is executed of, and not looked at before the signature.
-Cheap to import.
+So an entry is believed for nothing but its signature: HMAC-SHA-256 with a secret that is no file
+(csrc/host/spawn/secret.c). Who believes it is the launcher (csrc/launcher/recall.c); here entries are written. Whatever
+goes wrong, nothing is kept; nothing here raises.
 """
 
 from __future__ import annotations
 
-import marshal
 import os
 import stat
-from _blake2 import blake2b  # hashlib's own, without OpenSSL
+from collections.abc import Sequence
 
 from pysandbox._native import ffi, lib
 from pysandbox.launch import native
+from pysandbox.sha256 import hmac_sha256, sha256
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-SIGNATURE_SIZE = 32
-LARGEST = 1 << 20  # bytes of one entry; they have some 20 KiB
 MOST = 64  # entries; then those that were made first go
 AT_FDCWD = -100
-PLAIN = 2  # of marshal: the last version in which equal values have equal bytes
+NAME_BYTES = 16  # of the key's hash
+HEEDED = (b"PYTHON", b"LD_", b"GCONV_", b"OPENSSL_")  # they lead a start of Python to other code, so another package
+KEY = "pysandbox key"  # what is signed with the same secret, an entry, begins with its ABI
 
 
 def place() -> str | None:
@@ -36,57 +31,72 @@ def place() -> str | None:
     return f"{base}/pysandbox" if base.startswith("/") else None
 
 
-def recall(key: Any) -> Any:
-    """What was kept under an equal key, or None."""
+def key_of(launcher: str, flags: Sequence[str], program: str, *, at_a_terminal: bool) -> bytes | None:
+    """What is the same whenever an entry is to be found, sealed with the secret that ends with this boot: who reads it
+    learns nothing of what was typed. csrc/launcher/key.c makes the same bytes. None where it cannot be told: the
+    directory is gone, a security module hides the namespaces, or the kernel has no keys for us."""
     secret = _secret()
-    folder = _open_folder() if secret else -1
-    if folder < 0:
-        return None
     try:
-        plain = marshal.dumps(key, PLAIN)
-        content = _read(folder, _name(plain))
-        if content is None or content[:SIGNATURE_SIZE] != _sign(secret, content[SIGNATURE_SIZE:]):
-            return None
-        kept_key, value = marshal.loads(content[SIGNATURE_SIZE:])
-        return value if kept_key == plain else None
-    except (OSError, ValueError):
+        spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("user", "mnt")]
+        directory = os.getcwd()
+    except OSError:
         return None
-    finally:
-        os.close(folder)
+    if not secret:
+        return None
+    heeded = sorted(name + b"=" + value for name, value in os.environb.items() if name.startswith(HEEDED))
+    parts: list[object] = [
+        KEY,
+        launcher,
+        os.uname().release,
+        os.geteuid(),
+        os.getegid(),
+        *spaces,  # a container shares the cache, and can do less
+        max(0, int(lib.psb_landlock_abi())),
+        directory,
+        int(at_a_terminal),
+        len(heeded),
+        *heeded,
+        len(flags),
+        *flags,
+        program,
+    ]
+    return sign(
+        secret, b"".join(os.fsencode(each if isinstance(each, str | bytes) else str(each)) + b"\0" for each in parts)
+    )
 
 
-def keep(key: Any, value: Any) -> bool:
-    """Keeps plain data (what marshal knows) under a key; False where that cannot be done."""
+def save(key: bytes, content: bytes) -> bool:
+    """Keeps what `KeptFile.content` has made under a key; False where that cannot be done."""
     secret = _secret()
     folder = _make_folder() if secret else -1
     if folder < 0:
         return False
     try:
-        plain = marshal.dumps(key, PLAIN)
-        body = marshal.dumps((plain, value), PLAIN)
-        if len(body) + SIGNATURE_SIZE > LARGEST:
+        whole = sign(secret, content) + content
+        if len(whole) > lib.PSB_KEPT_LARGEST:
             return False
-        _replace(folder, _name(plain), _sign(secret, body) + body)
+        _replace(folder, name_of(key), whole)
         _prune(folder)
-    except (OSError, ValueError):
+    except OSError:
         return False
     finally:
         os.close(folder)
     return True
 
 
+def sign(secret: bytes, content: bytes) -> bytes:
+    return hmac_sha256(secret, content)
+
+
+def name_of(key: bytes) -> str:
+    """The file's name."""
+    return str(sha256(key).digest()[:NAME_BYTES].hex())
+
+
 def _secret() -> bytes:
     """Empty where this kernel, or the container around us, has no keys for us."""
     room = ffi.new("uint8_t[]", lib.PSB_SECRET_SIZE)
     return b"" if lib.psb_secret(room) else bytes(ffi.buffer(room))
-
-
-def _sign(secret: bytes, body: bytes) -> bytes:
-    return blake2b(body, key=secret, digest_size=SIGNATURE_SIZE, person=b"pysandbox plan").digest()
-
-
-def _name(plain: bytes) -> str:
-    return blake2b(plain, digest_size=16).hexdigest()
 
 
 def _open_folder() -> int:
@@ -116,18 +126,7 @@ def _make_folder() -> int:
 
 
 def _ours(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & 0o077
-
-
-def _read(folder: int, name: str) -> bytes | None:
-    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or not _ours(found) or found.st_size > LARGEST:
-            return None
-        return os.read(fd, LARGEST)
-    finally:
-        os.close(fd)
+    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TypeVar
+
+from pysandbox.shapes import TypeVar
 
 Text = TypeVar("Text", bytes, list[str])
 
@@ -20,7 +21,7 @@ GONE = frozenset({errno.ENOENT, errno.ESRCH})
 CLOSED_TO_US = frozenset({errno.EACCES, errno.EPERM})  # it has made itself unreadable (PR_SET_DUMPABLE)
 
 
-def read_below(directory: int, path: str, most: int = 1 << 16) -> bytes | None:
+def read_below(directory: int | None, path: str, most: int = 1 << 16) -> bytes | None:
     """A file below an open /proc; b"" of what has ended, None of what is not ours to read. Raises OSError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
@@ -32,7 +33,7 @@ def read_below(directory: int, path: str, most: int = 1 << 16) -> bytes | None:
         return _nothing(error, b"")
 
 
-def names_below(directory: int, path: str) -> list[str] | None:
+def names_below(directory: int | None, path: str) -> list[str] | None:
     """What a directory below an open /proc holds; [] and None as above. Raises OSError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)

@@ -5,8 +5,8 @@ it can open the other end (/proc/self/fd) and read what others write, of a termi
 the echo off. So a command writes to a pipe of its own, or to a pseudo-terminal where the host has a terminal, and what
 arrives is written here, to the very descriptor, by the host.
 
-Each Relay is served by a thread of its own until its last writer is gone, or by the command line's poll loop. Whoever
-learns of a command's end calls `settle`: what the command wrote is then where it belongs.
+Each is served by a thread of its own until its last writer is gone, or by the command line's poll loop. Whoever learns
+of a command's end calls `wait_flushed`: what the command wrote is then where it belongs.
 """
 
 from __future__ import annotations
@@ -15,30 +15,36 @@ import _signal as signal
 import errno
 import os
 import select
-import stat
 import time
 from _thread import allocate_lock, start_new_thread
 from errno import ECONNRESET, EIO, EPIPE
 
+from pysandbox._native import ffi, lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pysandbox.shapes import Any, Literal
+
 CHUNK = 65536
-PIECE = 4096  # of one write to what may take its time: between two of them it shows whether anybody reads
+PIECE = 4096  # of one write: between two of them it shows whether anybody reads
 NOBODY_READS = (EPIPE, ECONNRESET, EIO)  # EIO: a terminal that was hung up
-PATIENCE = 2.0  # seconds without a byte taken, after which `settle` waits no longer
+PATIENCE = 2.0  # seconds without a byte taken, after which `wait_flushed` waits no longer
 PATIENCE_WITH_A_PIPE = 0.1  # whoever waits may be the one who is to read it
 LOOK = 0.0005
 SHORTAGES = frozenset({errno.ENOMEM, errno.ENOBUFS, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.EINTR})
 MOST_LEFT = 2 << 20  # bytes that are taken at the end: more than a pipe can hold is being written by what still runs
 
 
-class Relay:
-    """One stream to a duplicate of `target`. Owns both."""
+class OutputRelay:
+    """One stream to a duplicate of `target`, which is a terminal or a socket. Owns both."""
+
+    is_pipe: Literal[False] = False
 
     def __init__(self, source: int, target: int) -> None:
         self.source = source
         self._lock = allocate_lock()
-        kind = os.fstat(target).st_mode
-        self.is_pipe = stat.S_ISFIFO(kind)
-        self._piece = CHUNK if stat.S_ISREG(kind) else PIECE
         self._passed = 0
         self._served = False
         self.failure: OSError | None = None  # not all of it was passed on, and nobody but the host knows
@@ -50,12 +56,11 @@ class Relay:
         start_new_thread(self._run, ())
         self._served = True
 
-    def settle(self, patience: float | None = None) -> bool:
+    def wait_flushed(self, patience: float | None = None) -> bool:
         """Returns when all that was written before is passed on, or when nobody takes it (False). Any thread may call
         it, also later."""
         if self._served:
-            usual = PATIENCE_WITH_A_PIPE if self.is_pipe else PATIENCE
-            return self._await_thread(usual if patience is None else patience)
+            return self._await_thread(PATIENCE if patience is None else patience)
         end = self._passed + MOST_LEFT
         with self._lock:
             while self._passed < end and self._pass_on() > 0:
@@ -63,14 +68,7 @@ class Relay:
         return True
 
     def _await_thread(self, patience: float) -> bool:
-        end, passed, since = self._passed + MOST_LEFT, -1, 0.0
-        while self._passed < end and not self._is_empty():
-            if self._passed != passed:
-                passed, since = self._passed, time.monotonic()
-            elif time.monotonic() - since > patience:
-                return False
-            time.sleep(LOOK)
-        return True
+        return await_flush(self._is_empty, lambda: self._passed, patience)
 
     def _is_empty(self) -> bool:
         """Nothing is there, and the thread has nothing in hand."""
@@ -90,7 +88,7 @@ class Relay:
             return going_on
 
     def close(self) -> None:
-        """Of a relay that no thread serves. Idempotent."""
+        """Closes a relay that no thread serves (a thread closes its own). Idempotent."""
         if not self._served:
             with self._lock:
                 self._close()
@@ -110,8 +108,6 @@ class Relay:
         """The bytes of one read; 0 when none are there now, -1 at the end. For whoever has the lock."""
         if self.source < 0:
             return -1
-        if self.is_pipe:
-            return self._splice()
         try:
             data = os.read(self.source, CHUNK)
         except BlockingIOError:
@@ -124,30 +120,11 @@ class Relay:
             data = b""
         return len(data) if data and self._write(data) else -1
 
-    def _splice(self) -> int:
-        """The same from pipe to pipe, where nothing has to be copied."""
-        try:
-            while True:
-                try:
-                    count = os.splice(self.source, self._target, CHUNK)
-                    self._passed += count
-                    return count or -1
-                except BlockingIOError:
-                    if not select_now(self.source):
-                        return 0
-                    _await_room(self._target)
-        except OSError as error:
-            if is_short(error):
-                return 0
-            if error.errno not in NOBODY_READS:
-                self.failure = lost(error, "the command's output could not be passed on")
-            return -1
-
     def _write(self, data: bytes) -> bool:
         """False when nobody takes it any more; the writer in the cage then hears of it as it would have itself. What it
         has written before that, to a disk that is full, say, it will not hear of."""
-        for at in range(0, len(data), self._piece):
-            piece = data[at : at + self._piece]
+        for at in range(0, len(data), PIECE):
+            piece = data[at : at + PIECE]
             try:
                 write_all(self._target, piece)
             except OSError as error:
@@ -164,7 +141,63 @@ class Relay:
             os.close(self._target)
 
 
-class Feed:
+class PipeRelay:
+    """One stream from a pipe to a duplicate of `target`, a pipe or a file, by a thread that needs no interpreter
+    (csrc/host/relay/outflow.c). Owns both."""
+
+    def __init__(self, source: int, target: int, *, is_pipe: bool = True) -> None:
+        self.source = source
+        self.is_pipe = is_pipe
+        self._target = os.dup(target)
+        self._flow: Any = None
+
+    def serve(self) -> None:
+        """From now on the thread does it, and closes in the end. Raises OSError."""
+        made = ffi.new("struct psb_outflow **")
+        result = lib.psb_start_outflow(self.source, self._target, made)
+        if result < 0:
+            raise OSError(-result, f"the command's output cannot be passed on: {os.strerror(-result)}")
+        self.source = -1
+        self._flow = ffi.gc(made[0], lib.psb_release_outflow)
+
+    def wait_flushed(self, patience: float | None = None) -> bool:
+        """As of an OutputRelay."""
+        flow = self._flow
+        if flow is None or lib.psb_is_flushed(flow):
+            return True
+        if patience is None:
+            patience = PATIENCE_WITH_A_PIPE if self.is_pipe else PATIENCE
+        return await_flush(lambda: lib.psb_is_flushed(flow), lambda: lib.psb_outflow_passed(flow), patience)
+
+    @property
+    def failure(self) -> OSError | None:
+        number = lib.psb_outflow_error(self._flow) if self._flow is not None else 0
+        if not number:
+            return None
+        how = "passed on" if self.is_pipe else "written"
+        return lost(OSError(number, os.strerror(number)), f"the command's output could not be {how}")
+
+    def close(self) -> None:
+        """Closes a relay that no thread serves (a thread closes its own). Idempotent."""
+        source, self.source = self.source, -1
+        if source >= 0:
+            os.close(source)
+            os.close(self._target)
+
+
+def await_flush(is_flushed: Callable[[], object], passed: Callable[[], int], patience: float) -> bool:
+    """Whether all has arrived before nobody took a byte for so long."""
+    end, seen, since = passed() + MOST_LEFT, -1, 0.0
+    while passed() < end and not is_flushed():
+        if passed() != seen:
+            seen, since = passed(), time.monotonic()
+        elif time.monotonic() - since > patience:
+            return False
+        time.sleep(LOOK)
+    return True
+
+
+class InputFeed:
     """What a file of the host's holds from its place on, to a pipe. Owns that, and a duplicate of `source`; the place
     itself stays where it is."""
 
@@ -180,7 +213,7 @@ class Feed:
         self._served = True
 
     def close(self) -> None:
-        """Of a feed that no thread serves. Idempotent."""
+        """Closes a feed that no thread serves (a thread closes its own). Idempotent."""
         if not self._served:
             self._close()
 

@@ -9,6 +9,7 @@ deep it is.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pysandbox.launch import native
 
 SLICE = 4096  # names of one look at a directory
+MOST_LOCKED = 64  # directories without rights on the way to one that is read
 ROUNDS = 3  # over the root, for names that came while it was emptied
 RESOLVE = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS | native.RESOLVE_NO_XDEV
 PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,7 +37,7 @@ def remove_tree(path: str) -> None:
 
 
 def remove_below(parent_fd: int, name: str) -> None:
-    """The same for one name in an open directory."""
+    """Removes one name in an open directory, with everything below it."""
     with _inside(parent_fd, name) as root:
         for _ in range(ROUNDS if root >= 0 else 0):
             if not _emptied(root):
@@ -139,3 +141,31 @@ def _open_up(fd: int, name: str) -> int:
         return -1
     finally:
         os.close(place)
+
+
+# ---- to read what its owner has locked -----------------------------------------------------------------------------
+
+
+@contextmanager
+def unlocked(root: int, path: str) -> Iterator[int]:
+    """A directory or a file below the open directory `root`, readable while this lasts, and all on the way to it
+    searchable; afterwards every mode is what it was. For what is the caller's own. Raises OSError."""
+    changed: list[tuple[int, int]] = []
+    here = os.dup(root)
+    try:
+        for name in path.split("/"):
+            above, here = here, native.open_inside(here, name, os.O_PATH | os.O_NOFOLLOW, resolve=RESOLVE)
+            os.close(above)
+            found = os.fstat(here)
+            wanted = 0o500 if stat.S_ISDIR(found.st_mode) else 0o400
+            if found.st_mode & wanted != wanted:
+                if len(changed) == MOST_LOCKED:
+                    raise PermissionError(errno.EACCES, "too many directories without rights inside each other", path)
+                os.chmod(f"/proc/self/fd/{here}", stat.S_IMODE(found.st_mode) | wanted)
+                changed.append((os.dup(here), stat.S_IMODE(found.st_mode)))
+        yield here
+    finally:
+        os.close(here)
+        for held, mode in reversed(changed):
+            os.chmod(f"/proc/self/fd/{held}", mode)
+            os.close(held)

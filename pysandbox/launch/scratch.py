@@ -7,35 +7,49 @@ share one, removed when the session is closed (COMP-08, LIFE-11). Cages with nei
 from __future__ import annotations
 
 import os
-import tempfile
+import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Self
 
-from pysandbox.compile.plan import SCRATCH, Plan
 from pysandbox.errors import CageClosedError
 from pysandbox.launch.owner import this_process
 from pysandbox.launch.removal import remove_tree
-
-if TYPE_CHECKING:
-    from pysandbox.launch.live import LiveInit
+from pysandbox.shapes import Protocol, Self
 
 PREFIX = "pysandbox-"  # then the owner, so that what a killed host left is told from what is in use (orphans.py)
 
 
 def make_scratch() -> str:
     """A new directory of mode 0700, by its real path: in $XDG_RUNTIME_DIR, else the temporary directory."""
+    import tempfile
+
     return os.path.realpath(tempfile.mkdtemp(prefix=f"{PREFIX}{this_process()}-", dir=scratch_parent()))
 
 
 def scratch_parent() -> str:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return runtime if runtime and os.access(runtime, os.W_OK | os.X_OK) else tempfile.gettempdir()
+    if runtime and os.access(runtime, os.W_OK | os.X_OK):
+        return runtime
+    return temporary_directory()
 
 
-def uses_scratch(plan: Plan) -> bool:
-    rules = plan.landlock.rules if plan.landlock else ()
-    return any(rule.path == "" for rule in rules) or any(step.source == SCRATCH for step in plan.mounts)
+def temporary_directory() -> str:
+    """As `tempfile.gettempdir`, without its modules where nobody has them: they are a tenth of what a run imports."""
+    if "tempfile" not in sys.modules:
+        for place in (*map(os.environ.get, ("TMPDIR", "TEMP", "TMP")), "/tmp", "/var/tmp"):
+            if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):
+                return os.path.abspath(place)
+    import tempfile
+
+    return tempfile.gettempdir()
+
+
+class ScratchUser(Protocol):
+    """A cage, which ends before what it writes to is removed."""
+
+    def end(self) -> None: ...
+    def reap(self) -> bool:
+        """Whether it is gone; waits for that."""
 
 
 class Session:
@@ -43,21 +57,21 @@ class Session:
     it, then removes it, idempotent. A forked copy leaves both to the original."""
 
     def __init__(self) -> None:
-        self.path = make_scratch()
+        self.path: str = make_scratch()
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._users: weakref.WeakSet[LiveInit] = weakref.WeakSet()
+        self._users: weakref.WeakSet[ScratchUser] = weakref.WeakSet()
         self._closed = False
 
-    def demand_open(self) -> None:
+    def require_open(self) -> None:
         """Raises CageClosedError."""
         if self._closed:
             raise CageClosedError("this session is closed; make another one")
 
-    def admit(self, live: LiveInit) -> None:
+    def admit(self, live: ScratchUser) -> None:
         """This cage uses it from now on, and is ended before it is removed. Raises CageClosedError."""
         with self._lock:
-            self.demand_open()
+            self.require_open()
             self._users.add(live)
 
     def close(self) -> None:

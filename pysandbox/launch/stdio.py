@@ -18,13 +18,14 @@ from pysandbox.launch import native, orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import IO
+    from collections.abc import Callable, Sequence
 
     from pysandbox.launch.intake import Intake
-    from pysandbox.launch.relay import Feed, Relay
+    from pysandbox.launch.relay import InputFeed, OutputRelay, PipeRelay
+    from pysandbox.shapes import IO, TypeVar
 
     File = int | IO[bytes] | IO[str] | None
+    T = TypeVar("T")
 else:
     File = object
 
@@ -46,8 +47,8 @@ class Stdio:
         self._user = user
         self.child: list[tuple[int, int]] = []
         self.stdin = self.stdout = self.stderr = self.terminal = -1  # the host's ends
-        self.relays: list[Relay] = []
-        self.feeds: list[Feed] = []
+        self.relays: list[OutputRelay | PipeRelay] = []
+        self.feeds: list[InputFeed] = []
         self.intakes: list[Intake] = []
         self._null_fd = -1
         self._given: list[int] = []  # opened for the child: closed once it has them
@@ -55,7 +56,8 @@ class Stdio:
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe2(os.O_CLOEXEC)
-        self._hand_over(ends[0])
+        if self._user:
+            self._hand_over(ends[0])
         return ends
 
     def _hand_over(self, fd: int) -> None:
@@ -107,22 +109,19 @@ class Stdio:
     def _take_in(self, fd: int) -> int:
         from pysandbox.launch.intake import Intake
 
-        inside, sink = self._pipe()
-        self._given.append(inside)
-        try:
-            self.intakes.append(Intake(fd, sink, null_device()))
-        except OSError:
-            os.close(sink)
-            raise
-        return inside
+        return self._fed(self.intakes, lambda sink: Intake(fd, sink, null_device()))
 
     def _feed(self, fd: int) -> int:
-        from pysandbox.launch.relay import Feed
+        from pysandbox.launch.relay import InputFeed
 
+        return self._fed(self.feeds, lambda sink: InputFeed(fd, sink))
+
+    def _fed(self, among: list[T], make: Callable[[int], T]) -> int:
+        """The reading end of a pipe of the command's own; what is made owns the other end."""
         inside, sink = self._pipe()
         self._given.append(inside)
         try:
-            self.feeds.append(Feed(fd, sink))
+            among.append(make(sink))
         except OSError:
             os.close(sink)
             raise
@@ -135,17 +134,20 @@ class Stdio:
             return fd
         which = (found.st_dev, found.st_rdev or found.st_ino)
         if which not in self._relayed:  # two streams to one place keep their order
-            self._relayed[which] = self._relay(fd, terminal)
+            self._relayed[which] = self._relay(fd, found.st_mode, terminal=terminal)
         return self._relayed[which]
 
-    def _relay(self, fd: int, terminal: bool) -> int:
-        from pysandbox.launch.relay import Relay, open_terminal
+    def _relay(self, fd: int, kind: int, *, terminal: bool) -> int:
+        from pysandbox.launch.relay import OutputRelay, PipeRelay, open_terminal
 
         source, inside = open_terminal(fd) if terminal else self._pipe()
         self._given.append(inside)
         self._hand_over(inside)
         try:
-            self.relays.append(Relay(source, fd))
+            by_interpreter = terminal or stat.S_ISSOCK(kind)
+            self.relays.append(
+                OutputRelay(source, fd) if by_interpreter else PipeRelay(source, fd, is_pipe=stat.S_ISFIFO(kind))
+            )
         except OSError:
             os.close(source)
             raise
@@ -156,35 +158,37 @@ class Stdio:
         return bool(self.relays or self.feeds or self.intakes)
 
     def serve(self) -> None:
-        """The command runs: what it writes is passed on, each relay in a thread of its own."""
+        """Call it when the command runs. From now on threads pass on what it writes and reads, one for each stream."""
         self.serve_input()
         for relay in self.relays:
             relay.serve()
 
     def serve_input(self) -> None:
-        """The same for what it reads alone."""
+        """From now on threads pass on what the command reads; what it writes is left to the caller."""
         for feed in self.feeds:
             feed.serve()
         for intake in self.intakes:
             intake.serve()
 
-    def settle(self, *patience: float) -> None:
+    def wait_flushed(self, *patience: float) -> None:
         """The command has ended: returns when what it wrote is where it belongs, or nobody takes it, and when what it
         did not read is left to the next."""
-        self.settle_input()
+        self.wait_input_flushed()
         for relay in self.relays:
-            relay.settle(*patience)
+            relay.wait_flushed(*patience)
 
-    def settle_input(self) -> None:
-        """The same for what it reads alone."""
+    def wait_input_flushed(self) -> None:
+        """The command has ended: returns when the input that it did not read is left to the next reader."""
         for intake in self.intakes:
-            intake.settle()
+            intake.wait_flushed()
 
     @property
     def failure(self) -> OSError | None:
         """Why not all that was written, or read, has arrived."""
-        failures = [*(each.failure for each in self.relays), *(each.failure for each in self.feeds)]
-        return next((each for each in failures if each is not None), None)
+        for each in (*self.relays, *self.feeds):
+            if (failure := each.failure) is not None:
+                return failure
+        return None
 
     def output(self, number: int, wanted: File) -> int:
         """Places descriptor 1 or 2; returns the host's end, -1 if there is none."""
@@ -282,7 +286,8 @@ def open_stdio(
             stdio.input(stdin)
             stdio.stdout = stdio.output(1, stdout)
             stdio.stderr = stdio.output(2, stderr)
-        stdio.pass_on(pass_fds)
+        if pass_fds:
+            stdio.pass_on(pass_fds)
         if caged:
             stdio.keep_apart()
     except BaseException:

@@ -5,10 +5,19 @@ the kernel's numbers, texts to memory that the structs point to.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from pysandbox._native import ffi, lib
-from pysandbox.compile.plan import DEVICES, SCRATCH, LandlockPlan, LandlockRule, MountStep, Plan
+from pysandbox.compile.plan import (
+    DEVICES,
+    LAYERS,
+    SCRATCH,
+    TRUST,
+    LandlockPlan,
+    LandlockRule,
+    MountKind,
+    MountStep,
+    Plan,
+)
 from pysandbox.launch.native import NativePlan
 from pysandbox.launch.numbers import (
     CLONE_NEW,
@@ -20,6 +29,7 @@ from pysandbox.launch.numbers import (
     mask,
     rlimit,
 )
+from pysandbox.shapes import Any
 
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
 
@@ -41,10 +51,15 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
     _fill_mounts(struct, plan.mounts, keep)
     if plan.landlock is not None:
         if not plan.namespaces:
-            _demand_looked_at(plan.landlock.rules)
-        _fill_landlock(struct.landlock, plan.landlock, keep)
+            _check_looked_at(plan.landlock.rules)
+        fill_landlock(struct.landlock, plan.landlock, keep)
     listens = plan.notify is not None
-    return NativePlan(struct, _setup_message(plan, scoped), keep, listens=listens, scratch=_scratch_places(plan))
+    return NativePlan(
+        struct, _setup_message(plan, scoped), keep, listens=listens, scratch=_scratch_places(plan),
+        gives_upper=any(step.kind is MountKind.UPPER_GIVEN for step in plan.mounts),
+        trust=[index for index, step in enumerate(plan.mounts) if step.source == TRUST],
+        layers=_layer_places(plan),
+    )  # fmt: skip
 
 
 def _text(text: str, keep: list[Any]) -> Any:
@@ -72,18 +87,19 @@ def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
     )
     out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
     out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))
-    out.source, out.target, out.data = (_text(each, keep) for each in (step.source, step.target, step.data))
+    out.source, out.target, out.data = _text(step.source, keep), _text(step.target, keep), _text(step.data, keep)
 
 
-def _demand_looked_at(rules: tuple[LandlockRule, ...]) -> None:
+def _check_looked_at(rules: tuple[LandlockRule, ...]) -> None:
     """Without a root of its own a cage's rules are of the host's paths, each of which is the inode that was looked at,
-    but for those that no user can replace and the scratch directory, which is filled in."""
+    but for those that no user can replace, and for the scratch directory and copies of trees, which are filled in."""
     for rule in rules:
-        if not rule.ino and rule.path not in (*DEVICES, "") and not rule.path.startswith("/proc/"):
+        if not rule.ino and rule.path not in (*DEVICES, "") and not rule.path.startswith(("/proc/", LAYERS)):
             raise ValueError(f"{rule.path!r} would be given without having been looked at")
 
 
-def _fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:
+def fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:
+    """`keep` has to live as long as the struct."""
     rules = ffi.new("struct psb_rule[]", len(wanted.rules) or 1)
     keep.append(rules)
     for index, rule in enumerate(wanted.rules):
@@ -103,6 +119,15 @@ def _scratch_places(plan: Plan) -> tuple[list[int], list[int]]:
     return (
         [index for index, step in enumerate(plan.mounts) if step.source == SCRATCH],
         [index for index, rule in enumerate(rules) if rule.path == ""],
+    )
+
+
+def _layer_places(plan: Plan) -> tuple[dict[int, str], dict[int, str]]:
+    """The mounts and the rules that wait for the directory of the layers, or for a copy in it: where below it."""
+    rules = plan.landlock.rules if plan.landlock is not None and not plan.namespaces else ()
+    return (
+        {at: step.source.removeprefix(LAYERS) for at, step in enumerate(plan.mounts) if step.source.startswith(LAYERS)},
+        {at: rule.path.removeprefix(LAYERS) for at, rule in enumerate(rules) if rule.path.startswith(LAYERS)},
     )
 
 

@@ -1,7 +1,8 @@
 """The one background thread of a Runtime: it opens cages ahead and collects ended ones, so that no caller waits.
 
 It starts with the first task. IDLE seconds without one it calls `on_idle`, and ends when that returns True; `drain`
-waits until nothing is left to do.
+waits until nothing is left to do. Where the user can have no further thread (`ulimit -u`), tasks wait for the next that
+is submitted, or for `drain`, which then does them itself.
 """
 
 from __future__ import annotations
@@ -34,13 +35,22 @@ class Worker:
             self._pending += 1
             self._tasks.put(task)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pysandbox-worker", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="pysandbox-worker", daemon=True)
+                with suppress(RuntimeError):  # "can't start new thread"
+                    thread.start()
+                    self._thread = thread
 
     def drain(self) -> None:
         """Returns when every task submitted so far has run."""
+        while (task := self._left_over()) is not None:
+            self._do(task)
         with self._quiet:
             self._quiet.wait_for(lambda: self._pending == 0)
+
+    def _left_over(self) -> Callable[[], object] | None:
+        """A task that no thread will do."""
+        with self._lock:
+            return None if self._thread is not None or self._tasks.empty() else self._tasks.get_nowait()
 
     def _run(self) -> None:
         while True:
@@ -53,11 +63,14 @@ class Worker:
                         self._thread = None
                         return
                 continue
-            self._attempt(task)
+            self._do(task)
             del task  # and what it holds, before the wait for the next one
-            with self._quiet:
-                self._pending -= 1
-                self._quiet.notify_all()
+
+    def _do(self, task: Callable[[], object]) -> None:
+        self._attempt(task)
+        with self._quiet:
+            self._pending -= 1
+            self._quiet.notify_all()
 
     def _attempt(self, task: Callable[[], object]) -> object:
         try:

@@ -1,8 +1,9 @@
-"""Write base_grants.py and shipped_list.py from recipes/: `python -m pysandbox.policy.bake`. A test fails when they
-differ.
+"""Write base_grants.py, shipped_list.py and shipped_tables.py from recipes/: `python -m pysandbox.policy.bake`. A test
+fails when they differ.
 
 Reading TOML costs a process 6 ms once, four times what a whole cage costs; the base recipe is in every cage, and which
-recipes a program calls for is asked at every start.
+recipes a program calls for is asked at every start. A table is found by the digest of its text: any other text is read
+as TOML, wherever it lies.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from collections.abc import Iterator
 from pysandbox.policy.option import Grant, RecipeMeta
 
 _HERE = os.path.dirname(__file__)
+_OPTION = "from pysandbox.policy.option import "
 _HEAD = '''"""Generated from {source} by `python -m pysandbox.policy.bake`."""
 
 from __future__ import annotations
 
-from pysandbox.policy.option import {names}
+{imported}
 '''
 
 
 def baked() -> dict[str, str]:
-    """File name to text, for both."""
-    return {"base_grants.py": _base(), "shipped_list.py": _list()}
+    """File name to text, for each."""
+    return {"base_grants.py": _base(), "shipped_list.py": _list(), "shipped_tables.py": _tables()}
 
 
 def target(name: str) -> str:
@@ -34,7 +36,9 @@ def _base() -> str:
     from pysandbox.policy.sources import read_recipe
 
     given = read_recipe(os.path.join(_HERE, "recipes", "base.toml")).given
-    head = _HEAD.format(source="recipes/base.toml, where the reasons stand,", names="Grant")
+    head = _HEAD.format(
+        source="recipes/base.toml, where the reasons stand,", imported="from pysandbox.policy.option import Grant"
+    )
     return "\n".join((head, _table("ALLOW", given["allow"]), _table("DENY", given["deny"]), ""))
 
 
@@ -53,8 +57,23 @@ def _list() -> str:
         words = ", ".join(f'"{each}"' for each in (meta.name, meta.description, meta.version))
         row = f'    "{name}": RecipeMeta({words}, ({prefixes})),'
         rows.append(f"{row}  # noqa: E501\n" if len(row) > 120 else f"{row}\n")
-    head = _HEAD.format(source="the [recipe] sections of recipes/", names="RecipeMeta")
+    head = _HEAD.format(
+        source="the [recipe] sections of recipes/", imported="from pysandbox.policy.option import RecipeMeta"
+    )
     return f"{head}\n# fmt: off\nSHIPPED: dict[str, RecipeMeta] = {{\n{''.join(rows)}}}\n"
+
+
+def _tables() -> str:
+    import tomllib
+
+    from pysandbox.policy.reading import recipe_text, sha256
+
+    rows = []
+    for name, file in sorted(packaged()):
+        text = recipe_text(file)
+        rows.append(f'    "{sha256(text.encode())}": {tomllib.loads(text)!r},  # {name}\n')
+    head = _HEAD.format(source="recipes/", imported="from pysandbox.shapes import Any")
+    return f"# ruff: noqa: E501\n{head}\n# fmt: off\nTABLES: dict[str, dict[str, Any]] = {{\n{''.join(rows)}}}\n"
 
 
 def packaged() -> Iterator[tuple[str, str]]:

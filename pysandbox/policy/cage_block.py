@@ -8,8 +8,6 @@ names, the summary's short id and an ephemeral scratch directory depend on the i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 from pysandbox.errors import SandboxPathMissing
 from pysandbox.policy.cage_shape import (
@@ -23,7 +21,7 @@ from pysandbox.policy.cage_shape import (
     ulid,
     user_id,
 )
-from pysandbox.policy.effective_cage import Audit, Cgroup, EffectiveCage, FsMount, Netns, hash_of
+from pysandbox.policy.effective_cage import AuditBlock, CgroupBlock, EffectiveCage, FsMount, Netns, hash_of
 from pysandbox.policy.expand import quote
 from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
@@ -31,6 +29,7 @@ from pysandbox.policy.netallow import granted
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import shown
 from pysandbox.policy.summary import NO_CAGE, label, line
+from pysandbox.shapes import Any, Protocol, dataclass
 
 NOBODY = 65534
 
@@ -121,10 +120,10 @@ def _uncaged(spawn: _Spawn, block: CageBlock | None, reason: str) -> tuple[Polic
         uncaged_reason=reason,
         id_map=(spawn.daemon_uid, spawn.daemon_uid),
         netns=Netns(),
-        cgroup=Cgroup(walltime_sec=walltime),
+        cgroup=CgroupBlock(walltime_sec=walltime),
         seccomp_profile="",
         scratch_dir="",
-        audit=Audit(f"{spawn.label} {NO_CAGE}"),
+        audit=AuditBlock(f"{spawn.label} {NO_CAGE}"),
     )
 
 
@@ -153,10 +152,10 @@ def _caged(spawn: _Spawn, block: CageBlock, limits_required: bool) -> tuple[Poli
         uncaged_reason="",
         id_map=(NOBODY, spawn.daemon_uid),
         netns=Netns(cage, block.net_allow, enabled=bool(block.net_allow)),
-        cgroup=Cgroup(cage, limits.memory_mb, limits.cpu_shares, limits.pids, limits.walltime_sec),
+        cgroup=CgroupBlock(cage, limits.memory_mb, limits.cpu_shares, limits.pids, limits.walltime_sec),
         seccomp_profile=block.seccomp,
         scratch_dir=f"scratch-{spawn.session_id if block.state == 'scratch' else spawn.invocation_id}",
-        audit=Audit(
+        audit=AuditBlock(
             _summary(spawn, block),
             tuple(FsMount(each.mode, each.resolved, each.resolved) for each in block.fs),
             block.net_allow,
@@ -164,7 +163,9 @@ def _caged(spawn: _Spawn, block: CageBlock, limits_required: bool) -> tuple[Poli
     )
 
 
-def _effective(spawn: _Spawn, policy: Policy, *, audit: Audit, id_map: tuple[int, int], **rest: Any) -> EffectiveCage:
+def _effective(
+    spawn: _Spawn, policy: Policy, *, audit: AuditBlock, id_map: tuple[int, int], **rest: Any
+) -> EffectiveCage:
     return EffectiveCage(
         invocation_id=spawn.invocation_id,
         project_id=spawn.project_id,

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.model import options
 from pysandbox.policy.netallow import entry
 from pysandbox.policy.option import Option
-from pysandbox.policy.refusal import Refused, shown
+from pysandbox.policy.refusal import CommandRefused, shown
 from pysandbox.policy.validate import number, text, whole_number
+from pysandbox.shapes import Any, Literal, TypeVar, dataclass
 
+Choice = TypeVar("Choice", bound=str)
 _PARSER = "the policy parser should have refused this"
 _OPTIONS = {field.name: described for field, described in options()}
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", re.ASCII)  # Crockford base 32, 128 bits
@@ -46,8 +46,8 @@ class CageBlock:
 
     fs: tuple[FsEntry, ...]
     net_allow: tuple[str, ...]
-    state: str
-    seccomp: str
+    state: Literal["ephemeral", "scratch"]
+    seccomp: Literal["default", "relaxed"]
     limits: Limits
 
 
@@ -120,7 +120,7 @@ def _below_root(key: str, value: object, project_root: str) -> tuple[str, str]:
     """The path as `./a/b` and as an absolute path; one that climbs above the root at any point is refused."""
     try:
         path = text(value)
-    except Refused as refused:
+    except CommandRefused as refused:
         raise refuse(key, refused.message) from None
     if path.startswith("/"):
         raise refuse(key, f"{shown(path)} must be relative to the project root")
@@ -140,7 +140,7 @@ def _net_allow(entries: list[Any]) -> tuple[str, ...]:
     for index, value in enumerate(entries):
         try:
             allowed[entry(value)] = None
-        except Refused as refused:
+        except CommandRefused as refused:
             raise refuse(f"cage.net.allow[{index}]", refused.message) from None
     return tuple(allowed)
 
@@ -159,15 +159,16 @@ def _limits(table: Mapping[str, Any]) -> Limits:
     for name, option, coerce in _LIMITS:
         try:
             values[name] = coerce(_OPTIONS[option], table[name])
-        except Refused as refused:
+        except CommandRefused as refused:
             raise refuse(f"cage.limits.{name}", refused.message) from None
     return Limits(**values)
 
 
-def one_of(key: str, value: object, choices: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise refuse(key, f"must be {' or '.join(map(repr, choices))}, not {shown(value)}")
-    return value
+def one_of(key: str, value: object, choices: tuple[Choice, ...]) -> Choice:
+    for choice in choices:
+        if isinstance(value, str) and value == choice:
+            return choice
+    raise refuse(key, f"must be {' or '.join(map(repr, choices))}, not {shown(value)}")
 
 
 def _list(key: str, value: object) -> list[Any]:

@@ -1,51 +1,116 @@
-"""Adding to a recipe's text what it lacks, with everything that is there kept: comments, order, spelling.
+"""Adding to the text of a recipe or a manifest what it lacks, with everything that is there kept: comments, order,
+spelling.
 
-The edit is made on the text and then proved: the result must read as the recipe that merging would give, or the edit is
-refused. So a layout that this file does not understand costs an error, never a wrong policy. Pure.
+tomlkit makes the edit where the key belongs, and then it is proved: the result must read as the recipe that merging
+would give. Where it does not, a table [[also]] at the end says the same, which is proved likewise. So what tomlkit gets
+wrong costs an uglier file, never a wrong policy. Pure.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import options
 from pysandbox.policy.recipe import Recipe
-from pysandbox.policy.refusal import shown
 from pysandbox.policy.render import literal
 from pysandbox.policy.sources import parse_recipe
-from pysandbox.policy.toml_lines import Path, layout
+from pysandbox.shapes import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+    from tomlkit.items import Array, Item
 
 
-def located(line: str) -> str:
-    """A policy line as it can stand at the top of a recipe: with the section of its key in front, if it lacks it."""
+def as_also(fix: str) -> str:
+    """A fix as it was recorded; where an earlier version wrote it, as one line `key = value`, in the form of today."""
+    from pysandbox.policy.also import HEADER, as_toml
+
+    if not fix or fix.startswith(HEADER):
+        return fix
+    try:
+        return as_toml(parse_recipe(_with_section(fix)).given)
+    except PolicyError:
+        return ""
+
+
+def _with_section(line: str) -> str:
     key = line.partition("=")[0].strip()
     sections = [described.section for _, described in options() if described.key == key and described.section]
     return f"{sections[0]}.{line}" if len(sections) == 1 else line
-
-
-def layer_of(line: str) -> Mapping[str, Any]:
-    """What one policy line gives. Raises PolicyError for anything that is more, or less, than one option."""
-    given = parse_recipe(located(line)).given
-    if len(given) != 1 or len(line.splitlines()) != 1:
-        raise PolicyError(f"{shown(line)} is not one line of a policy", suggestion="give one option and its value")
-    return given
 
 
 def add_to(text: str, given: Mapping[str, Any], file: str | None = None) -> str:
     """`text`, a recipe, with the layer `given` laid over it. Raises PolicyError."""
     before = parse_recipe(text, file)
     wanted = before.merge(Recipe(given)).given
-    edited = text
-    for name, key, section in _declared(given):
-        if before.given.get(name) != wanted[name]:
-            edited = _with(edited, section, key, before.given.get(name), wanted[name])
+    changed = [each for each in _declared(given) if before.given.get(each[0]) != wanted[each[0]]]
+    if not changed:
+        return text
+    for grow in (True, False):  # a list that cannot grow where it is, is written anew
+        edited = _edited(text, changed, before.given, wanted, grow=grow)
+        if _reads_as(edited, wanted):
+            return edited
+    edited = _with_table(text, given)
     if not _reads_as(edited, wanted):
-        message = "is laid out in a way that cannot be edited safely"
-        raise PolicyError(message, file=file, suggestion="add the line by hand")
+        raise _not_editable(file)
     return edited
+
+
+def add_to_manifest(text: str, given: Mapping[str, Any], sandbox: str, file: str | None = None) -> str:
+    """`text`, a manifest, with `given` laid over the overrides of one of its sandboxes. Raises PolicyError."""
+    from pysandbox.policy.manifest import parse_manifest
+
+    before = parse_manifest(text, file)
+    over = before.sandbox(sandbox).overrides
+    wanted = Recipe(over).merge(Recipe(given)).given
+    if wanted == over:
+        return text
+    edited = _with_table(text, given, sandbox)
+    after = {name: each.overrides for name, each in parse_manifest(edited, file).sandboxes.items()}
+    if after != {name: wanted if name == sandbox else each.overrides for name, each in before.sandboxes.items()}:
+        raise _not_editable(file)
+    return edited
+
+
+def _not_editable(file: str | None) -> PolicyError:
+    message = "is laid out in a way that cannot be edited safely"
+    return PolicyError(message, file=file, suggestion="add it by hand")
+
+
+def _with_table(text: str, given: Mapping[str, Any], sandbox: str = "") -> str:
+    """The text with one more table [[also]]; where they are written as a list, with one more element of it."""
+    from pysandbox.policy.also import HEADER, as_toml
+
+    header, _, lines = as_toml(given).partition("\n")
+    named = f"sandbox = [{literal(sandbox)}]\n" if sandbox else ""
+    if not re.search(r"""^[ \t]*(?:also|"also"|'also')[ \t]*=""", text, re.MULTILINE):
+        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        return f"{text}{gap}{header}\n{named}{lines}\n"
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    tables: Any = document[HEADER.strip("[]")]
+    inline = ", ".join(f"{named}{lines}".splitlines())  # each value is on one line
+    tables.append(tomlkit.parse(f"element = {{ {inline} }}")["element"])
+    return tomlkit.dumps(document)
+
+
+def _edited(
+    text: str, changed: Sequence[tuple[str, str, str]], before: Mapping[str, Any], wanted: Mapping[str, Any],
+    *, grow: bool,
+) -> str:  # fmt: skip
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    for name, key, section in changed:
+        old, new = before.get(name), wanted[name]
+        if name in ("hosts", "secrets"):
+            _set_blocks(document, key, old or (), new)
+        else:
+            _set(_table(document, section), key, old if grow else None, new)
+    return tomlkit.dumps(document)
 
 
 def _reads_as(text: str, wanted: Mapping[str, Any]) -> bool:
@@ -59,35 +124,40 @@ def _declared(given: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     return ((field.name, described.key, described.section) for field, described in options() if field.name in given)
 
 
-def _with(text: str, section: str, key: str, old: Any, new: Any) -> str:
-    values, headers = layout(text)
-    path: Path = (section, key) if section else (key,)
-    if path in values:
-        start, end = values[path]
-        if isinstance(old, tuple) and isinstance(new, tuple) and text[start] == "[":
-            return _append(text, start, end, [each for each in new if each not in old])
-        return text[:start] + literal(new) + text[end:]
-    table: Path = (section,) if section else ()
-    ends = [end for known, (_, end) in values.items() if known[:-1] == table]
-    name = f"{section}.{key}" if section and ends and table not in headers else key  # filesystem.allow = [...]
-    return _insert(text, section, max(ends, default=headers.get(table, -1)), f"{name} = {literal(new)}\n")
+def _table(document: TOMLDocument, section: str) -> Any:
+    """The table of a section, made where there is none."""
+    import tomlkit
+
+    table: Any = document
+    for part in section.split(".") if section else ():
+        if part not in table:
+            table[part] = tomlkit.table()
+        table = table[part]
+    return table
 
 
-def _append(text: str, start: int, end: int, items: list[Any]) -> str:
-    """Before the closing bracket: one element a line where the list is written so."""
-    body, close = text[start : end - 1], end - 1
-    written = [literal(each) for each in items]
-    content = _last_of_content(body)
-    comma = "" if body[:content].rstrip().endswith((",", "[")) else ","
-    if "\n" not in body:
-        gap = "" if body[:content].endswith("[") else " "
-        return f"{text[:start]}{body[:content]}{comma}{gap}{', '.join(written)}{text[close:]}"
-    indent = _indent(body)
-    lines = "".join(f"{indent}{each},\n" for each in written)
-    rest = body[content:]
-    tail = rest if rest.endswith("\n") else rest[: rest.rfind("\n") + 1] or "\n"
-    closing = "" if rest.endswith("\n") else rest[rest.rfind("\n") + 1 :]
-    return f"{text[:start]}{body[:content]}{comma}{tail}{lines}{closing}{text[close:]}"
+def _set(table: Any, key: str, old: Any, new: Any) -> None:
+    if isinstance(old, tuple) and isinstance(new, tuple) and isinstance(table.get(key), list):
+        if "#" in table[key].as_string():
+            table[key] = _with_last_comma(table[key])
+        for each in new:
+            if each not in old:
+                table[key].append(_item(each))
+    else:
+        table[key] = _item(new)
+
+
+def _with_last_comma(array: Array) -> Item:
+    """tomlkit appends after the comments behind the last element, and sets no comma before them."""
+    import tomlkit
+
+    body = array.as_string()[:-1]
+    end = _last_of_content(body)
+    if body[:end].endswith((",", "[")):
+        return array
+    whole = tomlkit.value(f"{body[:end]},{body[end:]}]")
+    whole.trivia.comment_ws, whole.trivia.comment = array.trivia.comment_ws, array.trivia.comment
+    return whole
 
 
 def _last_of_content(body: str) -> int:
@@ -100,19 +170,27 @@ def _last_of_content(body: str) -> int:
     return end
 
 
-def _indent(body: str) -> str:
-    found = re.search(r"\n([ \t]*)[^\s#]", body)
-    return found[1] if found else "    "
+def _item(value: Any) -> Item:
+    import tomlkit
+
+    return tomlkit.value(literal(value))
 
 
-def _insert(text: str, section: str, after: int, line: str) -> str:
-    """On the line after offset `after`, the end of its section's last key or its header; -1 where there is neither."""
-    if after < 0 and not section:  # before the first header, or it would belong to that table
-        return f"{line}\n{text}" if text else line
-    if after < 0:
-        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-        return f"{text}{gap}[{section}]\n{line}"
-    newline = text.find("\n", after)
-    if newline < 0:
-        return f"{text}\n{line}"
-    return text[: newline + 1] + line + text[newline + 1 :]
+def _set_blocks(document: TOMLDocument, key: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+    """A block [[host]] or [[secret]] for each new rule, or another element where they are written as a list."""
+    import tomlkit
+    from tomlkit.items import Array
+
+    if key not in document:
+        document[key] = tomlkit.aot()
+    blocks: Any = document[key]
+    for number, rule in enumerate(new):
+        if number < len(old) and old[number] == rule:
+            continue
+        block = tomlkit.inline_table() if isinstance(blocks, Array) else tomlkit.table()
+        for name, value in rule.given.items():
+            block[name] = _item(value)
+        if number < len(old):
+            blocks[number] = block
+        else:
+            blocks.append(block)

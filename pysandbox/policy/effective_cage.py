@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-
 from pysandbox.policy.model import Policy
+from pysandbox.shapes import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +14,7 @@ class Netns:
 
 
 @dataclass(frozen=True, slots=True)
-class Cgroup:
+class CgroupBlock:
     """`walltime_sec` is kept by a watchdog; the kernel's cgroups know no wall time."""
 
     name: str = ""
@@ -33,7 +32,7 @@ class FsMount:
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditBlock:
     summary: str
     fs_mounts: tuple[FsMount, ...] = ()
     net_allow: tuple[str, ...] = ()
@@ -50,10 +49,10 @@ class EffectiveCage:
     id_map: tuple[int, int]  # (inside, outside); the same id twice when there is no cage
     uncaged_reason: str
     netns: Netns
-    cgroup: Cgroup
+    cgroup: CgroupBlock
     seccomp_profile: str
     scratch_dir: str  # a name below the runtime directory; "" when there is no cage
-    audit: Audit
+    audit: AuditBlock
     effective_cage_hash: str
 
     @property
@@ -72,7 +71,7 @@ class EffectiveCage:
         return not self.uncaged_reason
 
 
-def hash_of(policy: Policy, audit: Audit, id_map: tuple[int, int]) -> str:
+def hash_of(policy: Policy, audit: AuditBlock, id_map: tuple[int, int]) -> str:
     """SHA-256 (hex) of what the cage may do; whose it is and when it ran stay out."""
     import hashlib
     import json

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
 
-from pysandbox.policy.refusal import Refused, shown
+from pysandbox.policy.refusal import CommandRefused, shown
+from pysandbox.shapes import NamedTuple
 
 MAPPED = b"\0" * 10 + b"\xff\xff"
-TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify.h
+TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify/notify.h
 WHOLE = 128  # bits of an address
 PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
 EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
@@ -58,7 +58,7 @@ LOOPBACK = (
 FOUR = Endpoint(MAPPED + bytes(4), 96, 0, 65535, TCP | UDP)  # every IPv4 address
 UNSPECIFIED = (Endpoint(MAPPED + bytes(4), 128, 0, 65535, TCP | UDP), Endpoint(bytes(16), 128, 0, 65535, TCP | UDP))
 # The doors of a cage, and the addresses that stand for names in it. RFC 2544: for benchmarks inside one network, never
-# on the internet. The same in csrc/host/judge.c.
+# on the internet. The same in csrc/host/emulate/reach.c.
 SYNTHETIC_NETWORK, SYNTHETIC_PREFIX = bytes((198, 18, 0, 0)), 15
 SYNTHETIC_TEXT = f"{'.'.join(map(str, SYNTHETIC_NETWORK))}/{SYNTHETIC_PREFIX}"
 SYNTHETIC = Endpoint(MAPPED + SYNTHETIC_NETWORK, 96 + SYNTHETIC_PREFIX, 0, 65535, TCP | UDP)
@@ -71,20 +71,20 @@ def parse_endpoint(text: str) -> Endpoint:
 
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise Refused(f"{shown(text)} is not an address", EXAMPLE)
+        raise CommandRefused(f"{shown(text)} is not an address", EXAMPLE)
     written = found["six"] or found["bare"] or found["four"]
     try:
         address = ipaddress.ip_address(written)
     except ValueError as error:
-        raise Refused(f"{shown(text)}: {error}", EXAMPLE) from None
+        raise CommandRefused(f"{shown(text)}: {error}", EXAMPLE) from None
     packed = address.packed if address.version == 6 else MAPPED + address.packed
     most = 128 if address.version == 6 else 32
     prefix = int(found["prefix"]) if found["prefix"] else most
     if prefix > most:
-        raise Refused(f"{shown(text)}: a prefix of IPv{address.version} has at most {most} bits", EXAMPLE)
+        raise CommandRefused(f"{shown(text)}: a prefix of IPv{address.version} has at most {most} bits", EXAMPLE)
     prefix += 128 - most
     if int.from_bytes(packed, "big") & ((1 << (128 - prefix)) - 1):
-        raise Refused(f"{shown(text)} has bits set behind its prefix", "write the first address of the network")
+        raise CommandRefused(f"{shown(text)} has bits set behind its prefix", "write the first address of the network")
     return Endpoint(packed, prefix, *_ports(text, found["first"], found["last"]), PROTOCOLS[found["protocol"] or ""])
 
 
@@ -142,5 +142,5 @@ def _ports(text: str, first: str | None, last: str | None) -> tuple[int, int]:
         return 0, 65535
     low, high = int(first), int(last or first)
     if not 0 < low <= high <= 65535:
-        raise Refused(f"{shown(text)}: ports go from 1 to 65535, the lower one first", EXAMPLE)
+        raise CommandRefused(f"{shown(text)}: ports go from 1 to 65535, the lower one first", EXAMPLE)
     return low, high

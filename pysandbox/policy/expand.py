@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
 
+from pysandbox.policy.fields import GRANT_LISTS, GRANTING, P, options
 from pysandbox.policy.merge import union_grants
-from pysandbox.policy.model import Policy, options
 from pysandbox.policy.option import Grant
-from pysandbox.policy.refusal import Refused, shown
+from pysandbox.policy.patterns import escape
+from pysandbox.policy.refusal import CommandRefused, shown
+from pysandbox.policy.secret import Secret
+from pysandbox.shapes import Any, dataclass, replace
 
 # Not compiled here: it costs more than everything else in this file, and most policies have no dollar sign.
 _DOLLAR = r"\$(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<braced>[^}]*)\}|(?P<dollar>\$))?"
-_GRANTS = ("allow", "allow_write", "deny", "mask", "unix_sockets")
 _TOML_KEY = {field.name: described.toml_key for field, described in options()}
 
 
-class Unset(Refused):
+class Unset(CommandRefused):
     """A path names a variable that the environment does not hold, or holds empty."""
 
 
@@ -36,6 +36,7 @@ class Surroundings:
     env: Mapping[str, str]
     cwd: str
     home: str
+    taken: Callable[[str], str] = str  # what is put into a path from here: as it is, or as a pattern has it
 
     def absolute(self, path: str) -> str:
         """The literal, absolute, normal form of one path; Refused says what stands in the way."""
@@ -46,10 +47,10 @@ class Surroundings:
 
     def _home(self, path: str) -> str:
         if path[1:2] not in ("", "/"):
-            raise Refused(f"{shown(path)}: only ~ and ~/ stand for a directory", "write the path out")
+            raise CommandRefused(f"{shown(path)}: only ~ and ~/ stand for a directory", "write the path out")
         if not self.home.startswith("/"):
-            raise Refused(f"{shown(path)}: there is no home directory", "set HOME, or write the path out")
-        return self.home
+            raise CommandRefused(f"{shown(path)}: there is no home directory", "set HOME, or write the path out")
+        return self.taken(self.home)
 
     def _substituted(self, path: str) -> str:
         return path if "$" not in path else re.sub(_DOLLAR, lambda match: self._value(match, path), path)
@@ -59,21 +60,21 @@ class Surroundings:
             return "$"
         name = match["name"] or match["braced"]
         if not name:
-            raise Refused(f"{shown(path)}: a dollar sign without a name", "write $$ for a dollar sign")
+            raise CommandRefused(f"{shown(path)}: a dollar sign without a name", "write $$ for a dollar sign")
         if not self.env.get(name):
             raise Unset(
                 f"{shown(path)}: the variable {shown(name)} is unset or empty",
                 "set it, or write the path out; $$ is a dollar sign",
             )
-        return self.env[name]
+        return self.taken(self.env[name])
 
     def _below_cwd(self, path: str, expanded: str) -> str:
         depth = 0
         for part in expanded.split("/"):
             depth += {"": 0, ".": 0, "..": -1}.get(part, 1)
             if depth < 0:
-                raise Refused(f"{shown(path)} leaves the working directory", "write an absolute path")
-        return normal(f"{self.cwd}/{expanded}")
+                raise CommandRefused(f"{shown(path)} leaves the working directory", "write an absolute path")
+        return normal(f"{self.taken(self.cwd)}/{expanded}")
 
 
 def normal(path: str) -> str:
@@ -89,32 +90,42 @@ def normal(path: str) -> str:
     return "/" + "/".join(parts)
 
 
-def expand(policy: Policy, *, env: Mapping[str, str], cwd: str, home: str) -> Policy:
+def expand(policy: P, *, env: Mapping[str, str], cwd: str, home: str) -> P:
     """`policy` with every path literal and absolute. PolicyError names the option of the first that cannot be."""
-    return _with_paths(policy, Surroundings(env, cwd, home).absolute)
+    return _with_paths(policy, Surroundings(env, cwd, home).absolute, Surroundings(env, cwd, home, escape).absolute)
 
 
-def quoted(policy: Policy) -> Policy:
+def quoted(policy: P) -> P:
     """An expanded policy as one whose expansion is that policy again: what `to_toml` may write for later use."""
-    return _with_paths(policy, quote)
+    return _with_paths(policy, quote, quote)
 
 
 def quote(path: str) -> str:
     return path.replace("$", "$$")
 
 
-def _with_paths(policy: Policy, absolute: Callable[[str], str]) -> Policy:
+def _with_paths(policy: P, absolute: Callable[[str], str], absolute_pattern: Callable[[str], str]) -> P:
     changes: dict[str, Any] = {}
     name = ""
     try:
-        for name in _GRANTS:
+        for name in GRANT_LISTS:
             grants = getattr(policy, name)
-            changes[name] = union_grants(Grant(absolute(each.path), each.optional) for each in grants)
+            made = absolute if name in GRANTING else absolute_pattern
+            changes[name] = union_grants(Grant(made(each.path), each.optional) for each in grants)
         name = "allow_execve"
         changes[name] = tuple(absolute(each) for each in policy.allow_execve)
-    except Refused as refused:
+        name = "secrets"
+        if policy.secrets:
+            changes[name] = tuple(_with_path(each, absolute) for each in policy.secrets)
+    except CommandRefused as refused:
         raise refused.error(_TOML_KEY[name]) from None
-    return replace(policy, **changes)
+    expanded: P = replace(policy, **changes)
+    return expanded
+
+
+def _with_path(secret: Secret, absolute: Callable[[str], str]) -> Secret:
+    kind, _, path = secret.source.partition(":")
+    return replace(secret, source=f"file:{absolute(path)}") if kind == "file" else secret
 
 
 def expand_prefixes(prefixes: Iterable[str], *, env: Mapping[str, str], cwd: str, home: str) -> tuple[str, ...]:
@@ -126,6 +137,6 @@ def expand_prefixes(prefixes: Iterable[str], *, env: Mapping[str, str], cwd: str
             expanded.append(around.absolute(prefix))
         except Unset:
             continue
-        except Refused as refused:
+        except CommandRefused as refused:
             raise refused.error("recipe.match_prefix") from None
     return tuple(expanded)

@@ -1,59 +1,78 @@
-"""A program that was typed by its name and calls for a recipe is found in the cage by that name too.
+"""A policy for one command: with what the command's Python needs (`toolchain`), and a PATH by which it is found.
 
-What the user's PATH leads to on the host lies, say, in ~/.cargo/bin: its recipe shows that directory, but the PATH of a
-cage holds the system's own. So the directory comes first there, as it may on the host; but only one that the policy
-shows, and that the cage cannot write: what runs by a name must not be what the last command left. A policy that says a
-PATH of its own keeps it.
+What is added to see is read-only and optional, so that what the policy denies stays denied; a command of the system's
+own adds nothing. `compose` asks this for a command line, `runtime.commanded` for a command of a program.
+
+The PATH of a cage holds the system's directories. Those of the user's PATH that a grant shows (toolchains in the home
+directory, an active environment) stand with them, in the user's order, before the system's or after. But not one that
+the cage may write: what runs by a name must not be what the last command left. Of these, the programs of the Python
+environment that runs the command come after the system's; first only where the command itself is of the environment,
+and is an interpreter or a name that the system does not have. A policy that says a PATH of its own keeps it.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from pysandbox.policy.expand import Surroundings
+from pysandbox.errors import PolicyError
+from pysandbox.policy.expand import Surroundings, quote
+from pysandbox.policy.fields import P, PolicyFields
 from pysandbox.policy.match import covers
-from pysandbox.policy.model import Policy
+from pysandbox.policy.merge import union_grants
 from pysandbox.policy.option import Grant
-from pysandbox.policy.refusal import Refused
+from pysandbox.policy.refusal import CommandRefused
+from pysandbox.policy.search import SYSTEM_PROGRAMS, Search
+from pysandbox.policy.toolchain.installation import is_python
+from pysandbox.shapes import TYPE_CHECKING, replace
 
 if TYPE_CHECKING:
-    from pysandbox.policy.search import Search
+    from pysandbox.policy.toolchain.program import Toolchain
 
 INSIDE = "/usr/local/bin:/usr/bin:/bin"  # as `launch.lookup.DEFAULT_PATH`
+SYSTEM = (*INSIDE.split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/games", "/usr/local/games")
+BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # of the recipe `base`
 
 
-def with_path(policy: Policy, search: Search, name: str) -> Policy:
-    """The policy, with the directory of this program first in PATH where it has to be."""
-    if "/" in name or "PATH" in (*dict(policy.env), *policy.env_passthrough):
-        return policy
-    directory = _directory(policy, search, name)
-    if directory is None:
-        return policy
-    return replace(policy, env=(*policy.env, ("PATH", f"{directory}:{INSIDE}")))
+def for_command(
+    policy: P, search: Search, name: str, *, home: str, before: Sequence[str] = ()
+) -> tuple[P, Toolchain | None]:
+    """`before`: the directories that earlier cages of this program could write. Raises PolicyError for an environment
+    that leads where it must not."""
+    if not policy.caged:
+        return policy, None
+    shown, written = _shown(policy, search, home)
+    toolchain = None
+    if not is_of_the_system(search, name):
+        from pysandbox.policy.toolchain.ground import Ground
+        from pysandbox.policy.toolchain.program import LedAstray, Look
+
+        ground = Ground.of(shown, written, search.env, search.cwd, home, before=before)
+        search.looked.variables.update(("VIRTUAL_ENV", "HOME"))
+        try:
+            toolchain = Look(search, ground).of(name)
+        except LedAstray as led:
+            raise PolicyError(led.args[0], key="filesystem.allow", suggestion=led.args[1]) from None
+    if toolchain is not None:
+        grants = tuple(Grant(quote(path), optional=True) for path in toolchain.paths)
+        policy = replace(policy, allow=union_grants((*policy.allow, *grants)))
+        shown = (*shown, *_paths(grants, search, home))
+    bins = toolchain.bins if toolchain is not None else ()
+    if search.env.get("VIRTUAL_ENV"):
+        bins = (*bins, os.path.join(search.env["VIRTUAL_ENV"], "bin"))
+    return with_path(policy, search, name, shown=shown, written=written, bins=bins), toolchain
 
 
-def _directory(policy: Policy, search: Search, name: str) -> str | None:
+def is_of_the_system(search: Search, name: str) -> bool:
+    """Whether a command is found where the system's programs are, or nowhere."""
     found = search.found(name)
     if found is None:
-        return None
-    shown, writable = (_expanded(grants, search) for grants in (policy.allow, policy.allow_write))
-    if policy.workdir in ("write", "cow"):
-        writable.append(os.path.realpath(search.cwd))
-    for path in (found, os.path.realpath(found)):
-        directory = os.path.dirname(path)
-        if os.path.basename(path) != name or ":" in directory or not os.path.isabs(directory):
-            continue
-        real = os.path.realpath(directory)
-        if any(covers(each, place) for each in writable for place in (directory, real)):
-            continue
-        if any(covers(each, directory) for each in shown):
-            return directory
-    return None
+        return True
+    names = (found, os.path.realpath(found))
+    return all(any(covers(directory, name) for directory in SYSTEM_PROGRAMS) for name in names)
 
 
-def _home() -> str:
+def home() -> str:
     """Where ~ leads in a grant: by the user database, as where the policy is expanded (`probe.paths`)."""
     import pwd
 
@@ -63,13 +82,73 @@ def _home() -> str:
         return "/tmp"
 
 
-def _expanded(grants: tuple[Grant, ...], search: Search) -> list[str]:
-    around = Surroundings(search.env, search.cwd, _home())
-    found = []
+def _shown(policy: PolicyFields, search: Search, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(what the policy shows, what of it a cage may write), by the names that were granted and by real ones."""
+    here = (search.cwd, os.path.realpath(search.cwd))
+    written = _paths((*policy.allow_write, *policy.cow), search, home) + (
+        here if policy.workdir in ("write", "cow") else ()
+    )
+    shown = (BASE if policy.base else ()) + _paths(policy.allow, search, home)
+    return (*shown, *written, *(here if policy.workdir == "read" else ())), written
+
+
+def _paths(grants: Sequence[Grant], search: Search, home: str) -> tuple[str, ...]:
+    around = Surroundings(search.env, search.cwd, home)
+    found: list[str] = []
     for grant in grants:
         try:
             path = around.absolute(grant.path)
-        except Refused:
+        except CommandRefused:
             continue  # told where the policy is expanded
         found += [path, os.path.realpath(path)]
-    return found
+    return tuple(dict.fromkeys(found))
+
+
+# ---- the PATH of the cage --------------------------------------------------------------------------------------
+
+
+def with_path(
+    policy: P, search: Search, name: str, *, shown: Sequence[str], written: Sequence[str], bins: Sequence[str] = ()
+) -> P:  # fmt: skip
+    """The policy, with what of the user's PATH it shows. `shown` and `written` are the real paths of its grants; `bins`
+    the directories of the command's own environment."""
+    if "PATH" in (*dict(policy.env), *policy.env_passthrough):
+        return policy
+    search.looked.variables.add("PATH")
+    before: list[str] = []
+    after: list[str] = []
+    first = list(before)
+    found = before
+    for directory in (search.env.get("PATH") or os.defpath).split(":"):
+        if directory in SYSTEM:
+            found = after
+        elif (place := _as_shown(directory, shown)) is None:
+            continue
+        elif not any(covers(each, name) for each in written for name in (place, os.path.realpath(place))):
+            found.append(place)
+        elif directory in bins:
+            (first if _comes_first(search, name, directory) else after).append(place)
+    if not (first or before or after):
+        return policy
+    path = ":".join(dict.fromkeys((*first, *before, INSIDE, *after)))
+    changed: P = replace(policy, env=(*policy.env, ("PATH", path)))
+    return changed
+
+
+def _as_shown(directory: str, shown: Sequence[str]) -> str | None:
+    """The directory by a name that is found in the cage."""
+    if not os.path.isabs(directory):
+        return None
+    real = os.path.realpath(directory)
+    if real in SYSTEM:
+        return None
+    if any(covers(each, directory) or os.path.dirname(each) == directory for each in shown):
+        return directory
+    return real if any(covers(each, real) for each in shown) else None
+
+
+def _comes_first(search: Search, name: str, directory: str) -> bool:
+    """Whether a directory that a cage may write finds this command before the system's do."""
+    if "/" in name or search.found(name) != os.path.join(directory, name):
+        return False
+    return is_python(name) or not any(os.path.exists(f"{system}/{name}") for system in SYSTEM)

@@ -12,14 +12,14 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
-from pysandbox.policy.match import covers
+from pysandbox.policy.below import covers
+from pysandbox.shapes import dataclass
 
 POLICY_FILES = ("pysandbox.toml", ".pysandbox")
 GIT, OURS = ".git", "pysandbox"
 
-# Of a git directory. config.worktree and commondir lead git to another configuration.
+# The guarded names in a git directory. config.worktree and commondir lead git to another configuration.
 GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 
 PROJECT: Mapping[str, tuple[str, ...]] = {

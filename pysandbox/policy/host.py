@@ -6,55 +6,71 @@ one (`merge.blocks`). What a column may hold is in `validate`; matching a reques
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
-
 from pysandbox.policy.merge import merge_layers
-from pysandbox.policy.option import option
+from pysandbox.policy.option import column
+from pysandbox.shapes import Any, dataclass, fields
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostRule:
     """What may be sent to one domain. An empty list allows any; a column that is not given says nothing."""
 
-    domain: str = option(
+    domain: str = column(
         "host", "domain", "The name this block is about: example.com, *.example.com (one label), **.example.com (any).",
         merge="last", item="domain",
     )  # fmt: skip
-    methods: tuple[str, ...] = option(
+    methods: tuple[str, ...] = column(
         "host", "methods", "HTTP methods a request may have.", default=(), merge="widest", item="method"
     )
-    content_types: tuple[str, ...] = option(
+    content_types: tuple[str, ...] = column(
         "host", "content_types", "Types a request's body may have; parameters such as charset do not count.",
         default=(), merge="widest", item="content type",
     )  # fmt: skip
-    paths: tuple[str, ...] = option(
+    paths: tuple[str, ...] = column(
         "host", "paths", "What the path of a request must begin with.", default=(), merge="widest", item="URL path"
     )
-    max_request_bytes: int | None = option(
+    max_request_bytes: int | None = column(
         "host", "max_request_bytes", "The largest body of a request.", default=None, merge="loosest", minimum=0,
         maximum=2**40, unit="bytes",
     )  # fmt: skip
-    allow_credentials: tuple[str, ...] = option(
+    allow_credentials: tuple[str, ...] = column(
         "host", "allow_credentials", "Detectors of credentials whose finds may be sent to this host.", default=(),
         merge="union", item="detector",
     )  # fmt: skip
-    ports: tuple[int, ...] = option(
+    ports: tuple[int, ...] = column(
         "host", "ports", "Ports that may be connected to.", default=(), merge="widest", item="port number"
     )
-    direct: bool = option(
+    direct: bool = column(
         "host", "direct", "Connections are the kernel's own, at full speed, and nothing looks at what is sent. Ports "
         "443 and 80 are then not held to this name by TLS or HTTP.",
         default=False, merge="or",
     )  # fmt: skip
-    contract_mode: str | None = option(
+    contract_mode: str | None = column(
         "host", "contract_mode", "Overrides the network's contract_mode for this host.", default=None, merge="last",
         choices=("strict", "relaxed"),
     )  # fmt: skip
-    include_subdomains: bool = option(
+    include_subdomains: bool = column(
         "host", "include_subdomains", "The block also holds for every name below the domain.", default=False,
         merge="or",
     )  # fmt: skip
+
+    tls: str | None = column(
+        "host", "tls", "Whether requests inside TLS are looked at: where a column above needs it (auto, the default), "
+        "always (inspect), or not at all (pass): then port 443 is held to the name alone.",
+        default=None, merge="last", choices=("auto", "inspect", "pass"),
+    )  # fmt: skip
+
+    websocket: bool = column(
+        "host", "websocket", "A request that is looked at may open a WebSocket. Its messages may hold anything, up to "
+        "max_request_bytes each.",
+        default=False, merge="or",
+    )  # fmt: skip
+
+    @property
+    def is_inspected(self) -> bool:
+        """Whether requests are looked at."""
+        shaped = self.methods or self.content_types or self.paths or self.max_request_bytes is not None
+        return bool(shaped) or self.tls == "inspect"
 
     @property
     def given(self) -> dict[str, Any]:

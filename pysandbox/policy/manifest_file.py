@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import replace
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.manifest import MANIFEST, Manifest, parse_manifest
 from pysandbox.policy.reading import contents, decoded, sha256
+from pysandbox.shapes import replace
 
 
 def find_manifest(start: str, home: str = "") -> str | None:
@@ -49,19 +49,19 @@ def load_manifest(start: str, home: str = "") -> Manifest:
 def read_manifest(path: str) -> Manifest:
     """The one in this file, if it is ours: read once, and its digest is of the bytes that were parsed. Raises
     PolicyError."""
-    _demand_owner(os.stat(os.path.dirname(os.path.abspath(path))), os.path.dirname(path), path)
-    content = contents(path, lambda found: _demand_ours(found, path))
+    _check_owner(os.stat(os.path.dirname(os.path.abspath(path))), os.path.dirname(path), path)
+    content = contents(path, lambda found: _check_ours(found, path))
     return replace(parse_manifest(decoded(content, path), path), digest=sha256(content))
 
 
-def _demand_ours(found: os.stat_result, path: str) -> None:
-    _demand_owner(found, path, path)
+def _check_ours(found: os.stat_result, path: str) -> None:
+    _check_owner(found, path, path)
     if found.st_mode & stat.S_IWOTH:
         raise PolicyError("can be written by everybody", file=path, suggestion="chmod o-w")
 
 
-def _demand_owner(found: os.stat_result, each: str, path: str) -> None:
-    """Of the file, and of its directory, whose owner could put another file in its place."""
+def _check_owner(found: os.stat_result, each: str, path: str) -> None:
+    """Checks the owner of the manifest or of its directory: either could put another file in its place."""
     if found.st_uid not in (0, os.geteuid()):
         raise PolicyError(f"{each!r} belongs to another user (uid {found.st_uid})", file=path,
                           suggestion="read it, then chown it or run a copy of your own")  # fmt: skip

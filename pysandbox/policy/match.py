@@ -7,17 +7,16 @@ must be expanded (`expand.py`); where a symlink leads is for the look to say, an
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
-from pysandbox.policy.model import Policy
+from pysandbox.policy.below import covers
+from pysandbox.policy.fields import PolicyFields
 from pysandbox.policy.option import Grant
+from pysandbox.policy.patterns import covers_path, literal
+from pysandbox.shapes import Literal
+
+__all__ = ["Access", "access", "covering", "covers", "may_execute"]
 
 Access = Literal["denied", "masked", "write", "read", "unseen"]
-
-
-def covers(parent: str, path: str) -> bool:
-    """True when `path` is `parent` or lies below it."""
-    return path == parent or path.startswith(parent.rstrip("/") + "/")
 
 
 def covering(path: str, grants: Iterable[Grant]) -> Grant | None:
@@ -25,15 +24,25 @@ def covering(path: str, grants: Iterable[Grant]) -> Grant | None:
     return max((each for each in grants if covers(each.path, path)), key=lambda each: len(each.path), default=None)
 
 
-def access(policy: Policy, path: str) -> tuple[Access, Grant | None]:
+def hiding(path: str, grants: Iterable[Grant]) -> Grant | None:
+    """The most specific of the denials or masks `grants`, which may be patterns, that covers `path`."""
+    return max((each for each in grants if _hides(each.path, path)), key=lambda each: len(each.path), default=None)
+
+
+def _hides(pattern: str, path: str) -> bool:
+    one = literal(pattern)
+    return covers_path(pattern, path) if one is None else covers(one, path)
+
+
+def access(policy: PolicyFields, path: str) -> tuple[Access, Grant | None]:
     """What an expanded policy makes of `path`, and the entry that decides. The working directory is not considered.
 
     Deny and mask win wherever they stand; between allow and allow_write the more specific entry decides, and
     writing wins over reading for the same path.
     """
-    if denial := covering(path, policy.deny):
+    if denial := hiding(path, policy.deny):
         return "denied", denial
-    if mask := covering(path, policy.mask):
+    if mask := hiding(path, policy.mask):
         return "masked", mask
     write, read = covering(path, policy.allow_write), covering(path, policy.allow)
     if write and (read is None or len(write.path) >= len(read.path)):

@@ -9,6 +9,7 @@
     loosest  caps of a [[host]] block: the larger, or none where either has none
     blocks   tables with a `domain`: one for each domain, two of one domain merged column by column ([[host]])
     scopes   lists by name: the union for each name ([network.dlp.extra_scopes])
+    named    tables with a `name`: one for each name, of two the later as a whole ([[secret]])
 
 Every rule is associative, and merging a layer with itself changes nothing. What a layer allows, no other takes away by
 allowing something else; only what says how a cage is held (a single value, `allow_execve`, addresses beside
@@ -19,9 +20,9 @@ read, nothing is validated; this file imports only the declarations' words.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from pysandbox.policy.option import Grant, Merge
+from pysandbox.shapes import Any
 
 
 def union_grants(grants: Iterable[Grant]) -> tuple[Grant, ...]:
@@ -62,6 +63,11 @@ def scopes(pairs: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[tuple[str, tup
     return tuple(merged.items())
 
 
+def named(tables: Iterable[Any]) -> tuple[Any, ...]:
+    """Each name once, in the order of first occurrence; of two tables the later."""
+    return tuple({each.name: each for each in tables}.values())
+
+
 def either(earlier: bool, later: bool) -> bool:
     return earlier or later
 
@@ -71,12 +77,12 @@ def replaced(earlier: Any, later: Any) -> Any:
 
 
 def widest(earlier: tuple[Any, ...], later: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of lists of which an empty one allows anything."""
+    """Merges two lists where an empty one allows anything."""
     return union(earlier, later) if earlier and later else ()
 
 
 def loosest(earlier: int | None, later: int | None) -> int | None:
-    """Of caps of which None is none."""
+    """Merges two caps where None is no cap."""
     return None if earlier is None or later is None else max(earlier, later)
 
 
@@ -90,6 +96,7 @@ RULES: Mapping[Merge, Callable[[Any, Any], Any]] = {
     "loosest": loosest,
     "blocks": lambda earlier, later: blocks((*earlier, *later)),
     "scopes": lambda earlier, later: scopes((*earlier, *later)),
+    "named": lambda earlier, later: named((*earlier, *later)),
 }
 
 

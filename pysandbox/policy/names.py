@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
-from typing import TypeAlias
 
 from pysandbox.policy.netallow import LABEL, LONGEST_NAME, NUMERIC_LABEL
 from pysandbox.policy.refusal import shown
+from pysandbox.shapes import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
 IPAddress: TypeAlias = "IPv4Address | IPv6Address"
 
@@ -64,6 +66,16 @@ def matches(pattern: str, name: str) -> bool:
     return name == pattern
 
 
+def within(inner: str, outer: str) -> bool:
+    """Whether each name that the canonical pattern `inner` says is what `outer` says too."""
+    if "*" not in inner:
+        return matches(outer, inner)
+    parents = [each.removeprefix("**.").removeprefix("*.") for each in (inner, outer)]
+    if outer.startswith("**."):
+        return parents[0] == parents[1] or parents[0].endswith(f".{parents[1]}")
+    return inner == outer
+
+
 def plain(address: IPAddress) -> IPAddress:
     """IPv4 in IPv6 clothing (::ffff:a.b.c.d) is IPv4: the kernel connects it as such."""
     return getattr(address, "ipv4_mapped", None) or address
@@ -93,6 +105,8 @@ def _refuse_marks(given: str) -> None:
 
 
 def _six(given: str) -> IPAddress:
+    from ipaddress import IPv6Address
+
     inside = given[1:-1] if given.startswith("[") and given.endswith("]") else given
     try:
         return plain(IPv6Address(inside))
@@ -116,6 +130,8 @@ def _ascii(given: str) -> str:
 
 def _four(given: str, name: str) -> IPv4Address:
     """As inet_aton(3) reads it: one to four parts, the last of which fills what the others leave."""
+    from ipaddress import IPv4Address
+
     parts = [_number(each) for each in name.split(".")]
     if len(parts) > 4 or None in parts:
         raise BadName(f"{shown(given)} is neither a host name nor a whole address")

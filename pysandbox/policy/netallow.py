@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 
 from pysandbox.policy.host import HostRule
-from pysandbox.policy.refusal import Refused, shown
+from pysandbox.policy.refusal import CommandRefused, shown
 
 LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 NUMERIC_LABEL = r"[0-9]+|0x[0-9a-f]*"  # what a resolver may read as part of an IPv4 address
@@ -29,12 +29,12 @@ _PUBLISHED = (
 def entry(value: object) -> str:
     """The canonical spelling of one entry (lower case, no trailing dot); Refused names what is wrong with it."""
     if not isinstance(value, str) or not value:
-        raise Refused(f"must be a host name, an address or a range, not {shown(value)}")
+        raise CommandRefused(f"must be a host name, an address or a range, not {shown(value)}")
     if value.startswith("[") or value.count(":") > 1:
         return _ipv6(value)
     host, colon, port = value.partition(":")
     if colon and not port.isdecimal():
-        raise Refused(f"{shown(value)} looks like provider:model, not like a host", "write host or host:443")
+        raise CommandRefused(f"{shown(value)} looks like provider:model, not like a host", "write host or host:443")
     host = _address(value, host) if re.match(_STARTS_AS_ADDRESS, host) else _name(value, host)
     return host + colon + _port(value, port) if colon else host
 
@@ -73,7 +73,9 @@ def domain(value: object) -> str:
     """The canonical spelling of a name or pattern; an address has no name to hold a contract against."""
     name = value if isinstance(value, str) else ""
     if not name or ":" in name or "/" in name or re.match(_STARTS_AS_ADDRESS, name):
-        raise Refused(f"must be a host name such as example.com, not {shown(value)}", "leave out scheme, port and path")
+        raise CommandRefused(
+            f"must be a host name such as example.com, not {shown(value)}", "leave out scheme, port and path"
+        )
     return _name(name, name)
 
 
@@ -82,7 +84,9 @@ def published(value: object) -> str:
     text = value if isinstance(value, str) else ""
     found = re.fullmatch(_PUBLISHED, text)
     if found is None:
-        raise Refused(f"{shown(value)} is not a port to publish", 'write "8080", "8080:80" or "127.0.0.1:8080:80/tcp"')
+        raise CommandRefused(
+            f"{shown(value)} is not a port to publish", 'write "8080", "8080:80" or "127.0.0.1:8080:80/tcp"'
+        )
     at = _address(text, found["ip"].strip("[]")) if found["ip"] else "127.0.0.1"
     host, cage = _port(text, found["host"]), _port(text, found["cage"] or found["host"])
     return f"{f'[{at}]' if ':' in at else at}:{host}:{cage}/{found['protocol'] or 'tcp'}"
@@ -90,7 +94,7 @@ def published(value: object) -> str:
 
 def _port(value: str, port: str) -> str:
     if not port.isascii() or len(port) > 5 or not 1 <= int(port) <= 65535:
-        raise Refused(f"{shown(value)}: a port is a number from 1 to 65535")
+        raise CommandRefused(f"{shown(value)}: a port is a number from 1 to 65535")
     return str(int(port))
 
 
@@ -99,7 +103,7 @@ def _ipv6(value: str) -> str:
         return _address(value, value)
     bracketed = re.fullmatch(r"\[([0-9A-Fa-f:./]*:[0-9A-Fa-f:./]*)\](?::(\d+))?", value, re.ASCII)
     if not bracketed:
-        raise Refused(f"{shown(value)} is not an address in brackets", "write [2001:db8::1]:443")
+        raise CommandRefused(f"{shown(value)} is not an address in brackets", "write [2001:db8::1]:443")
     address = _address(value, bracketed[1])
     return f"[{address}]:{_port(value, bracketed[2])}" if bracketed[2] else address
 
@@ -108,13 +112,13 @@ def _address(value: str, text: str) -> str:
     import ipaddress
 
     if "%" in text:
-        raise Refused(f"{shown(value)}: a zone means another interface on every host")
+        raise CommandRefused(f"{shown(value)}: a zone means another interface on every host")
     try:
         if "/" in text:
             return str(ipaddress.ip_network(text))
         return str(ipaddress.ip_address(text))
     except ValueError as error:
-        raise Refused(f"{shown(value)} is not an address or a range: {error}") from None
+        raise CommandRefused(f"{shown(value)} is not an address or a range: {error}") from None
 
 
 def _name(value: str, host: str) -> str:
@@ -122,7 +126,9 @@ def _name(value: str, host: str) -> str:
     pattern = next((prefix for prefix in ("**.", "*.") if name.startswith(prefix)), "")
     labels = name.removeprefix(pattern).split(".")
     if len(name) > LONGEST_NAME or not all(re.fullmatch(LABEL, label) for label in labels):
-        raise Refused(f"{shown(value)} is not a host name", "write names in ASCII (xn--), a star only as *. or **.")
+        raise CommandRefused(
+            f"{shown(value)} is not a host name", "write names in ASCII (xn--), a star only as *. or **."
+        )
     if re.fullmatch(NUMERIC_LABEL, labels[-1]):
-        raise Refused(f"{shown(value)} is neither a host name nor a whole address")
+        raise CommandRefused(f"{shown(value)} is neither a host name nor a whole address")
     return name

@@ -7,8 +7,12 @@ looked at and need not be wanted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pysandbox.errors import PolicyError
-from pysandbox.policy.model import Policy
+from pysandbox.policy.model import GRANTING, Policy
+from pysandbox.policy.option import Grant
+from pysandbox.policy.patterns import escape, literal
 
 # With a list of executables: where shared libraries live on every distribution, and the dynamic linkers that compilers
 # write into programs. Of a listed `/dir/*` nobody reads every file, so its programs may be for any of these.
@@ -17,25 +21,71 @@ LIBRARY_DIRECTORIES = ("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1",
            "/lib/ld-musl-aarch64.so.1")  # fmt: skip
 
+# Where distributions keep all the certificates that they trust in one file.
+BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+           "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs/ca-bundle.crt",
+           "/var/lib/ca-certificates/ca-bundle.pem", "/usr/lib/ssl/cert.pem")  # fmt: skip
+
 
 def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     """Every absolute path that compiling `policy` in `cwd` asks a fact of, each once."""
-    lists = (policy.allow, policy.allow_write, policy.deny, policy.mask, policy.unix_sockets)
-    named = [absolute(grant.path, cwd) for grants in lists for grant in grants]
+    named = [absolute(grant.path, cwd) for name in GRANTING for grant in getattr(policy, name)]
+    named += [path for _, _, path in hidden_paths(policy, cwd)]
     named += [absolute(executable_path(each), cwd) for each in policy.allow_execve]
     if policy.allow_execve:
         named += (*LIBRARY_DIRECTORIES, *LOADERS)
+    if policy.dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts):
+        named += BUNDLES
+    named += [each.source.removeprefix("file:") for each in policy.secrets if each.source.startswith("file:")]
     return tuple(dict.fromkeys(named))
+
+
+def granted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
+    """The absolute paths that a cage may be shown."""
+    workdir = () if policy.workdir == "none" else (cwd,)
+    return (*workdir, *(absolute(grant.path, cwd) for name in GRANTING for grant in getattr(policy, name)))
+
+
+def hidden_paths(policy: Policy, cwd: str) -> Iterator[tuple[str, Grant, str]]:
+    """What is denied or masked by its one path: (the key of the option, the entry, the absolute path)."""
+    for key, grant, path in _hidden(policy, cwd):
+        one = literal(path)
+        if one is not None:
+            yield key, grant, one
+
+
+def hidden_patterns(policy: Policy, cwd: str) -> Iterator[tuple[str, Grant, str]]:
+    """What is denied or masked by an absolute pattern (`policy.patterns`)."""
+    for key, grant, path in _hidden(policy, cwd):
+        if literal(path) is None:
+            yield key, grant, path
+
+
+def _hidden(policy: Policy, cwd: str) -> Iterator[tuple[str, Grant, str]]:
+    for key, grants in (("filesystem.deny", policy.deny), ("filesystem.mask", policy.mask)):
+        for grant in grants:
+            yield key, grant, grant.path if grant.path.startswith("/") else absolute(grant.path, escape(cwd))
 
 
 def guarded_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
     """The granted paths inside which policy files are hidden: the workdir and whatever is writable."""
     workdir = () if policy.workdir == "none" else (cwd,)
-    return tuple(dict.fromkeys((*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))))
+    return tuple(dict.fromkeys((*workdir, *changed_trees(policy, cwd))))
+
+
+def changed_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
+    """Those inside which files are kept from being written (`policy.guarded`), on the host or in a layer apart."""
+    return tuple(dict.fromkeys((*writable_trees(policy, cwd), *cow_trees(policy, cwd))))
+
+
+def cow_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
+    """Those of which what the cage writes stays apart."""
+    workdir = (cwd,) if policy.workdir == "cow" else ()
+    return (*workdir, *(absolute(grant.path, cwd) for grant in policy.cow))
 
 
 def writable_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
-    """Those inside which files are kept from being written (`policy.guarded`)."""
+    """Those of which the cage may write the host's own files."""
     workdir = (cwd,) if policy.workdir == "write" else ()
     return tuple(dict.fromkeys((*workdir, *(absolute(grant.path, cwd) for grant in policy.allow_write))))
 

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 
 from pysandbox.errors import PolicyError
+from pysandbox.sha256 import sha256 as digest_of
 
 LARGEST_FILE = 1 << 20  # bytes; a policy that people can review is a thousand times smaller
 CHUNK = 1 << 16
@@ -32,11 +33,11 @@ Check = Callable[[os.stat_result], None]  # raises PolicyError
 
 def read_regular(file: str, check: Check | None = None) -> bytes:
     """The bytes of a regular file. PolicyError when it is none, is too large, or `check` refuses it; else OSError."""
-    _demand_regular(os.stat(file), file)  # before it is opened: the open of a device may do something by itself
+    _check_regular(os.stat(file), file)  # before it is opened: the open of a device may do something by itself
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
-        _demand_regular(found, file)
+        _check_regular(found, file)
         if check is not None:
             check(found)
         return _bounded(descriptor, file)
@@ -70,12 +71,10 @@ def recipe_text(file: str) -> str:
 
 
 def sha256(content: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(content).hexdigest()
+    return str(digest_of(content).hexdigest())
 
 
-def _demand_regular(found: os.stat_result, file: str) -> None:
+def _check_regular(found: os.stat_result, file: str) -> None:
     kind = stat.S_IFMT(found.st_mode)
     if kind != stat.S_IFREG:
         raise PolicyError(f"is {KINDS.get(kind, 'something else')}, not a file", file=file, suggestion=REMOVE)

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
 
 from pysandbox.policy import base_grants
+from pysandbox.policy.fields import MERGE_WORDS, P
 from pysandbox.policy.merge import RULES, merge_layers, union_grants
-from pysandbox.policy.model import MERGE_WORDS, Policy
-from pysandbox.policy.option import RecipeMeta
-from pysandbox.policy.refusal import Refused, did_you_mean
+from pysandbox.policy.option import Grant, RecipeMeta
 from pysandbox.policy.shipped_list import SHIPPED
+from pysandbox.shapes import Any, dataclass, replace
 
-__all__ = ["PACKAGED", "SHIPPED", "Recipe", "RecipeMeta", "completed", "shipped", "shipped_file", "with_base"]
+__all__ = ["PACKAGED", "SHIPPED", "Recipe", "RecipeMeta", "completed", "shipped_file", "with_base"]
 
 PACKAGED = os.path.join(os.path.dirname(__file__), "recipes")
 
@@ -46,9 +44,9 @@ class Recipe:
             RULES["overlay"](self.file, later.file) if later.file is not None else self.file,
         )
 
-    def policy(self) -> Policy:
-        """The complete policy, every field not given at its default. PolicyError where the fields contradict."""
-        return Policy(**completed(self.given))
+    def policy(self, kind: type[P]) -> P:
+        """The complete Policy, every field not given at its default. PolicyError where the fields contradict."""
+        return kind(**completed(self.given))
 
 
 def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,25 +54,22 @@ def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"egress": "proxy-only", **given} if given.get("hosts") else given
 
 
-def with_base(policy: Policy) -> Policy:
+# Without a view of its own a cage is shown that this file is there, and whoever asks which distribution this is (pip
+# does) fails where it cannot be read.
+SHOWN_ANYWAY = (Grant("/etc/debian_version", optional=True),)
+
+
+def with_base(policy: P) -> P:
     """`policy` on top of the system directories that any program needs, unless it says base = false."""
     if not policy.base:
         return policy
-    return replace(
+    on_host = SHOWN_ANYWAY if policy.isolation == "landlock" else ()
+    based: P = replace(
         policy,
-        allow=union_grants((*base_grants.ALLOW, *policy.allow)),
+        allow=union_grants((*base_grants.ALLOW, *on_host, *policy.allow)),
         deny=union_grants((*base_grants.DENY, *policy.deny)),
     )
-
-
-def shipped(name: str) -> Recipe:
-    """The recipe of that name that travels with the package."""
-    from pysandbox.policy.sources import read_recipe
-
-    if name not in SHIPPED:
-        known = ", ".join(SHIPPED)
-        raise Refused(f"no such recipe ships; there are {known}", did_you_mean(name, SHIPPED)).error(name)
-    return read_recipe(shipped_file(name))
+    return based
 
 
 def shipped_file(name: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from pysandbox.errors import PolicyError
 
 _SHOWN = 60
+_NEAR = 0.65  # of difflib: below it, what is proposed has little to do with what was written
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """A value that its option cannot hold. `at` leads from the value to the offending part (list index, table key)."""
 
     def __init__(self, message: str, suggestion: str | None = None, at: tuple[int | str, ...] = ()) -> None:
@@ -38,5 +39,5 @@ def did_you_mean(word: str, known: Iterable[str], spelled: Callable[[str], str] 
     """A suggestion for a misspelt word, as `spelled`, or None when nothing comes close."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word[:_SHOWN], list(known), n=1)
+    close = get_close_matches(word[:_SHOWN], list(known), n=1, cutoff=_NEAR)
     return f'did you mean "{spelled(close[0])}"?' if close else None

@@ -1,42 +1,42 @@
 """A Policy as TOML: a recipe that reads back equal. Only what differs from the defaults is written, except for the
 three options whose value nobody should have to look up: strict, egress and the mode of the filter. The blocks of the
-hosts come last."""
+hosts and of the secrets come last."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from pysandbox.policy.host import COLUMNS, HostRule
-from pysandbox.policy.model import Policy, options
+from pysandbox.policy.fields import PolicyFields, options
+from pysandbox.policy.host import HostRule
 from pysandbox.policy.option import Grant
-from pysandbox.policy.refusal import Refused, shown
+from pysandbox.policy.refusal import CommandRefused, shown
+from pysandbox.policy.secret import Secret
+from pysandbox.shapes import Any
 
+_BLOCKS = {"hosts": "host", "secrets": "secret"}
 _ALWAYS = frozenset({"strict", "egress", "seccomp_mode"})
 _ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 
 
-def to_toml(policy: Policy) -> str:
+def to_toml(policy: PolicyFields) -> str:
     """PolicyError for the one thing TOML cannot hold: a file name that is not UTF-8."""
     sections: dict[str, list[str]] = {"": []}  # the keys of no section come first, or they would belong to one
     for field, described in options():
         value = getattr(policy, field.name)
-        if field.name == "hosts" or (value == field.default and field.name not in _ALWAYS):
+        if field.name in _BLOCKS or (value == field.default and field.name not in _ALWAYS):
             continue
         try:
             line = f"{described.key} = {_value(value)}"
-        except Refused as refused:
+        except CommandRefused as refused:
             raise refused.error(described.toml_key) from None
         sections.setdefault(described.section, []).append(line)
     written = [_section(name, lines) for name, lines in sections.items() if lines]
-    return "\n\n".join([*written, *(_host(rule) for rule in policy.hosts)]) + "\n"
+    blocks = (_block(key, rule) for name, key in _BLOCKS.items() for rule in getattr(policy, name))
+    return "\n\n".join([*written, *blocks]) + "\n"
 
 
-def _host(rule: HostRule) -> str:
-    given = rule.given
-    return "\n".join(
-        ["[[host]]", *(f"{each.name} = {_value(given[each.name])}" for each in COLUMNS if each.name in given)]
-    )
+def _block(key: str, rule: HostRule | Secret) -> str:
+    return "\n".join([f"[[{key}]]", *(f"{name} = {_value(each)}" for name, each in rule.given.items())])
 
 
 def literal(value: Any) -> str:
@@ -45,7 +45,7 @@ def literal(value: Any) -> str:
         if isinstance(value, tuple) and len(value) == 1 and not isinstance(value[0], tuple):
             return f"[{_value(value[0])}]"
         return _value(value)
-    except Refused as refused:
+    except CommandRefused as refused:
         raise refused.error("") from None
 
 
@@ -82,7 +82,7 @@ def _grant(grant: Grant) -> str:
 
 def _string(text: str) -> str:
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise Refused(f"{shown(text)} is not UTF-8, and TOML can hold nothing else", "use to_json")
+        raise CommandRefused(f"{shown(text)} is not UTF-8, and TOML can hold nothing else", "use to_json")
     written = text.translate(_ESCAPES)
     return f'"{written if written.isprintable() else "".join(map(_visible, written))}"'
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Resolved, loosened_by, resolve_for_review
@@ -23,6 +21,7 @@ from pysandbox.policy.manifest import Manifest, Sandbox
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.search import place_of
+from pysandbox.shapes import Any, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Reviewed:
         """The TOML keys in which it grants more than a bare run of its command has."""
         return loosened_by(with_base(self.without), with_base(self.resolved.policy))
 
-    def demand_trust(self) -> None:
+    def require_trust(self) -> None:
         """Raises PolicyError unless each of the files was looked at as it is now."""
         from pysandbox.policy.trust import pins
 
@@ -92,8 +91,9 @@ def named(error: PolicyError, manifest: Manifest, sandbox: Sandbox) -> PolicyErr
 
 
 def review_all(manifest: Manifest, defaults: Mapping[str, Any]) -> Iterator[Reviewed | PolicyError]:
-    """Each sandbox; the error of one that comes to nothing, whose files are then not looked at."""
-    for sandbox in manifest.sandboxes.values():
+    """Each sandbox with each of its commands; the error of one that comes to nothing, whose files are then not looked
+    at."""
+    for sandbox in manifest.all_commands:
         try:
             yield review(manifest, sandbox, extra=sandbox.overrides, defaults=defaults)
         except PolicyError as error:

@@ -14,15 +14,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.compose import Layer, Looked, Why
+from pysandbox.policy.layers import Dependencies, Layer, Why
 from pysandbox.policy.match import covers
 from pysandbox.policy.places import OURS, config_home, home
 from pysandbox.policy.recipe import PACKAGED, SHIPPED
-from pysandbox.policy.refusal import Refused, did_you_mean, shown
+from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
+from pysandbox.shapes import Self, dataclass, field, replace
 
 PROJECT = ".pysandbox"
 SYSTEM = "/etc/pysandbox/recipes"
@@ -43,6 +42,7 @@ SYSTEM_PROGRAMS = ("/usr/bin", "/usr/sbin", "/bin", "/sbin")
 class Search:
     """One look for recipes. `unseen` holds files that are passed over, and names nobody has are then no error.
 
+    `written`: what earlier cages of this program could write, besides the working directory.
     `stranger`: the names were not typed by the user, they stand in a manifest. `looked` is added to by every method:
     all that their answers depend on.
     """
@@ -52,13 +52,14 @@ class Search:
     directories: tuple[str, ...]
     unseen: frozenset[str] = frozenset()
     stranger: bool = False
-    looked: Looked = field(default_factory=Looked, compare=False)
+    written: tuple[str, ...] = ()
+    looked: Dependencies = field(default_factory=Dependencies, compare=False)
 
     @classmethod
     def here(cls, cwd: str, env: Mapping[str, str], *, stranger: bool = False) -> Self:
         env = known(env)
         user = os.path.join(config_home(env), OURS, "recipes")
-        looked = Looked(variables={"HOME", "XDG_CONFIG_HOME"})
+        looked = Dependencies(variables={"HOME", "XDG_CONFIG_HOME"})
         return cls(cwd, env, (os.path.join(cwd, PROJECT), user, SYSTEM, PACKAGED), stranger=stranger, looked=looked)
 
     def without(self, layers: Sequence[Layer]) -> Self:
@@ -106,11 +107,11 @@ class Search:
     def _found(self, name: str) -> str | None:
         match = re.fullmatch(_NAME, name)
         if match is None:
-            raise Refused("is not a name of a recipe", f"for a file, write {shown(f'./{name}')}").error(
+            raise CommandRefused("is not a name of a recipe", f"for a file, write {shown(f'./{name}')}").error(
                 f"recipe {name!r}"
             )
         if name == "default":
-            raise Refused("is the baseline of system calls, which is always there", "leave it out").error(
+            raise CommandRefused("is the baseline of system calls, which is always there", "leave it out").error(
                 "recipe 'default'"
             )
         file = f"{KINDS[match['kind']]}/{match['stem']}.toml" if match["kind"] else f"{name}.toml"
@@ -123,10 +124,10 @@ class Search:
         known = sorted({each for each, _ in self.available()})
         searched = ", ".join(self.directories)
         hint = _meant(name, known) or "pysandbox recipe list shows what there is"
-        raise Refused(f"no such recipe in {searched}", hint).error(f"recipe {name!r}")
+        raise CommandRefused(f"no such recipe in {searched}", hint).error(f"recipe {name!r}")
 
     def _is_there(self, path: str) -> bool:
-        """Also a dangling link or a directory of that name: reading it then says what is wrong."""
+        """True for a dangling link and for a directory of that name, too: reading it then says what is wrong."""
         self.looked.paths.add(path)
         return os.path.lexists(path)
 
@@ -157,9 +158,11 @@ class Search:
 
     def detected(self, command: Sequence[str] | None) -> Iterator[Layer]:
         """The recipes whose match_prefix covers the program, by name. A file that cannot be read is an error: what it
-        would have denied is not known."""
+        would have denied is not known. No link is followed that a cage may have made: it would choose among them."""
         program = self.program(command) if command else None
         if program is None or any(covers(directory, program) for directory in SYSTEM_PROGRAMS):
+            return
+        if self._is_led(self.found(command[0]) if command else None, program):
             return
         for name, path in sorted(self.available()):
             if name in RESERVED or ":" in name:
@@ -175,6 +178,16 @@ class Search:
         """The file that the command's first word names on this host, every link of it followed; None where none is."""
         found = self.found(command[0])
         return None if found is None else os.path.realpath(found)
+
+    def _is_led(self, found: str | None, program: str) -> bool:
+        """Whether the way to a program begins where cages write, and ends elsewhere."""
+        directory, name = os.path.split(os.path.abspath(found or "/"))
+        begins = os.path.join(os.path.realpath(directory), name)
+        here = os.path.realpath(self.cwd)
+        places = [*self.written, *([] if covers(here, os.path.realpath(home(self.env))) else [here])]
+        return any(covers(each, path) for each in places for path in (begins, f"{directory}/{name}")) and not any(
+            covers(each, program) for each in places
+        )
 
     def found(self, name: str) -> str | None:
         """The first file of that name, as it is named."""

@@ -5,32 +5,31 @@ ASCII with escapes also keeps file names that are not UTF-8 (Python's surrogate 
 
 from __future__ import annotations
 
-import hashlib
 import json
-from dataclasses import asdict
-from typing import Any
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.model import Policy
+from pysandbox.policy.fields import P, PolicyFields
 from pysandbox.policy.refusal import shown
+from pysandbox.sha256 import sha256
+from pysandbox.shapes import Any, asdict
 
 
-def to_json(policy: Policy) -> str:
+def to_json(policy: PolicyFields) -> str:
     return json.dumps(asdict(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def digest(policy: Policy) -> str:
-    return hashlib.sha256(to_json(policy).encode("ascii")).hexdigest()
+def digest(policy: PolicyFields) -> str:
+    return str(sha256(to_json(policy).encode("ascii")).hexdigest())
 
 
-def from_json(text: str) -> Policy:
+def from_json(kind: type[P], text: str) -> P:
     try:
         given = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"not JSON: {error}", suggestion="give the text that to_json wrote") from None
     if not isinstance(given, dict):
         raise PolicyError(f"not a policy: {shown(given)}", suggestion="give the text that to_json wrote")
-    return Policy(**given)
+    return kind(**given)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

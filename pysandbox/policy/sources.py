@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.model import Policy, by_toml_key, options
+from pysandbox.policy.fields import MERGE_WORDS, P, by_toml_key, options
+from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.option import Option
-from pysandbox.policy.reading import recipe_text
-from pysandbox.policy.recipe import Recipe, RecipeMeta
-from pysandbox.policy.refusal import Refused, did_you_mean, shown
+from pysandbox.policy.reading import recipe_text, sha256
+from pysandbox.policy.recipe import PACKAGED, SHIPPED, Recipe, RecipeMeta, shipped_file
+from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
 from pysandbox.policy.validate import KINDS, strings, text
+from pysandbox.shapes import TYPE_CHECKING, Any, NoReturn, dataclass, fields
 
 if TYPE_CHECKING:
     from pysandbox.policy.toml_lines import Path
 
 _WHERE = r" \(at (?:line (\d+), column \d+|end of document)\)$"  # how tomllib ends its messages
 DEEPEST_KEY = 64  # parts; tomllib takes time by the square of them, and a policy has three
-_DEEP = rf"""(?:[ \t]*\.[ \t]*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')){{{DEEPEST_KEY}}}"""
+_DEEP = rf"""(?:[ \t]*\.[ \t]*(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')){{{DEEPEST_KEY}}}"""
+
+ALSO = "also"  # [[also]]: tables of a recipe that are merged after the file they stand in, one after the other
 
 SECTIONS = tuple(dict.fromkeys(described.section for _, described in options() if described.section))
 _FIELDS = by_toml_key()
@@ -54,24 +57,34 @@ def read_recipe(file: str) -> Recipe:
     return parse_recipe(recipe_text(file), file)
 
 
+def shipped(name: str) -> Recipe:
+    """The recipe of that name that travels with the package."""
+    if name not in SHIPPED:
+        known = ", ".join(SHIPPED)
+        raise CommandRefused(f"no such recipe ships; there are {known}", did_you_mean(name, SHIPPED)).error(name)
+    return read_recipe(shipped_file(name))
+
+
 def parse_recipe(content: str, file: str | None = None) -> Recipe:
     document = _Document(content, file)
     given: dict[str, Any] = {}
     meta = None
-    for name, value in document.tables().items():
+    tables = document.tables()
+    besides = tables.pop(ALSO, [])
+    for name, value in tables.items():
         if name == "recipe":
             meta = _metadata(document, value)
         elif name in SECTIONS:
             _read_section(document, (name,), value, given)
         else:
             _read_option(document, (name,), value, given)
-    return Recipe(given, meta, file)
+    return Recipe(with_besides(Within(content, file), given, besides), meta, file)
 
 
 def _read_section(document: _Document, path: tuple[str, ...], value: Any, given: dict[str, Any]) -> None:
     table = document.table(path, value)
     if path == ("syscalls",):
-        _demand_one_kind(document, table)
+        _check_one_kind(document, table)
     for key, each in table.items():
         inner = (*path, key)
         if ".".join(inner) in SECTIONS and "." not in key:
@@ -80,11 +93,11 @@ def _read_section(document: _Document, path: tuple[str, ...], value: Any, given:
             _read_option(document, inner, each, given)
 
 
-def _demand_one_kind(document: _Document, table: Mapping[str, Any]) -> None:
+def _check_one_kind(document: _Document, table: Mapping[str, Any]) -> None:
     absolute, relative = ([key for key in keys if key in table] for keys in (ABSOLUTE, RELATIVE))
     if absolute and relative:
         message = f"lists calls absolutely, and {relative[0]} changes a list"
-        document.refuse(("syscalls", absolute[0]), Refused(message, "keep one of the two kinds"))
+        document.refuse(("syscalls", absolute[0]), CommandRefused(message, "keep one of the two kinds"))
 
 
 def parse_baseline(content: str, file: str | None = None) -> Recipe:
@@ -93,29 +106,33 @@ def parse_baseline(content: str, file: str | None = None) -> Recipe:
     tables = document.tables()
     for name in tables:
         if name not in ("recipe", "syscalls"):
-            document.refuse((name,), Refused("a baseline holds [syscalls] alone", "move it to a recipe"))
+            document.refuse((name,), CommandRefused("a baseline holds [syscalls] alone", "move it to a recipe"))
     calls = document.table(("syscalls",), tables.get("syscalls", {}))
-    _demand_one_kind(document, calls)
+    _check_one_kind(document, calls)
     for key in calls:
         if key not in ABSOLUTE:
-            document.refuse(("syscalls", key), Refused("a baseline lists allow and deny alone", "move it to a recipe"))
+            document.refuse(
+                ("syscalls", key), CommandRefused("a baseline lists allow and deny alone", "move it to a recipe")
+            )
     if not calls.get("allow"):
-        document.refuse(("syscalls",), Refused("a baseline needs the list allow", "pysandbox recipe show --baseline"))
+        document.refuse(
+            ("syscalls",), CommandRefused("a baseline needs the list allow", "pysandbox recipe show --baseline")
+        )
     field = _FIELDS["syscalls.lists"]
     try:
         lists = KINDS[str(field.type)](field.metadata["option"], calls)
-    except Refused as refused:
+    except CommandRefused as refused:
         document.refuse(("syscalls",), refused)
     meta = _metadata(document, tables["recipe"]) if "recipe" in tables else None
     return Recipe({field.name: lists}, meta, file)
 
 
-def parse_policy(content: str, file: str | None = None) -> Policy:
+def parse_policy(kind: type[P], content: str, file: str | None = None) -> P:
     """One text as a complete policy; where its fields contradict each other, the error says on which line."""
-    return located(parse_recipe(content, file).policy, content, file)
+    return located(partial(parse_recipe(content, file).policy, kind), content, file)
 
 
-def located(make: Callable[[], Policy], content: str, file: str | None) -> Policy:
+def located(make: Callable[[], P], content: str, file: str | None) -> P:
     """What `make` makes; its PolicyError with the line of this text that it is about."""
     try:
         return make()
@@ -138,6 +155,17 @@ class _Document:
     file: str | None
 
     def tables(self) -> dict[str, Any]:
+        return self._known() or self._read()
+
+    def _known(self) -> dict[str, Any]:
+        """What the text of a shipped recipe says, without a reader of TOML; empty for any other text."""
+        if self.file is None or not self.file.startswith(f"{PACKAGED}/"):
+            return {}
+        from pysandbox.policy.shipped_tables import TABLES
+
+        return dict(TABLES.get(sha256(self.content.encode()), {}))
+
+    def _read(self) -> dict[str, Any]:
         import tomllib
 
         if deep := re.search(_DEEP, self.content):
@@ -159,10 +187,11 @@ class _Document:
 
     def table(self, path: Path, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            self.refuse(path, Refused(f"must be a table, not {shown(value)}", f"write [{path[-1]}]"))
+            write = f"write [{path[-1]}]" if path else None
+            self.refuse(path, CommandRefused(f"must be a table, not {shown(value)}", write))
         return value
 
-    def refuse(self, path: Path, refused: Refused) -> NoReturn:
+    def refuse(self, path: Path, refused: CommandRefused) -> NoReturn:
         line = _line_of(self.content, (*path, *refused.at))
         raise refused.error(_dotted(path), file=self.file, line=line) from None
 
@@ -178,30 +207,30 @@ def _read_option(document: _Document, path: tuple[str, ...], value: Any, given: 
     kind = str(field.type)
     try:
         if field.name == "hosts" and not isinstance(value, list):
-            raise Refused(f"must be a list of tables, not {shown(value)}", "write [[host]]")
+            raise CommandRefused(f"must be a list of tables, not {shown(value)}", "write [[host]]")
         if kind == "tuple[tuple[str, str], ...]" and not isinstance(value, dict):
-            raise Refused(f"must be a table of strings, not {shown(value)}", 'write { NAME = "value" }')
+            raise CommandRefused(f"must be a table of strings, not {shown(value)}", 'write { NAME = "value" }')
         given[field.name] = KINDS[kind](field.metadata["option"], value)
-    except Refused as refused:
+    except CommandRefused as refused:
         document.refuse(path, refused)
 
 
-def _unknown(path: tuple[str, ...]) -> Refused:
+def _unknown(path: tuple[str, ...]) -> CommandRefused:
     dotted, key = ".".join(path), path[-1]
     if dotted in ABSENT and dotted not in _FIELDS:
-        return Refused(f"is not part of this version ({ABSENT[dotted]})", "remove it")
+        return CommandRefused(f"is not part of this version ({ABSENT[dotted]})", "remove it")
     for word in (dotted, key):
         if word in REPLACED:
-            return Refused("is no longer part of a recipe", REPLACED[word])
+            return CommandRefused("is no longer part of a recipe", REPLACED[word])
     if len(path) == 1:
-        return Refused("no such key or section", _elsewhere(key) or did_you_mean(key, _known("")))
-    return Refused("no such key", _elsewhere(key) or did_you_mean(key, _known(".".join(path[:-1]))))
+        return CommandRefused("no such key or section", _elsewhere(key) or did_you_mean(key, _known("")))
+    return CommandRefused("no such key", _elsewhere(key) or did_you_mean(key, _known(".".join(path[:-1]))))
 
 
 def _known(section: str) -> list[str]:
     keys = [described.key for _, described in options() if described.section == section]
     inner = [each.removeprefix(f"{section}.") for each in SECTIONS if section and each.startswith(f"{section}.")]
-    return [*keys, *inner] if section else [*keys, *SECTIONS, "recipe"]
+    return [*keys, *inner] if section else [*keys, *SECTIONS, "recipe", ALSO]
 
 
 def _elsewhere(key: str) -> str | None:
@@ -218,10 +247,10 @@ def _metadata(document: _Document, value: Any) -> RecipeMeta:
     for key, each in document.table(("recipe",), value).items():
         path = ("recipe", key)
         if key not in _METADATA:
-            document.refuse(path, Refused("no such key", did_you_mean(key, _METADATA)))
+            document.refuse(path, CommandRefused("no such key", did_you_mean(key, _METADATA)))
         try:
             given[key] = strings(_PREFIXES, each) if key == "match_prefix" else text(each)
-        except Refused as refused:
+        except CommandRefused as refused:
             document.refuse(path, refused)
     return RecipeMeta(**given)
 
@@ -240,7 +269,7 @@ class Within(_Document):
 
     at: Path = ()
 
-    def refuse(self, path: Path, refused: Refused) -> NoReturn:
+    def refuse(self, path: Path, refused: CommandRefused) -> NoReturn:
         _Document.refuse(self, (*self.at, *path), refused)
 
 
@@ -253,3 +282,21 @@ def read_layer(place: Within, tables: Mapping[str, Any]) -> dict[str, Any]:
         else:
             _read_option(place, (name,), value, given)
     return given
+
+
+def with_besides(place: Within, given: Mapping[str, Any], besides: Any) -> Mapping[str, Any]:
+    """A layer with the tables [[also]] of its place merged over it, in their order."""
+    for number, table in enumerate(each_besides(place, besides)):
+        given = merge_layers(MERGE_WORDS, given, read_layer(below(place, number), table))
+    return given
+
+
+def each_besides(place: Within, besides: Any) -> list[dict[str, Any]]:
+    """The tables [[also]], each its own to change."""
+    if not isinstance(besides, list):
+        place.refuse((ALSO,), CommandRefused(f"must be a list of tables, not {shown(besides)}", f"write [[{ALSO}]]"))
+    return [dict(below(place, number).table((), each)) for number, each in enumerate(besides)]
+
+
+def below(place: Within, number: int) -> Within:
+    return Within(place.content, place.file, (*place.at, ALSO, number))

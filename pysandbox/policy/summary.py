@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pysandbox.policy.model import Policy
-from pysandbox.policy.way_out import way_out
+from pysandbox.policy.way_out import effective_egress
 
 NO_CAGE = "disabled"
 
@@ -23,7 +23,7 @@ def summary(policy: Policy, name: str, invocation_id: str) -> str:
     if not policy.caged:
         return f"{label(name, invocation_id)} {NO_CAGE}"
     return line(
-        label(name, invocation_id), _grants(policy), tuple({way_out(policy)} - {"none"}), policy.state,
+        label(name, invocation_id), _grants(policy), tuple({effective_egress(policy)} - {"none"}), policy.state,
         policy.memory_mb, policy.walltime_sec,
     )  # fmt: skip
 
@@ -31,7 +31,7 @@ def summary(policy: Policy, name: str, invocation_id: str) -> str:
 def _grants(policy: Policy) -> Iterable[tuple[str, str]]:
     if policy.workdir != "none":
         yield {"read": "ro", "write": "rw"}.get(policy.workdir, policy.workdir), "."
-    for mode, grants in (("ro", policy.allow), ("rw", policy.allow_write)):
+    for mode, grants in (("ro", policy.allow), ("rw", policy.allow_write), ("cow", policy.cow)):
         for grant in grants:
             yield mode, grant.path
 

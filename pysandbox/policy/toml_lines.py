@@ -28,7 +28,7 @@ class _Lost(Exception):
 
 def line_of(text: str, path: Path) -> int | None:
     """The line (from 1) of `path`, or of the closest part of it that is written down; None when nothing is."""
-    layout = _Layout(text)
+    layout = _TomlLayout(text)
     try:
         layout.document()
     except (_Lost, RecursionError):
@@ -40,25 +40,13 @@ def line_of(text: str, path: Path) -> int | None:
     return None
 
 
-def layout(text: str) -> tuple[dict[Path, tuple[int, int]], dict[Path, int]]:
-    """(where each value begins and ends, where each table's header names it). Both only as far as it was understood."""
-    found = _Layout(text)
-    try:
-        found.document()
-    except (_Lost, RecursionError):
-        pass
-    return found.values, found.headers
-
-
-class _Layout:
+class _TomlLayout:
     """One pass over a text, noting where each key, table and list element begins."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.offsets: dict[Path, int] = {}
-        self.values: dict[Path, tuple[int, int]] = {}
-        self.headers: dict[Path, int] = {}
         self._elements: dict[Path, int] = {}  # [[name]] tables seen so far, by name
 
     def document(self) -> None:
@@ -81,7 +69,6 @@ class _Layout:
         for key in keys[:-1]:
             table = self._latest((*table, key))
         name = (*table, keys[-1])
-        self.headers.setdefault(name, start)
         if array:
             self._elements[name] = self._elements.get(name, -1) + 1
         for length in range(1, len(name) + 1):
@@ -101,9 +88,7 @@ class _Layout:
             self.offsets.setdefault(path, start)
         self._expect("=")
         self._skip(_SPACE)
-        begin = self.at
         self._value(path)
-        self.values[path] = begin, begin + len(self.text[begin : self.at].rstrip())
 
     def _key(self) -> tuple[str, ...]:
         parts = []

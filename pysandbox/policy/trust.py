@@ -29,7 +29,7 @@ def pins() -> Mapping[str, str]:
 
     file = trust_file()
     try:
-        document = json.loads(read_regular(file, lambda found: _demand_ours(found, file)))
+        document = json.loads(read_regular(file, lambda found: _check_ours(found, file)))
     except PolicyError:
         raise
     except FileNotFoundError:
@@ -44,7 +44,7 @@ def pins() -> Mapping[str, str]:
     return files
 
 
-def _demand_ours(status: os.stat_result, file: str) -> None:
+def _check_ours(status: os.stat_result, file: str) -> None:
     if status.st_uid not in (0, os.geteuid()) or stat.S_IMODE(status.st_mode) & 0o022:
         raise PolicyError(
             "can be written by somebody else", file=file, suggestion="make it yours: chmod go-w, or remove it"

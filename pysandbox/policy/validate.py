@@ -1,4 +1,4 @@
-"""What a value of a policy may be: one coercion per kind of field, and the combinations that contradict themselves.
+"""What a value of a policy may be: one coercion per kind of field. What contradicts another is in `contradictions`.
 
 A coercion takes the declaration and the value and returns the value as the Policy keeps it (lists become tuples,
 strings become Grants), or raises `Refused`. Nothing here looks at the host: whether a path exists is for the look to
@@ -8,19 +8,16 @@ say, and whether a system call of that name exists is for the filter's compiler.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import Field
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from pysandbox.policy import netallow
 from pysandbox.policy.host import COLUMNS, HostRule
-from pysandbox.policy.merge import blocks, scopes, union, union_grants
+from pysandbox.policy.merge import blocks, named, scopes, union, union_grants
 from pysandbox.policy.option import Grant, Option
-from pysandbox.policy.refusal import Refused, did_you_mean, shown
-
-if TYPE_CHECKING:
-    from pysandbox.policy.model import Policy
+from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
+from pysandbox.policy.secret import Secret, secret_name, secret_of, secret_place, secret_source
+from pysandbox.shapes import Any, Field, TypeVar
 
 LARGEST = 2**31 - 1  # a count, MiB or GiB up to here fits the kernel's 64-bit fields once it is scaled to bytes
 _SYSCALL = r"[a-z_][a-z0-9_]*"
@@ -31,20 +28,20 @@ _Number = TypeVar("_Number", int, float)
 def boolean(option: Option, value: object) -> bool:
     if value is True or value is False:
         return value
-    raise Refused(f"must be true or false, not {shown(value)}")
+    raise CommandRefused(f"must be true or false, not {shown(value)}")
 
 
 def whole_number(option: Option, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return _within(option, value)
-    raise Refused(f"must be a whole number, not {shown(value)}")
+    raise CommandRefused(f"must be a whole number, not {shown(value)}")
 
 
 def number(option: Option, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Refused(f"must be a number, not {shown(value)}")
+        raise CommandRefused(f"must be a number, not {shown(value)}")
     if isinstance(value, float) and not isfinite(value):
-        raise Refused(f"must be finite, not {shown(value)}")
+        raise CommandRefused(f"must be finite, not {shown(value)}")
     return float(_within(option, value))
 
 
@@ -52,9 +49,9 @@ def _within(option: Option, value: _Number) -> _Number:
     least = option.minimum or 0
     most = LARGEST if option.maximum is None else option.maximum
     if value < least:
-        raise Refused(f"must be at least {least}{_unit(option)}, not {shown(value)}")
+        raise CommandRefused(f"must be at least {least}{_unit(option)}, not {shown(value)}")
     if value > most:
-        raise Refused(f"must be at most {most}{_unit(option)}, not {shown(value)}")
+        raise CommandRefused(f"must be at most {most}{_unit(option)}, not {shown(value)}")
     return value
 
 
@@ -67,9 +64,9 @@ def choice(option: Option, value: object) -> str:
     if option.item:
         return _GRAMMARS[option.item][1](value)
     if not isinstance(value, str):
-        raise Refused(f"must be one of {_listed(option.choices)}, not {shown(value)}")
+        raise CommandRefused(f"must be one of {_listed(option.choices)}, not {shown(value)}")
     if value not in option.choices:
-        raise Refused(
+        raise CommandRefused(
             f"must be one of {_listed(option.choices)}, not {shown(value)}", did_you_mean(value, option.choices)
         )
     return value
@@ -89,11 +86,11 @@ def optional(coerce: Callable[[Option, Any], Any]) -> Callable[[Option, Any], An
 def text(value: object) -> str:
     """A string that the kernel can be handed: a C string cannot hold NUL, and an empty path names nothing."""
     if not isinstance(value, str):
-        raise Refused(f"must be a string, not {shown(value)}")
+        raise CommandRefused(f"must be a string, not {shown(value)}")
     if not value:
-        raise Refused("must not be empty")
+        raise CommandRefused("must not be empty")
     if "\0" in value:
-        raise Refused(f"must not contain a NUL character: {shown(value)}")
+        raise CommandRefused(f"must not contain a NUL character: {shown(value)}")
     return value
 
 
@@ -103,8 +100,10 @@ def _items(value: object, what: str) -> tuple[Any, ...]:
     if isinstance(value, list):
         return tuple(value)
     if isinstance(value, str):
-        raise Refused(f"must be a list of {what}, not one string", f"write [{shown(value)}]")
-    raise Refused(f"must be a list of {what}, not {shown(value)}")
+        raise CommandRefused(f"must be a list of {what}, not one string", f"write [{shown(value)}]")
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return tuple(value)
+    raise CommandRefused(f"must be a list of {what}, not {shown(value)}")
 
 
 def grants(option: Option, value: object) -> tuple[Grant, ...]:
@@ -115,7 +114,7 @@ def _grant(value: object) -> Grant:
     if type(value) is Grant:
         text(value.path)
         if not isinstance(value.optional, bool):
-            raise Refused(f"optional must be true or false, not {shown(value.optional)}")
+            raise CommandRefused(f"optional must be true or false, not {shown(value.optional)}")
         return value
     if isinstance(value, Mapping):
         return _grant_of_table(value)
@@ -126,9 +125,11 @@ def _grant(value: object) -> Grant:
 def _grant_of_table(table: Mapping[Any, Any]) -> Grant:
     for key in table:
         if key not in ("path", "optional"):
-            raise Refused(f"{shown(key)} is not part of a path", did_you_mean(str(key), ("path", "optional")), (key,))
+            raise CommandRefused(
+                f"{shown(key)} is not part of a path", did_you_mean(str(key), ("path", "optional")), (key,)
+            )
     if "path" not in table:
-        raise Refused("a table that stands for a path needs the key path", 'write { path = "/some/path" }')
+        raise CommandRefused("a table that stands for a path needs the key path", 'write { path = "/some/path" }')
     return _grant(Grant(table["path"], table.get("optional", False)))
 
 
@@ -142,24 +143,33 @@ def _each(coerce: Callable[[Any], Any], values: tuple[Any, ...]) -> tuple[Any, .
     for index, value in enumerate(values):
         try:
             coerced.append(coerce(value))
-        except Refused as refused:
-            raise Refused(refused.message, refused.suggestion, (index, *refused.at)) from None
+        except CommandRefused as refused:
+            raise CommandRefused(refused.message, refused.suggestion, (index, *refused.at)) from None
     return tuple(coerced)
 
 
 def _variable(value: object) -> str:
     name = text(value)
     if "=" in name:
-        raise Refused(f"{shown(name)} is not the name of a variable", "to set a variable, use env")
+        raise CommandRefused(f"{shown(name)} is not the name of a variable", "to set a variable, use env")
     return name
+
+
+def _certificates(value: object) -> str:
+    path = text(value)
+    if not path.startswith("/"):
+        raise CommandRefused(f"{shown(path)} is not an absolute path", "write the whole path of the file")
+    return path
 
 
 def _executable(value: object) -> str:
     path = text(value)
     if "/" not in path and path[0] not in "$~":
-        raise Refused(f"{shown(path)} is not a path", f'write where it is, such as "/usr/bin/{path}"')
+        raise CommandRefused(f"{shown(path)} is not a path", f'write where it is, such as "/usr/bin/{path}"')
     if "*" in path.removesuffix("/*"):
-        raise Refused(f"{shown(path)}: a star stands only at the end, after a slash", 'write "/dir/*" for a tree')
+        raise CommandRefused(
+            f"{shown(path)}: a star stands only at the end, after a slash", 'write "/dir/*" for a tree'
+        )
     return path
 
 
@@ -174,14 +184,14 @@ def _endpoint(value: object) -> str:
 def _syscall(value: object) -> str:
     name = text(value)
     if not re.fullmatch(_SYSCALL, name):
-        raise Refused(f"{shown(name)} is not the name of a system call")
+        raise CommandRefused(f"{shown(name)} is not the name of a system call")
     return name
 
 
 def _method(value: object) -> str:
     name = text(value)
     if not re.fullmatch(_TOKEN, name):
-        raise Refused(f"{shown(name)} is not an HTTP method", 'write such as "GET"')
+        raise CommandRefused(f"{shown(name)} is not an HTTP method", 'write such as "GET"')
     return name.upper()
 
 
@@ -190,35 +200,35 @@ def _content_type(value: object) -> str:
     name = text(value).lower()
     kind, slash, subtype = name.partition("/")
     if not slash or not re.fullmatch(_TOKEN, kind) or not re.fullmatch(_TOKEN, subtype):
-        raise Refused(f"{shown(value)} is not a content type", 'write such as "application/json", without parameters')
+        raise CommandRefused(
+            f"{shown(value)} is not a content type", 'write such as "application/json", without parameters'
+        )
     return name
 
 
 def _url_path(value: object) -> str:
     path = text(value)
     if not path.startswith("/"):
-        raise Refused(f"{shown(path)} does not begin with a slash", f'write "/{path}"')
+        raise CommandRefused(f"{shown(path)} does not begin with a slash", f'write "/{path}"')
     return path
 
 
-# Of credentials that may be sent somewhere; one of a private key is no less a detector, and lets none through.
-DETECTORS = ("github_pat", "npm_token", "aws_access_key", "slack_token", "bearer_token", "generic_high_entropy")
-
-
 def _detector(value: object) -> str:
+    from pysandbox.policy.detector_names import LISTABLE, NOWHERE
+
     name = text(value)
-    if name == "ssh_private_key":
-        raise Refused("a private key may be sent nowhere", "leave it out")
-    if name not in DETECTORS:
-        known = f"there are {', '.join(DETECTORS)}"
-        raise Refused(f"{shown(name)} is not the name of a detector", did_you_mean(name, DETECTORS) or known)
+    if name in NOWHERE:
+        raise CommandRefused("a private key may be sent nowhere", "leave it out")
+    if name not in LISTABLE:
+        known = "pysandbox dlp detectors lists them"
+        raise CommandRefused(f"{shown(name)} is not the name of a detector", did_you_mean(name, LISTABLE) or known)
     return name
 
 
 def _interface(value: object) -> str:
     name = text(value)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", name):
-        raise Refused(f"{shown(name)} is not the name of a network interface", "at most 15 of a-z, 0-9, _ . -")
+        raise CommandRefused(f"{shown(name)} is not the name of a network interface", "at most 15 of a-z, 0-9, _ . -")
     return name
 
 
@@ -228,7 +238,7 @@ def _guard(value: object) -> str:
     name = text(value)
     if name not in WORDS:
         meant = did_you_mean(name, WORDS)
-        raise Refused(f"{shown(name)} is not the name of a guard", meant or f"one of {', '.join(WORDS)}")
+        raise CommandRefused(f"{shown(name)} is not the name of a guard", meant or f"one of {', '.join(WORDS)}")
     return name
 
 
@@ -245,6 +255,10 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "endpoint": ("addresses", _endpoint),
     "interface": ("names of interfaces", _interface),
     "guard": ("names of guards", _guard),
+    "certificates": ("files of certificates", _certificates),
+    "secret name": ("names of variables", lambda value: secret_name(text(value))),
+    "secret source": ("sources", lambda value: secret_source(text(value))),
+    "secret place": ("places of a request", lambda value: secret_place(text(value))),
     "": ("strings", text),
 }
 
@@ -256,23 +270,23 @@ def environment(option: Option, value: object) -> tuple[tuple[str, str], ...]:
     elif isinstance(value, tuple | list):
         pairs = tuple(value)
     else:
-        raise Refused(f"must be a table of strings, not {shown(value)}")
+        raise CommandRefused(f"must be a table of strings, not {shown(value)}")
     return union((), tuple(_pair(index, pair) for index, pair in enumerate(pairs)))
 
 
 def _pair(index: int, pair: object) -> tuple[str, str]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise Refused(f"must be pairs of a name and a value, not {shown(pair)}", at=(index,))
+        raise CommandRefused(f"must be pairs of a name and a value, not {shown(pair)}", at=(index,))
     name, value = pair
     at = (name if isinstance(name, str) else index,)
     try:
         name = _variable(name)
-    except Refused as refused:
-        raise Refused(f"name of a variable: {refused.message}", at=at) from None
+    except CommandRefused as refused:
+        raise CommandRefused(f"name of a variable: {refused.message}", at=at) from None
     if not isinstance(value, str):
-        raise Refused(f"the value of {shown(name)} must be a string, not {shown(value)}", at=at)
+        raise CommandRefused(f"the value of {shown(name)} must be a string, not {shown(value)}", at=at)
     if "\0" in value:
-        raise Refused(f"the value of {shown(name)} must not contain a NUL character", at=at)
+        raise CommandRefused(f"the value of {shown(name)} must not contain a NUL character", at=at)
     return name, value
 
 
@@ -282,7 +296,7 @@ def port_numbers(option: Option, value: object) -> tuple[int, ...]:
 
 def _port_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 65535:
-        raise Refused(f"must be a port, a number from 1 to 65535, not {shown(value)}")
+        raise CommandRefused(f"must be a port, a number from 1 to 65535, not {shown(value)}")
     return value
 
 
@@ -293,54 +307,62 @@ def host_rules(option: Option, value: object) -> tuple[HostRule, ...]:
 def _host_rule(value: object) -> HostRule:
     given = value.given if type(value) is HostRule else _host_text(value) if isinstance(value, str) else value
     if not isinstance(given, Mapping):
-        raise Refused(f"must be a table, not {shown(value)}", 'write [[host]] and below it domain = "example.com"')
+        raise CommandRefused(
+            f"must be a table, not {shown(value)}", 'write [[host]] and below it domain = "example.com"'
+        )
     names = [column.name for column in COLUMNS]
     for key in given:
         if key not in names:
-            raise Refused(f"{shown(key)} is not a key of a host", did_you_mean(str(key), names), (key,))
+            raise CommandRefused(f"{shown(key)} is not a key of a host", did_you_mean(str(key), names), (key,))
     if "domain" not in given:
-        raise Refused("a host needs the key domain", 'write domain = "example.com"')
+        raise CommandRefused("a host needs the key domain", 'write domain = "example.com"')
     return HostRule(**{each.name: _column(each, given[each.name]) for each in COLUMNS if each.name in given})
+
+
+def secrets(option: Option, value: object) -> tuple[Secret, ...]:
+    return named(_each(lambda each: secret_of(each, _column), _items(value, "tables")))
 
 
 def _host_text(text: str) -> Mapping[str, object]:
     """NAME or NAME:PORT."""
     name, colon, port = text.partition(":")
     if colon and not (port.isascii() and port.isdecimal()):
-        raise Refused(f"{shown(text)} is not NAME or NAME:PORT", "write example.com or example.com:443")
+        raise CommandRefused(f"{shown(text)} is not NAME or NAME:PORT", "write example.com or example.com:443")
     return {"domain": name, "ports": [int(port)]} if colon else {"domain": name}
 
 
 def _column(column: Field[Any], value: object) -> Any:
     try:
         return KINDS[str(column.type)](column.metadata["option"], value)
-    except Refused as refused:
-        raise Refused(f"{column.name}: {refused.message}", refused.suggestion, (column.name, *refused.at)) from None
+    except CommandRefused as refused:
+        raise CommandRefused(
+            f"{column.name}: {refused.message}", refused.suggestion, (column.name, *refused.at)
+        ) from None
 
 
 def lists_by_name(option: Option, value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """A table of lists, or the (name, list) pairs of one; the names are detectors, or allow and deny."""
     if not isinstance(value, Mapping | tuple | list):
-        raise Refused(f"must be a table of lists, not {shown(value)}")
+        raise CommandRefused(f"must be a table of lists, not {shown(value)}")
     pairs = value.items() if isinstance(value, Mapping) else (_two(each) for each in value)
     read = []
     for name, items in pairs:
         if option.choices and name not in option.choices:
             known = _listed(option.choices)
-            raise Refused(
+            raise CommandRefused(
                 f"must be one of {known}, not {shown(name)}", did_you_mean(str(name), option.choices), (name,)
             )
         try:
             read.append((str(name) if option.choices else _detector(name), strings(option, items)))
-        except Refused as refused:
+        except CommandRefused as refused:
             at = (str(name) if isinstance(name, str) else 0, *refused.at)
-            raise Refused(refused.message, refused.suggestion, at) from None
+            raise CommandRefused(refused.message, refused.suggestion, at) from None
     return scopes(read)
 
 
 def _two(pair: object) -> tuple[Any, Any]:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise Refused(f"must be pairs of a name and a list, not {shown(pair)}")
+        raise CommandRefused(f"must be pairs of a name and a list, not {shown(pair)}")
     return pair[0], pair[1]
 
 
@@ -360,40 +382,5 @@ KINDS: Mapping[str, Callable[[Option, Any], Any]] = {
     "tuple[tuple[str, str], ...]": environment,
     "tuple[tuple[str, tuple[str, ...]], ...]": lists_by_name,
     "tuple[HostRule, ...]": host_rules,
+    "tuple[Secret, ...]": secrets,
 }
-
-
-# Fields that are each right and together wrong: (key, what to look for, what is wrong, what to do).
-CONTRADICTIONS: tuple[tuple[str, Callable[[Policy], bool], str, str], ...] = (
-    (
-        "network.egress",
-        lambda policy: policy.egress == "direct" and not policy.unsafe_direct,
-        'egress = "direct" gives the cage the host\'s own network, with nothing between',
-        "to accept that, write unsafe = true beside it in [network] (unsafe_direct=True in Python); else use none",
-    ),
-    (
-        "resources.required",
-        lambda policy: policy.strict and not policy.limits_required,
-        "strict lets nothing degrade, and required = false lets a limit go unenforced",
-        "leave required out, or strict",
-    ),
-    (
-        "monitor",
-        lambda policy: policy.strict and policy.monitor,
-        "strict lets nothing degrade, and monitor lets a command do what it may not",
-        "leave monitor out, or strict",
-    ),
-    (
-        "caged",
-        lambda policy: policy.strict and not policy.caged,
-        "strict lets nothing degrade, and caged = false runs with no cage at all",
-        "leave caged out, or strict",
-    ),
-)
-
-
-def consistent(policy: Policy) -> None:
-    """Raise PolicyError for the first contradiction."""
-    for key, contradicts, message, suggestion in CONTRADICTIONS:
-        if contradicts(policy):
-            raise Refused(message, suggestion).error(key)

@@ -1,18 +1,59 @@
-"""What a policy's egress comes to: proxy-only without anything to reach is none (T06). Pure."""
+"""What a policy's egress comes to: proxy-only without anything to reach is none (T06).
+
+Whether there is a way out, and whether what goes there is looked at, is asked of every policy; what it takes is for
+`compile.doors`, which a policy without one does not load. Pure.
+"""
 
 from __future__ import annotations
 
 from pysandbox.policy.model import Policy
 
 
-def way_out(policy: Policy) -> str:
+def effective_egress(policy: Policy) -> str:
     """ "none", "proxy-only" or "direct". An empty list never means that everything is allowed."""
     if policy.egress == "proxy-only" and not (policy.allow_ips or reaches_names(policy)):
         return "none"
     return policy.egress
 
 
+def loopback_ports(policy: Policy) -> tuple[int, ...] | None:
+    """The ports of the host's own services that the alias leads to; () is any, None is none (T60)."""
+    if policy.host_loopback_ports:
+        return policy.host_loopback_ports
+    return () if policy.allow_host_loopback else None
+
+
 def reaches_names(policy: Policy) -> bool:
     """Whether a host, or the alias of this one's loopback, may be reached by its name."""
     named = bool(policy.hosts or policy.allow_host_loopback or policy.host_loopback_ports)
     return policy.egress == "proxy-only" and named
+
+
+def has_way_out(policy: Policy) -> bool:
+    """Whether anything outside may be reached through doors."""
+    return may_have_doors(policy) and effective_egress(policy) == "proxy-only"
+
+
+def has_doors(policy: Policy) -> bool:
+    """Whether the cage is served: for its way out, or so that what it would have reached has a name (`why`)."""
+    return has_way_out(policy) or (may_have_doors(policy) and policy.why and policy.egress == "proxy-only")
+
+
+def reaches_hosts(policy: Policy) -> bool:
+    """Whether any of it is reached by a name."""
+    return may_have_doors(policy) and reaches_names(policy)
+
+
+def inspects(policy: Policy) -> bool:
+    """Whether requests to some host are looked at."""
+    held = policy.dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts)
+    return reaches_hosts(policy) and bool(held)
+
+
+def may_have_doors(policy: Policy) -> bool:
+    return policy.caged and policy.egress != "direct" and (policy.isolation == "full" or is_proxied(policy))
+
+
+def is_proxied(policy: Policy) -> bool:
+    """Without namespaces, whether there are doors: for hosts alone, and for programs that know a proxy."""
+    return policy.isolation == "landlock" and policy.egress == "proxy-only" and bool(policy.hosts)

@@ -8,10 +8,9 @@ writer for each part of the tree) decide which. `launch.cgroup` acts on the answ
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from pysandbox.probe.facts import CgroupFacts
+from pysandbox.shapes import dataclass, replace
 
 WANTED = ("cpu", "memory", "pids")  # what the limits of a cage are made of
 MARK = "user.delegate"  # the extended attribute systemd (251) sets on what it hands over
@@ -19,7 +18,7 @@ OTHER_SYSTEMD = "user@"  # handed over to the user's own systemd, not to us
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CgroupDirectory:
     """One directory of the tree, as it is now."""
 
     path: str
@@ -35,7 +34,7 @@ class Group:
         return self.available if self.is_root or not self.occupied else self.enabled
 
 
-def look(root: str = "", *, pid: int | None = None, uid: int | None = None) -> CgroupFacts:
+def find_cgroup(root: str = "", *, pid: int | None = None, uid: int | None = None) -> CgroupFacts:
     """`root` stands before every path, for a pretended host."""
     mount, own = _mount(root), _own(root)
     if mount is None:
@@ -65,13 +64,15 @@ def _by_systemd(root: str, point: str, found: CgroupFacts, uid: int) -> CgroupFa
     usable = frozenset(_read(f"{root}{manager}/cgroup.controllers").split())
     if not os.path.exists(root + bus) or len(usable & frozenset(WANTED)) < len(found.controllers):
         return found
+    from importlib.util import find_spec
+
     if find_spec("jeepney") is None:
         return replace(found, reason=f"{found.reason}; pip install 'pysandbox[systemd]' to ask systemd for scopes")
-    facts = _facts(Group(point, usable, usable, True, False, True), usable, "systemd", frozenset(WANTED))
+    facts = _facts(CgroupDirectory(point, usable, usable, True, False, True), usable, "systemd", frozenset(WANTED))
     return replace(facts, bus=root + bus)
 
 
-def _choose(root: str, groups: list[Group], pid: int) -> CgroupFacts:
+def _choose(root: str, groups: list[CgroupDirectory], pid: int) -> CgroupFacts:
     """The nearest group that can hand down all we want; else our own, left for a leaf; else the best there is."""
     wanted = frozenset(WANTED)
     own, best = groups[0], max(groups, key=lambda group: len(group.usable & wanted))
@@ -87,7 +88,9 @@ def _choose(root: str, groups: list[Group], pid: int) -> CgroupFacts:
     return _facts(best, best.usable, "below", wanted)
 
 
-def _facts(group: Group, usable: frozenset[str], way: str, wanted: frozenset[str], reason: str = "") -> CgroupFacts:
+def _facts(
+    group: CgroupDirectory, usable: frozenset[str], way: str, wanted: frozenset[str], reason: str = ""
+) -> CgroupFacts:
     controllers = tuple(sorted(usable & wanted))
     if not reason and len(controllers) < len(wanted):
         reason = f"{group.path} has no controller {', '.join(sorted(wanted - usable))}"
@@ -109,10 +112,10 @@ def _own(root: str) -> str | None:
     return next((line[3:] for line in lines if line.startswith("0::/")), None)
 
 
-def _reach(root: str, point: str, own: str) -> list[Group]:
+def _reach(root: str, point: str, own: str) -> list[CgroupDirectory]:
     """The caller's own group and those above it that were handed to the caller, nearest first."""
     managed = os.path.isdir(f"{root}/run/systemd/system")
-    found: list[Group] = []
+    found: list[CgroupDirectory] = []
     parts = [part for part in own.split("/") if part]
     for depth in range(len(parts), -1, -1):
         group = _group(root, _join(point, *parts[:depth]))
@@ -124,10 +127,10 @@ def _reach(root: str, point: str, own: str) -> list[Group]:
     return [] if managed else found
 
 
-def _group(root: str, path: str) -> Group:
+def _group(root: str, path: str) -> CgroupDirectory:
     real = root + path
     files = ("", "/cgroup.procs", "/cgroup.subtree_control")
-    return Group(
+    return CgroupDirectory(
         path,
         frozenset(_read(f"{real}/cgroup.controllers").split()),
         frozenset(_read(f"{real}/cgroup.subtree_control").split()),

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.policy.paths_wanted import absolute, executable_path, libraries_beside
 from pysandbox.probe.facts import Executable, PathFact, PathFacts
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
@@ -26,18 +26,18 @@ MANY_HEADERS = 512  # no linker writes so many program headers
 FARTHEST = 1 << 62  # an offset that pread takes; beyond it there is nothing anyway
 
 
-class _Layout(NamedTuple):
+class _ElfLayout(NamedTuple):
     """Where one class of ELF keeps what is asked of it, as struct formats from the beginning of each header."""
 
     file: str  # e_phoff, e_phentsize, e_phnum
     program: str  # p_type, p_offset, p_filesz
 
 
-LAYOUTS = {1: _Layout("28xI10xHH", "II8xI"), 2: _Layout("32xQ14xHH", "I4xQ16xQ")}  # by EI_CLASS
+LAYOUTS = {1: _ElfLayout("28xI10xHH", "II8xI"), 2: _ElfLayout("32xQ14xHH", "I4xQ16xQ")}  # by EI_CLASS
 BYTE_ORDERS = {1: "<", 2: ">"}  # by EI_DATA
 
 
-def look_into(policy: Policy, paths: PathFacts) -> dict[str, Executable]:
+def read_executables(policy: Policy, paths: PathFacts) -> dict[str, Executable]:
     """What each listed file needs, by its real path."""
     return {fact.real: read_executable(fact.real) for fact in _listed_files(policy, paths)}
 

@@ -1,14 +1,14 @@
 """HostFacts and PathFacts: the two looks at the world that `compile` is allowed to know about.
 
-Both are plain frozen data, so that a test can compile for a kernel it does not run on. `host_facts()` takes the first
-look, `pysandbox.probe.paths.look` the second; neither remembers anything, the caller keeps what it wants to keep.
+Both are plain frozen data, so that a test can compile for a kernel it does not run on. `probe.host.host_facts` takes
+the first look, `probe.paths.stat_paths` the second; neither remembers anything, the caller keeps what it wants to keep.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, dataclass, field
 
 if TYPE_CHECKING:
     from pysandbox.policy.guarded import Guard
@@ -50,6 +50,8 @@ class HostFacts:
     cgroup: CgroupFacts = CgroupFacts()
     # "": the caller is not the host's own root; else whether its cages can do without root's id: "swapped" or "stays"
     root: str = ""
+    # what copy-on-write lacks, a row of `pysandbox check`; "" is nothing, None not asked (`asked_for_overlays`)
+    overlay: str | None = None
     nf_tables: bool | None = None  # None: not asked (`asked_for_redirects`), since only a cage with doors needs it
 
 
@@ -59,6 +61,7 @@ class PathFact:
 
     `links`: every symlink met on the way, (absolute path of the link, its literal target), in order.
     `real`: where it ends; when `kind` ("dir", "file", "socket", "other") is "missing", the first path that is missing.
+    "placeholder" is a file of ours that stands for a name that is missing (`probe.placeholders`).
     `names`: how many hard links a file has. `loose`: those of `links` that the caller could replace.
     """
 
@@ -84,7 +87,7 @@ class Executable:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ProtectedDirectory:
     """A directory of this package's own, which no cage is shown whatever it is granted.
 
     `closed`: it is a denial like any other, and a grant of it or into it is refused by name. Otherwise it is a guard,
@@ -96,6 +99,30 @@ class Kept:
     closed: bool
 
 
+class Matched(NamedTuple):
+    """What one pattern of the option `key` matched, and each directory that was read for it with the time of its last
+    change (`probe.searched`). `trees`: what was granted."""
+
+    key: str
+    trees: tuple[str, ...]
+    paths: tuple[str, ...]
+    searched: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """What git needs of the working directory's repository outside of that (`probe.repository`), by real paths.
+
+    `shown`: directories to be shown read-only. `git`: the one that a commit writes. `asked`: every name that was looked
+    for; `read`: every file that was believed, with what it was then.
+    """
+
+    shown: tuple[str, ...] = ()
+    git: str = ""
+    asked: tuple[str, ...] = ()
+    read: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class PathFacts:
     """Every path a policy names, plus the working directory and the candidates for the staging directory.
@@ -104,8 +131,12 @@ class PathFacts:
     `kept`: the directories that this package keeps from every cage; they are among the `facts`.
     `guards`: what the grants of writing do not open; each path is among the `facts`.
     `searched`: where guards were looked for (`probe.searched`); `unsearched`: grants with more than was looked through.
+    `patterns`: what each absolute pattern of a denial or a mask matches; those paths are among the `facts`.
     `written`: directories, by their real paths, that earlier cages of this program may have written.
     `accounts`: what stands for a file of the host's that does not know the caller (`probe.accounts`).
+    `repository`: what is shown of the repository around the working directory; its paths are among the `facts`.
+    `mounted`: what is mounted below the copy-on-write trees, by real paths. `not_overlaid`: those of them that no
+    overlay can be laid over, with the name of their file system.
     `unmapped`: with `HostFacts.root`, what a cage of this policy may write and cannot be mapped, by real paths.
     """
 
@@ -113,55 +144,17 @@ class PathFacts:
     home: str
     facts: Mapping[str, PathFact]
     executables: Mapping[str, Executable] = field(default_factory=dict)
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[ProtectedDirectory, ...] = ()
     written: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     searched: tuple[Searched, ...] = ()
     unsearched: tuple[str, ...] = ()
     accounts: Mapping[str, str] = field(default_factory=dict)
+    patterns: Mapping[str, Matched] = field(default_factory=dict)
+    mounted: tuple[str, ...] = ()
+    not_overlaid: tuple[tuple[str, str], ...] = ()
     unmapped: tuple[str, ...] = ()
+    repository: Repository = Repository()
 
     def __getitem__(self, path: str) -> PathFact:
         return self.facts[path]
-
-
-def host_facts() -> HostFacts:
-    """Ask this kernel what this caller may do; under 2 ms.
-
-    The probe FULL stands for all that a full cage needs: only where it fails is each part asked for by itself.
-    """
-    import os
-
-    from pysandbox.probe import cgroups, kernel
-
-    def works(name: str) -> bool:
-        return kernel.probe(name) == 0
-
-    full = works("FULL")
-    user_notif = works("USER_NOTIF")
-    return HostFacts(
-        kernel=kernel.version(),
-        machine=os.uname().machine,
-        uid=os.geteuid(),
-        gid=os.getegid(),
-        landlock_abi=kernel.landlock_abi(),
-        user_namespaces=full or works("USER_NS"),
-        network_namespaces=full or works("NET_NS"),
-        mount_setattr=full or works("MOUNT_SETATTR"),
-        seccomp_filter=user_notif or works("SECCOMP_FILTER"),
-        user_notif=user_notif,
-        wait_killable=works("WAIT_KILLABLE"),
-        proc_mountable=full or works("PROC"),
-        env=dict(os.environ),
-        cgroup=replace(cgroups.look(), born_inside=works("CLONE_INTO_CGROUP")),
-        root=("swapped" if full and kernel.id_swap() == 0 else "stays") if kernel.is_true_root() else "",
-    )
-
-
-def asked_for_redirects(host: HostFacts) -> HostFacts:
-    """These facts with `nf_tables`; what is known already is not asked again."""
-    if host.nf_tables is not None:
-        return host
-    from pysandbox.probe import kernel
-
-    return replace(host, nf_tables=kernel.redirect() == 0)

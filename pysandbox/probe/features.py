@@ -1,7 +1,7 @@
 """Every kernel feature a cage can use: one row each, read by one of a few small readers.
 
 A row says how the feature is found out, what is lost without it and how to get it. `pysandbox check` prints the rows;
-`UnsupportedError` quotes them. To add a feature: one row here (and its probe in csrc/host/probe.c if it has to be
+`UnsupportedError` quotes them. To add a feature: one row here (and its probe in csrc/host/probe/probe.c if it has to be
 tried). The minimum for a cage is what is marked `required`; nothing here decides how a cage does without the rest.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pysandbox.probe import cgroups, kernel
+from pysandbox.shapes import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def delegated(*controllers: str) -> Reader:
     """The caller may make groups, with these controllers, in a part of the cgroup v2 tree that was handed to it."""
 
     def read(host: Host) -> Reading:
-        facts = cgroups.look(host.root)
+        facts = cgroups.find_cgroup(host.root)
         lacking = [name for name in controllers if name not in facts.controllers]
         return Reading(not lacking, facts.reason if lacking else f"{facts.parent} ({' '.join(facts.controllers)})")
 
@@ -146,7 +146,7 @@ def for_root(asked: Callable[[], int]) -> Reader:
 
 def cgroup_tree(host: Host) -> Reading:
     """A cgroup v2 tree, wherever it is mounted, and that this process is in it."""
-    facts = cgroups.look(host.root)
+    facts = cgroups.find_cgroup(host.root)
     there = bool(facts.parent) or "mounted" not in facts.reason
     detail = f"there is one; {facts.reason}" if there and not facts.parent else facts.parent or facts.reason
     return Reading(there, detail)
@@ -226,8 +226,9 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "network_namespaces", tried("NET_NS"), (3, 8),
-        "Only egress = \"direct\" works: the cage shares the host's network.",
+        "Only egress = \"direct\", which shares the host's network, and isolation = \"landlock\" are left.",
         "Allow user namespaces first; as root: sysctl -w user.max_net_namespaces=65536.",
+        required=True,
     ),
     Feature(
         "nf_tables", redirects, (3, 18),
@@ -251,13 +252,15 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "proc_mountable", tried("PROC"), (3, 8),
-        "A cage has no /proc of its own.",
+        "Only isolation = \"landlock\" is left: a full cage has a /proc of its own.",
         f"Lift what covers parts of the host's /proc; {_UNMASK}.",
+        required=True,
     ),
     Feature(
         "mount_setattr", tried("MOUNT_SETATTR"), (5, 12),
-        "The mounts of a cage cannot be made read-only in one step.",
+        "Only isolation = \"landlock\" is left: what a full cage may read could be written.",
         f"Boot Linux 5.12 or newer; {_CONTAINER}.",
+        required=True,
     ),
     Feature(
         "idmapped_mounts", for_root(kernel.id_swap), (5, 12),
@@ -271,12 +274,12 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "tmpfs_xattr", tried("TMPFS_XATTR"), (6, 6),
-        "Copy-on-write layers in memory cannot re-create a removed directory (EIO).",
-        "Boot Linux 6.6 or newer, or keep the upper layer on a disk.",
+        "Copy-on-write directories are copied: layers in memory cannot re-create a removed directory (EIO).",
+        "Boot Linux 6.6 or newer, or keep layers on disk: storage = \"disk\" in [workspace].",
     ),
     Feature(
         "overlayfs", tried("OVERLAY"), (5, 11),
-        "Copy-on-write (workdir = \"cow\") is not available.",
+        "Copy-on-write directories (workdir = \"cow\") are copied for each cage.",
         "Boot Linux 5.11 or newer; as root: modprobe overlay.",
     ),
     Feature(

@@ -12,12 +12,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
 
 from pysandbox.policy.guarded import GIT, OURS, PROJECT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.match import covers
 from pysandbox.probe.facts import PathFacts
 from pysandbox.probe.searched import BARE, MOST_NAMES, NOT_SEARCHED, search
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     unsearched: tuple[str, ...]
 
 
-class _Search:
+class _GuardSearch:
     """One search in one tree. `searched` is added to; `ended_early` is known when it is over."""
 
     def __init__(self, searched: list[Searched]) -> None:
@@ -107,7 +107,7 @@ class _Search:
 
 def find_guards(policy: Policy, seen: PathFacts, home: str) -> Found:
     """`seen` holds the grants of the policy and the working directory."""
-    from pysandbox.policy.paths_wanted import guarded_trees, writable_trees
+    from pysandbox.policy.paths_wanted import changed_trees, guarded_trees
 
     closed = [word for word in WORDS if word not in policy.unguarded]
     found: dict[str, Guard] = {}
@@ -116,16 +116,16 @@ def find_guards(policy: Policy, seen: PathFacts, home: str) -> Found:
     for path in guarded_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
             found |= {guard.path: guard for guard in hidden(seen[path].real)}
-    for path in writable_trees(policy, seen.cwd):
+    for path in changed_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
-            looking = _Search(searched)
+            looking = _GuardSearch(searched)
             for guard in _of_tree(seen[path].real, home, closed, looking):
                 found.setdefault(guard.path, guard)
             unsearched += [seen[path].real] if looking.ended_early else []
     return Found(tuple(found.values()), tuple(dict.fromkeys(searched)), tuple(dict.fromkeys(unsearched)))
 
 
-def _of_tree(tree: str, home: str, closed: list[str], looking: _Search) -> Iterator[Guard]:
+def _of_tree(tree: str, home: str, closed: list[str], looking: _GuardSearch) -> Iterator[Guard]:
     yield from named(tree, home, closed)
     if GIT in closed:
         yield from of_repository(f"{tree}/.git", tree)

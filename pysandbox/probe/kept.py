@@ -6,18 +6,26 @@ import os
 from collections.abc import Iterable
 
 from pysandbox.policy.places import own_places
-from pysandbox.probe.facts import Kept
+from pysandbox.probe.facts import ProtectedDirectory
 from pysandbox.probe.paths import home
-from pysandbox.probe.state import audit_directory
+from pysandbox.probe.state import apps_directory, audit_directory
 
 
-def kept_directories(*, audit: Iterable[str], registry: Iterable[str]) -> tuple[Kept, ...]:
+def own_directories() -> tuple[str, ...]:
+    """The real paths of all that is ours, whether it exists yet or not."""
+    places = (*own_places({"HOME": home(), **os.environ}), audit_directory(), apps_directory())
+    return tuple(dict.fromkeys(map(os.path.realpath, places)))
+
+
+def protected_directories(*, audit: Iterable[str], registry: Iterable[str]) -> tuple[ProtectedDirectory, ...]:
     """Every directory that no cage reaches, by the environment as it is now. A trail that does not exist yet is left
     out: it is another look's."""
+    apps = os.path.realpath(apps_directory())  # absent, it lies in a directory that is guarded below
     trails = dict.fromkeys(os.path.realpath(each) for each in (*audit, audit_directory()))
     return (
-        *(Kept(each, "the audit trail", closed=True) for each in trails if os.path.isdir(each)),
-        *(Kept(each, "the registry of cages", closed=True) for each in registry),
-        *(Kept(each, "what you trust, and your recipes", closed=False)
+        *(ProtectedDirectory(each, "the audit trail", closed=True) for each in trails if os.path.isdir(each)),
+        *(ProtectedDirectory(each, "the installed apps", closed=True) for each in (apps,) if os.path.isdir(each)),
+        *(ProtectedDirectory(each, "the registry of cages", closed=True) for each in registry),
+        *(ProtectedDirectory(each, "what you trust, and your recipes", closed=False)
           for each in own_places({"HOME": home(), **os.environ})),
     )  # fmt: skip

@@ -1,13 +1,15 @@
 """What the running kernel answers: the extension's probes, and the release.
 
 The one file of `probe` that imports the extension, and only when asked. It decides nothing: a probe gives an errno
-(0: it works), `features` says what that means. The names are those of csrc/host/probe.h without `PSB_PROBE_`.
+(0: it works), `features` says what that means. The names are those of csrc/host/probe/probe.h without `PSB_PROBE_`.
 """
 
 from __future__ import annotations
 
 import os
-from errno import EPERM
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM, EPERM
+
+from pysandbox.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 
     Row = tuple[str, int, int, bool]
 
+LACKING = {
+    EAGAIN: "this user can have no further process: end some, or raise the limit (ulimit -u)",
+    ENOMEM: "the host is out of memory: end something, and try again",
+    EMFILE: "this program can open no further file: close some, or raise the limit (ulimit -n)",
+    ENFILE: "the host can open no further file: end something, or raise fs.file-max",
+}
 INITIAL_USER_NAMESPACE = 0xEFFFFFFD  # its inode, always (PROC_USER_INIT_INO)
 
 
@@ -25,12 +33,28 @@ def probe(name: str) -> int:
     return int(lib.psb_probe(getattr(lib, f"PSB_PROBE_{name}")))
 
 
+def works(name: str) -> bool:
+    """Whether a probe succeeds. What the caller lacks at the moment says nothing about the kernel, and what is told of
+    it would be believed as long as this program runs: StartError."""
+    number = probe(name)
+    if number in LACKING:
+        raise StartError("clone", number, hint=LACKING[number])
+    return number == 0
+
+
 def redirect() -> int:
     """0 when nf_tables takes the redirect of a cage with doors, in a namespace of this caller's, else the errno."""
     from pysandbox._native import lib
-    from pysandbox.probe.netlink import REDIRECT
+    from pysandbox.netfilter.netlink import REDIRECT
 
     return int(lib.psb_probe_redirect(REDIRECT, len(REDIRECT)))
+
+
+def file_system(fd: int) -> int:
+    """The magic number of the file system behind a descriptor (statfs(2))."""
+    from pysandbox._native import lib
+
+    return int(lib.psb_file_system(fd))
 
 
 def landlock_abi() -> int:
@@ -73,7 +97,8 @@ def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
 # ---- a caller who is root, and starts cages that are not --------------------------------------------------------
 
 # Root's id and one that is nobody's (PSB_OUTSIDE, csrc/abi.h) are swapped on each mount of such a cage
-# (csrc/host/idmap.c). The kernel takes the swap from a user namespace, made once and held open as long as the process.
+# (csrc/host/spawn/idmap.c). The kernel takes the swap from a user namespace, made once and held open as long as the
+# process.
 _swap: list[int] = []
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
 
+from pysandbox.policy.match import covers
 from pysandbox.probe.accounts import own_accounts
-from pysandbox.probe.facts import STAGING_CANDIDATES, Kept, PathFact, PathFacts
+from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts, ProtectedDirectory
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
@@ -40,36 +40,94 @@ class _Entry(NamedTuple):
 _MISSING = _Entry("missing")
 
 
-def look(policy: Policy, *, cwd: str, kept: Sequence[Kept] = (), written: Sequence[str] = ()) -> PathFacts:
+def stat_paths(
+    policy: Policy, *, cwd: str, kept: Sequence[ProtectedDirectory] = (), written: Sequence[str] = ()
+) -> PathFacts:
     """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `kept`.
     `written` is handed on."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    seen = look_at(wanted_paths(policy, cwd), cwd=cwd, home=home(), kept=kept)
+    entries: dict[str, _Entry] = {}
+    seen = _look(wanted_paths(policy, cwd), cwd, home(), kept, entries)
+    seen = _with_patterns(policy, seen, entries)
     accounts = own_accounts() if policy.run_as == "self" and policy.isolation == "full" else {}
-    seen = _with_guards(policy, replace(seen, written=tuple(written), accounts=accounts))
+    seen = _with_guards(policy, replace(seen, written=tuple(written), accounts=accounts), entries)
+    seen = _with_repository(policy, seen, entries)
+    seen = _with_mounts(policy, seen)
     if not policy.allow_execve:
         return seen
-    from pysandbox.probe.executables import look_into, needed
+    from pysandbox.probe.executables import needed, read_executables
 
-    executables = look_into(policy, seen)
-    more = look_at(needed(policy, seen, executables), cwd=cwd, home=seen.home)
+    executables = read_executables(policy, seen)
+    more = stat_all(needed(policy, seen, executables), cwd=cwd, home=seen.home)
     return replace(seen, facts={**more.facts, **seen.facts}, executables=executables)
 
 
-def _with_guards(policy: Policy, seen: PathFacts) -> PathFacts:
-    if policy.workdir == "none" and not policy.allow_write:
+def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) -> PathFacts:
+    """Raises PolicyError for a pattern that cannot be searched for."""
+    from pysandbox.policy.paths_wanted import granted_paths, hidden_patterns
+
+    wanted = list(hidden_patterns(policy, seen.cwd))
+    if not wanted:
+        return seen
+    from pysandbox.probe.matching import find_matches
+
+    trees = dict.fromkeys(each for path in granted_paths(policy, seen.cwd) for each in (path, seen[path].real))
+    found = {pattern: find_matches(pattern, key, trees) for key, _, pattern in wanted}
+    more = {path: _walk(path, entries) for each in found.values() for path in each.paths if path not in seen.facts}
+    return replace(seen, facts={**more, **seen.facts}, patterns=found)
+
+
+def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) -> PathFacts:
+    if policy.workdir == "none" and not policy.allow_write and not policy.cow:
         return seen
     from pysandbox.probe.guards import find_guards
 
     found = find_guards(policy, seen, seen[seen.home].real)
-    more = look_at((guard.path for guard in found.guards), cwd=seen.cwd, home=seen.home)
-    return replace(seen, facts={**more.facts, **seen.facts}, **found._asdict())
+    more = {guard.path: _walk(guard.path, entries) for guard in found.guards if guard.path not in seen.facts}
+    return replace(seen, facts={**more, **seen.facts}, **found._asdict())
 
 
-def look_at(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Kept] = ()) -> PathFacts:
-    """The same for any absolute paths."""
-    entries: dict[str, _Entry] = {}
+def _with_mounts(policy: Policy, seen: PathFacts) -> PathFacts:
+    if policy.workdir != "cow" and not policy.cow:
+        return seen
+    from pysandbox.policy.paths_wanted import cow_trees
+    from pysandbox.probe.mounted import find_mounts_below, find_not_overlaid
+
+    trees = [seen[path].real for path in cow_trees(policy, seen.cwd)]
+    return replace(seen, mounted=find_mounts_below(trees), not_overlaid=find_not_overlaid(trees))
+
+
+def _with_repository(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) -> PathFacts:
+    """Where the working directory is shown. The policy files beside what is shown with it are as hidden as its own."""
+    if policy.workdir == "none" or seen[seen.cwd].kind != "dir":
+        return seen
+    from pysandbox.policy.guarded import hidden
+    from pysandbox.probe.repository import find_repository, git_alone
+
+    found = find_repository(seen[seen.cwd].real, seen[seen.home].real, seen.written)
+    if found.shown and _hides_some_of(policy, seen.cwd):
+        found = git_alone(found)
+    guards = [guard for path in found.shown for guard in hidden(path)]
+    wanted = (*found.asked, *found.shown, *(guard.path for guard in guards))
+    more = {path: _walk(path, entries) for path in wanted if path not in seen.facts}
+    return replace(seen, facts={**more, **seen.facts}, guards=(*seen.guards, *guards), repository=found)
+
+
+def _hides_some_of(policy: Policy, cwd: str) -> bool:
+    """Whoever hides a file here does not mean that the one beside the directory is shown instead."""
+    return any(not grant.path.startswith("/") or covers(cwd, grant.path) for grant in (*policy.deny, *policy.mask))
+
+
+def stat_all(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[ProtectedDirectory] = ()) -> PathFacts:
+    """What the given absolute paths are, whoever asks for them."""
+    return _look(paths, cwd, home, kept, {})
+
+
+def _look(
+    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, _Entry]
+) -> PathFacts:
+    """`entries` gets every name that was met."""
     wanted = dict.fromkeys((*paths, *(each.path for each in kept), cwd, home, *STAGING_CANDIDATES))
     return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, kept=tuple(kept))
 
@@ -108,31 +166,44 @@ def watch(paths: PathFacts) -> Callable[[], bool]:
     from pysandbox.probe.searched import now_and_then
 
     there = watch_these(paths.facts.values())
-    if not paths.searched:
-        return there
-    found = now_and_then(paths.searched)
-    return lambda: there() and found()
+    checks = [there]
+    if paths.searched:
+        checks.append(now_and_then(paths.searched))
+    if paths.patterns:
+        from pysandbox.probe.matching import still_matches
+
+        checks.append(lambda: all(still_matches(*each) for each in paths.patterns.items()))
+    if paths.repository.read:
+        from pysandbox.probe.repository import as_found
+
+        checks.append(lambda: as_found(paths.repository))
+    return there if len(checks) == 1 else lambda: all(check() for check in checks)
 
 
 def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:
-    """The same for some of them."""
+    """A test that is true as long as the given paths are what they were when they were looked at."""
     from pysandbox.probe.kernel import still_there
 
     return still_there(rows(tuple(facts)))
 
 
 def rows(facts: Collection[PathFact]) -> list[Row]:
-    """What `kernel.still_there` takes: what is absent in a directory of these, reached without a link, follows it."""
-    within: dict[str, list[Row]] = {fact.path: [] for fact in facts if fact.kind == "dir" and not fact.links}
-    others = []
+    """What `kernel.still_there` takes: what is absent in a directory, reached without a link, follows the directory;
+    one that is none of these has a row of its own, where that spares some."""
+    directories = {fact.path: (fact.dev, fact.ino) for fact in facts if fact.kind == "dir" and not fact.links}
+    absent: dict[str, list[str]] = {}
     for fact in facts:
-        absent = fact.kind == "missing" and not fact.links
-        directory = within.get(fact.real.rpartition("/")[0]) if absent else None
-        if directory is None:
-            others.append(fact)
-        else:
-            directory.append((fact.path, 0, 0, True))
-    return [row for fact in others for row in ((fact.path, fact.dev, fact.ino, False), *within.get(fact.path, ()))]
+        if fact.kind == "missing" and not fact.links:
+            absent.setdefault(fact.real.rpartition("/")[0] or "/", []).append(fact.path)
+    for path, names in absent.items():
+        if len(names) > 1 and path not in directories and (entry := _examine(path)).kind == "dir":
+            directories[path] = entry.dev, entry.ino
+    within = {path: absent.get(path, []) for path in directories}
+    placed = {*within, *(name for names in within.values() for name in names)}
+    found = [(fact.path, fact.dev, fact.ino, False) for fact in facts if fact.path not in placed]
+    for path, (dev, ino) in directories.items():
+        found += [(path, dev, ino, False), *((name, 0, 0, True) for name in within[path])]
+    return found
 
 
 def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:

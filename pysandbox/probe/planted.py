@@ -3,7 +3,7 @@
 Over a name that is absent no mount can be laid, and a placeholder would be left behind by every host that dies (ADR
 0003). So each of them is looked for again when a command has ended, and what is there by then is told. The list is
 fixed when the plan is made; nothing is walked, nothing opened but directories, and no link of the cage's is followed.
-Imports next to nothing: a warm start of the command line asks, too.
+The launcher asks the same (csrc/launcher/run.c).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _above(path: str) -> Sequence[str]:
     return ["/".join(parts[:end]) for end in range(2, len(parts))]
 
 
-def told(paths: Sequence[str]) -> str:
+def warning(paths: Sequence[str]) -> str:
     """What is said of them, as one sentence."""
     it, listed = "it" if len(paths) == 1 else "them", ", ".join(map(repr, paths))
     return (f"the command made {listed}: tools of this host act on {it}, outside of any cage; look at {it} before you "

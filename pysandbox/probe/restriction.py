@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pysandbox.errors import UnsupportedError
+from pysandbox.shapes import dataclass
 
 SETUP = "as root: pysandbox setup"
 CAP_SETFCAP = 31  # since Linux 5.12, to map the id 0 of the namespace above
+NO_MAP = "root may not map its own id into a user namespace without CAP_SETFCAP, which was taken, as by --cap-drop=ALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,12 @@ def _is_zero(text: str) -> bool:
 
 
 def _confined(label: str) -> bool:
-    """Of an AppArmor label, "NAME (enforce)". SELinux has contexts in the same file, with colons."""
+    """Whether an AppArmor label, "NAME (enforce)", confines. SELinux has contexts in the same file, with colons."""
     return label.endswith("(enforce)") and ":" not in label
 
 
 def _is_root_without(capability: int, status: str) -> bool:
-    """Of /proc/PID/status: the effective uid and the effective capabilities."""
+    """Whether /proc/PID/status shows an effective uid of 0 whose effective capabilities lack `capability`."""
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     ids, held = fields.get("Uid", "").split(), fields.get("CapEff", "").strip()
     return len(ids) > 1 and ids[1] == "0" and bool(held) and not int(held, 16) >> capability & 1
@@ -82,8 +83,7 @@ RESTRICTIONS = (
     ),
     Restriction(
         "/proc/self/status", lambda value: _is_root_without(CAP_SETFCAP, value),
-        "root may not map its own id into a user namespace without CAP_SETFCAP, which was taken from it, as by "
-        "--cap-drop=ALL",
+        NO_MAP,
         "start the container with --cap-add=SETFCAP, or run as another user than root",
     ),
     Restriction(
@@ -133,8 +133,8 @@ WITHOUT = 'or set isolation = "landlock", which needs no namespace'
 
 
 def explained(error: UnsupportedError) -> UnsupportedError:
-    """The same refusal with the real cause, where a part that the feature stands on is what lacks, or where the cause
-    can be found."""
+    """The refusal with its real cause: the part that the feature stands on and that this host lacks, or the setting
+    that forbids it. Unchanged where neither is found."""
     if error.feature not in STANDS_ON:
         return error
     lacking = next(((name, number) for name in STANDS_ON[error.feature] if (number := _refusal(name))), None)
@@ -147,6 +147,8 @@ def explained(error: UnsupportedError) -> UnsupportedError:
     if cause is None or error.feature != "user_namespaces":
         return error
     message = str(error).removesuffix(f"; {error.fix}")
+    if cause.startswith(NO_MAP):  # others may make them here
+        message = "this root cannot make a user namespace, and so none of the others that a cage is made of"
     return UnsupportedError(message, feature=error.feature, fix=f"{cause}; {error.fix}")
 
 

@@ -2,7 +2,7 @@
 
 A directory is looked into again only where something in it was made, moved or removed since; what its files hold does
 not count, nor what the search never heeds. A cage may have left any number of names: no more than MOST_NAMES are read.
-A warm start asks this each time, so it imports next to nothing.
+The launcher asks the same in C (csrc/launcher/searched.c).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def names(directory: str, most: int) -> dict[str, bool]:
         return {}
 
 
-def sought(directory: str, wanted: Iterable[str]) -> dict[str, bool]:
-    """The same for some names, whatever else there is."""
+def stat_names(directory: str, wanted: Iterable[str]) -> dict[str, bool]:
+    """Those of the wanted names that the directory holds, and whether each is a directory."""
     found = {}
     for name in wanted:
         try:
@@ -55,7 +55,12 @@ def changed(directory: str) -> int:
         return ABSENT
 
 
-def telling(found: Mapping[str, bool], below: bool) -> tuple[str, ...]:
+def settled(when: int) -> int:
+    """`when` something was changed, or NEVER where another change may follow with the same time."""
+    return when if when == ABSENT or abs(time.time_ns() - when) > RACY else NEVER
+
+
+def relevant_names(found: Mapping[str, bool], below: bool) -> tuple[str, ...]:
     """The names that a search heeds: all that begin with a dot, those of a bare repository, and, where the search
     goes on `below`, every directory."""
     return tuple(sorted(name for name, is_directory in found.items()
@@ -69,9 +74,8 @@ def search(
     when = changed(directory)
     found = names(directory, most)
     if len(found) >= most:
-        found |= sought(directory, wanted)
-    safe = when if when == ABSENT or abs(time.time_ns() - when) > RACY else NEVER
-    searched.append((directory, safe, below, telling(found, below)))
+        found |= stat_names(directory, wanted)
+    searched.append((directory, settled(when), below, relevant_names(found, below)))
     return found
 
 
@@ -82,7 +86,7 @@ def as_searched(all_of_them: Iterable[Searched]) -> bool:
             continue
         found = names(directory, left)
         left -= len(found)
-        if left <= 0 or telling(found, below) != was:
+        if left <= 0 or relevant_names(found, below) != was:
             return False
     return True
 

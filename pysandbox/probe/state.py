@@ -1,4 +1,4 @@
-"""Where the audit trail of a user lies. Imports next to nothing: a warm start of the command asks for it."""
+"""Where the audit trail and the installed apps of a user lie."""
 
 from __future__ import annotations
 
@@ -6,8 +6,18 @@ import os
 
 
 def audit_directory() -> str:
-    """$XDG_STATE_HOME/pysandbox/audit; a relative value is no value (XDG Base Directory Specification)."""
+    """$XDG_STATE_HOME/pysandbox/audit."""
+    return os.path.join(_state(), "audit")
+
+
+def apps_directory() -> str:
+    """$XDG_STATE_HOME/pysandbox/apps."""
+    return os.path.join(_state(), "apps")
+
+
+def _state() -> str:
+    """A relative value is no value (XDG Base Directory Specification)."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "pysandbox", "audit")
+    return os.path.join(state, "pysandbox")

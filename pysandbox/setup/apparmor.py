@@ -11,7 +11,7 @@ and denies what no program in a cage is ever to do. `mediate_deleted`: what cove
 
 from __future__ import annotations
 
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
 
 FILE = "/etc/apparmor.d/pysandbox"
 HOST, CAGED = "pysandbox", "pysandbox_sandboxed"
@@ -60,7 +60,7 @@ profile {caged} "{target.init}" flags=(attach_disconnected, mediate_deleted) {{
 """
 
 
-def policy(target: Target, abi: str = NEWEST) -> str:
+def policy(target: InstallTarget, abi: str = NEWEST) -> str:
     """The contents of FILE, in the language of `abi`."""
     rules = [f"  {rule}" for rule, since in ALLOWED if since <= abi]
     rules += [f"  audit deny {rule}" for rule, since in DENIED if since <= abi]

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pysandbox.setup import apparmor, selinux
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the caller's: what runs here runs as root
 LOADED = "/sys/kernel/security/apparmor/profiles"
@@ -45,20 +45,20 @@ def find_tools(mac: str) -> dict[str, str]:
     return {name: path for name, path in found.items() if path}
 
 
-def install(mac: str, files: Mapping[str, str], target: Target) -> None:
+def install(mac: str, files: Mapping[str, str], target: InstallTarget) -> None:
     """Puts the policy in force. Raises SetupError; then none is half installed."""
     _with(INSTALLERS, mac, files, target)
 
 
-def remove(mac: str, files: Mapping[str, str], target: Target) -> None:
+def remove(mac: str, files: Mapping[str, str], target: InstallTarget) -> None:
     """Takes the policy out of force and off the disk. Raises SetupError."""
     _with(REMOVERS, mac, files, target)
 
 
-Step = Callable[[dict[str, str], Mapping[str, str], Target], None]
+Step = Callable[[dict[str, str], Mapping[str, str], InstallTarget], None]
 
 
-def _with(steps: Mapping[str, Step], mac: str, files: Mapping[str, str], target: Target) -> None:
+def _with(steps: Mapping[str, Step], mac: str, files: Mapping[str, str], target: InstallTarget) -> None:
     tools = find_tools(mac)
     try:
         steps[mac](tools, files, target)
@@ -69,7 +69,7 @@ def _with(steps: Mapping[str, Step], mac: str, files: Mapping[str, str], target:
 # ---- AppArmor ------------------------------------------------------------------------------------------------
 
 
-def _install_apparmor(tools: dict[str, str], files: Mapping[str, str], target: Target) -> None:
+def _install_apparmor(tools: dict[str, str], files: Mapping[str, str], target: InstallTarget) -> None:
     parser = tools["apparmor_parser"]
     ((path, text),) = files.items()
     with _Draft(path, text) as draft:  # beside its place; a name with a dot is read by nobody
@@ -78,7 +78,7 @@ def _install_apparmor(tools: dict[str, str], files: Mapping[str, str], target: T
         draft.keep()
 
 
-def _remove_apparmor(tools: dict[str, str], files: Mapping[str, str], target: Target) -> None:
+def _remove_apparmor(tools: dict[str, str], files: Mapping[str, str], target: InstallTarget) -> None:
     for name in _loaded():
         _run(tools["apparmor_parser"], "--remove", text=f"profile {name} {{}}\n")
     for path in files:
@@ -101,7 +101,7 @@ def _loaded() -> list[str]:
 # ---- SELinux -------------------------------------------------------------------------------------------------
 
 
-def _install_selinux(tools: dict[str, str], files: Mapping[str, str], target: Target) -> None:
+def _install_selinux(tools: dict[str, str], files: Mapping[str, str], target: InstallTarget) -> None:
     with tempfile.TemporaryDirectory(prefix="pysandbox-") as work:
         package = compile_module(tools, files, work)
         _run(tools["semodule"], "--install", package)
@@ -127,7 +127,7 @@ def compile_module(tools: Mapping[str, str], files: Mapping[str, str], work: str
     return package
 
 
-def _remove_selinux(tools: dict[str, str], files: Mapping[str, str], target: Target) -> None:
+def _remove_selinux(tools: dict[str, str], files: Mapping[str, str], target: InstallTarget) -> None:
     _run(tools["semodule"], "--remove", selinux.NAME)
     for path in files:
         with suppress(FileNotFoundError):

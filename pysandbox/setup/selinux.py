@@ -11,9 +11,8 @@ stands in `optional` blocks: a grant that the base policy has no word for is lef
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
+from pysandbox.shapes import NamedTuple
 
 DIRECTORY = "/usr/share/selinux/packages/pysandbox"
 NAME = "pysandbox"
@@ -153,7 +152,7 @@ optional {
 }"""
 
 
-def types(target: Target) -> str:
+def types(target: InstallTarget) -> str:
     """The contents of pysandbox.te."""
     lines = [HEAD.format(target=target, name=NAME, classes=_classes())]
     lines += [_allow(rule) for rule in RULES]
@@ -163,7 +162,7 @@ def types(target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
-def contexts(target: Target) -> str:
+def contexts(target: InstallTarget) -> str:
     """The contents of pysandbox.fc: paths are regular expressions there."""
     files = ((target.interpreter, HOST_FILE), (target.init, INIT_FILE))
     return "".join(f"{_literal(path)} -- system_u:object_r:{label}:s0\n" for path, label in files)

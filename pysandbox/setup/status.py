@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pysandbox.probe.features import Host, mac_system
 from pysandbox.setup import apparmor, selinux
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
+from pysandbox.shapes import dataclass
 
 NOT_NEEDED, NOT_INSTALLED, INSTALLED = "not needed", "not installed", "installed"
 WRONG_PATH, OUTDATED = "wrong path", "OUTDATED"
@@ -30,7 +30,7 @@ class Status:
         return f"{self.word} ({self.path})" if self.word == INSTALLED else self.word
 
 
-def wanted(mac: str, target: Target, root: str = "") -> dict[str, str]:
+def wanted(mac: str, target: InstallTarget, root: str = "") -> dict[str, str]:
     """The files of the policy for `mac` ("AppArmor", "SELinux" or "none"), each with its contents."""
     if mac == "AppArmor":
         return {apparmor.FILE: apparmor.policy(target, apparmor_abi(root))}
@@ -58,7 +58,7 @@ def present(files: Mapping[str, str], root: str = "") -> dict[str, str]:
     return found
 
 
-def read_status(target: Target, host: Host | None = None) -> Status:
+def read_status(target: InstallTarget, host: Host | None = None) -> Status:
     """What `pysandbox check` says about the policy."""
     host = host or Host()
     files = wanted(mac_system(host), target, host.root)

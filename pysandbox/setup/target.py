@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+
+from pysandbox.shapes import dataclass
 
 CAGE_INIT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "cage-init")
 MEANINGFUL = frozenset('"\\*?[]{}()^$@,#|')  # in one of the two policy languages
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class InstallTarget:
     """Two absolute paths without symlinks."""
 
     interpreter: str
@@ -33,12 +34,12 @@ class Target:
                 )
 
 
-def find_target(interpreter: str | None = None) -> Target:
+def find_target(interpreter: str | None = None) -> InstallTarget:
     """The target for this installation; `interpreter` names another program than the running one."""
-    return Target(os.path.realpath(interpreter or "/proc/self/exe"), os.path.realpath(CAGE_INIT))
+    return InstallTarget(os.path.realpath(interpreter or "/proc/self/exe"), os.path.realpath(CAGE_INIT))
 
 
-def is_shared(target: Target, root: str = "") -> bool:
+def is_shared(target: InstallTarget, root: str = "") -> bool:
     """Whether the interpreter is the system's, or is that of another environment than the one we run in.
 
     An environment of its own (`python3 -m venv --copies`) has the interpreter below its prefix.

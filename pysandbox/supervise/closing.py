@@ -1,7 +1,7 @@
-"""Closing a path of a cage that runs: found once, covered where it was found, and looked at again.
+"""Closing a path of a cage that runs: the file is found once, covered by a mount, and checked afterwards.
 
-What is covered is the file that was found, by its descriptor: a program that moves it meanwhile, or puts another in its
-place, moves the cover with it. A path that cannot be closed is an error; none is taken as closed.
+The cover is mounted on the descriptor of the file that was found: a program that moves the file meanwhile moves the
+cover with it. A path that cannot be closed is an error, never a success.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ import stat
 from pysandbox.errors import PolicyError
 from pysandbox.handlers.fix import DELETED
 from pysandbox.launch import native
-from pysandbox.launch.live import LiveInit
+from pysandbox.live.init import CageInit
 from pysandbox.supervise.opening import PROC_SUPER_MAGIC
 
 KEY = "deny_path"
 _OF_THE_CALLER = re.compile(r"/+(?:proc/(?:self|thread-self)|dev/(?:fd|stdin|stdout|stderr))(?:/|$)")
 
 
-def close_path(live: LiveInit, path: str | os.PathLike[str]) -> str:
-    """What it really is, as the cage names it. Raises TypeError, ValueError, PolicyError, OSError, CageClosedError."""
+def close_path(live: CageInit, path: str | os.PathLike[str]) -> str:
+    """Closes a path; returns its real path in the cage. Raises TypeError, ValueError, PolicyError, OSError,
+    CageClosedError."""
     text = _absolute(path)
     held = _find(live, text)
     try:
         real, found = os.readlink(f"/proc/self/fd/{held}"), os.fstat(held)
         if found.st_nlink == 0 and not stat.S_IMODE(found.st_mode):
             return real.removesuffix(DELETED)  # a cover that lies there already: it was deleted when it was made
-        _demand_closable(real, held)
-        native.cover(live, held, directory=stat.S_ISDIR(found.st_mode), path=text)
-        _demand_closed(live, held, text)
+        _check_closable(real, held)
+        native.cover(live.pidfd, held, user=live.user, directory=stat.S_ISDIR(found.st_mode), path=text)
+        _check_closed(live, held, text)
         return real
     finally:
         os.close(held)
@@ -48,7 +49,7 @@ def _absolute(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def _find(live: LiveInit, path: str) -> int:
+def _find(live: CageInit, path: str) -> int:
     root = live.open_root()
     try:
         return native.open_inside(root, path, os.O_PATH, resolve=native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS)
@@ -56,7 +57,7 @@ def _find(live: LiveInit, path: str) -> int:
         os.close(root)
 
 
-def _demand_closable(real: str, held: int) -> None:
+def _check_closable(real: str, held: int) -> None:
     """Raises PolicyError for what no mount can take away."""
     if real == "/":
         raise PolicyError("the root of a cage that runs cannot be closed", key=KEY,
@@ -66,8 +67,8 @@ def _demand_closable(real: str, held: int) -> None:
                           suggestion='close "/proc", or end the process')  # fmt: skip
 
 
-def _demand_closed(live: LiveInit, held: int, path: str) -> None:
-    """By its path as it is now, the file that was found is not reached any more. Raises PermissionError."""
+def _check_closed(live: CageInit, held: int, path: str) -> None:
+    """Checks that the path leads to the covered file no more. Raises PermissionError."""
     try:
         now = _find(live, os.readlink(f"/proc/self/fd/{held}"))
     except OSError:

@@ -1,16 +1,14 @@
-"""Cutting what is connected already: every socket of the cage's processes that leads where it may no longer.
+"""Cutting connections: every socket of the cage's processes whose peer is not allowed any more.
 
-A socket is reset through a duplicate, so that both ends learn of it and what it had still to send is dropped. One whose
-connect is still under way shows no peer, and is reset whatever its peer would be. Descriptors are looked for in every
-thread's table, and in unix sockets that carry some on their way (unix(7), SCM_RIGHTS), connections that nobody has
-accepted yet among them: those are received in the receiver's stead, and dropped, since they cannot be looked at
-without.
+A socket is reset through a duplicate, so that both ends learn of it and what it had still to send is dropped. One that
+is still connecting shows no peer, and is reset whatever its peer would be. Descriptors are looked for in every thread's
+table, and in the messages that wait in unix sockets (unix(7), SCM_RIGHTS), including connections that nobody has
+accepted yet. A message can only be examined by receiving it, so its receiver loses it.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,8 +16,9 @@ from signal import SIGKILL
 
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.proctext import table
+from pysandbox.live.processes import threads_of
 from pysandbox.policy.endpoint import MAPPED, Endpoint
-from pysandbox.supervise.tasks import threads_of
+from pysandbox.polling import is_readable
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
@@ -30,7 +29,7 @@ Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
 def cut_connections(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int:
-    """Ends every IP socket of these processes, which are stopped, whose peer is not among the endpoints; how many."""
+    """Cuts every IP socket of these stopped processes whose peer is not among the endpoints; returns how many."""
 
     def may_stay(peer: Address, protocol: int) -> bool:
         bit = PROTOCOL_BITS.get(protocol, 0)
@@ -46,7 +45,7 @@ def cut_connections(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int
 
 
 def _kill(pid: int) -> int:
-    """A process that has made itself unreadable (PR_SET_DUMPABLE) may hold anything."""
+    """Kills a process whose descriptors cannot be read (PR_SET_DUMPABLE): it may hold any socket."""
     with suppress(ProcessLookupError):
         os.kill(pid, SIGKILL)
     return 1
@@ -54,7 +53,8 @@ def _kill(pid: int) -> int:
 
 @contextmanager
 def _borrowed(fd: int) -> Iterator[socket.socket]:
-    """A socket of the cage's, whose close may be the last one, and keeps nobody. Raises OSError for what is none."""
+    """A socket of the cage as an object. Its close may be the last one, and does not block. Raises OSError for what is
+    no socket."""
     try:
         held = socket.socket(fileno=fd)
     except OSError:
@@ -67,7 +67,7 @@ def _borrowed(fd: int) -> Iterator[socket.socket]:
 
 
 def _sockets_of(pid: int) -> Iterator[socket.socket]:
-    """Raises PermissionError for a process that may not be looked into."""
+    """The sockets of a process. Raises PermissionError for one whose descriptors may not be read."""
     for tid in threads_of(pid):
         with suppress(FileNotFoundError, ProcessLookupError):
             for name in os.listdir(f"/proc/{tid}/fd"):
@@ -92,15 +92,13 @@ def _in_flight(held: socket.socket) -> Iterator[socket.socket]:
 
 
 def _unaccepted(listener: socket.socket) -> Iterator[socket.socket]:
-    poller = select.poll()
-    poller.register(listener, select.POLLIN)
-    if poller.poll(0):
+    if is_readable(listener):
         with suppress(OSError), _borrowed(listener.accept()[0].detach()) as connection:
             yield from _in_flight(connection)
 
 
 def _received(held: socket.socket) -> Iterator[socket.socket]:
-    """Of one message. An error of the socket's (its peer has gone) comes before its messages, once."""
+    """The sockets that one message carries. A pending error of the socket (its peer has gone) is read first, once."""
     with suppress(OSError):
         _, control, _, _ = held.recvmsg(1 << 16, socket.CMSG_SPACE(253 * 4), socket.MSG_DONTWAIT)
         for level, kind, fds in control:
@@ -122,7 +120,7 @@ def _carries(held: socket.socket) -> bool:
 
 
 def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
-    """`anybody`: there is somebody left whom a listener may serve."""
+    """Cuts one socket; whether it did. `anybody`: there are addresses left that may connect to a listener."""
     if held.family not in (socket.AF_INET, socket.AF_INET6):
         return 0
     state = _tcp_state(held)
@@ -140,8 +138,8 @@ def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
 
 
 def _deafen(held: socket.socket) -> int:
-    """Connected to nobody, a socket's next send or connect is decided anew. One of the host's network over UDP hears,
-    by the filter it was given for good (csrc/host/direct_filter.c), whoever was listed then."""
+    """Judges an unconnected socket. Its next send or connect is decided anew, so most are left alone. A UDP socket of
+    the host's network receives from whoever its locked filter lists (csrc/host/emulate/direct_filter.c): it is cut."""
     if held.proto != socket.IPPROTO_UDP or not held.getsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER):
         return 0
     with suppress(OSError):
@@ -150,7 +148,7 @@ def _deafen(held: socket.socket) -> int:
 
 
 def _tcp_state(held: socket.socket) -> int:
-    """0 for what is not TCP."""
+    """The state of a TCP socket; 0 for any other."""
     return held.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] if held.proto == socket.IPPROTO_TCP else 0
 
 

@@ -1,5 +1,5 @@
-"""What a caged process means by a path: made absolute from its own directory, with its own /proc/self. Opening it for
-the process is `opening`'s.
+"""What a caged process means by a path: made absolute from its own directory, with its own /proc/self. `opening` opens
+it for the process.
 """
 
 from __future__ import annotations
@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Sequence
-from dataclasses import replace
 from errno import ENOENT
 
 from pysandbox.handlers.call import Call
+from pysandbox.live.processes import status_of
+from pysandbox.shapes import replace
 from pysandbox.supervise import wire
 from pysandbox.supervise.rights import TMPFILE
-from pysandbox.supervise.tasks import status_of
 
 AT_FDCWD = -100
 # The places of (directory, path, flags, mode) among the arguments; None: there is none.
@@ -45,7 +45,7 @@ def complete(call: Call, args: Sequence[int]) -> Call:
 
 
 def register_int(register: int) -> int:
-    """As the kernel reads an int."""
+    """A register as the kernel reads it for an argument of type int."""
     low = register & 0xFFFFFFFF
     return low - (1 << 32) if low >= 1 << 31 else low
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from errno import EACCES, ENOENT, ESTALE
-from typing import NamedTuple
 
 from pysandbox.handlers.shebang import AT_FDCWD, HEAD, MOST_LEVELS, Image, image_name, interpreter, script_arguments
 from pysandbox.launch import native
-from pysandbox.launch.live import LiveInit
+from pysandbox.live.init import CageInit
+from pysandbox.shapes import NamedTuple
 from pysandbox.supervise.files import absolute
 
 
@@ -27,25 +27,25 @@ class Judged(NamedTuple):
     inode: int
 
 
-class _Program(NamedTuple):
+class _FileImage(NamedTuple):
     line: tuple[bytes, ...] | None
     device: int
     inode: int
 
 
-def image_of(live: LiveInit, tid: int, judged: Judged) -> Image:
+def image_of(live: CageInit, tid: int, judged: Judged) -> Image:
     """Raises PermissionError for a program that may be run but not read: what becomes of it could not be seen; and
     OSError (ESTALE) where the path leads to another file than was judged."""
     path, *argv = judged.raw.split(b"\0")[:-1]
     name = image_name(path, judged.directory)
     plain = Image(name, _joined(argv or [b""]), judged.device, judged.inode)
     lines: list[tuple[bytes, ...]] = []
-    program = _look_at(live, tid, judged.directory, path)
+    program = _open_image(live, tid, judged.directory, path)
     if program is not None and (program.device, program.inode) != (judged.device, judged.inode):
         raise OSError(ESTALE, os.strerror(ESTALE), path)
     while program is not None and program.line is not None and len(lines) < MOST_LEVELS:
         lines.append(program.line)
-        program = _look_at(live, tid, AT_FDCWD, program.line[0])
+        program = _open_image(live, tid, AT_FDCWD, program.line[0])
     if program is None or not lines:
         return plain
     return plain._replace(
@@ -57,8 +57,8 @@ def _joined(texts: list[bytes] | tuple[bytes, ...]) -> bytes:
     return b"".join(text + b"\0" for text in texts)
 
 
-def _look_at(live: LiveInit, tid: int, directory: int, path: bytes) -> _Program | None:
-    """None where there is no regular file, which the kernel will refuse."""
+def _open_image(live: CageInit, tid: int, directory: int, path: bytes) -> _FileImage | None:
+    """Opens the program for reading; None where it is no regular file, which the kernel will refuse."""
     try:
         held = _hold(live, tid, directory, os.fsdecode(path))
     except OSError:
@@ -67,13 +67,13 @@ def _look_at(live: LiveInit, tid: int, directory: int, path: bytes) -> _Program 
         found = os.fstat(held)
         if not stat.S_ISREG(found.st_mode):
             return None
-        return _Program(interpreter(_head(held)), found.st_dev, found.st_ino)
+        return _FileImage(interpreter(_head(held)), found.st_dev, found.st_ino)
     finally:
         os.close(held)
 
 
-def _hold(live: LiveInit, tid: int, directory: int, path: str) -> int:
-    """The file, without opening it for reading: it may be anything still."""
+def _hold(live: CageInit, tid: int, directory: int, path: str) -> int:
+    """An O_PATH descriptor of the file: it may still be of any type, so it is not opened for reading."""
     if not path:
         return os.open(f"/proc/{tid}/fd/{directory}", os.O_PATH)
     root = live.open_root()

@@ -17,9 +17,9 @@ from __future__ import annotations
 import resource
 from collections.abc import Collection
 from contextlib import suppress
-from typing import NamedTuple
 
 from pysandbox.launch import native
+from pysandbox.shapes import NamedTuple
 
 RLIMIT_LOCKS, RLIMIT_RSS = 10, resource.RLIMIT_RSS  # <asm-generic/resource.h>
 WHOLE = 1 << 60
@@ -47,7 +47,7 @@ class Marks:
         self._free = {unmarked: (1, self._top - 1)}  # what is left in each interval, both ends included
 
     def number_of(self, mark: Mark) -> int:
-        """0 for what is no mark."""
+        """The number of a mark; 0 for any other pair of limits."""
         return self._numbers.get(mark, 0)
 
     def inside(self, mark: Mark) -> tuple[int, Mark]:
@@ -75,7 +75,7 @@ class Marks:
 
 
 def mark_of(pid: int) -> Mark | None:
-    """None when it is gone. Infinity is -1."""
+    """The mark of a process; None when it is gone. RLIM_INFINITY is -1."""
     try:
         return Mark(native.limit(pid, RLIMIT_LOCKS), native.limit(pid, RLIMIT_RSS))
     except OSError:
@@ -83,7 +83,7 @@ def mark_of(pid: int) -> Mark | None:
 
 
 def set_mark(pid: int, mark: Mark) -> None:
-    """What cannot be marked (it has lowered a limit below) counts as bearing every mark."""
+    """Marks a process. One that cannot be marked (it has lowered a limit already) counts as bearing every mark."""
     for limit, value in ((RLIMIT_LOCKS, mark.locks), (RLIMIT_RSS, mark.rss)):
         with suppress(OSError, ValueError):
             native.limit(pid, limit, value)

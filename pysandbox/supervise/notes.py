@@ -1,8 +1,8 @@
-"""What the C half tells of calls that nobody waits for any more, in the order in which they were made.
+"""The C half's reports of calls that are answered already, carried out in the order in which the calls were made.
 
-They come by any follower. Each has a number, without gaps; whoever brings the next one carries it out, and then those
-that were there too early. So a ledger that is written from here is in order, and `settle` can tell when everything that
-was told before it is in there.
+Any follower may receive one. They are numbered without gaps; the thread that brings the next number carries it out, and
+then those that arrived too early. So a ledger that is written from here is in order, and `wait_idle` knows when every
+earlier report is in it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 Note = Callable[[], None]
 
-PATIENCE = 2.0  # seconds that `settle` waits for a sink of the user's that does not come back
+PATIENCE = 2.0  # seconds that `wait_idle` waits for a sink of the user's that does not return
 
 
 class Notes:
-    """`complain` is told what a note raised; it raises nothing itself."""
+    """The reports of one cage. `complain` is called with what carrying one out raised; it raises nothing itself."""
 
     def __init__(self, complain: Callable[[BaseException], None]) -> None:
         self._complain = complain
@@ -38,7 +38,7 @@ class Notes:
                 self._complain(error)
 
     def _following(self) -> Note | None:
-        """The next one; what was returned before has been carried out."""
+        """The next report, if it is there; the one that was returned before has been carried out."""
         with self._changed:
             if self._done + 1 in self._early:
                 self._done += 1
@@ -47,7 +47,7 @@ class Notes:
             self._changed.notify_all()
             return None
 
-    def settle(self, number: int) -> None:
+    def wait_idle(self, number: int) -> None:
         """Waits until all up to `number` are carried out; not in a note itself, and not longer than PATIENCE."""
         with self._changed:
             if self._writer == threading.get_ident():

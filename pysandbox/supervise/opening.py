@@ -6,8 +6,8 @@ against the rules, and what is opened is what was found. A new file is made in a
 
 Of procfs a caller gets what is its own, what is open to all, and of the rest what is the same for everybody: the kernel
 shows sysctls and System V objects by the namespaces of who opens them, which would be the host's. The controlling
-terminal (/dev/tty) is nobody's. A FIFO is refused: waiting for its other end would keep the supervisor. Nothing is
-opened with a capability of the host's, and nothing waits (O_NONBLOCK, put right after). Descriptors by name
+terminal (/dev/tty) is opened for no caller. A FIFO is refused: waiting for its other end would block the supervisor.
+Nothing is opened with a capability of the host's, and nothing waits (O_NONBLOCK, put right after). Descriptors by name
 (/dev/fd/N, /proc/self/fd/N) are duplicated, never reopened with more rights.
 """
 
@@ -19,25 +19,25 @@ import posixpath
 import re
 import stat
 from errno import EACCES, EEXIST, EISDIR, ELOOP, ENOENT, ENXIO
-from typing import Any
 
 from pysandbox.compile.plan import LandlockPlan
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.verdict import InjectFd
 from pysandbox.launch import native
-from pysandbox.launch.live import LiveInit
 from pysandbox.launch.proctext import number
+from pysandbox.live.init import CageInit
+from pysandbox.live.processes import status_of
+from pysandbox.shapes import Any
 from pysandbox.supervise import wire
 from pysandbox.supervise.files import inner, writes
-from pysandbox.supervise.rights import TMPFILE, demand, rights
-from pysandbox.supervise.tasks import status_of
+from pysandbox.supervise.rights import TMPFILE, require_rights, rights
 
 PROC_SUPER_MAGIC = 0x9FA0
 TTY = os.makedev(5, 0)
 OPEN_TO_ALL = frozenset({"stat", "status", "statm", "cmdline", "comm", "cgroup", "task", "mountinfo", "mounts", ""})
 OWN_TO_WRITE = frozenset({"comm", "oom_score_adj", "coredump_filter", "timerslack_ns"})
 NEVER_OWN = frozenset({"mem"})
-# Of /proc outside of processes, and below /proc/sys: what does not depend on the namespaces of who looks.
+# The names in /proc and below /proc/sys that show every namespace the same (directories of processes aside).
 THE_SAME_FOR_ALL = frozenset({
     "", "buddyinfo", "bus", "cgroups", "cmdline", "consoles", "cpuinfo", "crypto", "devices", "diskstats", "driver",
     "execdomains", "fb", "filesystems", "interrupts", "irq", "loadavg", "meminfo", "misc", "modules", "partitions",
@@ -50,23 +50,23 @@ STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 MOST_LINKS = 40  # as the kernel
 
 
-def inject(notifier: Any, ticket: int, live: LiveInit, landlock: LandlockPlan | None, call: Call,
+def inject(notifier: Any, pending: int, live: CageInit, landlock: LandlockPlan | None, call: Call,
            verdict: InjectFd) -> None:  # fmt: skip
-    """Opens it and answers; an error becomes the caller's errno."""
+    """Opens a file for the caller and answers its call; an error becomes the caller's errno."""
     try:
         fd = _Opening(live, landlock, call, verdict).open()
         try:
-            wire.answer(notifier, ticket, "INJECT", fd, verdict.flags & os.O_CLOEXEC)
+            wire.answer(notifier, pending, "INJECT", fd, verdict.flags & os.O_CLOEXEC)
         finally:
             os.close(fd)
     except OSError as error:  # of the file, or of the caller's table of descriptors (EMFILE)
-        wire.answer(notifier, ticket, "ERRNO", error.errno or EACCES)
+        wire.answer(notifier, pending, "ERRNO", error.errno or EACCES)
 
 
 class _Opening:
     """One open. Raises OSError."""
 
-    def __init__(self, live: LiveInit, landlock: LandlockPlan | None, call: Call, verdict: InjectFd) -> None:
+    def __init__(self, live: CageInit, landlock: LandlockPlan | None, call: Call, verdict: InjectFd) -> None:
         self._live, self._landlock, self._call = live, landlock, call
         self._path, self._flags, self._mode = verdict.path, verdict.flags, verdict.mode
 
@@ -98,7 +98,7 @@ class _Opening:
         raise OSError(ELOOP, os.strerror(ELOOP), path)
 
     def _find(self, root: int, path: str) -> int:
-        """A descriptor (O_PATH) of what is there, -1 where nothing is."""
+        """A descriptor (O_PATH) of the file, -1 where there is none."""
         exclusive = self._flags & os.O_CREAT and self._flags & os.O_EXCL
         follow = os.O_NOFOLLOW if exclusive else self._flags & os.O_NOFOLLOW
         try:
@@ -109,8 +109,9 @@ class _Opening:
             return -1
 
     def _judge_above(self, root: int, path: str) -> None:
-        """Of what is not there, the nearest directory that is: in procfs, which is looked up in the namespaces of this
-        process, a name that is missing tells as much as one that may not be opened, so both are refused alike."""
+        """Judges the nearest existing directory above a path that is missing. In procfs, which is looked up in the
+        namespaces of this process, a missing name tells as much as one that may not be opened: both are refused
+        alike."""
         above = os.path.dirname(path.rstrip("/"))
         while above.strip("/"):
             try:
@@ -141,7 +142,7 @@ class _Opening:
             os.close(held)
 
     def _judge(self, held: int) -> None:
-        """Of what was found, whatever the path means by now."""
+        """Judges the file that was opened, whatever its path means by now."""
         found = os.fstat(held)
         if stat.S_ISLNK(found.st_mode):  # it was not to be followed
             raise OSError(ELOOP, os.strerror(ELOOP), self._path)
@@ -154,10 +155,10 @@ class _Opening:
         real = os.readlink(f"/proc/self/fd/{held}")
         if native.file_system(held) == PROC_SUPER_MAGIC:
             _judge_proc(real, self._call, self._flags)
-        demand(self._landlock, real, rights(self._flags, stat.S_ISDIR(found.st_mode)))
+        require_rights(self._landlock, real, rights(self._flags, stat.S_ISDIR(found.st_mode)))
 
     def _make(self, root: int, path: str) -> tuple[int, str]:
-        """(a new file, ""), or (-1, the path to go on with), where a link is that leads to nothing."""
+        """Makes a new file: (its descriptor, ""), or (-1, the path to try next) where a dangling link has this name."""
         parent, name = posixpath.split(path)
         if not name or self._flags & os.O_DIRECTORY:
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), path)
@@ -172,7 +173,7 @@ class _Opening:
         try:
             real = os.readlink(f"/proc/self/fd/{directory}").rstrip("/")
             asked = {"MAKE_REG", *rights(self._flags & ~os.O_TRUNC, directory=False)}
-            demand(self._landlock, f"{real}/{name}", asked)
+            require_rights(self._landlock, f"{real}/{name}", asked)
             flags = self._flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
             resolve = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS
             return native.open_inside(
@@ -198,7 +199,7 @@ def _target(directory: int, real: str, name: str) -> str:
 
 
 def _judge_proc(path: str, call: Call, flags: int) -> None:
-    """Raises PermissionError for what the caller may not have."""
+    """Judges a path in procfs. Raises PermissionError for what the caller may not open."""
     first, *rest = path.removeprefix("/proc").removeprefix("/").split("/")
     if not first.isdigit():
         if writes(flags) or not _is_the_same_for_all(first, rest):

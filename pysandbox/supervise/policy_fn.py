@@ -1,4 +1,4 @@
-"""The host's callback: what it is given, what it may answer, and what becomes of an answer that is none.
+"""The host's callback: what it is given, what it may answer, and what any other answer leads to.
 
     def policy(event: CallEvent, ctx: Context):
         if event.category == "exec" and event.argv[0] == "pytest":
@@ -16,9 +16,9 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from errno import EPERM
-from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pysandbox.shapes import TYPE_CHECKING, Any, TypeAlias, dataclass
 
 if TYPE_CHECKING:
     import asyncio
@@ -55,13 +55,13 @@ class CallEvent:
 
 
 class Nonsense(Exception):
-    """A callback answered what is no verdict."""
+    """A callback answered something that is no verdict."""
 
 
 def read_answer(answer: object) -> tuple[int, bool]:
-    """(the errno to refuse with, 0 to allow; whether to flag it). Raises Nonsense, and whatever the answer itself does.
+    """(the errno to refuse with, 0 to allow; whether to flag it). Raises Nonsense, and what the answer's methods raise.
 
-    A subclass of int or str is read by the base's own methods: what it says of itself decides nothing.
+    A subclass of int or str is read by the methods of its base class: its own ones are not called.
     """
     if answer is None or answer is False:
         return 0, False
@@ -77,7 +77,7 @@ def read_answer(answer: object) -> tuple[int, bool]:
 
 
 def words_of(error: BaseException) -> str:
-    """An exception in words; never itself a failure, however it was made."""
+    """The text of an exception; never raises, whatever the exception's own methods do."""
     try:
         return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
     except BaseException:
@@ -95,7 +95,7 @@ class Caller:
         self._lock = threading.Lock()
 
     def __call__(self, event: CallEvent, context: Context, seconds: float) -> object:
-        """The callback's answer. Raises whatever it raises, TimeoutError."""
+        """Calls it; returns its answer. Raises what it raises, TimeoutError."""
         answer = self._function(event, context)
         if not inspect.isawaitable(answer):
             return answer
@@ -131,7 +131,7 @@ class Caller:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Until it is stopped; what still waits in it then is cancelled."""
+    """Runs the loop until it is stopped; the tasks that still wait in it are cancelled then."""
     import asyncio
 
     try:

@@ -6,13 +6,13 @@ import os
 import re
 import stat
 from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR
-from typing import NamedTuple
 
 from pysandbox.launch import native
-from pysandbox.launch.live import LiveInit
+from pysandbox.live.init import CageInit
+from pysandbox.shapes import NamedTuple
 from pysandbox.supervise.files import absolute, inner
 
-# What leads through the caller's own /proc is for no walk to follow, but for the kernel to say.
+# Paths through the caller's own /proc are not followed by name here; only the kernel knows where they lead.
 _MAGIC = re.compile(r"/proc/(?:self|thread-self)/(exe|fd/[0-9]{1,10})|/dev/(fd/[0-9]{1,10})")
 
 OWN = ("self", "thread-self")  # below /proc
@@ -36,13 +36,13 @@ class NoProgram(Exception):
         self.number = number
 
 
-def find(live: LiveInit, tid: int, directory: int, path: str) -> Program:
+def find(live: CageInit, tid: int, directory: int, path: str) -> Program:
     """Raises NoProgram where it leads to nothing that could be run, OSError when the caller is gone."""
     magic = _MAGIC.fullmatch(path)
     if magic is not None:
-        return _looked_at(f"/proc/{tid}/{magic[1] or magic[2]}")
+        return _program_at(f"/proc/{tid}/{magic[1] or magic[2]}")
     if not path:
-        return _looked_at(f"/proc/{tid}/fd/{directory}")
+        return _program_at(f"/proc/{tid}/fd/{directory}")
     plain = absolute(tid, directory, path)
     root = live.open_root()
     try:
@@ -52,15 +52,15 @@ def find(live: LiveInit, tid: int, directory: int, path: str) -> Program:
     finally:
         os.close(root)
     try:
-        return _looked_at(f"/proc/self/fd/{held}")
+        return _program_at(f"/proc/self/fd/{held}")
     finally:
         os.close(held)
 
 
-def trace(live: LiveInit, tid: int, directory: int, path: str) -> str:
-    """The real path of what an execve names, also through what /proc shows of a process (its root, directory and
-    descriptors), which `find` follows for nobody. For telling what the kernel refuses: the cage may change any of it
-    meanwhile. Raises NoProgram, and OSError when the caller is gone."""
+def trace(live: CageInit, tid: int, directory: int, path: str) -> str:
+    """The real path of what an execve names. Unlike `find` it follows what /proc shows of a process (its root,
+    directory and descriptors). Good for reports only, never for a decision: the cage may change any of it meanwhile.
+    Raises NoProgram, and OSError when the caller is gone."""
     root = live.open_root()
     try:
         return _traced(root, tid, absolute(tid, directory, path)) or "/"
@@ -69,7 +69,8 @@ def trace(live: LiveInit, tid: int, directory: int, path: str) -> str:
 
 
 def _traced(root: int, tid: int, path: str) -> str:
-    """The same path without links; each is read from a descriptor below the root, and none is followed."""
+    """The path with every symbolic link resolved, by readlink below the descriptor of the root: the kernel follows
+    none for us."""
     rest, real, links = path.split("/"), "", 0
     while rest:
         name = rest.pop(0)
@@ -89,7 +90,7 @@ def _traced(root: int, tid: int, path: str) -> str:
 
 
 def _link(root: int, path: str) -> str | None:
-    """Where it leads, None of what is no link."""
+    """The target of a symbolic link; None for what is no link."""
     flags = os.O_PATH | os.O_NOFOLLOW
     try:
         held = native.open_inside(root, path, flags, resolve=native.RESOLVE_IN_ROOT | native.RESOLVE_NO_MAGICLINKS)
@@ -101,7 +102,7 @@ def _link(root: int, path: str) -> str | None:
         os.close(held)
 
 
-def _looked_at(link: str) -> Program:
+def _program_at(link: str) -> Program:
     try:
         found = os.stat(link)
         return Program(os.readlink(link), found.st_dev, found.st_ino)

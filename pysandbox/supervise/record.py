@@ -11,26 +11,26 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from typing import IO, Any
 
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import decide
-from pysandbox.handlers.rules import Rules
+from pysandbox.handlers.network_rules import NetworkRules
+from pysandbox.handlers.rules import CallRules
 from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
 from pysandbox.policy.endpoint import Endpoint
+from pysandbox.shapes import IO, Any, asdict
 
 VERDICTS = {kind.__name__: kind for kind in (Errno, Return, OnBehalf, Execute, InjectFd, Kill)}
 
 
-class Recorder:
+class VerdictWriter:
     """Writes one line for each decision. Any thread may call it."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self._lock = threading.Lock()
 
-    def write(self, call: Call, rules: Rules, verdict: Verdict) -> None:
+    def write(self, call: Call, rules: CallRules, verdict: Verdict) -> None:
         line = json.dumps({"call": _call(call), "rules": _rules(rules), "verdict": _verdict(verdict)})
         with self._lock:
             self._file.write(line + "\n")
@@ -41,13 +41,14 @@ def _call(call: Call) -> dict[str, Any]:
     return asdict(call) | {"address": call.address.hex(), "marks": sorted(call.marks)}
 
 
-def _rules(rules: Rules) -> dict[str, Any]:
+def _rules(rules: CallRules) -> dict[str, Any]:
     return {
-        "endpoints": _endpoints(rules.endpoints),
+        "endpoints": _endpoints(rules.network.local),
         "by_mark": {str(mark): _endpoints(each) for mark, each in rules.by_mark.items()},
         "source": rules.source,
-        "grants": _endpoints(rules.grants),
-        "named": _endpoints(rules.named),
+        "grants": _endpoints(rules.network.grants),
+        "named": _endpoints(rules.network.named),
+        "own": _endpoints(rules.network.own),
     }
 
 
@@ -59,7 +60,7 @@ def _verdict(verdict: Verdict) -> list[Any]:
     return [type(verdict).__name__, asdict(verdict)]
 
 
-def read_records(lines: Iterable[str]) -> Iterator[tuple[Call, Rules, Verdict]]:
+def read_records(lines: Iterable[str]) -> Iterator[tuple[Call, CallRules, Verdict]]:
     """Raises ValueError, naming the line."""
     for number, line in enumerate(lines, 1):
         try:
@@ -68,15 +69,16 @@ def read_records(lines: Iterable[str]) -> Iterator[tuple[Call, Rules, Verdict]]:
             raise ValueError(f"line {number} is not a recorded call: {error}") from None
 
 
-def _read(record: dict[str, Any]) -> tuple[Call, Rules, Verdict]:
+def _read(record: dict[str, Any]) -> tuple[Call, CallRules, Verdict]:
     call, rules, (kind, fields) = record["call"], record["rules"], record["verdict"]
     read = call | {"address": bytes.fromhex(call["address"]), "argv": tuple(call["argv"]),
                    "marks": frozenset(call["marks"])}  # fmt: skip
     by_mark = {int(mark): _read_endpoints(each) for mark, each in rules["by_mark"].items()}
-    grants, named = (_read_endpoints(rules.get(each, [])) for each in ("grants", "named"))  # older records have none
+    lists = (_read_endpoints(rules.get(each, [])) for each in ("grants", "named", "own"))  # older records have none
+    network = NetworkRules(_read_endpoints(rules["endpoints"]), *lists)
     return (
         Call(**read),
-        Rules(_read_endpoints(rules["endpoints"]), by_mark, rules["source"], grants, named),
+        CallRules(network, by_mark, rules["source"]),
         VERDICTS[kind](**fields),
     )
 

@@ -1,13 +1,13 @@
-"""What Landlock would say to an open that the host does in a program's stead: the same rules, held by hand."""
+"""What Landlock would decide about an open that the host does for a program: the same rules, evaluated here."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from errno import EACCES
-from typing import TYPE_CHECKING
 
 from pysandbox.policy.match import covers
+from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import LandlockPlan
@@ -16,7 +16,7 @@ TMPFILE = os.O_TMPFILE & ~os.O_DIRECTORY  # the bit that makes the difference
 
 
 def rights(flags: int, directory: bool) -> set[str]:
-    """Those that opening asks for (security/landlock/fs.c: hook_file_open, hook_path_truncate)."""
+    """The access rights that an open needs (security/landlock/fs.c: hook_file_open, hook_path_truncate)."""
     how = flags & os.O_ACCMODE
     wanted = {"WRITE_FILE"} if how != os.O_RDONLY else set()
     if how != os.O_WRONLY:
@@ -24,8 +24,9 @@ def rights(flags: int, directory: bool) -> set[str]:
     return wanted | ({"TRUNCATE"} if flags & os.O_TRUNC else set())
 
 
-def demand(plan: LandlockPlan | None, real: str, asked: Iterable[str]) -> None:
-    """For each right that is handled a rule on the file, or on a directory above it. Raises PermissionError."""
+def require_rights(plan: LandlockPlan | None, real: str, asked: Iterable[str]) -> None:
+    """Checks that each handled right is granted by a rule on the file, or on a directory above it. Raises
+    PermissionError."""
     wanted = set(asked).intersection(plan.handled_fs) if plan is not None else set()
     for rule in plan.rules if plan is not None else ():
         if rule.path and covers(rule.path, real):

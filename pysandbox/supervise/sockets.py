@@ -1,7 +1,7 @@
 """The unix sockets that a cage without namespaces may connect to, held open for as long as it lives.
 
-The C half knows a granted socket by device and inode (csrc/host/behalf_unix.c). A number is given to another file once
-its own is gone, and a cage may be able to remove it: so the file is kept, here, until the cage has ended.
+The C half recognises a granted socket by device and inode (csrc/host/emulate/unix.c). The kernel reuses an inode number
+once its file is gone, and a cage may be able to remove the file: so it is held open here until the cage has ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ PLACE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def hold(sockets: Sequence[SocketGrant]) -> ExitStack:
-    """Raises OSError where one is not the file any more that was looked at. Close it when the cage has ended."""
+    """Opens the granted sockets. Raises OSError where one is not the file any more that was looked at. Close the result
+    when the cage has ended."""
     with ExitStack() as held:
         for each in sockets:
             descriptor = os.open(each.path, PLACE)

@@ -1,4 +1,4 @@
-"""One for each Runtime: what has the C loops, and the threads in which callbacks run.
+"""One for each Runtime: the owner of the C loops, and of the threads in which callbacks run.
 
 Each cage has a C loop, a thread without the interpreter lock; `_lead` waits until one cannot go on. What a loop cannot
 answer is taken by a follower: a thread that waits in C, handles one call from start to end, and goes back. Before a
@@ -11,32 +11,38 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from errno import ESHUTDOWN
-from typing import Any
 
 from pysandbox.events import SUPERVISOR_FAILED, Event, Sink
-from pysandbox.launch.live import LiveInit
-from pysandbox.launch.runtime import Runtime
+from pysandbox.live.init import CageInit
+from pysandbox.runtime.runtime import Runtime
+from pysandbox.shapes import Protocol, TypeVar
 from pysandbox.supervise import wire
 from pysandbox.supervise.policy_fn import words_of
-from pysandbox.supervise.supervision import Supervision
+
+R = TypeVar("R")
 
 FOLLOWERS_KEPT = 4  # waiting threads; more end when they have nothing to do
 RETIRE_PATIENCE = 5.0  # seconds for threads to come back from what they do
 ENTRY_LOOK = 0.05  # seconds between two looks whether a thread that was started runs
 
 
-def supervisor_of(runtime: Runtime) -> Supervisor:
-    """The Runtime's supervisor, made at its first use."""
-    with _MAKING:
-        if runtime.supervisor is None or runtime.supervisor.retired:
-            runtime.supervisor = Supervisor(runtime.sink)
-        made: Supervisor = runtime.supervisor
-        return made
+def join_supervisor(runtime: Runtime, join: Callable[[Supervisor], R]) -> R:
+    """What `join` returns, which adds a cage to the Runtime's supervisor; that is made at its first use. Raises
+    OSError, and what `join` does."""
+    return runtime.shared.join(Supervisor, lambda: Supervisor(runtime.sink), join)
 
 
-_MAKING = threading.Lock()
+class Supervised(Protocol):
+    """What decides the calls of one cage."""
+
+    @property
+    def live(self) -> CageInit: ...
+
+    def handle(self, event: wire.ReportedCall, step_back: Callable[[], None]) -> None:
+        """Answers one call. `step_back` has another follower wait for the next one, before this takes long."""
 
 
 class Supervisor:
@@ -46,7 +52,7 @@ class Supervisor:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.notifier = wire.new_notifier()
-        self._cages: dict[int, Supervision] = {}
+        self._cages: dict[int, Supervised] = {}
         self._lock = threading.RLock()
         self._nobody = threading.Condition(self._lock)  # no follower is left
         self._waiting = 0
@@ -74,15 +80,18 @@ class Supervisor:
         wire.free(self.notifier)
         return True
 
-    def add(self, live: LiveInit, supervision: Supervision, rules: Any) -> int:
-        """Takes the cage's listener over. Returns the cage's number. Raises OSError."""
+    def after_fork_in_child(self) -> None:
+        """The threads are the original's alone, and nothing of theirs is touched here."""
+
+    def add(self, live: CageInit, supervised: Supervised, rules: wire.EncodedRules) -> int:
+        """Takes over the cage's seccomp listener. Returns the cage's number. Raises OSError."""
         listener, live.listener = live.listener, -1
         with self._lock:  # before its first call can be told
             if self._retired:
                 os.close(listener)
                 raise OSError(ESHUTDOWN, "the supervisor has retired")
             number = wire.add(self.notifier, listener, rules)
-            self._cages[number] = supervision
+            self._cages[number] = supervised
         return number
 
     def remove(self, number: int) -> None:
@@ -104,8 +113,8 @@ class Supervisor:
     def _condemn(self, reason: str) -> None:
         with self._lock:
             cages = list(self._cages.values())
-        for supervision in cages:
-            supervision.live.end()
+        for supervised in cages:
+            supervised.live.end()
         self.sink(Event(SUPERVISOR_FAILED.name, {"reason": reason}))
 
     def _follow(self) -> None:
@@ -130,17 +139,17 @@ class Supervisor:
                 raise RuntimeError("the thread ended before it began")
 
     def _run(self, entered: threading.Event) -> None:
-        """A follower that cannot go on leaves its place to another one; where there is none, the cages end."""
+        """Runs a follower. One that cannot go on is replaced by another; where none can be started, the cages end."""
         entered.set()
         failure, waiting = None, True
         try:
-            told = wire.new_told()
-            while wire.next_told(self.notifier, told):
+            told = wire.new_event()
+            while wire.next_event(self.notifier, told):
                 with self._lock:
                     self._waiting, waiting = self._waiting - 1, False
-                    supervision = self._cages.get(told.cage)
-                if supervision is not None:
-                    self._handle(supervision, told)
+                    supervised = self._cages.get(told.cage)
+                if supervised is not None:
+                    self._handle(supervised, told)
                 with self._lock:
                     if self._waiting >= FOLLOWERS_KEPT:
                         return
@@ -155,7 +164,7 @@ class Supervisor:
             self._replace(failure)
 
     def _replace(self, failure: BaseException) -> None:
-        self.keep_following()
+        self.promote_follower()
         with self._lock:
             deserted = not self._waiting
         if deserted:
@@ -168,10 +177,10 @@ class Supervisor:
         if not self._followers:
             self._nobody.notify_all()
 
-    def _handle(self, supervision: Supervision, told: Any) -> None:
-        """Whatever goes wrong with one call, the next ones are heard; a call without an answer is refused in time."""
+    def _handle(self, supervised: Supervised, told: wire.ReportedCall) -> None:
+        """Handles one call. An error does not end the follower; a call without an answer is refused at its deadline."""
         try:
-            supervision.handle(told, self.keep_following)
+            supervised.handle(told, self.promote_follower)
         except BaseException as error:
             self.complain(error)
 
@@ -180,9 +189,9 @@ class Supervisor:
         with suppress(BaseException):  # the sink is the user's
             self.sink(Event(SUPERVISOR_FAILED.name, {"reason": words_of(error)}))
 
-    def keep_following(self) -> None:
-        """Called by a follower that may be away for long: somebody else must wait in its place. Where no thread can be
-        started nobody does, and what comes meanwhile is refused at its deadline."""
+    def promote_follower(self) -> None:
+        """Called by a follower before a callback: another thread must wait for calls in its place. Where no thread can
+        be started, calls that come meanwhile are refused at their deadline."""
         with self._lock:
             if self._waiting:
                 return

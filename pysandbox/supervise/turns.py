@@ -1,4 +1,4 @@
-"""So many tasks of a cage at once; further ones wait, and are worked off in order by whoever is done first.
+"""A bound on the tasks of a cage that run at once; the thread that ends first runs the next one that waits.
 
 A task may be a user's callback: whatever it raises, its turn is given back, and the next one runs.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable
 Task = Callable[[], None]
 
 
-class Turns:
-    """`complain` is told what a task raised; it raises nothing itself."""
+class BoundedTasks:
+    """At most so many tasks at once. `complain` is called with what a task raised; it raises nothing itself."""
 
     def __init__(self, most: int, complain: Callable[[BaseException], None]) -> None:
         self._most, self._complain = most, complain
@@ -21,8 +21,8 @@ class Turns:
         self._busy = 0
         self._backlog: deque[Task] = deque()
 
-    def take(self, task: Task, step_back: Task) -> None:
-        """Runs the task now, or leaves it to somebody who is busy. `step_back`: see Supervision.handle."""
+    def run(self, task: Task, step_back: Task) -> None:
+        """Runs the task now, or leaves it to a thread that is busy. `step_back`: see Supervision.handle."""
         with self._lock:
             if self._busy >= self._most:
                 self._backlog.append(task)

@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
-from typing import NamedTuple
 
 from pysandbox.compile.bpf import Decision
+from pysandbox.shapes import NamedTuple
 
 SHIPPED = ("baseline", "seed-187", "default", "relaxed")
 
 
-class Group(NamedTuple):
+class CallGroup(NamedTuple):
     reason: str
     names: tuple[str, ...]
 
@@ -39,18 +39,18 @@ class Profile(NamedTuple):
     name: str
     summary: str
     modes: tuple[str, ...]
-    allow: tuple[Group, ...] = ()
-    deny: tuple[Group, ...] = ()
-    kill: tuple[Group, ...] = ()
-    opens: tuple[Group, ...] = ()
+    allow: tuple[CallGroup, ...] = ()
+    deny: tuple[CallGroup, ...] = ()
+    kill: tuple[CallGroup, ...] = ()
+    opens: tuple[CallGroup, ...] = ()
     limited: Mapping[str, Decision] = MappingProxyType({})
 
 
-def group(reason: str, names: str) -> Group:
-    return Group(reason, tuple(names.split()))
+def group(reason: str, names: str) -> CallGroup:
+    return CallGroup(reason, tuple(names.split()))
 
 
-def names_of(groups: Iterable[Group]) -> tuple[str, ...]:
+def names_of(groups: Iterable[CallGroup]) -> tuple[str, ...]:
     """Every name of the groups, in order, once."""
     return tuple(dict.fromkeys(name for each in groups for name in each.names))
 

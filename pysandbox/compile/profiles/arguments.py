@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pysandbox.compile.bpf import Decision, Verdict, When
+from pysandbox.compile.bpf import CallAction, Decision, When
 
-ALLOW, NEVER, MILD, ABSENT = Verdict.ALLOW, Verdict.NEVER, Verdict.MILD, Verdict.ABSENT
+ALLOW, NEVER, MILD, ABSENT = CallAction.ALLOW, CallAction.NEVER, CallAction.MILD, CallAction.ABSENT
 INT = 0xFFFFFFFF
 
 
@@ -49,7 +49,7 @@ IPPROTO_IP, IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_MPTCP = 0, 1, 6, 17,
 
 
 # sendto on a connected socket names no address, and never leaves the cage's own path.
-ADDRESSED = When(4, (1 << 64) - 1, (0,), ALLOW, Verdict.NOTIFY)
+ADDRESSED = When(4, (1 << 64) - 1, (0,), ALLOW, CallAction.NOTIFY)
 
 
 def no_setid(mode: int) -> When:
@@ -61,7 +61,7 @@ def no_setid_created(flags: int, mode: int) -> When:
 
 
 def no_space_by_ioctl(decision: Decision) -> When:
-    return When(1, INT, (FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE), Verdict.UNSUPPORTED, decision)
+    return When(1, INT, (FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE), CallAction.UNSUPPORTED, decision)
 
 
 def no_fast_open(flags: int) -> When:
@@ -156,6 +156,8 @@ RULES: Mapping[str, Decision] = {
     "seccomp": any_bit(1, SECCOMP_FILTER_FLAG_NEW_LISTENER, NEVER, ALLOW),
 }
 
+ABSENT_EVERYWHERE = frozenset(name for name, rule in RULES.items() if rule is ABSENT)
+
 
 # Without namespaces. A unix socket by path is confined by no kernel's Landlock, so there is none but the streams that
 # the supervisor connects (UNIX_STREAMS); of a pair, datagram sockets can be connected, and send, to another name.
@@ -181,9 +183,9 @@ KIND = 0xFF00
 
 def no_attributes(otherwise: Decision) -> Decision:
     kept = {0x6600: (FS_IOC_GETFLAGS, FS_IOC_FIEMAP), 0x9400: (FICLONE, FICLONERANGE, FIDEDUPERANGE, FS_IOC_GETFSLABEL)}
-    decision: Decision = When(1, INT, (FS_IOC_FSSETXATTR,), Verdict.UNSUPPORTED, otherwise)
+    decision: Decision = When(1, INT, (FS_IOC_FSSETXATTR,), CallAction.UNSUPPORTED, otherwise)
     for kind, calls in kept.items():
-        decision = When(1, KIND, (kind,), When(1, INT, calls, ALLOW, Verdict.UNSUPPORTED), decision)
+        decision = When(1, KIND, (kind,), When(1, INT, calls, ALLOW, CallAction.UNSUPPORTED), decision)
     return decision
 
 
@@ -202,22 +204,33 @@ RULES_ON_THE_HOST: Mapping[str, Decision] = {
 # (access control lists among them) of the caller's files anywhere; or on a file that is open for reading only.
 # Answered as by a kernel without them, which programs go on from (cp -a keeps the mode where it cannot keep a list);
 # a change of owner is answered as to anybody who may not.
-CLOSED_ON_THE_HOST: Mapping[str, Verdict] = {
+CLOSED_ON_THE_HOST: Mapping[str, CallAction] = {
     **dict.fromkeys(("chown", "lchown", "fchown", "fchownat"), MILD),
     **dict.fromkeys(("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"), ABSENT),
     **dict.fromkeys(("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"), ABSENT),
-    **dict.fromkeys(("inotify_add_watch", "fanotify_init", "fanotify_mark"), ABSENT),
+    **dict.fromkeys(("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark"), ABSENT),
     **dict.fromkeys(("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"), ABSENT),
     **dict.fromkeys(("fsetxattr", "fremovexattr", "file_setattr"), ABSENT),
 }
+# Closed in every cage unless a policy names the call. Requests of the kernel's old asynchronous I/O are counted for the
+# whole machine (fs.aio-max-nr, 65536), one call may take all, and no namespace or limit bounds it.
+CLOSED_EVERYWHERE: Mapping[str, CallAction] = {"io_setup": ABSENT}
+# What is of no use alone: opened with the call on the right.
+OPENED_WITH: Mapping[str, str] = {"inotify_init": "inotify_add_watch", "inotify_init1": "inotify_add_watch"}
+
+
+def closed(sockets: str, named: frozenset[str]) -> dict[str, CallAction]:
+    """What is closed for what it acts on or is counted for, but for the calls that a policy has `named`."""
+    shut = {**CLOSED_EVERYWHERE, **(CLOSED_ON_THE_HOST if sockets in ON_THE_HOST else {})}
+    return {name: answer for name, answer in shut.items() if not named & {name, OPENED_WITH.get(name, name)}}
 
 
 # A place in the tree (O_PATH) gives no content, cannot be put into another process, and its flag is in a register.
 O_PATH = 0o10000000
 HANDED_OVER: Mapping[str, Decision] = {
     "sendto": ADDRESSED,
-    "open": any_bit(1, O_PATH, ALLOW, Verdict.NOTIFY),
-    "openat": any_bit(2, O_PATH, ALLOW, Verdict.NOTIFY),
+    "open": any_bit(1, O_PATH, ALLOW, CallAction.NOTIFY),
+    "openat": any_bit(2, O_PATH, ALLOW, CallAction.NOTIFY),
 }
 
 # Options by which a packet first goes elsewhere than to its address: a source route (IP_OPTIONS), a routing header

@@ -5,7 +5,7 @@ Each group says who needs it. tests/kernel/test_seccomp_live.py runs such progra
 
 from __future__ import annotations
 
-from pysandbox.compile.bpf import Verdict, When
+from pysandbox.compile.bpf import CallAction, When
 from pysandbox.compile.profiles import Profile, group, seed_187
 
 BEYOND_SEED = (
@@ -71,7 +71,7 @@ BEYOND_SEED = (
 )
 
 # <linux/personality.h>: 0xffffffff asks, 0 is PER_LINUX. The rest stop randomising addresses or make data executable.
-PERSONALITY = When(0, 0xFFFFFFFF, (0xFFFFFFFF, 0), Verdict.ALLOW, Verdict.DENY)
+PERSONALITY = When(0, 0xFFFFFFFF, (0xFFFFFFFF, 0), CallAction.ALLOW, CallAction.DENY)
 
 PROFILE = Profile(
     "baseline",

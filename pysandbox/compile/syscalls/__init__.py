@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
 
 from pysandbox.errors import UnsupportedError
+from pysandbox.shapes import NamedTuple
 
 MACHINES = ("x86_64", "aarch64")
 

@@ -1,0 +1,75 @@
+"""All that serves one cage, asked as one (live/services.py says what each is). Cheap to import: every cage has one."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as typing's own: the command line starts without it
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pysandbox.denial import Denial
+    from pysandbox.errors import StartError
+    from pysandbox.live.services import CageService, S
+    from pysandbox.policy.endpoint import Endpoint
+
+
+class CageServices:
+    """None for most cages. Each method asks every one of them, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._all: tuple[CageService, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def __iter__(self) -> Iterator[CageService]:
+        return iter(self._all)
+
+    def add(self, service: CageService) -> None:
+        """From now on it belongs to the cage. Before its first command."""
+        self._all = (*self._all, service)
+
+    def find(self, kind: type[S]) -> S | None:
+        """The one that is of this class."""
+        return next((each for each in self._all if isinstance(each, kind)), None)
+
+    def denials(self) -> tuple[Denial, ...]:
+        return tuple(denial for each in self._all for denial in each.denials())
+
+    def counts(self) -> dict[str, int]:
+        return {name: count for each in self._all for name, count in each.counts().items()}
+
+    def explain(self, error: StartError, argv: tuple[str, ...], began: float) -> None:
+        for each in self._all:
+            each.explain(error, argv, began)
+
+    def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
+        return sum(each.tighten(endpoints) for each in self._all)
+
+    def grant_address(self, synthetic: bytes, real: bytes, first_port: int, last_port: int, seconds: float) -> None:
+        for each in self._all:
+            each.grant_address(synthetic, real, first_port, last_port, seconds)
+
+    def open_door(self, address: bytes, port: int, sink: int) -> bool:
+        """Whether one of them has opened it."""
+        return any(each.open_door(address, port, sink) for each in self._all)
+
+    def carry_datagrams(self, host: str, port: int) -> bool:
+        """Whether one of them does."""
+        return any(each.carry_datagrams(host, port) for each in self._all)
+
+    def command_ended(self, *, well: bool) -> None:
+        for each in self._all:
+            each.command_ended(well=well)
+
+    def end(self) -> None:
+        """Ends all of them, whatever goes wrong with one."""
+        if self._all:
+            from contextlib import ExitStack
+
+            with ExitStack() as ending:
+                for each in reversed(self._all):
+                    ending.callback(each.end)
+
+    def after_fork_in_child(self) -> None:
+        for each in self._all:
+            each.after_fork_in_child()

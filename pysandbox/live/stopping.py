@@ -1,0 +1,269 @@
+"""Signals to the processes of a cage, and stopping all of it: the one place that says why none escapes, and none of
+another cage or of the host is meant.
+
+**Never to a stranger.** A number that was found may be another process's by the time it is signalled. So pidfds are
+opened first; then a second walk says which of these numbers are still below cage-init; and cage-init itself must not
+have ended by then, or the whole walk was somebody else's. What a pidfd of that order names is of the cage.
+
+**None escapes.** A process with SIGSTOP pending finishes no fork (fork(2) restarts behind the signal), so each is
+stopped by itself until a walk finds none that is new or that runs. A thread in an uninterruptible wait (D) counts as
+stopped where the signal is pending for it, or has stopped another thread of its process: it stops before it gets back
+to its program. cage-init is never stopped: it has to hear the host, and it keeps the wall time, which runs on.
+
+**None comes back unseen.** A program can have itself woken (SIGCONT of another process, or of a timer) at any moment
+after it was seen to stand still. Whatever ran meanwhile has left a processor once more (its context switches are
+counted), or still runs, or is new: `stood` finds it, and everything is stopped again. Who is still found to run when
+patience is over is for the caller to deal with: a cage is never taken to be stopped because it did not stop.
+
+With a cgroup, `pause` and `resume` are the kernel's freezer. `while_stopped` is not: it may be called while cage-init
+waits for a command whose first execve waits for the host, and such a wait does not freeze.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+
+from pysandbox.errors import CageClosedError, UnstoppableError
+from pysandbox.events import UNSTOPPABLE, Event, Sink
+from pysandbox.launch.proctext import number
+from pysandbox.live.kill_reason import KillReason
+from pysandbox.live.processes import descendants, status_of, threads_of
+from pysandbox.polling import is_over
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.live.init import CageInit
+
+ROUNDS = 64  # of signalling a tree that goes on growing
+PAUSE_PATIENCE = 5.0  # seconds until a pause is given up
+PATIENCE = 2.0  # seconds until what goes on running is killed, and as long again until the whole cage is
+EACH = 0.005  # ... and for each process; many share a processor, and each has to get there to stop
+FIRST_LOOK, LAST_LOOK = 0.0005, 0.005  # seconds between two looks, doubling
+AGREEING = 2  # looks in a row, after the first, at which a paused cage has stood still
+FOUGHT = KillReason("cancelled", "restrict", "the cage went on running whenever it was stopped to be tightened "
+                   "(SIGCONT?) and was ended")  # fmt: skip
+
+Work = Callable[[Sequence[int]], int]
+Switches = dict[int, int]  # how often each thread has left a processor
+Signal = Callable[[int], object]
+
+
+# ---- signals --------------------------------------------------------------------------------------------------------
+
+
+def signal_below(
+    init: int, pidfd: int, number: int, *, only: Callable[[list[int]], Iterable[int]] = lambda pids: pids
+) -> list[int]:
+    """Sends a signal to every process below cage-init, whose pidfd is given; who got it. `only` leaves some out. Raises
+    OSError, UnsupportedError."""
+    done: set[int] = set()
+    for _ in range(ROUNDS):
+        fresh = [pid for pid in only(descendants(init)) if pid not in done]
+        if not fresh or is_over(pidfd):
+            break
+        done |= signal_each(init, pidfd, fresh, number)
+    return sorted(done)
+
+
+def signal_each(init: int, pidfd: int, pids: Iterable[int], number: int) -> set[int]:
+    """Sends a signal to those of these processes that are below cage-init, whose pidfd is given; who got it, or has
+    ended since. Raises OSError, UnsupportedError."""
+    with ExitStack() as held:
+        pidfds = {pid: fd for pid in pids if (fd := _hold(held, pid)) is not None}
+        still = pidfds.keys() & set(descendants(init))
+        if is_over(pidfd):  # its pid may be another's by now, and so may everything below it
+            return set()
+        for pid in still:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfds[pid], number)
+    return still
+
+
+def _hold(held: ExitStack, pid: int) -> int | None:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    held.callback(os.close, fd)
+    return fd
+
+
+# ---- stopping -------------------------------------------------------------------------------------------------------
+
+
+class Stopping:
+    """The processes below one cage-init, whose pidfd is given and borrowed. Once `patience` is over, `over` is called
+    for whatever still runs, again and again: with those that were signalled before, and with those that are new."""
+
+    def __init__(self, init: int, pidfd: int, patience: float, over: Callable[[set[int], set[int]], None]) -> None:
+        self._init, self._pidfd, self._over = init, pidfd, over
+        self._patience, self._began = patience, time.monotonic()
+        self._before: set[int] = set()
+        self._signalled: set[int] = set()
+        self.processes: list[int] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds of patience."""
+        return self._began + self._patience + EACH * len(self.processes) - time.monotonic()
+
+    def stop(self) -> Switches:
+        """Returns when every process of the cage stands still, or is dead. Raises OSError, UnsupportedError."""
+        pause = FIRST_LOOK
+        while True:
+            seen = self._look()
+            running = {pid for pid, still in seen.items() if still is None}
+            new = [pid for pid in self.processes if pid not in self._signalled]
+            if not running and not new:
+                return {tid: count for still in seen.values() for tid, count in (still or {}).items()}
+            self._before |= {pid for pid in new if is_stopped(pid)}
+            self._press({*running, *new})
+            if not new:
+                time.sleep(pause)
+                pause = min(2 * pause, LAST_LOOK)
+
+    def stood(self, seen: Switches) -> bool:
+        """Whether nothing has run since. Who has is dealt with once patience is over. Raises as `stop`."""
+        now = {pid: _still(pid) for pid in descendants(self._init)}
+        ran = {pid for pid, still in now.items() if still is None or any(seen.get(t) != n for t, n in still.items())}
+        if ran and self.left < 0:
+            self._press(ran)
+        return not ran
+
+    def release(self) -> None:
+        """Lets go on what was not stopped before. Raises as `stop`."""
+        signal_below(self._init, self._pidfd, signal.SIGCONT, only=lambda pids: set(pids) - self._before)
+
+    def _look(self) -> dict[int, Switches | None]:
+        self.processes = [] if is_over(self._pidfd) else descendants(self._init)
+        return {pid: _still(pid) for pid in self.processes}
+
+    def _press(self, pids: set[int]) -> None:
+        fighting: set[int] = set()
+        if self.left < 0:
+            fighting = pids & self._signalled
+            self._over(fighting, pids - fighting)
+        self._signalled |= signal_each(self._init, self._pidfd, pids - fighting, signal.SIGSTOP)
+
+
+def is_stopped(pid: int) -> bool:
+    return status_of(pid).get(b"State", b"Z")[:1] in b"Tt"
+
+
+def _still(pid: int) -> Switches | None:
+    """How often each thread of a process has left a processor; None where one runs, or will. Empty when it is gone."""
+    every = {tid: status for tid in threads_of(pid) if (status := status_of(tid))}
+    stopped = any(status.get(b"State", b"")[:1] == b"T" for status in every.values())
+    if not all(_is_still(status, stopped) for status in every.values()):
+        return None
+    return {
+        tid: sum(number(status.get(b"%svoluntary_ctxt_switches" % non, b"")) for non in (b"", b"non"))
+        for tid, status in every.items()
+    }
+
+
+def _is_still(status: dict[bytes, bytes], stopped: bool) -> bool:
+    """`stopped`: a thread of the same process has been stopped by the signal, which is for all of them."""
+    state = status.get(b"State", b"Z")[:1]
+    held = number(status.get(b"ShdPnd", b""), 16) | number(status.get(b"SigPnd", b""), 16)
+    pending = bool(held & (1 << (signal.SIGSTOP - 1) | 1 << (signal.SIGKILL - 1)))
+    return state in b"TtZX" or (state == b"D" and (pending or stopped))
+
+
+# ---- for a while ----------------------------------------------------------------------------------------------------
+
+
+def while_stopped(live: CageInit, sink: Sink, work: Work) -> int:
+    """Calls `work` with the processes of the cage, again until none of them ran meanwhile; the sum of what it returns.
+    Those that were stopped before stay so after. Raises OSError, UnsupportedError, and what `work` does."""
+    try:
+        pidfd = live.pin()
+    except CageClosedError:  # nothing of it is left, or in a moment
+        live.await_end()
+        return 0
+    try:
+        return _Tightening(live, pidfd).run(sink, work)
+    finally:
+        os.close(pidfd)
+
+
+class _Tightening:
+    """A cage that fights being stopped: who goes on running is killed, and when that does not help, all of it."""
+
+    def __init__(self, live: CageInit, pidfd: int) -> None:
+        self._live, self._pidfd = live, pidfd
+        self._killed: set[int] = set()
+        self._stopping = Stopping(live.pid, pidfd, PATIENCE, self._kill)
+
+    def run(self, sink: Sink, work: Work) -> int:
+        done = 0
+        try:
+            while True:
+                seen = self._stopping.stop()
+                done += work(self._stopping.processes)
+                if self._stopping.stood(seen):
+                    return done
+        finally:
+            self._stopping.release()
+            if self._killed:
+                sink(Event(UNSTOPPABLE.name, {"invocation_id": self._live.id, "pids": sorted(self._killed)}))
+
+    def _kill(self, fighting: set[int], _: set[int]) -> None:
+        if self._stopping.left < -PATIENCE:
+            self._live.condemned = self._live.condemned or FOUGHT
+            self._live.signal_at_once(signal.SIGKILL)
+        self._killed |= signal_each(self._live.pid, self._pidfd, fighting, signal.SIGKILL)
+
+
+# ---- until further notice -------------------------------------------------------------------------------------------
+
+
+def pause(live: CageInit) -> None:
+    """Returns when nothing of the cage runs. Raises UnstoppableError; what is stopped then stays so."""
+    live.paused = True
+    if live.cgroup is not None:
+        live.cgroup.freeze()
+        live.stands_still = True
+        return
+    pidfd = live.pin()
+    try:
+        stop_below(live.id, live.pid, pidfd, lambda number: live.signal(0, number, "all"))
+    finally:
+        os.close(pidfd)
+    live.stands_still = True
+
+
+def resume(live: CageInit) -> None:
+    """Lets everything go on, also what one process of the cage had stopped in another. Idempotent."""
+    live.stands_still = False
+    if live.cgroup is not None:
+        live.cgroup.thaw()
+    live.signal(0, signal.SIGCONT, "all")
+    pidfd = live.pin()
+    try:
+        signal_below(live.pid, pidfd, signal.SIGCONT)  # what that did not reach, without a PID namespace
+    finally:
+        os.close(pidfd)
+    live.paused = False
+
+
+def stop_below(cage_id: str, init: int, pidfd: int, all_at_once: Signal = lambda number: None) -> None:
+    """SIGSTOP until every process below cage-init stands still. `all_at_once` is one kill(-1) of cage-init, which no
+    fork escapes. Without it (whoever does not hold the cage's control socket) they are stopped one by one, and a cage
+    that forks fast may take several rounds."""
+
+    def over(fighting: set[int], new: set[int]) -> None:
+        raise UnstoppableError(cage_id, tuple(sorted(fighting | new)))
+
+    stopping = Stopping(init, pidfd, PAUSE_PATIENCE, over)
+    agreed = 0
+    while agreed < AGREEING:
+        all_at_once(signal.SIGSTOP)
+        seen = stopping.stop()
+        agreed = 0
+        while agreed < AGREEING and stopping.stood(seen):
+            agreed += 1

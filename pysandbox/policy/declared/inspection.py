@@ -1,0 +1,79 @@
+"""[network.dlp] and [proxy]: what is looked at in what is sent.
+
+Some are declared ahead: `compile.absent` refuses them by name.
+"""
+
+from __future__ import annotations
+
+from pysandbox.policy.option import option
+from pysandbox.policy.tighter import falls, rises, same, sends_to_fewer, shrinks, towards, unless_asked
+from pysandbox.shapes import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectionOptions:
+    dlp_enabled: bool = option(
+        "network.dlp", "enabled", "Scan what is sent for credentials; strict implies it.",
+        default=False, merge="or", tighter=towards(True, False), flag="--dlp",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_canary_tokens: bool | None = option(
+        "network.dlp", "canary_tokens", "Give the cage false credentials whose appearance outside proves a theft.",
+        default=None, merge="or", tighter=unless_asked(True),
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_max_decode_depth: int = option(
+        "network.dlp", "max_decode_depth", "How many encodings inside each other are undone before scanning.",
+        default=32, merge="last", tighter=rises, minimum=0, maximum=1024,
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_decompress: bool = option(
+        "network.dlp", "decompress", "Decompress bodies before scanning.",
+        default=True, merge="last", tighter=towards(True, False),
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_dns_entropy_threshold: float = option(
+        "network.dlp", "dns_entropy_threshold", "Share of the highest possible entropy above which two labels of a "
+        "name are taken for smuggled data.",
+        default=0.92, merge="last", tighter=falls, minimum=0, maximum=1,
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_session_entropy_budget: int = option(
+        "network.dlp", "session_entropy_budget", "Opaque bytes a cage may send to one host: what has the "
+        "entropy of data, and not of text, and was not sent there before.",
+        default=8192, merge="last", tighter=falls, minimum=0, unit="bytes",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_extra_scopes: tuple[tuple[str, tuple[str, ...]], ...] = option(
+        "network.dlp", "extra_scopes", "More domains that a detector's credential may be sent to.",
+        default=(), merge="scopes", tighter=sends_to_fewer, item="domain",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_buffered_bytes: int = option(
+        "proxy", "max_buffered_body_bytes", "Largest body that is scanned as a whole.",
+        default=8 * MIB, merge="last", tighter=rises, minimum=0, unit="bytes",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_streamed_bytes: int = option(
+        "proxy", "max_streamed_body_bytes", "Largest body that is passed on; what is larger is refused.",
+        default=64 * MIB, merge="last", tighter=falls, minimum=0, unit="bytes",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_timeout_ms: int = option(
+        "proxy", "upstream_request_timeout_ms", "Time a host may take for a request.",
+        default=30_000, merge="last", tighter=falls, minimum=1, unit="ms",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_upstream_ca: tuple[str, ...] = option(
+        "proxy", "upstream_ca", "Files of certificates that servers are held to besides those that the host trusts; "
+        "absolute paths.",
+        default=(), merge="union", tighter=shrinks, item="certificates",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_scheme: str | None = option(
+        "proxy", "upstream_scheme", "The protocol spoken to hosts; unset: that of the request.",
+        default=None, merge="last", tighter=same, choices=("http", "h2c"),
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip

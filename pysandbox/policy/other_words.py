@@ -1,0 +1,60 @@
+"""Keywords that people bring along from subprocess, docker, bwrap and firejail, and what says the same of a Policy.
+
+Read only for a keyword or a key that no option has. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+HOSTS = 'what may be reached is named: hosts=["pypi.org"]'
+RUN = "that is for run() and spawn(), not for a policy"
+ALWAYS = "every cage has it so; leave it out"
+
+# To the field that means the same, if only its name differs.
+FIELDS: Mapping[str, str] = {
+    "timeout": "walltime_sec", "time_limit": "walltime_sec", "timeout_sec": "walltime_sec", "max_time": "walltime_sec",
+    "walltime": "walltime_sec", "wall_time": "walltime_sec", "timeout_seconds": "walltime_sec",
+    "memory": "memory_mb", "mem": "memory_mb", "mem_limit": "memory_mb", "memory_limit": "memory_mb",
+    "max_memory": "memory_mb", "max_memory_mb": "memory_mb", "memory_limit_mb": "memory_mb", "ram": "memory_mb",
+    "ram_mb": "memory_mb", "cpu": "cpu_percent", "cpus": "cpu_percent", "cpu_limit": "cpu_percent",
+    "cpu_quota": "cpu_percent", "nano_cpus": "cpu_percent", "pids": "max_pids", "pids_limit": "max_pids",
+    "max_processes": "max_pids", "nproc": "max_pids", "procs": "max_pids", "processes": "max_pids",
+    "read": "allow", "ro": "allow", "readable": "allow", "read_only": "allow", "readonly": "allow", "ro_bind": "allow",
+    "allow_read": "allow", "read_paths": "allow", "paths": "allow", "allowed_paths": "allow", "whitelist": "allow",
+    "write": "allow_write", "rw": "allow_write", "writable": "allow_write", "writeable": "allow_write",
+    "write_paths": "allow_write", "bind": "allow_write", "binds": "allow_write", "mounts": "allow_write",
+    "volumes": "allow_write", "hide": "deny", "blacklist": "deny", "deny_read": "deny", "denied_paths": "deny",
+    "tmpfs": "mask", "host": "hosts", "domains": "hosts", "allow_hosts": "hosts", "allowed_hosts": "hosts",
+    "allow_domains": "hosts", "allowed_domains": "hosts", "allow_net": "hosts", "allow_network": "hosts",
+    "ip": "allow_ips", "ips": "allow_ips", "allow_ip": "allow_ips", "port": "ports", "publish": "ports",
+    "environ": "env", "environment": "env", "variables": "env", "env_vars": "env", "pass_env": "env_passthrough",
+    "keep_env": "env_passthrough", "inherit_env": "env_passthrough", "allow_env": "env_passthrough",
+    "executables": "allow_execve", "programs": "allow_execve", "allow_exec": "allow_execve",
+    "allow_run": "allow_execve", "user": "run_as", "uid": "run_as", "username": "run_as",
+    "syscalls": "allow_syscalls", "allow_syscall": "allow_syscalls", "deny_syscall": "deny_syscalls",
+    "seccomp_profile": "seccomp", "profile": "seccomp", "ulimit_nofile": "open_files", "nofile": "open_files",
+    "max_open_files": "open_files", "max_output": "output_mb", "max_output_mb": "output_mb", "shm_size": "tmp_mb",
+    "tmp_size": "tmp_mb", "learn": "monitor", "learning": "monitor", "sandbox": "caged", "mode": "isolation",
+}  # fmt: skip
+
+# To a sentence, where nothing is as near as a field.
+SENTENCES: Mapping[str, str] = {
+    "network": HOSTS, "net": HOSTS, "internet": HOSTS, "network_mode": HOSTS, "network_enabled": HOSTS,
+    "network_disabled": ALWAYS, "unshare_net": ALWAYS, "unshare_all": ALWAYS, "die_with_parent": ALWAYS,
+    "cap_drop": ALWAYS, "noroot": ALWAYS, "close_fds": ALWAYS, "private_tmp": ALWAYS,
+    "privileged": "caged=False is no cage at all", "cwd": 'it is the cage\'s: Cage(policy, cwd="...")',
+    "working_dir": 'it is the cage\'s: Cage(policy, cwd="...")', "chdir": 'it is the cage\'s: Cage(policy, cwd="...")',
+    "recipe": 'Policy.load("python") loads one', "recipes": 'Policy.load("python", "git") loads them',
+    "name": 'Policy.load("python") loads a recipe', "policy_fn": "it is the cage's: Cage(policy, policy_fn=...)",
+    "watch": "it is the cage's: Cage(policy, watch=...)", "session": "it is the cage's: Cage(policy, session=...)",
+    "input": RUN, "stdin": RUN, "stdout": RUN, "stderr": RUN, "capture_output": RUN, "text": RUN, "encoding": RUN,
+    "shell": RUN, "check": RUN, "pass_fds": RUN, "pty": RUN,
+}  # fmt: skip
+
+
+def suggestion_for(word: str, spelled: Callable[[str], str]) -> str | None:
+    """`spelled` is how the place that the word stands in writes a field."""
+    if word in FIELDS:
+        return f'did you mean "{spelled(FIELDS[word])}"?'
+    return SENTENCES.get(word)

@@ -1,0 +1,66 @@
+"""What is mounted below a directory (proc_pid_mountinfo(5), and by numbers, since a path may be mounted over), and what
+it lies on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+from pysandbox.policy.below import covers
+from pysandbox.probe import kernel
+from pysandbox.probe.file_systems import of_magic
+
+ESCAPED = re.compile(rb"\\([0-7]{3})")  # as the kernel writes a space, a tab, a newline or a backslash
+
+
+def find_mounts_below(trees: Iterable[str]) -> tuple[str, ...]:
+    """The mount points inside these directories (real paths) that are mounted on what each of them lies on. Where
+    /proc tells nothing, there are none."""
+    wanted = [(tree, number) for tree in trees if (number := _mount_of(tree)) is not None]
+    found: dict[str, None] = {}
+    if not wanted:
+        return ()
+    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            fields = line.split(b" ", 5)
+            above, place = int(fields[1]), os.fsdecode(unescaped(fields[4]))
+            if any(above == number and place != tree and covers(tree, place) for tree, number in wanted):
+                found[place] = None
+    return tuple(found)
+
+
+def find_not_overlaid(trees: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Those of these directories (real paths) that no overlay can be laid over, with the name of their file system.
+    What cannot be opened is left to whoever takes it."""
+    found = []
+    for tree in trees:
+        with suppress(OSError):
+            fd = os.open(tree, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                kind = of_magic(kernel.file_system(fd))
+            finally:
+                os.close(fd)
+            if not kind.takes_overlay:
+                found.append((tree, kind.name))
+    return tuple(found)
+
+
+def unescaped(text: bytes) -> bytes:
+    return ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), text)
+
+
+def _mount_of(path: str) -> int | None:
+    """The number of the mount that a directory lies on."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
+            return next((int(line[7:]) for line in file if line.startswith(b"mnt_id:")), None)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)

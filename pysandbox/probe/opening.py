@@ -1,0 +1,64 @@
+"""When a workspace was opened, by clocks that say of a file whether it was changed since."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pysandbox.probe.file_systems import of_magic
+from pysandbox.shapes import NamedTuple
+
+CLOSE_NS, MOST_READINGS = 50_000, 20  # between two readings that nothing came between
+
+
+class Opening(NamedTuple):
+    """When a workspace was opened, by the clock that can be set back, and how far that one was ahead of the clock that
+    cannot."""
+
+    realtime_ns: int
+    ahead_ns: int
+
+    @classmethod
+    def now(cls, magic: int = 0) -> Opening:
+        """`magic`: the file system of the tree, by statfs(2)."""
+        return cls(_changed_now() if of_magic(magic).multigrain else coarse_now(), clock_ahead_ns())
+
+
+def coarse_now() -> int:
+    """By the clock that the kernel stamps files with. It stands still for some milliseconds, and what was changed in
+    those before the opening is taken for a change after it."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_REALTIME_COARSE", 5))
+
+
+def _changed_now() -> int:
+    """A stamp that every change so far is before, and no later one. A file that was looked at has its next change
+    stamped by the fine clock, and from then on no file of such a file system gets an earlier stamp (the kernel's
+    Documentation/filesystems/multigrain-ts.rst); before Linux 6.13 this is the coarse clock."""
+    fd = os.memfd_create("pysandbox-now")
+    try:
+        os.fstat(fd)
+        os.fchmod(fd, 0o600)
+        return os.fstat(fd).st_ctime_ns
+    finally:
+        os.close(fd)
+
+
+def clock_ahead_ns() -> int:
+    """CLOCK_REALTIME minus CLOCK_BOOTTIME: it changes when somebody sets the clock, and at no other time.
+
+    On a busy host others may run for milliseconds between two readings: of several pairs the closest one counts.
+    """
+    apart, ahead = _clocks()
+    for _ in range(MOST_READINGS):
+        if apart <= CLOSE_NS:
+            break
+        apart, ahead = min((apart, ahead), _clocks())
+    return ahead
+
+
+def _clocks() -> tuple[int, int]:
+    """How long it took to read both, and how far the one is ahead of the other."""
+    before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    real = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    apart = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before
+    return apart, real - before - apart // 2
