@@ -2,10 +2,10 @@
 
 Made before the cage's first command and ended with the cage. It belongs to the gatekeeper's loop, but for what `lock`
 guards: the rules, and every descriptor by which something of this cage may leave. Rules are only ever replaced by
-narrower ones, under the lock, and what the new ones would not let through is cut by whoever tightens them, in his own
-thread and under the same lock: it depends on no loop that a cage may keep busy, and when it returns, nothing that was
-not sent by then is sent. So whoever sends on a new descriptor looks at the rules under the lock (`connecting`, `hold`,
-`splice`, `join`, `permit`, `Hush`), and a descriptor is closed only after it was taken out of the account.
+narrower ones, under the lock. The thread that tightens them cuts, under the same lock, what the new ones refuse: this
+depends on no loop that a cage may keep busy, and once it has returned nothing more is sent that the rules refuse. So
+every sender on a new descriptor checks the rules under the lock (`connect`, `register`, `splice`, `join`, `permit`,
+`Hush`), and a descriptor is closed only after it was taken out of the account.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, ip_address
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from pysandbox._native import lib
-from pysandbox.gate import lost
-from pysandbox.gate.dial import Denied, Target, Unreachable, asked, denied, reached
+from pysandbox.gate.dns.names import Names, asked_names
+from pysandbox.gate.dns.resolver import NotAsked, Withdrawn
 from pysandbox.gate.hush import Hush
-from pysandbox.gate.names import Names
-from pysandbox.gate.rules import Decision, Rules, is_special, sixteen
+from pysandbox.gate.monitors import Monitors
+from pysandbox.gate.rules import Decision, GateRules
 from pysandbox.gate.shares import Account
-from pysandbox.gate.turns import Turns
-from pysandbox.gate.upstream import Withdrawn
-from pysandbox.policy.names import IPAddress, canonical, plain
+from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, deny, may_stay
+from pysandbox.gate.turns import LoopTurns
+from pysandbox.live.services import CageService
+from pysandbox.policy.names import IPAddress, plain
+from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, TypeVar, dataclass
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
+    from pysandbox.denial import Denial
+    from pysandbox.gate.dns.resolver import Answer, Resolver
+    from pysandbox.gate.inspector import InspectorProcess
     from pysandbox.gate.ledger import Ledger
-    from pysandbox.gate.outbound import Outbound
-    from pysandbox.gate.upstream import Answer, Upstream
-    from pysandbox.handlers.denial import Denial
+    from pysandbox.gate.tcp.relay import SocketRelay
     from pysandbox.policy.endpoint import Endpoint
 
 MOST_CONNECTIONS = 1024  # of one cage, in the relay
 CUT_PATIENCE = 1.0  # seconds for the loop to tidy up what was cut; nothing depends on it
-LOOP_PATIENCE = 10.0  # seconds for the loop to come round
+LATE = 2.5  # seconds without an answer of the host's name servers, after which that is told; a command may end sooner
 
 T = TypeVar("T")
+GrantAddress = Callable[[bytes, bytes, int, int, float], None]  # CageInit.grant_address
 
 
 @dataclass(slots=True)
@@ -54,57 +55,83 @@ class Connection:
     """What was asked for, where it leads, the socket that leads there (None: the relay has it, as `relayed`), and what
     the loop does when it was cut."""
 
-    target: Target
+    target: DialTarget
     address: IPAddress
     sock: socket.socket | None
     cut: Callable[[], object]
     relayed: int = 0
 
 
-class Admission:
+class DatagramForwarders(Protocol):
+    """Who passes on datagrams to addresses that are listed (udp/forwarders.py)."""
+
+    def serves(self, target: DialTarget) -> bool:
+        """Whether it is open."""
+
+    def open(self, target: DialTarget) -> None:
+        """Returns when somebody listens at that address in the cage's network."""
+
+    def silence(self) -> int:
+        """Stops sending to what the rules no longer allow; returns how many."""
+
+    def cut(self) -> None:
+        """Closes what was silenced."""
+
+
+class CageSession(CageService):
     def __init__(
-        self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Upstream,
-        relay: Any = None, supervision: Callable[[], Any] = lambda: None,
-        left: Callable[[Admission], None] = lambda _: None, account: Account | None = None,
+        self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Resolver,
+        relay: SocketRelay | None = None, grant_address: GrantAddress | None = None,
+        left: Callable[[CageSession], None] = lambda _: None, account: Account | None = None,
     ) -> None:  # fmt: skip
         self.id, self.net, self.ledger = cage_id, net, ledger
         self.number = relay.new_cage() if relay is not None else 0  # whose pairs take turns together
-        self.loop, self.upstream, self.relay = loop, upstream, relay
+        self.loop, self.upstream, self._relay = loop, upstream, relay
         self.lock = threading.Lock()
-        self.turns = Turns(loop)
+        self.turns = LoopTurns(loop)
         self.descriptors = (account or Account()).share(full=partial(ledger.crowded, "descriptors"))
         self._occupied = self.descriptors.beside()
         self.questions = upstream.questions.share(full=partial(ledger.crowded, "questions"))
         self.inward = Hush()  # what is published
-        self.rules = Rules.of(net)
+        self.rules = GateRules.of(net)
         self.names = Names.of(net)
+        self.asked_names = asked_names(net)
         self.connections: dict[int, Connection] = {}
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
-        self.ears: dict[socket.socket, Callable[[Admission, socket.socket], None]] = {}  # of what arrives nowhere
-        self.outbound: Outbound | None = None  # where addresses are listed
+        self.monitors = Monitors(loop)  # of what arrives nowhere
+        self.outbound: DatagramForwarders | None = None  # where addresses are listed
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.publishing: asyncio.Task[None] | None = None  # serves the published ports
-        self.own_name = ""  # the cage's host name, which some programs look up
+        self.inspector: InspectorProcess | None = None  # where a host has a contract
+        self.secrets = 0  # their number at the inspector; 0: it has none
+        self.hostname = ""  # the cage's host name, which some programs look up
         self.ended = False
         self._left = left
-        self._supervision = supervision  # what decides the cage's calls, for direct grants
+        self.grant = grant_address  # of the cage, for direct grants
         self._tasks: set[asyncio.Task[Any]] = set()
         self._number = 0
-        self._dialling: dict[socket.socket, tuple[Target, IPAddress]] = {}
+        self._dialling: dict[socket.socket, tuple[DialTarget, IPAddress]] = {}
         self._joined: set[int] = set()  # pairs of the relay that came in by a published port
         self._cutting: set[int] = set()  # connections that were cut and have not ended
         self._is_cut = asyncio.Event()
 
+    @property
+    def relay(self) -> SocketRelay:
+        assert self._relay is not None
+        return self._relay
+
+    @property
+    def decides_network(self) -> bool:
+        return True
+
     # ---- names --------------------------------------------------------------------------------------------------
 
-    async def resolve(self, name: str) -> tuple[IPAddress, ...]:
-        """The addresses of an allowed name, as the host sees it; none where there is no such name. Raises Unreachable,
-        with the fault written down; Withdrawn."""
-        found = (await self.look_up(name)).addresses
-        return found or (await self.look_up(name, six=True)).addresses if self.net.ipv6 == "resolve" else found
-
-    async def look_up(self, name: str, *, six: bool = False) -> Answer:
-        """The same with how long it holds, and whether there is such a name at all; `six` for IPv6 alone."""
+    async def lookup(self, name: str, *, six: bool = False) -> Answer:
+        """The answer of the name server: addresses, how long they hold, and whether there is such a name at all. `six`:
+        IPv6 addresses alone. Raises as `resolve`, and NotAsked."""
+        if self.asked_names is not None and (refused := self.asked_names.take(name)) is not None:
+            raise NotAsked(*refused)
+        late = self.loop.call_later(LATE, self.ledger.unreachable, f"the host's name servers are silent for {LATE:g} s")
         try:
             return await self.upstream.resolve(name, six=six, share=self.questions, permit=partial(self.permit, name))
         except Withdrawn:
@@ -112,106 +139,94 @@ class Admission:
         except OSError as error:
             self.ledger.unreachable(str(error))
             raise Unreachable(errno.EHOSTUNREACH, str(error)) from None
+        finally:
+            late.cancel()
 
     @contextmanager
     def permit(self, name: str) -> Iterator[None]:
-        """While a question for the name is sent. Raises Withdrawn."""
+        """Held while a question for the name is sent, so that the rules cannot change meanwhile. Raises Withdrawn."""
         with self.lock:
             if self.ended or not self.rules.name(name, None).allowed:
                 raise Withdrawn(errno.EPERM, f"{name} may not be asked for any more")
             yield
 
-    async def demand_address(self, name: str) -> IPv4Address:
-        """The synthetic address of an allowed name, once it leads somewhere: without a redirect in the cage, somebody
-        has to listen there. Raises OSError."""
+    async def check_address(self, name: str) -> IPv4Address:
+        """The synthetic address of an allowed name, once connections to it arrive: without a redirect in the cage, a
+        listener is opened at it first. Raises OSError."""
         address = self.names.address_of(name)
         if self.listen is not None:
             await self.listen(name, address)
         return address
 
-    def grant_direct(self, name: str, answer: Answer) -> None:
-        """Tells the supervisor where the grants of a name lead, that need no relay. One that it does not take is served
-        by the relay."""
-        supervision = self._supervision()
-        if supervision is None:
-            return
-        synthetic = sixteen(self.names.address_of(name))
-        for first, last in self.rules.direct_ports(name):
-            for address in answer.addresses:
-                alone = first == last or not is_special(address)  # a special address is listed port by port
-                if alone and reached(self, name, address, first).allowed:
-                    with suppress(OSError):
-                        supervision.grant_address(synthetic, sixteen(address), first, last, float(answer.ttl))
-
     # ---- datagrams ----------------------------------------------------------------------------------------------
 
-    def carry_datagrams(self, host: str, port: int) -> None:
-        """Returns when somebody listens at the address in the cage's network, who carries on what is sent there. Any
-        thread but the loop's. Raises OSError, StartError, CageClosedError, RuntimeError."""
-        outbound, target = self.outbound, Target(host, port)
+    def carry_datagrams(self, host: str, port: int) -> bool:
+        """Opens a forwarder that listens at this address in the cage's network; returns when it does. Any thread but
+        the loop's. Raises OSError, StartError, CageClosedError, RuntimeError."""
+        outbound, target = self.outbound, DialTarget(host, port)
         if outbound is None:
-            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+            return False
         try:
             if not outbound.serves(target):
                 outbound.open(target)
         except Denied as refusal:
             raise OSError(errno.EPERM, str(refusal)) from None
+        return True
 
     # ---- what was refused ---------------------------------------------------------------------------------------
 
-    def denials(self) -> tuple[Denial, ...]:
-        """Every refusal until now, also of what was sent and nobody has looked at yet. Any thread but the loop's."""
-        for ear in list(self.ears):
-            with suppress(RuntimeError, TimeoutError, ValueError):  # the gatekeeper has ended, or is closing it
-                if lost.has_heard(ear):
-                    in_loop(self.loop, partial(self._hear, ear))
-        return self.ledger.denials()
+    def counts(self) -> Mapping[str, int]:
+        return self.ledger.counts
 
-    def _hear(self, ear: socket.socket) -> None:
-        if ear in self.ears:
-            self.ears[ear](self, ear)
+    def denials(self) -> tuple[Denial, ...]:
+        """Every refusal until now, including packets that are still in a queue, or in hand. Any thread but the
+        loop's."""
+        self.monitors.catch_up()
+        if self.inspector is not None:
+            self.inspector.wait_booked()
+        return self.ledger.denials()
 
     # ---- connections --------------------------------------------------------------------------------------------
 
-    def demand(self, target: Target, connected: socket.socket) -> None:
-        """Raises Denied unless the rules, as they are now, would make this connection; OSError if it is gone."""
-        decision = self._may_stay(target, _peer_of(connected))
+    def check(self, target: DialTarget, connected: socket.socket) -> None:
+        """Raises Denied unless the rules, as they are now, allow this connection; OSError if it is gone."""
+        decision = may_stay(self, target, _peer_of(connected))
         if not decision.allowed:
-            raise denied(self, target, decision)
+            raise deny(self, target, decision)
 
-    def connect(self, target: Target, address: IPAddress, made: socket.socket, rules: Rules) -> int:
-        """Begins to connect; the errno. Decided by `rules`, or anew where they were tightened meanwhile. From now on it
-        is cut when its grant is lost, until `dialled`. Raises Denied."""
+    def connect(self, target: DialTarget, address: IPAddress, made: socket.socket, rules: GateRules) -> int:
+        """Begins to connect; returns the errno. `rules` have allowed it; where they were tightened meanwhile it is
+        checked again. Until `dialled` it is cut when its grant is lost. Raises Denied."""
         with self.lock:
-            decision = None if self.rules is rules else self._may_stay(target, address)
+            decision = None if self.rules is rules else may_stay(self, target, address)
             if decision is None or decision.allowed:
                 self._dialling[made] = target, address
                 return made.connect_ex((str(address), target.port))
-        raise denied(self, target, decision)
+        raise deny(self, target, decision)
 
     def dialled(self, made: socket.socket) -> None:
-        """It is connected, or about to be closed. Idempotent."""
+        """Ends what `connect` began: the socket is connected, or about to be closed. Idempotent."""
         with self.lock:
             self._dialling.pop(made, None)
 
-    def hold(self, target: Target, connected: socket.socket, cut: Callable[[], object]) -> int:
+    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
         """From now on the connection is cut when its grant is lost or the cage ends, and `cut` is called in the loop
         then. `connected` is what `dial` gave; it stays open until `release`, which takes the number that this returns.
         Raises Denied, also for one connection too many."""
         address = _peer_of(connected)
         with self.lock:
-            decision = self._may_stay(target, address)
+            decision = may_stay(self, target, address)
             if self.ended or len(self.connections) >= MOST_CONNECTIONS:
                 decision = Decision(False, f"more than {MOST_CONNECTIONS} connections at once", "")
             if decision.allowed:
                 self._number += 1
                 self.connections[self._number] = Connection(target, address, connected, cut)
                 return self._number
-        raise denied(self, target, decision)
+        raise deny(self, target, decision)
 
     def splice(self, held: int, hand_over: Callable[[], int]) -> int:
-        """Has a held connection given to the relay: `hand_over` returns its number there. Raises ConnectionAbortedError
-        for one that was cut."""
+        """Hands a registered connection to the relay: `hand_over` does it and returns its number there. Raises
+        ConnectionAbortedError for one that was cut."""
         with self.lock:
             connection = self.connections.get(held)
             if connection is None:
@@ -220,7 +235,8 @@ class Admission:
             return connection.relayed
 
     def join(self, hand_over: Callable[[], int]) -> int:
-        """The same for one that has come in by a published port."""
+        """Hands a connection that came in by a published port to the relay; returns its number there. Raises
+        ConnectionAbortedError when the cage has ended or takes no more connections."""
         with self.lock:
             if self.ended or self.inward.is_silent:
                 raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
@@ -229,11 +245,11 @@ class Admission:
             return number
 
     def parted(self, number: int) -> None:
-        """It is over."""
+        """A connection that `join` handed over has ended."""
         with self.lock:
             self._joined.discard(number)
 
-    def release(self, number: int) -> None:
+    def unregister(self, number: int) -> None:
         """The connection is over, or about to be closed. Idempotent."""
         with self.lock:
             self.connections.pop(number, None)
@@ -241,13 +257,13 @@ class Admission:
         if not self._cutting:
             self._is_cut.set()
 
-    def cut(self, keep: Callable[[Connection], bool]) -> int:
-        """Cuts every connection that is not to be kept; how many. Any thread."""
+    def reset_connections(self, keep: Callable[[Connection], bool]) -> int:
+        """Cuts every connection that `keep` does not name; returns how many. Any thread."""
         with self.lock:
             return self._cut(keep)
 
     def _cut(self, keep: Callable[[Connection], bool]) -> int:
-        """Under the lock: no descriptor that is in the account is closed meanwhile."""
+        """Called under the lock, so that no descriptor in the account is closed meanwhile."""
         lost = [(number, each) for number, each in self.connections.items() if not keep(each)]
         for number, each in lost:
             del self.connections[number]
@@ -261,40 +277,40 @@ class Admission:
         return len(lost)
 
     def _cut_relayed(self, number: int) -> None:
-        if self.relay is not None:
-            self.relay.cut(number)
+        if self._relay is not None:
+            self._relay.cut(number)
 
     def _was_cut(self, lost: list[tuple[int, Connection]]) -> None:
-        """In the loop: whoever serves it is told."""
+        """Called in the loop: tells the task that serves the connection."""
         for number, each in lost:
             if number in self._cutting:
                 each.cut()
 
     def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
-        """Only these addresses from now on, out of what was allowed; how many connections were cut. Any thread. When it
-        returns, nothing of what is refused now leaves any more; the loop tidies up in its own time."""
+        """Allows only these addresses from now on, out of what was allowed; returns how many connections were cut. Any
+        thread. Once it has returned, nothing leaves that is refused now; the loop tidies up later."""
         with self.lock:
             cut = self._tighten(endpoints)
-        if self.relay is not None:
-            self.relay.settle()
+        if self._relay is not None:
+            self._relay.wait_idle()
         self._tidied()
         return cut
 
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
-        """Under the lock."""
+        """Replaces the rules. Called under the lock."""
         self.rules = self.rules.tightened(endpoints)
         for made, (target, address) in list(self._dialling.items()):
-            if not self._may_stay(target, address).allowed:
+            if not may_stay(self, target, address).allowed:
                 lib.psb_cut_socket(made.fileno())
-        if self.rules.within == ():
+        if self.rules.closed:
             self.inward.silence()
             for number in self._joined:
                 self._cut_relayed(number)
         silenced = self.outbound.silence() if self.outbound is not None else 0
-        return silenced + self._cut(lambda each: self._may_stay(each.target, each.address).allowed)
+        return silenced + self._cut(lambda each: may_stay(self, each.target, each.address).allowed)
 
     def _tidied(self) -> None:
-        """Waits a moment for the loop, so that whoever asks next finds descriptors and ports closed."""
+        """Waits a moment for the loop, so that descriptors and ports are closed when the caller looks."""
         with suppress(RuntimeError):
             if asyncio.get_running_loop() is self.loop:
                 return
@@ -317,17 +333,10 @@ class Admission:
                 await self._unpublish()
 
     async def _unpublish(self) -> None:
-        """A cage that is left nothing is reached by nobody either: whoever connects could be told anything."""
-        if self.publishing is not None and self.rules.within == ():
+        """Closes the published ports of a cage that is left no address: it could send anything to their clients."""
+        if self.publishing is not None and self.rules.closed:
             self.publishing.cancel()
             await asyncio.wait({self.publishing})
-
-    def _may_stay(self, target: Target, address: IPAddress) -> Decision:
-        host = canonical(target.host)
-        if not isinstance(host, str):
-            return asked(self, address, target.port)
-        decision = self.rules.name(host, target.port)
-        return self.rules.reached(host, address, target.port) if decision.allowed else decision
 
     # ---- the cage's doors and its end ---------------------------------------------------------------------------
 
@@ -339,7 +348,8 @@ class Admission:
         return task
 
     def end(self) -> None:
-        """The cage is gone. Any thread; does not wait. A loop that has ended has closed everything itself."""
+        """Ends everything that is served for a cage that has ended. Any thread; does not wait. A loop that has ended
+        has closed everything itself."""
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.close)
 
@@ -352,11 +362,16 @@ class Admission:
         serving = list(self._tasks)
         for task in serving:
             task.cancel()
-        self.cut(lambda each: False)
+        self.reset_connections(lambda each: False)
+        if self.inspector is not None:
+            from pysandbox.gate.inspection.channel import ChannelRecord, Kind
+
+            with suppress(OSError):  # what it keeps of this cage
+                self.inspector.say(ChannelRecord(Kind.ENDED, self.number), patience=0.0)
         self.loop.create_task(self._leave(serving))
 
     async def _leave(self, serving: list[asyncio.Task[Any]]) -> None:
-        """When nobody waits at a door any more; also at those of whoever was cancelled before it began."""
+        """Closes the doors when no task waits at them any more, even one that was cancelled before it began."""
         try:
             if serving:
                 await asyncio.wait(serving)
@@ -365,27 +380,13 @@ class Admission:
             self._left(self)
 
     def opened(self) -> None:
-        """Its doors and ports are there: a cage has them whatever there is, and no guest asked for them."""
+        """Counts the descriptors of its doors and ports, which a cage has even where its share is used up."""
         self._occupied.note(len(self.doors))
 
     def close_doors(self) -> None:
         for door in self.doors:
             door.close()
         self._occupied.give(self._occupied.taken)
-
-
-def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
-    """Has a loop of another thread make a call; what it answers or raises. Raises RuntimeError when the loop ended."""
-    answer: Future[T] = Future()
-
-    def make() -> None:
-        try:
-            answer.set_result(call())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    loop.call_soon_threadsafe(make)
-    return answer.result(LOOP_PATIENCE)
 
 
 def _peer_of(connected: socket.socket) -> IPAddress:

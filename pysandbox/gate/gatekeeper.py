@@ -1,9 +1,9 @@
 """One for each Runtime: the thread of the event loop that serves the doors of all its cages, and the relay beside it.
 
 Nothing is started before the first cage that has doors. A cage is admitted before its first command and leaves when it
-is gone (NET-16); which cage asks is known by which door it came through (T09), so there is no table of addresses to be
-fooled. When the gatekeeper dies, for whatever reason, the doors close and what was relayed is cut: a cage is cut off by
-that, never opened.
+is gone (NET-16). Each cage has doors of its own, so the door says which cage asks (T09), and there is no table of
+addresses to be fooled. When the gatekeeper dies, for whatever reason, the doors close and what was relayed is cut: a
+cage is cut off by that, never opened.
 """
 
 from __future__ import annotations
@@ -16,44 +16,56 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from errno import EADDRINUSE, ESHUTDOWN
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
-from pysandbox.gate import dns, lost, refused
-from pysandbox.gate.admission import Admission, in_loop
-from pysandbox.gate.inside import as_sockets
+from pysandbox.gate.admission import CageSession
+from pysandbox.gate.askers import Askers
+from pysandbox.gate.dns import door as dns
+from pysandbox.gate.dns.resolver import Resolver
+from pysandbox.gate.handed import handed_doors
 from pysandbox.gate.ledger import Ledger
-from pysandbox.gate.listeners import Listeners
-from pysandbox.gate.outbound import Outbound
-from pysandbox.gate.published import Ports, Stock, listen, serve_published
-from pysandbox.gate.relay import Relay
+from pysandbox.gate.published.inside import as_sockets
+from pysandbox.gate.published.ports import Ports, SocketPool, listen, serve_published
 from pysandbox.gate.shares import Account
-from pysandbox.gate.upstream import Upstream
+from pysandbox.gate.tcp import refused
+from pysandbox.gate.tcp.listeners import Listeners
+from pysandbox.gate.tcp.relay import SocketRelay
+from pysandbox.gate.threads import in_loop
+from pysandbox.gate.udp import lost
+from pysandbox.gate.udp.forwarders import UdpForwarders
+from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
-    from pysandbox.launch.live import LiveInit
-    from pysandbox.launch.runtime import Runtime
+    from pysandbox.gate.secrets import CageSecrets
+    from pysandbox.live.init import CageInit
+    from pysandbox.runtime.runtime import Runtime
 
+R = TypeVar("R")
+
+ROUNDS = 3  # of the loop: a cage is admitted, its doors are listened at, what has come is taken
 RETIRE_PATIENCE = 5.0  # seconds for the loop to come to its end
 
 
-def gatekeeper_of(runtime: Runtime) -> Gatekeeper:
-    """The Runtime's gatekeeper, made at its first use, and again when it has retired or died. Raises OSError."""
-    with _MAKING:
-        if runtime.gatekeeper is None or runtime.gatekeeper.retired:
-            runtime.gatekeeper = Gatekeeper(runtime.sink, runtime.nameservers)
-        made: Gatekeeper = runtime.gatekeeper
-        return made
+def join_gatekeeper(runtime: Runtime, join: Callable[[Gatekeeper], R]) -> R:
+    """What `join` returns, which admits a cage to the Runtime's gatekeeper; that is made at its first use, and again
+    when it has retired or died. Raises OSError, and what `join` does."""
+    return runtime.shared.join(Gatekeeper, lambda: Gatekeeper(runtime.sink, runtime.nameservers), join)
 
 
-def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
-    """Has the doors of a cage served that has not run anything yet. Raises StartError, CageClosedError; the cage ends
+def admit(runtime: Runtime, live: CageInit, net: NetPlan, secrets: CageSecrets | None = None) -> None:
+    """Serves the doors of a cage that has not run anything yet. Raises StartError, CageClosedError; the cage ends
     then."""
     try:
-        gatekeeper = gatekeeper_of(runtime)
-        live.admission = gatekeeper.admit(live, net, _ports(runtime, gatekeeper, net))
+        session = _admitted(runtime, live, net)
+        live.services.add(session)
+        if secrets is not None and session.inspector is not None and net.inspection is not None:
+            from pysandbox.gate.secrets import hold_secrets
+
+            held = hold_secrets(session.inspector, secrets, net.inspection.secrets)
+            live.services.add(held)
+            session.secrets = held.number
     except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
@@ -63,19 +75,33 @@ def admit(runtime: Runtime, live: LiveInit, net: NetPlan) -> None:
         raise StartError("network", number, None, f"the gatekeeper did not take the cage over: {error}") from error
 
 
-def _ports(runtime: Runtime, gatekeeper: Gatekeeper, net: NetPlan) -> Ports:
-    """The published ports, taken. A cage that has ended may still be on its way out of one. Raises StartError."""
+def _admitted(runtime: Runtime, live: CageInit, net: NetPlan) -> CageSession:
+    ports = _ports(runtime, net)
+    try:
+        session = join_gatekeeper(runtime, lambda gatekeeper: gatekeeper.admit(live, net, ports))
+    except BaseException:
+        for _, listener in ports:
+            listener.close()
+        raise
+    if net.inspection is not None:
+        from pysandbox.gate.inspector import join_inspector
+
+        session.inspector = join_inspector(runtime, net, lambda inspector: inspector.serve(session))
+    return session
+
+
+def _ports(runtime: Runtime, net: NetPlan) -> Ports:
+    """Listens at the published ports. Waits for a cage that has ended and is still closing one. Raises StartError."""
     try:
         return listen(net.published)
     except StartError as error:
         if error.errno != EADDRINUSE:
             raise
-    runtime.settle()
-    gatekeeper.settle()
+    runtime.wait_idle()
+    gatekeeper = runtime.shared.find(Gatekeeper)
+    if gatekeeper is not None:
+        gatekeeper.wait_idle()
     return listen(net.published)
-
-
-_MAKING = threading.Lock()
 
 
 class Gatekeeper:
@@ -87,11 +113,11 @@ class Gatekeeper:
         self.loop.set_exception_handler(self._complain)
         try:
             self.account = Account()
-            self.upstream, self.relay = Upstream(nameservers, account=self.account), Relay(self.loop)
+            self.upstream, self.relay = Resolver(nameservers, account=self.account), SocketRelay(self.loop)
         except BaseException:
             self.loop.close()
             raise
-        self._admissions: set[Admission] = set()
+        self._admissions: set[CageSession] = set()
         self._lock = threading.Lock()
         self._leaving = threading.Condition(self._lock)  # a cage has left
         self._retired = False
@@ -103,44 +129,48 @@ class Gatekeeper:
         """Whether it serves nobody any more."""
         return self._retired
 
-    def admit(self, live: LiveInit, net: NetPlan, ports: Ports) -> Admission:
-        """Takes the cage's doors and its ports over; does not wait for the loop: whoever knocks meanwhile is in the
-        kernel's queue. Raises OSError, RuntimeError, CageClosedError; all of them are closed then."""
+    def admit(self, live: CageInit, net: NetPlan, ports: Ports) -> CageSession:
+        """Takes over the cage's doors and its ports. Does not wait for the loop: until it accepts, connections wait in
+        the kernel's queue. Raises OSError, RuntimeError, CageClosedError: the doors are closed then, and the ports the
+        caller's to close."""
         admission = None
         try:
             with self._lock:
                 if self._retired:
                     raise OSError(ESHUTDOWN, "the gatekeeper has retired")
-                admission = self._admission(live, net)
-                doors = as_sockets(live.take_doors())
+                admission = self._new_session(live, net)
+                doors = {**as_sockets(live.take_doors()), **handed_doors(live, net)}
                 admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._admissions.add(admission)
-            self.loop.call_soon_threadsafe(self._serve, admission, doors, ports, Stock(live, admission.descriptors))
+            self.loop.call_soon_threadsafe(
+                self._serve, admission, doors, ports, SocketPool(live, admission.descriptors)
+            )
         except BaseException:
-            for each in (*(admission.doors if admission is not None else ()), *(listener for _, listener in ports)):
-                each.close()
             if admission is not None:
+                for each in admission.doors:
+                    each.close()
                 self._left(admission)
             raise
         return admission
 
-    def _admission(self, live: LiveInit, net: NetPlan) -> Admission:
-        admission = Admission(
-            live.id, net, Ledger(live.id, self.sink), self.loop, self.upstream, self.relay, lambda: live.supervision,
+    def _new_session(self, live: CageInit, net: NetPlan) -> CageSession:
+        ledger = Ledger(live.id, self.sink, who=Askers(live.pid).now, commands=live.commands)
+        admission = CageSession(
+            live.id, net, ledger, self.loop, self.upstream, self.relay, live.services.grant_address,
             left=self._left, account=self.account,
         )  # fmt: skip
-        admission.own_name = live.hostname
-        if net.doors and not net.redirect:
-            from pysandbox.gate.streams import serve
+        admission.hostname = live.hostname
+        if not net.redirect and any(door.kind == "dns" for door in net.doors):
+            from pysandbox.gate.tcp.streams import serve
 
             admission.listen = Listeners(admission, live, serve)
         if net.endpoints:
-            admission.outbound = Outbound(admission, live)
+            admission.outbound = UdpForwarders(admission, live)
         return admission
 
     def _serve(
-        self, admission: Admission, doors: dict[tuple[str, str], socket.socket],
-        ports: Ports, stock: Stock,
+        self, admission: CageSession, doors: dict[tuple[str, str], socket.socket],
+        ports: Ports, stock: SocketPool,
     ) -> None:  # fmt: skip
         """In the loop."""
         if admission.ended:
@@ -151,41 +181,49 @@ class Gatekeeper:
             admission.publishing = admission.start(self._publish(admission, ports, stock))
         answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
-            admission.start(self._keep(door, kind, partial(self._service(kind, protocol, answers), admission, door)))
+            admission.start(
+                self._serve_door(door, kind, partial(self._service(kind, protocol, answers), admission, door))
+            )
 
     def _service(self, kind: str, protocol: str, answers: dns.Answers) -> Callable[..., Coroutine[Any, Any, None]]:
         if kind == "dns":
             return partial(dns.serve_udp if protocol == "udp" else dns.serve_tcp, answers=answers)
         if kind in ("lost", "refused"):
             return lost.serve if kind == "lost" else refused.serve
-        from pysandbox.gate.streams import serve
+        from pysandbox.gate.tcp.streams import serve
 
         return lambda admission, door: serve(admission, kind, door)
 
-    async def _publish(self, admission: Admission, ports: Ports, stock: Stock) -> None:
-        """Every published port of a cage, until it ends."""
+    async def _publish(self, admission: CageSession, ports: Ports, stock: SocketPool) -> None:
+        """Serves every published port of a cage until it ends."""
         try:
             await asyncio.gather(*(
-                self._keep(listener, port.protocol, partial(serve_published, admission, port, listener, stock))
+                self._serve_door(listener, port.protocol, partial(serve_published, admission, port, listener, stock))
                 for port, listener in ports
             ))  # fmt: skip
         finally:
             stock.close()
 
-    async def _keep(self, door: socket.socket, kind: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """A door that cannot be served is closed: whoever knocks is refused by the kernel."""
+    async def _serve_door(self, door: socket.socket, kind: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Serves one door. One that cannot be served is closed, so that the kernel refuses connections to it."""
         with door:
             try:
                 await serve()
             except Exception as error:
                 self._tell(f"the {kind} door of a cage is closed: {type(error).__name__}: {error}")
 
-    def _left(self, admission: Admission) -> None:
+    def _left(self, admission: CageSession) -> None:
         with self._lock:
             self._admissions.discard(admission)
             self._leaving.notify_all()
 
-    def settle(self) -> None:
+    def wait_begun(self) -> None:
+        """Returns when the doors of every admitted cage are served, and what waited there before is being answered."""
+        for _ in range(ROUNDS):
+            with suppress(RuntimeError, TimeoutError):
+                in_loop(self.loop, lambda: None)
+
+    def wait_idle(self) -> None:
         """Returns when the doors and ports of every cage that has ended are closed."""
         if self._thread is threading.current_thread():
             return
@@ -198,7 +236,7 @@ class Gatekeeper:
 
     def retire(self) -> bool:
         """Ends the thread, unless a cage needs it still."""
-        self.settle()
+        self.wait_idle()
         with self._lock:
             if self._admissions or self._retired:
                 return self._retired
@@ -209,9 +247,9 @@ class Gatekeeper:
             self._thread.join(RETIRE_PATIENCE)
         return True
 
-    def abandon(self) -> None:
-        """In a forked copy of the host: the doors are the original's, and close with it only if no copy is left here.
-        Nothing but the descriptors is touched; what the loop waits with is shared with the original."""
+    def after_fork_in_child(self) -> None:
+        """In a forked copy of the host: closes its copies of the descriptors, so that the doors close when the original
+        closes them. Nothing else is touched: the loop's epoll is shared with the original."""
         for admission in list(self._admissions):
             for door in admission.doors:
                 if door.fileno() >= 0:
@@ -230,7 +268,7 @@ class Gatekeeper:
             self._tell(reason)
 
     def _close(self) -> None:
-        """Every door, every connection, then the loop; whatever goes wrong with one, the others are closed."""
+        """Closes every door, every connection, then the loop; an error with one does not keep the others open."""
         with self._lock:
             admissions = list(self._admissions)
         for admission in admissions:

@@ -1,4 +1,4 @@
-"""A flag that is looked at with the last word: what is sent under it is sent before it is raised, or not at all."""
+"""A flag that silences senders: what is sent under it is sent before the flag is raised, or not at all."""
 
 from __future__ import annotations
 

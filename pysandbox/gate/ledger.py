@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pysandbox.denial import FURTHER, Denial, further_of
 from pysandbox.events import (
+    CREDENTIAL_FOUND,
     CROWDED,
     DENIED,
     DNS_ALLOWED,
@@ -25,28 +25,40 @@ from pysandbox.events import (
     Sink,
 )
 from pysandbox.events import ignore as ignored
-from pysandbox.handlers.denial import FURTHER, Denial
+from pysandbox.handlers.fix import spelled
+from pysandbox.live.askers import attributed
+from pysandbox.live.commands import Asker, Commands
+from pysandbox.shapes import TYPE_CHECKING, replace
 
 if TYPE_CHECKING:
     from pysandbox.gate.rules import Decision
+
+Key = tuple[str, str, str, int | None, tuple[int, ...]]  # kind, target, rule, and whose it is
 
 KINDS_KEPT = 256  # different refusals of one cage
 LONGEST_TARGET = 300  # characters of what is told of a target; a name has at most 253
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 
 ALLOWED = {"dns": DNS_ALLOWED.name, "tcp": TCP_ALLOWED.name, "udp": "udp_allowed"}
-REFUSED = {"dns": DNS_DENIED.name, "tcp": TCP_DENIED.name, "udp": "udp_denied"}
+REFUSED = {"dns": DNS_DENIED.name, "tcp": TCP_DENIED.name, "udp": "udp_denied", "http": "http_denied",
+           "dlp": "dlp_denied"}  # fmt: skip
 
 
 class Ledger:
     """`counts` is by type of event; UDP, which has no event of its own, is counted as udp_allowed and udp_denied."""
 
-    def __init__(self, cage_id: str, sink: Sink, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, cage_id: str, sink: Sink, clock: Callable[[], float] = time.monotonic, *,
+        who: Callable[[], Asker] = Asker, commands: Commands | None = None,
+    ) -> None:  # fmt: skip
+        """`who` asks now is looked up where a refusal is new, or may be of more than one of the `commands`."""
         self._id, self._sink, self._clock = cage_id, sink, clock
+        self._who, self._commands = who, commands or Commands()
         self._counts: dict[str, int] = {}
-        self._denials: dict[tuple[str, str, str], Denial] = {}
+        self._denials: dict[Key, tuple[Denial, Asker]] = {}
         self._told: tuple[str, float] = ("", -ERROR_PAUSE)
         self._crowded: dict[str, float] = {}
+        self._found: set[tuple[str, ...]] = set()
         self._lock = threading.Lock()
 
     @property
@@ -55,26 +67,50 @@ class Ledger:
             return dict(self._counts)
 
     def denials(self) -> tuple[Denial, ...]:
-        """Each different refusal, with how often it came."""
+        """Each different refusal, with how often it happened."""
         with self._lock:
-            return tuple(self._denials.values())
+            recorded = list(self._denials.values())
+        only = self._commands.only()
+        return attributed(
+            ((replace(each, command=each.command or only), who) for each, who in recorded), self._commands
+        )
 
     def denied(self, kind: str, target: str, port: int | None, decision: Decision) -> None:
-        """`kind` is dns, tcp or udp. Never raises: it is refused whatever becomes of the record."""
+        """Records a refusal; `kind` is dns, tcp, udp, http or dlp. Never raises: the refusal stands even if the record
+        fails."""
         target = target[:LONGEST_TARGET]
         shown = target if port is None else f"{_bracketed(target)}:{port}"
-        denial = Denial(kind, shown, decision.rule, decision.fix)
-        if self._is_new(REFUSED[kind], denial):
+        denial = Denial(kind, shown, decision.rule, decision.fix, command=self._commands.sole())
+        self._count(REFUSED[kind])
+        if self._is_known(denial):
+            return
+        asker = self._who()
+        argv = asker.argv[:1] if kind == "dlp" else asker.argv  # an argument may hold the credential
+        command = denial.command if denial.command is not None else self._commands.of(asker)
+        denial = replace(denial, pid=asker.pid, argv=argv, command=command)
+        if self._is_new(denial, asker):
             with suppress(Exception):  # the sink is the user's
                 self._sink(self._denied_event(denial, target, port))
 
     def allowed(self, kind: str, target: str, port: int | None = None, resolved: str = "") -> None:
-        """Raises what the sink does (AuditError): what cannot be recorded is not let through."""
+        """Records what is let through. Raises what the sink does (AuditError): what cannot be recorded is refused."""
         self._count(ALLOWED[kind])
         if self._sink is ignored or kind == "udp":
             return
         data = {"hostname": target, "resolved_ip": resolved} if kind == "dns" else {"target": target, "port": port}
         self._sink(Event(ALLOWED[kind], {"invocation_id": self._id, **data}))
+
+    def found(self, host: str, detector: str, place: str, shown: str, verdict: str) -> None:
+        """Records a credential in what was to be sent; `verdict` says what came of it."""
+        self._count(CREDENTIAL_FOUND.name)
+        key = host, detector, place, shown, verdict
+        with self._lock:
+            if key in self._found or len(self._found) >= KINDS_KEPT:
+                return
+            self._found.add(key)
+        data = {"host": host, "detector": detector, "place": place, "shown": shown, "verdict": verdict}
+        with suppress(Exception):
+            self._sink(Event(CREDENTIAL_FOUND.name, {"invocation_id": self._id, **data}))
 
     def unreachable(self, error: str) -> None:
         """A resolver of the host does not answer."""
@@ -89,7 +125,7 @@ class Ledger:
             self._sink(Event(UPSTREAM_UNREACHABLE.name, {"invocation_id": self._id, "error": error}))
 
     def crowded(self, what: str, held: int) -> None:
-        """The cage had to wait, or to go without, for it has its share of what all cages have in common."""
+        """Records that the cage had to wait, or was refused, because its share of a common resource is used up."""
         self._count(CROWDED.name)
         now = self._clock()
         with self._lock:
@@ -103,19 +139,38 @@ class Ledger:
         with self._lock:
             self._counts[what] = self._counts.get(what, 0) + 1
 
-    def _is_new(self, what: str, denial: Denial) -> bool:
-        key = denial.kind, denial.target, denial.rule
+    def _is_known(self, denial: Denial) -> bool:
+        """Counts one more of what a sole command was refused before, or of what is told apart no more: nobody needs to
+        look who asks."""
+        key: Key = (denial.kind, denial.target, denial.rule, denial.command, ())
         with self._lock:
-            self._counts[what] = self._counts.get(what, 0) + 1
             if key not in self._denials and len(self._denials) >= KINDS_KEPT:
-                key = denial.kind, FURTHER, ""
-                denial = replace(denial, target=FURTHER, rule="", fix="")
+                key = self._further(denial)
+            before = self._denials.get(key) if denial.command is not None or key[1] == FURTHER else None
+            if before is not None:
+                self._denials[key] = replace(before[0], count=before[0].count + 1), before[1]
+            return before is not None
+
+    def _further(self, denial: Denial) -> Key:
+        """The key of what is told apart no more; a single command's, while there is room for that."""
+        return denial.kind, FURTHER, "", denial.command if len(self._denials) < 2 * KINDS_KEPT else None, ()
+
+    def _is_new(self, denial: Denial, asker: Asker) -> bool:
+        leaders = asker.leaders if denial.command is None else ()
+        key: Key = (denial.kind, denial.target, denial.rule, denial.command, leaders)
+        with self._lock:
+            if key not in self._denials and len(self._denials) >= KINDS_KEPT:
+                key = self._further(denial)
+                denial, asker = replace(further_of(denial.kind, 1), command=key[3]), Asker()
             before = self._denials.get(key)
-            self._denials[key] = denial if before is None else replace(before, count=before.count + 1)
+            count = before[0].count + 1 if before is not None else 0
+            self._denials[key] = (replace(before[0], count=count), before[1]) if before else (spelled(denial), asker)
             return before is None
 
     def _denied_event(self, denial: Denial, target: str, port: int | None) -> Event:
-        data: dict[str, object] = {"invocation_id": self._id, "rule": denial.rule, "fix": denial.fix}
+        known = {"command": denial.command, "pid": denial.pid, "argv": denial.argv or None}
+        data: dict[str, object] = {name: each for name, each in known.items() if each is not None}
+        data |= {"invocation_id": self._id, "rule": denial.rule, "fix": denial.fix}
         if denial.kind == "dns":
             return Event(DNS_DENIED.name, data | {"hostname": target})
         if denial.kind == "tcp":

@@ -3,7 +3,7 @@
     bridge kaged-br0 ── kaged-vh-N ══ kaged-vc-N    10.143.<cage>.<endpoint>/30, N = 64 * cage + endpoint / 4
                         (in the host)   (in the cage)
 
-`route` gives a waiting cage its pair, `Attachment.close` takes it away; the names are document 000's, shortened to the
+`route` gives a waiting cage its pair, `Attachment.end` takes it away; the names are document 000's, shortened to the
 15 bytes of an interface's name. The rules are `compile.routed`'s, and come before what they hold: until a pair is up,
 nothing passes it. What is made inside the cage is made by the short-lived child that makes its doors.
 
@@ -22,20 +22,21 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pysandbox.compile import routed as rules
 from pysandbox.errors import SandboxNetworkError, UnsupportedError
 from pysandbox.events import NOTE, Event, Sink, ignore
-from pysandbox.gate.transaction import refused, send
+from pysandbox.gate.dns.transaction import refused, send
 from pysandbox.launch import netns
 from pysandbox.launch.owner import Owner, this_process
+from pysandbox.live.services import CageService
+from pysandbox.netfilter import nftables as nft
 from pysandbox.policy.endpoint import TCP, UDP
-from pysandbox.probe import nftables as nft
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan, Plan
-    from pysandbox.launch.live import LiveInit
+    from pysandbox.live.init import CageInit
 
 SLOTS = 1 << 14  # of /30 in 10.143.0.0/16
 PREFIX = 30
@@ -49,7 +50,7 @@ _ready: set[tuple[str, int]] = set()  # bridges, each with the process that has 
 _making = threading.Lock()
 
 
-class Slot(NamedTuple):
+class AddressSlot(NamedTuple):
     number: int
 
     @property
@@ -65,35 +66,39 @@ class Slot(NamedTuple):
         return rules.NETWORK[:2] + struct.pack(">H", self.number << 2 | 2)
 
 
-class Attachment:
+class Attachment(CageService):
     """A cage's interface. `address` is the cage's."""
 
-    def __init__(self, slot: Slot, undo: ExitStack) -> None:
+    def __init__(self, slot: AddressSlot, undo: ExitStack) -> None:
         self.slot = slot
         self.address = socket.inet_ntoa(slot.cage)
         self._undo = undo
 
-    def close(self) -> None:
+    @property
+    def leaves_files(self) -> bool:
+        return True  # the address and the table, which the kernel keeps
+
+    def end(self) -> None:
         """Removes the pair, its address and its rules. Idempotent; raises OSError when one of them stays."""
         self._undo.close()
 
-    def forget(self) -> None:
-        """In a forked copy of the host: all of it is the original's."""
+    def after_fork_in_child(self) -> None:
+        """In a forked copy of the host: forgets the interface, which belongs to the original."""
         self._undo.pop_all()
 
 
-def route(live: LiveInit, plan: Plan, tell: Sink) -> None:
+def route(live: CageInit, plan: Plan, tell: Sink) -> None:
     """Gives a cage that has not run anything yet its interface. Raises what `attach` does; the cage ends then."""
     try:
-        live.attachment = attach(live, plan, tell)
+        live.services.add(attach(live, plan, tell))
     except BaseException:
         live.close()
         raise
 
 
-def attach(live: LiveInit, plan: Plan, tell: Sink = ignore) -> Attachment:
-    """An interface for a cage that waits for its first order. What is made is undone when a later part fails. Not to be
-    called from a running event loop.
+def attach(live: CageInit, plan: Plan, tell: Sink = ignore) -> Attachment:
+    """An interface for a cage that waits for its first message. What is made is undone when a later part fails. Not to
+    be called from a running event loop.
 
     Raises SandboxNetworkError, also where this process is not root, and UnsupportedError without pyroute2.
     """
@@ -116,7 +121,7 @@ def attach(live: LiveInit, plan: Plan, tell: Sink = ignore) -> Attachment:
 
 @contextmanager
 def _network() -> Iterator[Any]:
-    """The host's network. Whatever it refuses is told as what it is."""
+    """An rtnetlink socket of the host's network; an error of the kernel is raised with its meaning."""
     try:
         from pyroute2 import IPRoute
         from pyroute2.netlink.exceptions import NetlinkError
@@ -156,13 +161,13 @@ def _make_bridge(network: Any, name: str) -> None:
     if link.get_attr("IFLA_ADDRESS") != MARK or link.get_nested("IFLA_LINKINFO", "IFLA_INFO_KIND") != "bridge":
         hint = "there is an interface of this name that is not ours: remove it, or name another one (network.bridge)"
         raise SandboxNetworkError("network", errno.EEXIST, name, hint)
-    _demand_room(network, link["index"])
+    _check_room(network, link["index"])
     network.link("set", index=link["index"], IFLA_AF_SPEC=_NO_IPV6)
     network.link("set", index=link["index"], state="up")
 
 
-def _demand_room(network: Any, bridge: int) -> None:
-    """Two networks of the same addresses would be one to the kernel."""
+def _check_room(network: Any, bridge: int) -> None:
+    """Raises where the host has a network of these addresses already: the kernel could not tell the two apart."""
     for each in network.get_addr(family=socket.AF_INET):
         taken = each.get_attr("IFA_ADDRESS")
         if socket.inet_aton(taken)[:2] == rules.NETWORK[:2] and each["index"] != bridge:
@@ -173,11 +178,11 @@ def _demand_room(network: Any, bridge: int) -> None:
 # ---- one cage -----------------------------------------------------------------------------------------------------
 
 
-def _take(undo: ExitStack) -> Slot:
-    """Any free one: a cage shall not get what was a moment ago another's, whose answers may still be on their way."""
+def _take(undo: ExitStack) -> AddressSlot:
+    """Takes a free slot at random: packets to the last cage of a slot may still be on their way."""
     first, owner = secrets.randbelow(SLOTS), str(this_process())
     for offset in range(SLOTS):
-        slot = Slot((first + offset) % SLOTS)
+        slot = AddressSlot((first + offset) % SLOTS)
         locked = nft.batch(nft.NETDEV, [nft.new_table(slot.device, owner, only=True)])
         if send(locked, slot.device, unless=errno.EEXIST):
             undo.callback(_untable, slot.device)
@@ -189,8 +194,8 @@ def _untable(name: str) -> None:
     send(nft.batch(nft.NETDEV, [nft.delete_table(name)]), name, unless=errno.ENOENT)
 
 
-def _pair(network: Any, live: LiveInit, slot: Slot, undo: ExitStack) -> Any:
-    """The cage's end is born in the cage's namespace: there is no moment in which it is the host's."""
+def _pair(network: Any, live: CageInit, slot: AddressSlot, undo: ExitStack) -> Any:
+    """Makes the pair. The cage's end is made in the cage's namespace, so that it never is one of the host's."""
     namespace = os.open(f"/proc/{live.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         if live.is_dead() or os.path.samestat(os.fstat(namespace), os.stat("/proc/self/ns/net")):
@@ -208,7 +213,7 @@ def _unlink(name: str) -> None:
         network.link("del", ifname=name)
 
 
-def _address(network: Any, bridge: int, slot: Slot, undo: ExitStack) -> None:
+def _address(network: Any, bridge: int, slot: AddressSlot, undo: ExitStack) -> None:
     address = {"index": bridge, "address": socket.inet_ntoa(slot.gateway), "prefixlen": PREFIX}
     network.addr("add", **address)
     undo.callback(_unaddress, address)
@@ -221,7 +226,7 @@ def _unaddress(address: dict[str, Any]) -> None:
 
 @contextmanager
 def _unless_gone() -> Iterator[None]:
-    """The kernel removes a pair with the cage's namespace, and addresses with the bridge."""
+    """Ignores what is gone already: the kernel removes a pair with its namespace, and addresses with the bridge."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -231,8 +236,8 @@ def _unless_gone() -> Iterator[None]:
             raise
 
 
-def _allow_echo(live: LiveInit, plan: Plan, net: NetPlan, tell: Sink) -> None:
-    """ping(8) without a capability, for the cage's only group. A grant: without it, the rest stands."""
+def _allow_echo(live: CageInit, plan: Plan, net: NetPlan, tell: Sink) -> None:
+    """Allows ping(8) without a capability, for the cage's only group. Where that fails, the rest still works."""
     if not any(_is_whole(each) for each in net.endpoints):
         return
     group = os.getegid() if plan.inside_gid < 0 else plan.inside_gid
@@ -250,8 +255,8 @@ def _is_whole(endpoint: Any) -> bool:
 
 
 def _remove_leftovers(network: Any, bridge: str) -> None:
-    """Their cages ended with them, and the pairs with the cages; addresses and tables did not. One in another PID
-    namespace cannot be asked after, and is left alone."""
+    """Removes the addresses and tables of dead host processes; their cages, and with them the pairs, are gone. What a
+    process in another PID namespace made is left alone, because it may still live."""
     for slot, handle in list(_orphans()):
         with ExitStack() as undo:
             if not _take_over(slot, handle, undo):
@@ -262,7 +267,7 @@ def _remove_leftovers(network: Any, bridge: str) -> None:
             undo.callback(_unlink, slot.device)
 
 
-def _orphans() -> Iterator[tuple[Slot, int]]:
+def _orphans() -> Iterator[tuple[AddressSlot, int]]:
     """The slots of dead processes, each with the handle of its table, which is never given out again."""
     from pyroute2.nftables.main import NFTables
 
@@ -272,11 +277,11 @@ def _orphans() -> Iterator[tuple[Slot, int]]:
             number = name.removeprefix(OUTSIDE)
             owner = Owner.parse(told or "")
             if name.startswith(OUTSIDE) and number.isdecimal() and int(number) < SLOTS and owner and owner.gone:
-                yield Slot(int(number)), table.get_attr("NFTA_TABLE_HANDLE")
+                yield AddressSlot(int(number)), table.get_attr("NFTA_TABLE_HANDLE")
 
 
-def _take_over(slot: Slot, handle: int, undo: ExitStack) -> bool:
-    """The table becomes ours in one step, and lets nothing pass meanwhile. Whether it was still there."""
+def _take_over(slot: AddressSlot, handle: int, undo: ExitStack) -> bool:
+    """Takes over a table in one transaction that lets nothing pass meanwhile. Whether it was still there."""
     mine = [nft.delete_table(slot.device, handle), nft.new_table(slot.device, str(this_process()), only=True)]
     for closed in ([rules.closed(slot.device, slot.device)], []):  # the second where the pair is gone already
         if send(nft.batch(nft.NETDEV, [*mine, *closed]), slot.device, unless=errno.ENOENT):

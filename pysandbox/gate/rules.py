@@ -8,22 +8,19 @@ allows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
-from pysandbox.compile.plan import HostGrant, NetPlan
-from pysandbox.handlers.fix import of_address
-from pysandbox.handlers.rules import both
-from pysandbox.policy.endpoint import ANYWHERE, MAPPED, PROTOCOLS, TCP, WHOLE, Endpoint, special
+from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, NetPlan
+from pysandbox.handlers import fix
+from pysandbox.handlers.network_rules import NetworkRules, holds
+from pysandbox.policy.endpoint import MAPPED, PROTOCOLS, Endpoint
 from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
+from pysandbox.shapes import NamedTuple, dataclass, replace
 
 
 class Decision(NamedTuple):
-    """`rule` is the policy key behind it, `fix` the one line that would allow it, empty where no line does. `inspect`
-    is for a relay that looks at what is said; no grant asks for it yet."""
+    """`rule` is the policy key behind it, `fix` the TOML that would allow it (`handlers.fix`), empty where none does.
+    `inspect`: each request is held against a contract."""
 
     allowed: bool
     rule: str
@@ -33,82 +30,107 @@ class Decision(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """`within`: the only addresses that are left since a cage was tightened, whatever permitted them; None is all."""
+class GateRules:
+    """`listed`: what the policy says of addresses; `left`: what is left of it since the cage was tightened. A refusal
+    names the one that refuses."""
 
     hosts: tuple[HostGrant, ...]
-    endpoints: tuple[Endpoint, ...]
+    listed: NetworkRules
     loopback_ports: tuple[int, ...] | None
-    within: tuple[Endpoint, ...] | None = None
+    left: NetworkRules
+    secrets: tuple[str, ...] = ()  # names and patterns that a secret may be sent to
 
     @classmethod
-    def of(cls, net: NetPlan) -> Rules:
-        return cls(net.hosts, net.endpoints, net.loopback_ports)
+    def of(cls, net: NetPlan) -> GateRules:
+        listed = NetworkRules.of_list(net.endpoints)
+        held = net.inspection.secrets if net.inspection is not None else ()
+        return cls(net.hosts, listed, net.loopback_ports, listed, tuple(host for each in held for host in each.hosts))
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is left."""
+        return not self.left.named
 
     def name(self, name: str, port: int | None) -> Decision:
-        """Of a canonical name; without a port, whether it may be resolved."""
-        if self.within == ():
+        """Whether a canonical name may be reached at a port; without a port, whether it may be resolved."""
+        if self.closed:
             return Decision(False, "policy_fn", "")
         if name == HOST_ALIAS:
             return self._alias(port)
         named = [each for each in self.hosts if matches(each.pattern, name)]
         found = [each for each in named if port is None or not each.ports or port in each.ports]
         if found:
-            return Decision(True, "host", "", direct=all(each.direct for each in found))
+            looked_at = bool(self.secrets) or any(each.contract is not None for each in found)
+            inspect = looked_at and self.contract(name, port or 0) is not None
+            return Decision(True, "host", "", direct=all(each.direct for each in found), inspect=inspect)
         if named:
-            return Decision(False, "host.ports", f'host = [{{ domain = "{name}", ports = [{port}] }}]')
-        return Decision(False, "host", f'host = [{{ domain = "{name}" }}]' if name != "localhost" else "")
+            return Decision(False, "host.ports", fix.of_host(name, port))
+        return Decision(False, "host", fix.of_host(name) if name != "localhost" else "")
 
-    def address(self, address: IPAddress, port: int, protocol: str) -> Decision:
-        """Of an address that was asked for as such."""
-        packed, bit = sixteen(address), PROTOCOLS[protocol]
-        if not _holds(self.endpoints, packed, port, bit):
-            return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
-        return self._left(packed, port, bit)
+    def contract(self, host: str, port: int) -> Contract | None:
+        """What requests to a canonical name are held to: of its most specific grant, or nothing; where a secret is for
+        it, they are looked at in any case."""
+        found = [
+            each
+            for each in self.hosts
+            if matches(each.pattern, host) and (not each.ports or not port or port in each.ports)
+        ]
+        nearest = max((_specific(each.pattern) for each in found), default=None)
+        held = [each for each in found if _specific(each.pattern) == nearest]
+        contract = next((each.contract for each in held if each.contract is not None), None)
+        if contract is None and any(matches(each, host) for each in self.secrets):
+            return ANY_MESSAGE if any(each.websocket for each in held) else ANY_REQUEST
+        return contract
 
-    def own(self, address: IPAddress, port: int, protocol: str) -> Decision:
-        """The same of an address of this host's: no range leads there, but the whole address, written down."""
-        packed, bit = sixteen(address), PROTOCOLS[protocol]
-        if not any(each.prefix == WHOLE and each.holds(packed, port, bit) for each in self.endpoints):
-            return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
-        return self._left(packed, port, bit)
+    def may_name_at_address(self, name: str, port: int) -> bool:
+        """Whether a listed address may be spoken to under this name: not under one whose requests are looked at."""
+        decision = self.name(name, port)
+        return decision.allowed and not decision.inspect
 
-    def reached(self, name: str, address: IPAddress, port: int, protocol: str = "tcp") -> Decision:
-        """Of an address that an allowed name has led to."""
-        packed, bit = sixteen(address), PROTOCOLS[protocol]
-        if name != HOST_ALIAS and is_special(address) and not _holds(self.endpoints, packed, port, bit):
+    def address(self, address: IPAddress, port: int, protocol: str, *, own: bool) -> Decision:
+        """Whether an address may be reached that was asked for as such. `own`: it is this host's."""
+        asked = sixteen(address), port, PROTOCOLS[protocol]
+        if not self.listed.grants_address(*asked, own=own):
             return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
-        return self._left(packed, port, bit)
+        return _left(self.left.grants_address(*asked, own=own))
+
+    def resolved(self, name: str, address: IPAddress, port: int, protocol: str = "tcp", *, own: bool) -> Decision:
+        """Whether an address may be reached that an allowed name was resolved to; the alias leads to the loopback."""
+        asked = sixteen(address), port, PROTOCOLS[protocol]
+        if name == HOST_ALIAS:
+            return _left(holds(self.left.named, *asked))
+        if not self.listed.grants_resolved(*asked, own=own):
+            return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
+        return _left(self.left.grants_resolved(*asked, own=own))
 
     def direct_ports(self, name: str) -> tuple[tuple[int, int], ...]:
         """Ranges of ports at which every grant of a name does without a relay."""
         named = [each for each in self.hosts if matches(each.pattern, name)]
         relayed = {port for each in named if not each.direct for port in each.ports}
-        if self.within == () or any(not each.direct and not each.ports for each in named):
+        if self.closed or any(not each.direct and not each.ports for each in named):
             return ()
         if all(each.ports for each in named):
             return tuple((port, port) for port in sorted({port for each in named for port in each.ports} - relayed))
         edges = [0, *sorted(relayed), 65536]
         return tuple((low + 1, high - 1) for low, high in pairwise(edges) if low + 1 < high)
 
-    def tightened(self, endpoints: tuple[Endpoint, ...]) -> Rules:
-        """Only these addresses, out of what was allowed before. The list itself stays: cut down to 127.0.0.1 a range
-        that never meant the host's loopback would seem to name it."""
-        before = (ANYWHERE,) if self.within is None else self.within
-        return replace(self, within=both(before, endpoints))
+    def tightened(self, endpoints: tuple[Endpoint, ...]) -> GateRules:
+        """Only these addresses, out of what was allowed before."""
+        return replace(self, left=self.left.narrowed(endpoints))
 
     def _alias(self, port: int | None) -> Decision:
         ports = self.loopback_ports
         if ports is None:
-            return Decision(False, "network.allow_host_loopback", "allow_host_loopback = true")
+            return Decision(False, "network.allow_host_loopback", fix.text(allow_host_loopback=True))
         if port is not None and ports and port not in ports:
-            return Decision(False, "network.host_loopback_ports", f"host_loopback_ports = [{port}]")
+            return Decision(False, "network.host_loopback_ports", fix.text(host_loopback_ports=(port,)))
         return Decision(True, "network.allow_host_loopback", "")
 
-    def _left(self, packed: bytes, port: int, bit: int) -> Decision:
-        if self.within is not None and not any(each.holds(packed, port, bit) for each in self.within):
-            return Decision(False, "policy_fn", "")
-        return Decision(True, "network.allow_ips", "")
+
+def _specific(pattern: str) -> tuple[int, int]:
+    """The larger, the more specific: a name, then `*.`, then `**.`; among them the longer."""
+    stars = 2 if pattern.startswith("**.") else int(pattern.startswith("*."))
+    return -stars, len(pattern)
 
 
 def sixteen(address: IPAddress) -> bytes:
@@ -116,18 +138,9 @@ def sixteen(address: IPAddress) -> bytes:
     return address.packed if address.version == 6 else MAPPED + address.packed
 
 
-@lru_cache(maxsize=1024)
-def is_special(address: IPAddress) -> bool:
-    packed = sixteen(address)
-    return any(each.holds(packed, 0, TCP) for each in special())
-
-
-def _holds(endpoints: Iterable[Endpoint], packed: bytes, port: int, bit: int) -> bool:
-    """Whether an address is listed. One that is special must be listed as such: `0.0.0.0/0` means the internet, not
-    the host's own loopback (NET-10), so a range that begins outside of what is special does not hold it."""
-    least = max((each.prefix for each in special() if each.holds(packed, port, bit)), default=0)
-    return any(each.prefix >= least and each.holds(packed, port, bit) for each in endpoints)
+def _left(allowed: bool) -> Decision:
+    return Decision(True, "network.allow_ips", "") if allowed else Decision(False, "policy_fn", "")
 
 
 def _allow_ips(address: IPAddress, port: int, protocol: str) -> str:
-    return of_address(sixteen(address), port, protocol, own_network=True)
+    return fix.of_address(sixteen(address), port, protocol, own_network=True)

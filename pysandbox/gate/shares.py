@@ -2,12 +2,12 @@
 questions to its name servers.
 
 Half of the descriptors that this process may have are for what cages have opened; the other half is the program's own,
-whatever its cages do. Of what is there a cage may have as much as is left free for the others after it: one cage alone
-has half, each of two a third. So there is always something left for the next, without a number that somebody must
-choose, and no cage waits for what others hold on to.
+whatever its cages do. A cage may take as much of it as stays free for the others: one cage alone has half, each of two
+a third. So there is always something left for the next one, no number has to be configured, and no cage waits for what
+others hold on to.
 
-Whatever is opened because a guest asked for it is asked for here, with `take` or `room`, or noted where it is there
-already; whoever closes it gives it back.
+Before a descriptor is opened for a cage it is taken here, with `take` or `room`, or counted with `note` where it exists
+already; the code that closes it gives it back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def descriptors() -> int:
 
 
 class Account:
-    """Belongs to one loop. `limit` is asked each time."""
+    """What all shares of one event loop take from. `limit` is called each time, because it may change."""
 
     def __init__(self, limit: Callable[[], int] = descriptors) -> None:
         self._limit = limit
@@ -47,7 +47,7 @@ class Account:
         return turn
 
     def freed(self) -> None:
-        """Whoever waits has it, in their order, if it is enough; who waits for more does not hold up the others."""
+        """Serves those who wait, in their order. One whose count is too large does not hold up the others."""
         for each in list(self._waiting):
             share, count, turn = each
             if not turn.done() and share.take(count):
@@ -57,34 +57,34 @@ class Account:
 
 
 class Share:
-    """Of one cage. `full` is told how much it has, whenever somebody has to wait or go without."""
+    """What one cage takes of an account. `full` is called with the count it has, whenever a request waits or fails."""
 
     def __init__(self, account: Account, most: int, full: Callable[[int], object]) -> None:
         self._account, self._most, self._full = account, most, full
         self.taken = 0
 
     def beside(self) -> Share:
-        """Another one of the same account, for what is no guest's doing."""
+        """Another share of the same account, for what no cage has caused."""
         return self._account.share()
 
     def take(self, count: int = 1) -> bool:
-        """Whether it was to be had."""
+        """Takes `count` at once; False where that is more than the share may have."""
         after, free = self.taken + count, self._account.free - count
         if after > self._most or free < 0 or (self.taken and after > free):  # whoever has nothing may have what is left
             return False
         self.note(count)
         return True
 
-    def demand(self, count: int = 1) -> bool:
-        """The same; whoever is refused is told of."""
+    def take_or_tell(self, count: int = 1) -> bool:
+        """As `take`; a refusal is reported with `full`."""
         taken = self.take(count)
         if not taken:
             self._full(self.taken)
         return taken
 
     async def room(self, count: int = 1) -> None:
-        """Returns when it was to be had."""
-        if self.demand(count):
+        """Takes `count`, and waits until the share may have it."""
+        if self.take_or_tell(count):
             return
         turn = self._account.wait(self, count)
         try:
@@ -95,7 +95,7 @@ class Share:
             raise
 
     def note(self, count: int = 1) -> None:
-        """Has it, whatever there is: nobody can be refused any more."""
+        """Counts what exists already, even beyond the share: it cannot be refused any more."""
         self.taken += count
         self._account.taken += count
 

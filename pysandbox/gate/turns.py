@@ -1,12 +1,12 @@
-"""A cage's share of the gatekeeper's loop, which all cages have in common.
+"""A cage's share of the gatekeeper's loop, which serves all cages.
 
 Whatever is done because a cage, or somebody that it speaks to, has said something is a turn: one read, one event of a
 conversation, a few datagrams, one accept. A cage has TURNS of them, and SLICE of time, in each round of the loop; what
 is more waits in a queue of the cage's own. So five hundred connections of one cage hold up one of another cage no
 longer than a single one that never runs dry does: for a round.
 
-Who reads without taking a turn reads for as long as there is something to read: `sock_recv` and its kind return without
-giving way while the socket has more. tests/meta looks for such readers.
+A task that reads without taking a turn reads for as long as there is something to read: `sock_recv` and its kind return
+without giving way while the socket has more. tests/meta looks for such readers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ WOKEN = 4  # of those who wait, in one round
 SLICE = 0.001  # seconds of a round, after which a cage waits for the next one
 
 
-class Turns:
-    """Of one cage; belongs to the loop."""
+class LoopTurns:
+    """The turns of one cage in each round of the event loop. Used by the loop's thread alone."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter) -> None:
         self._loop, self._clock = loop, clock
@@ -32,7 +32,7 @@ class Turns:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def now(self) -> bool:
-        """Takes a turn if there is one. Whoever waits was here before."""
+        """Takes a turn at once if there is one and nobody waits; whether it did."""
         if self._waiting:
             return False
         if not self._is_round:
@@ -43,14 +43,14 @@ class Turns:
         return True
 
     async def take(self) -> None:
-        """Returns when it is this one's turn."""
+        """Waits for a turn and takes it."""
         if not self.now():
             turn: asyncio.Future[None] = self._loop.create_future()
             self.later(partial(_give, turn))
             await turn
 
     def later(self, work: Callable[[], object]) -> None:
-        """Has something done when its turn comes."""
+        """Calls `work` when its turn comes."""
         self._waiting.append(work)
         if not self._is_round:
             self._begin()

@@ -1,0 +1,165 @@
+"""From a text to the bytes that are encoded in it: escapes of URLs, JSON and HTML, quoted-printable, base64, base32,
+hex, gzip, zlib and zstd. What cannot be decoded is nothing; nobody says that a stretch of letters has to be base64.
+
+A run of base64 or hex is found by its alphabet, and may begin in the middle: before it stands whatever its alphabet
+allows, too. So it is decoded from each letter where a byte may begin: four of base64, eight of base32, two of hex.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import zlib
+from collections.abc import Callable, Iterator
+
+from pysandbox.dlp import libraries, passes
+from pysandbox.dlp.passes import BREAK, DIGITS, LETTERS, Buffer, Text, decoded_runs
+from pysandbox.dlp.work import Undecodable
+
+BASE64 = LETTERS + DIGITS + b"+/"
+BASE32 = LETTERS[:26] + b"234567"
+BLANKS = b" \t\r\n"
+SMALL = 4096  # bytes of a text in which base64 may also have blanks between its letters
+COST_OF_A_TRY, PIECE = 1024, 1 << 16
+ZSTD = 0x28  # how its format begins, and no other that is looked for
+
+# Runs of sixteen bytes; of base64 a letter more than is needed of it, and the rest of one.
+_BASE64 = passes.also(passes.alphabet(BASE64, b"\r\n", least=22), b"-_", b"+/")
+_BASE64_WITH_BLANKS = passes.also(passes.alphabet(BASE64, BLANKS, least=22), b"-_", b"+/")
+_BASE32 = [passes.alphabet(each, b"\r\n", least=26) for each in (BASE32, BASE32.lower())]
+_HEX = passes.also(
+    passes.alphabet(DIGITS + b"abcdef", BLANKS + b":,;.-_|\\x", least=32, skips_0x=True), b"ABCDEF", b"abcdef"
+)
+_ESCAPED = re.compile(rb"=(?:\r?\n|([0-9A-Fa-f]{2}))")
+
+
+def decoded(text: Text) -> Iterator[tuple[str, Buffer]]:
+    """What is encoded in a text, each with the name of the encoding; each is used before the next is asked for. Raises
+    Undecodable."""
+    for name, decode in TEXT:
+        if plain := decode(text):
+            yield name, plain
+            del plain  # which may be as large as the text
+    for said in base64s(text):
+        yield "base64", said
+    for said in base32s(text):
+        yield "base32", said
+    for said in hexes(text):
+        yield "hex", said
+
+
+def escapes(text: Text) -> Text:
+    """The lines that have escapes of URLs, JSON or HTML, without them, however often they were escaped."""
+    plain = passes.unescaped(text)
+    if plain is None:
+        raise Undecodable(f"escaped more than {passes.MOST_LAYERS} times over")
+    return plain
+
+
+def quoted(text: Text) -> bytes:
+    """The lines of quoted-printable: those with a soft break at their end, and those that are escaped throughout."""
+    pieces, last = [], 0
+    found = passes.next_quoted(text, 0)
+    while found >= 0:
+        begin = max(text.rfind(b"\n", 0, found) + 1, last)
+        last = _end_of_quoted(text, found + 1)
+        pieces.append(_ESCAPED.sub(_of_quoted, text[begin:last]))
+        found = passes.next_quoted(text, last)
+    return BREAK.join(pieces)
+
+
+def _of_quoted(found: re.Match[bytes]) -> bytes:
+    return binascii.unhexlify(found[1]) if found[1] else b""
+
+
+def _end_of_quoted(text: Text, at: int) -> int:
+    """Where the first line ends that has no soft break."""
+    while True:
+        end = text.find(b"\n", at)
+        if end < 0:
+            return len(text)
+        if text[max(0, end - 2) : end].rstrip(b"\r")[-1:] != b"=":
+            return end
+        at = end + 1
+
+
+def form(text: Text) -> Text:
+    """A plus is a blank in a form: of use to the two credentials with a blank in them."""
+    return text.replace(b"+", b" ") if passes.is_form(text) else b""
+
+
+TEXT: tuple[tuple[str, Callable[[Text], Text]], ...] = (
+    ("escapes", escapes), ("quoted-printable", quoted), ("form", form),
+)  # fmt: skip
+
+
+def base64s(text: Text) -> Iterator[Buffer]:
+    """By both alphabets, padded or not, wrapped or not; in a small text also with blanks."""
+    yield from decoded_runs(text, _BASE64)
+    if len(text) <= SMALL and (b" " in text or b"\t" in text):
+        yield from decoded_runs(text, _BASE64_WITH_BLANKS)
+
+
+def base32s(text: Text) -> Iterator[Buffer]:
+    """In capitals throughout, or in small letters, padded or not, wrapped or not."""
+    for letters in _BASE32:
+        yield from decoded_runs(text, letters)
+
+
+def hexes(text: Text) -> Iterator[Buffer]:
+    """With separators or without, with 0x before each byte or not."""
+    return decoded_runs(text, _HEX)
+
+
+def inflated(
+    blob: Buffer, charge: Callable[[int], object], longest: int | None = None
+) -> Iterator[tuple[str, bytes]]:  # fmt: skip
+    """What is compressed anywhere in a blob, as far as it can be read, each with the name of its format. Each try and
+    each byte is charged. `longest`: how many bytes before the end of the blob something may begin that goes on beyond
+    it. Raises Undecodable."""
+    if not passes.bytes_of(blob)[1]:  # it is ASCII: zlib's format begins with x^, and so does much of mathematics
+        return
+    for at in passes.compressed(blob):
+        charge(COST_OF_A_TRY)
+        view = memoryview(blob)[at:]
+        is_zstd = view[0] == ZSTD
+        pieces, is_open = (_of_zstd if is_zstd else _of_zlib)(view, charge)
+        yield "zstd" if is_zstd else "gzip", b"".join(pieces)
+        if is_open and longest is not None and len(blob) - at > longest:
+            raise Undecodable("what is compressed in it is longer than what is looked at as a whole")
+
+
+def _of_zlib(said: memoryview, charge: Callable[[int], object]) -> tuple[list[bytes], bool]:
+    """And whether it goes on beyond its end. It is fed in pieces: zlib copies what it leaves of its input, and a blob
+    may have a hundred thousand members."""
+    stream, pieces = zlib.decompressobj(47), []
+    try:
+        for begin in range(0, len(said), PIECE):
+            rest: bytes | memoryview = said[begin : begin + PIECE]
+            while rest and not stream.eof:
+                pieces.append(stream.decompress(rest, PIECE))
+                rest = stream.unconsumed_tail
+                charge(len(pieces[-1]))
+            if stream.eof:
+                return pieces, False
+    except zlib.error:
+        return pieces, False
+    return pieces, True
+
+
+def _of_zstd(said: memoryview, charge: Callable[[int], object]) -> tuple[list[bytes], bool]:
+    stream, pieces = libraries.zstd_stream(), []
+    if stream is None:
+        raise Undecodable(f"something in it is compressed with zstd, and the library is missing: {libraries.HOW}")
+    try:
+        for begin in range(0, len(said), PIECE):
+            rest: bytes | memoryview = said[begin : begin + PIECE]
+            while not stream.eof and (rest or not stream.needs_input):
+                pieces.append(stream.decompress(rest, PIECE))
+                rest = b""
+                charge(len(pieces[-1]))
+            if stream.eof:
+                return pieces, False
+    except libraries.ERRORS:
+        return pieces, False
+    return pieces, True

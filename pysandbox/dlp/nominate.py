@@ -1,0 +1,49 @@
+"""Where a text has a literal of a detector: one pass in C (csrc/host/scan/literals.c), whatever their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pysandbox._native import ffi, lib
+from pysandbox.dlp.detector import Detector
+from pysandbox.dlp.passes import Text
+from pysandbox.shapes import Any
+
+
+class Nominator:
+    def __init__(self, detectors: tuple[Detector, ...]) -> None:
+        by_literal: dict[bytes, list[Detector]] = {}
+        for each in detectors:
+            for literal in each.literals:
+                by_literal.setdefault(literal, []).append(each)
+        self._rows = [tuple(by_literal[literal]) for literal in sorted(by_literal)]
+        self._table = _table(sorted(by_literal))
+        self._found = ffi.new("struct psb_nominations *")
+
+    def places(self, text: Text) -> Iterator[tuple[Detector, int]]:
+        """Each detector with each place that one of its literals nominates. One at a time."""
+        found, size, buffer = self._found, len(text), ffi.from_buffer(text)
+        at = 0
+        while at < size:
+            found.next = at
+            lib.psb_find_literals(buffer, size, self._table, found)
+            at = found.next
+            for index in range(found.count):
+                for detector in self._rows[found.which[index]]:
+                    yield detector, found.at[index]
+
+
+def _table(literals: list[bytes]) -> Any:
+    """The struct psb_literals of these. They are rows of the program: what does not fit is a mistake in them."""
+    sizes = range(lib.PSB_SHORTEST_LITERAL, lib.PSB_LONGEST_LITERAL + 1)
+    if len(literals) > lib.PSB_MOST_LITERALS or any(len(each) not in sizes for each in literals):
+        raise ValueError("too many literals, or one that is too long or too short")
+    table = ffi.new("struct psb_literals *")
+    for row, literal in enumerate(literals):
+        hashed = lib.psb_hash_of_literal(literal)
+        table.begins[hashed >> 3] |= 1 << (hashed & 7)
+        table.size[row] = len(literal)
+        ffi.memmove(table.text[row], literal, len(literal))
+    for byte in range(257):
+        table.first[byte] = sum(literal[0] < byte for literal in literals)
+    return table

@@ -1,0 +1,1 @@
+"""The DNS door: messages (RFC 1035), transactions, the synthetic addresses of allowed names, the resolver."""

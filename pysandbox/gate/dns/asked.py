@@ -1,0 +1,74 @@
+"""What a cage may say in the names that it asks for, where what it sends is scanned. A name that the policy spells out
+says nothing; below a pattern a cage makes names up, and whoever serves the domain reads them.
+
+Each new name below a pattern is charged what stands before the pattern's domain: 512 bytes a minute, 4,096 a cage. And
+it is looked through for credentials, as names are sent: in lower case, and with its labels put together. What is
+refused here is asked of nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from pysandbox.dlp.engine import scan
+from pysandbox.dlp.work import Undecodable
+from pysandbox.gate.rules import Decision
+from pysandbox.handlers import fix
+from pysandbox.policy.names import matches
+from pysandbox.shapes import NamedTuple
+
+MINUTE = 60.0  # seconds
+A_MINUTE, A_CAGE = 512, 4096  # bytes
+BUDGET, UNDECODABLE = "dlp.dns-budget", "dlp.undecodable-name"
+APART = b"\x01"
+
+
+class RefusedName(NamedTuple):
+    """`shown` is what may be told of it: of a name with a credential in it, the pattern."""
+
+    shown: str
+    decision: Decision
+
+
+class AskedNames:
+    """The names that one cage has asked for. `patterns` are all names and patterns that it may ask for."""
+
+    def __init__(self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+        every = frozenset(patterns)
+        self._spelled = frozenset(each for each in every if "*" not in each)
+        self._patterns = sorted(every - self._spelled, key=len, reverse=True)
+        self._clock, self._key = clock, os.urandom(16)
+        self._known: set[str] = set()  # bounded by what they are charged
+        self._spent = 0
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def take(self, name: str) -> RefusedName | None:
+        """Charges an allowed name where it is new, or says why it is not asked for."""
+        if name in self._spelled or name in self._known:
+            return None
+        pattern = next((each for each in self._patterns if matches(each, name)), "")
+        size = len(name) - len(pattern.lstrip("*"))
+        now = self._clock()
+        while self._recent and self._recent[0][0] <= now - MINUTE:
+            self._recent.popleft()
+        if found := self._credential(name):  # before its budget: what is over it is told
+            return RefusedName(pattern or "a name", Decision(False, found, ""))
+        if self._spent + size > A_CAGE or sum(each for _, each in self._recent) + size > A_MINUTE:
+            return RefusedName(name, Decision(False, BUDGET, fix.of_host(name)))
+        self._known.add(name)
+        self._spent += size
+        self._recent.append((now, size))
+        return None
+
+    def _credential(self, name: str) -> str:
+        """The rule of what is found in it, or "". A thief writes it in capitals again."""
+        said = name.encode()
+        views = (said, said.replace(b".", b""), said.replace(b".", b"").replace(b"-", b""))
+        try:
+            found = scan(APART.join((*views, *(each.upper() for each in views))), self._key)
+        except Undecodable:
+            return UNDECODABLE
+        return f"dlp.{found[0].detector}" if found else ""

@@ -1,0 +1,100 @@
+"""Connections that the inspector has: whose each is, and what the inspector says of it, in the ledger of its cage.
+
+The inspector parses what strangers send, so its words are taken for a stranger's: a rule is one that there is, a fix is
+made here, and the rest is text of bounded length.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from contextvars import Context, copy_context
+
+from pysandbox._native import lib
+from pysandbox.gate import contract as contracts
+from pysandbox.gate.inspection.channel import ChannelRecord, Kind
+from pysandbox.gate.rules import Decision
+from pysandbox.policy.secret import RULES
+from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, dataclass
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import Contract, NetPlan
+    from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.tcp.target import DialTarget
+
+ODD = re.compile(r"[^\x21-\x7e ]")
+OF_A_SCAN = re.compile(r"dlp\.[a-z0-9_-]{1,40}")
+VERDICTS = ("blocked", "warned", "home", "listed")
+COLUMNS = (*contracts.COLUMNS, "tls")
+UNTRUSTED = (
+    "the program does not trust the authority of this cage, which looks into its TLS: let it read the certificates in "
+    '$SSL_CERT_FILE; or let the host pass as a whole, with tls = "pass" and no other column'
+)
+
+
+class Served(Protocol):
+    """The session of a cage, as far as it is needed here."""
+
+    net: NetPlan
+    ledger: Ledger
+    number: int  # of the cage
+    ended: bool
+
+
+@dataclass(slots=True)
+class HeldConnection:
+    """One connection at the inspector."""
+
+    session: Served
+    target: DialTarget
+    contract: Contract
+    secure: bool
+    over: Callable[[bool], object]
+    context: Context  # of the task that serves it: who asks
+    secrets: int = 0  # the number of those of its cage
+
+
+def book(record: ChannelRecord, held: HeldConnection) -> None:
+    """What the inspector says of it. Raises RuntimeError when the loop of its cage has ended."""
+    if record.kind is Kind.OVER:
+        held.over(record.fields[0] != b"0")
+    elif record.kind in (Kind.REFUSED, Kind.UNTRUSTED, Kind.UPSTREAM, Kind.FOUND):
+        held.context.copy().run(_book, held, record)
+
+
+def _book(held: HeldConnection, record: ChannelRecord) -> None:
+    """Records what the inspector has refused. Its words are a stranger's."""
+    said = [ODD.sub("?", each.decode("utf-8", "replace"))[:300] for each in record.fields]
+    ledger, target = held.session.ledger, held.target
+    if record.kind is Kind.UNTRUSTED:
+        if said[0]:
+            ledger.denied("tcp", *target, Decision(False, UNTRUSTED, ""))
+    elif record.kind is Kind.FOUND:
+        detector, place, shown, verdict = said
+        ledger.found(target.host, detector, place, shown, verdict if verdict in VERDICTS else "blocked")
+    elif record.kind is Kind.UPSTREAM:
+        ledger.denied("tcp", *target, Decision(False, f"TLS with the server failed: {said[0]}", ""))
+    else:
+        column, why, value, method, path = said
+        if OF_A_SCAN.fullmatch(column):
+            fix = contracts.fix(target.host, held.contract, column, value)
+            ledger.denied("dlp", target.host, None, Decision(False, column, fix))
+            return
+        rule = f"host.{column}" if column in COLUMNS else column if column in RULES else why
+        fix = contracts.fix(target.host, held.contract, column, value)
+        asked = f"{'https' if held.secure else 'http'}://{target.host}{path}" if path.startswith("/") else path
+        ledger.denied("http", f"{method} {asked}", None, Decision(False, rule, fix))
+
+
+def held_for(
+    session: Served, target: DialTarget, contract: Contract, secure: bool, over: Callable[[bool], Any], secrets: int = 0
+) -> HeldConnection:
+    """For the task that is running. `secrets`: the number of those of its cage."""
+    return HeldConnection(session, target, contract, secure, over, copy_context(), secrets)
+
+
+def cut(sock: socket.socket) -> None:
+    """Resets a connection of which the inspector has a duplicate."""
+    if sock.fileno() >= 0:
+        lib.psb_cut_socket(sock.fileno())

@@ -1,0 +1,10 @@
+"""The inspector: a process that holds nothing, and looks at each request to hosts whose [[host]] block says what may be
+asked of them.
+
+START HERE: `__main__` is the process; `channel` what it and the host program say to each other. `pair` serves one
+connection: TLS on both `sides` (with certificates of `ca`), between them `exchange`, which reads `heads` and `bodies`
+and asks the contract; after a `handshake` it is a `websocket`, whose `frames` are read. `loop` waits. Where what is
+sent is scanned for credentials, `scanning` looks at each request before it leaves: at the `places` of its head, and at
+its body, which `held_body` keeps until then. Nothing here is
+imported by the host program but `channel`.
+"""

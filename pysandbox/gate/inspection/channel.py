@@ -1,0 +1,131 @@
+"""What the host program and the inspector say to each other: records on a SEQPACKET socket, each whole or not at all.
+
+A record is a kind, a number and a few fields of bytes. Whoever reads takes nothing on trust: what is no record is
+`BadChannelRecord`, and ends the channel.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import select
+import socket
+import struct
+from enum import IntEnum
+
+from pysandbox.shapes import NamedTuple
+
+HEAD = struct.Struct("!BQB")  # kind, number, how many fields
+SIZE = struct.Struct("!I")
+LONGEST = 1 << 18
+MOST_FIELDS = 8
+MOST_FDS = 4
+OF_CAGE = 32  # the bits of a connection's number above these say whose it is
+
+
+class Kind(IntEnum):
+    """To the inspector: PLAN (a descriptor: what a plan's hosts are held to), OPEN (number of the plan in the first
+    field, of the secrets in the sixth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
+    (the name of one), FORGET, ENDED (a cage). From it: READY, AUTHORITY (the certificate of a plan's authority),
+    REFUSED, UNTRUSTED (the client does not trust the authority), UPSTREAM (the server's certificate is not accepted),
+    OVER, PONG, FOUND (a credential)."""
+
+    PLAN = 1
+    OPEN = 2
+    CUT = 3
+    PING = 4
+    READY = 5
+    AUTHORITY = 6
+    REFUSED = 7
+    UNTRUSTED = 8
+    UPSTREAM = 9
+    OVER = 10
+    PONG = 11
+    SECRETS = 12
+    REVOKE = 13
+    FORGET = 14
+    FOUND = 15
+    ENDED = 16
+
+
+TO_INSPECTOR = frozenset((Kind.PLAN, Kind.OPEN, Kind.CUT, Kind.PING, Kind.SECRETS, Kind.REVOKE, Kind.FORGET,
+                          Kind.ENDED))  # fmt: skip
+FIELDS = {
+    Kind.PLAN: 0, Kind.OPEN: 7, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
+    Kind.UNTRUSTED: 1, Kind.UPSTREAM: 1, Kind.OVER: 1, Kind.PONG: 0, Kind.SECRETS: 1, Kind.REVOKE: 1,
+    Kind.FORGET: 0, Kind.FOUND: 4, Kind.ENDED: 0,
+}  # fmt: skip
+
+
+class BadChannelRecord(Exception):
+    """What came is no record."""
+
+
+class ChannelRecord(NamedTuple):
+    kind: Kind
+    number: int
+    fields: tuple[bytes, ...] = ()
+
+
+def encode(record: ChannelRecord) -> bytes:
+    """Raises ValueError for one that is too long."""
+    head = HEAD.pack(record.kind, record.number, len(record.fields))
+    said = head + b"".join(SIZE.pack(len(each)) + each for each in record.fields)
+    if len(said) > LONGEST:
+        raise ValueError("a record that is too long")
+    return said
+
+
+def decode(said: bytes) -> ChannelRecord:
+    """Raises BadChannelRecord."""
+    if len(said) < HEAD.size:
+        raise BadChannelRecord("a record without a head")
+    kind, number, count = HEAD.unpack_from(said)
+    if kind not in FIELDS or count != FIELDS[Kind(kind)]:
+        raise BadChannelRecord(f"a record of kind {kind} with {count} fields")
+    at, fields = HEAD.size, []
+    for _ in range(count):
+        if at + SIZE.size > len(said):
+            raise BadChannelRecord("a record that ends early")
+        (size,) = SIZE.unpack_from(said, at)
+        at += SIZE.size
+        if at + size > len(said):
+            raise BadChannelRecord("a field that is longer than its record")
+        fields.append(said[at : at + size])
+        at += size
+    if at != len(said):
+        raise BadChannelRecord("bytes after a record")
+    return ChannelRecord(Kind(kind), number, tuple(fields))
+
+
+def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (), patience: float = 0.0) -> None:
+    """Waits so many seconds for the other side to read. Raises OSError: BlockingIOError where it does not."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    if patience:
+        poll = select.poll()
+        poll.register(channel, select.POLLOUT)
+        poll.poll(patience * 1000)
+    channel.sendmsg([encode(record)], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+def receive(channel: socket.socket) -> tuple[ChannelRecord, list[int]] | None:
+    """The next record with its descriptors; None at the end. Raises BlockingIOError, BadChannelRecord; no descriptor is
+    left open then."""
+    room = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
+    said, rights, flags, _ = channel.recvmsg(LONGEST, room, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+    fds: list[int] = []
+    for level, kind, data in rights:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            got = array.array("i")
+            got.frombytes(data[: len(data) - len(data) % got.itemsize])
+            fds.extend(got)
+    if not said and not fds:
+        return None
+    try:
+        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise BadChannelRecord("a record that was cut off")
+        return decode(said), fds
+    except BadChannelRecord:
+        for fd in fds:
+            os.close(fd)
+        raise

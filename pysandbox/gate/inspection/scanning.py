@@ -1,0 +1,241 @@
+"""Leak detection at the inspector: every request is looked at before a byte of it is sent, in each of its places, and
+refused where it has a credential that may not go to its host, or cannot be looked at as a whole.
+
+A value is seen here and nowhere else: what is told of it is the name of its detector, the place, how it begins, and a
+fingerprint by a key that this process made (`pysandbox.dlp.redact`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from itertools import islice
+
+from pysandbox.dlp.decode import SMALL
+from pysandbox.dlp.detector import Detector
+from pysandbox.dlp.engine import OVERLAP, Finding, Scan, scan
+from pysandbox.dlp.opaque import ENTROPY, stretches
+from pysandbox.dlp.registry import BEARER, BY_NAME
+from pysandbox.dlp.scope import may_go
+from pysandbox.dlp.spending import Spending
+from pysandbox.dlp.work import Undecodable
+from pysandbox.gate.inspection.bodies import Body, Nothing
+from pysandbox.gate.inspection.codings import UnreadableCoding, plain
+from pysandbox.gate.inspection.heads import Field, Head
+from pysandbox.gate.inspection.held_body import HeldBody
+from pysandbox.gate.inspection.leak import DETECTOR, REASON, WARNING, Leak
+from pysandbox.gate.inspection.places import APART, Fields, in_parts, pieced, places, strings
+from pysandbox.gate.inspection.room import Room
+from pysandbox.shapes import Any, NamedTuple
+
+UNDECODABLE, OVERSPENT = "undecodable-body", "session-budget"
+BLOCKED, WARNED, HOME, LISTED = "blocked", "warned", "home", "listed"
+BLANK = b"\0"
+MOST_PLACES = 64  # of a head that are looked at one by one, to tell which one it is
+MOST_TOLD = 64  # finds of one connection that are told one by one
+
+
+class CredentialFound(NamedTuple):
+    """A find, as the host program hears of it."""
+
+    detector: str
+    place: str
+    shown: str
+    verdict: str
+
+
+class PlanScan:
+    """How the requests of one plan are looked at."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.key = os.urandom(32)
+        self.depth: int = given["depth"]
+        self.whole: int = given["whole"]
+        self.scopes = {name: tuple(domains) for name, domains in given["scopes"]}
+        self.warns: bool = given["warns"]
+        self.budget: int = given["budget"]
+
+    def found(self, said: bytes) -> tuple[Finding, ...]:
+        """Raises Undecodable."""
+        return scan(said, self.key, depth=self.depth)
+
+    def clean(self, said: str) -> str:
+        """A stranger's words, where they have no credential in them."""
+        try:
+            return "" if self.found(said.encode()) else said
+        except Undecodable:
+            return ""
+
+
+class ConnectionScan:
+    """The scan of one connection. `wake` is called when a body that waited for its room has it."""
+
+    def __init__(
+        self, plan: PlanScan, host: str, listed: tuple[str, ...], tell: Callable[[CredentialFound], object], room: Room,
+        fakes: Sequence[bytes] = (), spending: Spending | None = None,
+    ) -> None:  # fmt: skip
+        """No find is made of `fakes`, which look like credentials. `spending`: of this cage, at this host."""
+        self._plan, self._host, self._listed, self._tell = plan, host, listed, tell
+        self._room, self._fakes = room, fakes
+        self._spending = None if self._verdict(ENTROPY) in (HOME, LISTED) else spending or Spending(plan.budget)
+        self._told: set[tuple[str, str, str]] = set()
+        self._warnings: list[str] = []
+        self.wake: Callable[[], object] = lambda: None
+
+    def another(self) -> ConnectionScan:
+        """For a request beside others of the same connection: its warnings are its own."""
+        made = copy(self)
+        made.forget_warnings()
+        return made
+
+    def forget_warnings(self) -> None:
+        """Drops the warnings of the request before."""
+        self._warnings = []
+
+    # ---- a request ----------------------------------------------------------------------------------------------
+
+    def request(self, method: bytes, path: bytes, fields: Fields) -> None:
+        """Raises Leak."""
+        self._warnings = []
+        host = self._host.encode()
+        whole = APART.join((method, host, path, *(name + b": " + value for name, value in fields)))
+        try:
+            found = self._plan.found(whole)
+            if len(whole) > SMALL:  # in a long text some encodings are not looked for
+                parts = in_parts((said for _, said in places(method, host, path, fields)), SMALL)
+                found += tuple(each for said in parts for each in self._plan.found(said))
+            found += tuple(each for each in self._plan.found(APART.join(pieced(path, fields)))
+                           if each.detector != BEARER)  # fmt: skip
+        except Undecodable as error:
+            self._cannot(f"the head cannot be looked at: {error}", "the head", "undecodable-head")
+            return
+        if found:
+            self._judge(found, lambda each: self._place(each, method, path, fields))
+        for _ in self._spend(APART.join((path, *(name + b": " + value for name, value in fields))), "the head"):
+            pass
+
+    def body(self, head: Head, body: Body, length: int | None) -> Body:
+        if isinstance(body, Nothing):
+            return body
+        codings = head.tokens(b"content-encoding")
+
+        def look(said: bytearray, trailer: bytes, begins: bool, ends: bool) -> Iterator[int]:
+            return self._look(said, trailer, codings, begins=begins, ends=ends)
+
+        return HeldBody(body, look, self._plan.whole, self._room, lambda: self.wake(), length or self._plan.whole)
+
+    def warnings(self) -> list[Field]:
+        return [(WARNING, WARNING, each.encode()) for each in dict.fromkeys(self._warnings)]
+
+    def _look(
+        self, said: bytes | bytearray, trailer: bytes, codings: list[bytes], *, begins: bool, ends: bool
+    ) -> Iterator[int]:
+        try:
+            if codings and not (begins and ends):
+                raise UnreadableCoding("it is compressed, and more than is looked at as a whole")
+            for fake in self._fakes:
+                said = said.replace(fake, BLANK) if fake in said else said
+            said = plain(said, codings, self._plan.whole)
+            made = Scan(b"".join((said, APART, trailer)) if trailer else said, self._plan.key, depth=self._plan.depth,
+                        whole=begins and ends)  # fmt: skip
+            yield from made.steps()
+        except (Undecodable, UnreadableCoding) as error:
+            why = f"the body cannot be looked at: {error}; max_buffered_body_bytes in [proxy] says how much is"
+            self._cannot(why, "the body", UNDECODABLE)
+            return
+        if made.findings:
+            self._judge(made.findings, lambda each: self._place_in_body(each, said, trailer))
+        yield from self._spend(said, "the body", 0 if begins else OVERLAP)
+        yield from self._spend(trailer, "the trailer")
+
+    # ---- the verdict --------------------------------------------------------------------------------------------
+
+    def _judge(self, found: Sequence[Finding], place: Callable[[Finding], str]) -> None:
+        """Raises Leak for the first that may not go; all are told."""
+        once = {each[::2]: each for each in found}
+        verdicts = [(each, self._verdict(BY_NAME[each.detector])) for each in once.values()]
+        refused = next((each for each, verdict in verdicts if verdict == BLOCKED), None)
+        where = {}
+        for each, verdict in verdicts:
+            if refused is None or verdict == BLOCKED:
+                where[each] = self._tell_once(each, verdict, place)
+        self._warnings += [each.detector for each, verdict in verdicts if verdict == WARNED]
+        if refused is None:
+            return
+        shown = f"{refused.detector} ({refused.fingerprint})"
+        why = f"{where[refused] or 'it'} has a credential in it, {shown}, which may not be sent to {self._host}"
+        raise Leak(why, f"dlp.{refused.detector}", (DETECTOR, refused.detector.encode()))
+
+    def _spend(self, said: bytes | bytearray, place: str, begins: int = 0) -> Iterator[int]:
+        """Takes what is new and opaque from the budget of this host, step by step. Raises Leak."""
+        if (spending := self._spending) is None:
+            return
+        opaque = stretches(said, begins)
+        try:
+            fits = yield from spending.steps(opaque)
+        except Undecodable as error:
+            self._cannot(f"{place} cannot be looked at: {error}", place, UNDECODABLE)
+            return
+        finally:
+            opaque.close()  # it holds on to what was said
+        if not fits:
+            why = (
+                f"{place} has more opaque bytes in it than {self._host} may be sent in this session: "
+                f"{spending.spent} of {spending.most} are used (session_entropy_budget in [network.dlp])"
+            )
+            self._cannot(why, place, OVERSPENT, ENTROPY.name)
+        elif not spending.is_told and spending.most < 2 * spending.spent:
+            spending.is_told = True
+            shown = f"{spending.spent} of {spending.most} bytes"
+            self._tell(CredentialFound(ENTROPY.name, place, shown, WARNED))
+
+    def _verdict(self, detector: Detector) -> str:
+        name = detector.name
+        if may_go(detector, self._host, self._plan.scopes.get(name, ())):
+            return HOME
+        if may_go(detector, self._host, (), self._listed):
+            return LISTED
+        return WARNED if self._plan.warns else BLOCKED
+
+    def _tell_once(self, found: Finding, verdict: str, place: Callable[[Finding], str]) -> str:
+        """Returns the place. What this connection has told already is not told again, unless it is refused."""
+        key = found.detector, found.fingerprint, verdict
+        if verdict != BLOCKED and (key in self._told or len(self._told) >= MOST_TOLD):
+            return ""
+        self._told.add(key)
+        via = f" (in {' in '.join(reversed(found.via))})" if found.via else ""
+        where = place(found)
+        self._tell(CredentialFound(found.detector, where + via, found.fingerprint, verdict))
+        return where
+
+    def _cannot(self, why: str, place: str, reason: str, lists: str = "") -> None:
+        """Raises Leak, unless it is passed on with a warning."""
+        verdict = WARNED if self._plan.warns else BLOCKED
+        self._tell(CredentialFound(reason, place, "", verdict))
+        if self._plan.warns:
+            self._warnings.append(reason)
+            return
+        raise Leak(why, f"dlp.{reason}", (REASON, reason.encode()), lists)
+
+    # ---- where it stands ----------------------------------------------------------------------------------------
+
+    def _place(self, found: Finding, method: bytes, path: bytes, fields: Fields) -> str:
+        for name, said in islice(places(method, self._host.encode(), path, fields), MOST_PLACES):
+            if self._is_in(found, said):
+                return self._plan.clean(name) or "a field"
+        return "the head"
+
+    def _place_in_body(self, found: Finding, said: bytes | bytearray, trailer: bytes) -> str:
+        if trailer and self._is_in(found, trailer):
+            return "the trailer"
+        for way, text in strings(said):
+            if self._is_in(found, text.encode("utf-8", "replace")):
+                return self._plan.clean(f"body json {way}") or "the body"
+        return "the body"
+
+    def _is_in(self, found: Finding, said: bytes) -> bool:
+        try:
+            return any(each[::2] == found[::2] for each in self._plan.found(said))
+        except Undecodable:
+            return False

@@ -1,0 +1,251 @@
+"""The inspector at work: records of the host program in, connections served, records about them out.
+
+It knows no more of a connection than its record says: two sockets, the plan that they belong to, a host and a port.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Mapping
+from functools import partial
+from types import TracebackType
+
+from pysandbox.compile.plan import Contract
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.ca import SigningAuthority
+from pysandbox.gate.inspection.channel import OF_CAGE, BadChannelRecord, ChannelRecord, Kind
+from pysandbox.gate.inspection.exchange import Exchange
+from pysandbox.gate.inspection.in_flight import InFlight
+from pysandbox.gate.inspection.loop import IN, Loop
+from pysandbox.gate.inspection.mirror import Parts, mirrored, offered_by
+from pysandbox.gate.inspection.pair import InspectedPair
+from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
+from pysandbox.gate.inspection.sides import HTTP2, ClientSide, PlainSide, ServerSide, Side
+from pysandbox.gate.inspection.terms import Terms, Told
+from pysandbox.policy.names import matches
+from pysandbox.shapes import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pysandbox.dlp.spending import Spending
+    from pysandbox.gate.inspection.scanning import ConnectionScan, CredentialFound, PlanScan
+
+LONGEST_PLAN = 1 << 24
+SHOWN = 400  # bytes of what a record tells
+MOST_SESSIONS = 1024
+SECURE, PROXIED = 1, 2  # flags of an OPEN record
+
+
+class HeldPlan:
+    """What the hosts of one plan are held to, and the authority that signs for them."""
+
+    def __init__(self, said: bytes, roots: str) -> None:
+        given = json.loads(said)
+        self.contracts = [
+            Contract(tuple(each["methods"]), tuple(each["paths"]), tuple(each["content_types"]),
+                     each["max_request_bytes"], tuple(each["ports"]), bool(each["websocket"]),
+                     tuple(each["credentials"]))
+            for each in given["contracts"]
+        ]  # fmt: skip
+        self.patience: float = given["timeout_ms"] / 1000
+        self.most: int = given["most_bytes"]
+        self.authority = SigningAuthority(given["patterns"])
+        self.upstream = upstream_context(roots + given["upstream_ca"])
+        self.sessions: dict[tuple[str, int], ssl.SSLSession] = {}
+        self.scan = None if given["scan"] is None else _plan_scan(given["scan"])
+        self._patterns: list[str] = given["patterns"]
+
+    def destination(self, host: str) -> str:
+        """What a host is counted as: all names below a pattern are one."""
+        found = [each for each in self._patterns if matches(each, host)]
+        return host if host in found else max(found, key=len, default=host)
+
+
+def _plan_scan(given: Mapping[str, Any]) -> PlanScan:
+    """It was imported already, in an inspector that was started to scan: nothing can be now."""
+    from pysandbox.gate.inspection.scanning import PlanScan
+
+    return PlanScan(given)
+
+
+def upstream_context(roots: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # it asks for a certificate, and checks the name in it
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if roots:
+        context.load_verify_locations(cadata=roots)
+    return context
+
+
+def tell_where(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The last words of a process that holds secrets: where it failed, and nothing of what it worked on."""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        os.write(2, f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}\n".encode())
+        trace = trace.tb_next
+    os.write(2, f"the inspector has failed: {kind.__name__}\n".encode())
+
+
+class Inspector:
+    def __init__(self, host: socket.socket, roots: str) -> None:
+        self._host, self._roots, self._loop = host, roots, Loop()
+        self._plans: dict[int, HeldPlan] = {}
+        self._pairs: dict[int, InspectedPair] = {}
+        self._secrets: dict[int, SecretSet] = {}
+        self._in_flight: dict[int, InFlight] = {}  # by cage
+        self._spent: dict[int, dict[str, Spending]] = {}  # by cage and host
+        self._is_on = True
+
+    def run(self) -> None:
+        """Until the host program closes the channel, or says what makes no sense."""
+        self._loop.wait_for(self._host.fileno(), IN, self._take_record)
+        self._say(Kind.READY, 0)
+        self._loop.run(lambda: self._is_on)
+
+    def _say(self, kind: Kind, number: int, *fields: str | bytes) -> None:
+        said = tuple(each if isinstance(each, bytes) else each.encode("utf-8", "replace")[:SHOWN] for each in fields)
+        self._host.setblocking(True)  # what is refused is told before anybody is answered
+        try:
+            self._host.sendmsg([channel.encode(ChannelRecord(kind, number, said))])
+        except OSError:
+            self._is_on = False
+
+    def _take_record(self, _: int) -> None:
+        try:
+            received = channel.receive(self._host)
+        except BlockingIOError:
+            return
+        except (BadChannelRecord, OSError):
+            received = None
+        if received is None:
+            self._is_on = False
+            return
+        record, fds = received
+        if record.kind is Kind.PLAN and len(fds) == 1:
+            self._learn(record.number, fds[0])
+        elif record.kind is Kind.OPEN and len(fds) == 2:
+            self._open(record, *(socket.socket(fileno=fd) for fd in fds))
+        else:
+            for fd in fds:
+                os.close(fd)
+        self._obey(record)
+
+    def _obey(self, record: ChannelRecord) -> None:
+        if record.kind is Kind.CUT and record.number in self._pairs:
+            self._pairs[record.number].end(reset=True)
+        elif record.kind is Kind.PING:
+            self._say(Kind.PONG, record.number)
+        elif record.kind is Kind.SECRETS:
+            sys.excepthook = tell_where
+            self._secrets[record.number] = SecretSet(record.fields[0])
+        elif record.kind is Kind.REVOKE and record.number in self._secrets:
+            self._secrets[record.number].revoke(record.fields[0].decode())
+        elif record.kind is Kind.ENDED:
+            self._spent.pop(record.number, None)
+        elif record.kind is Kind.FORGET:
+            self._secrets.pop(record.number, None)
+
+    def _learn(self, number: int, fd: int) -> None:
+        with open(fd, "rb") as file:
+            file.seek(0)
+            plan = self._plans[number] = HeldPlan(file.read(LONGEST_PLAN), self._roots)
+        self._say(Kind.AUTHORITY, number, plan.authority.pem)
+
+    # ---- a connection -------------------------------------------------------------------------------------------
+
+    def _open(self, record: ChannelRecord, client: socket.socket, server: socket.socket) -> None:
+        number = record.number
+        try:
+            of_plan, contract, host, port, flags, secrets, said = record.fields
+            plan = self._plans[int(of_plan)]
+            terms = Terms(host.decode("ascii"), int(port), bool(int(flags) & SECURE), bool(int(flags) & PROXIED),
+                          plan.contracts[int(contract)], plan.most)  # fmt: skip
+            held = (
+                ConnectionSecrets(self._secrets[int(secrets)], terms.host, secure=terms.secure)
+                if int(secrets)
+                else None
+            )
+            if number in self._pairs:
+                raise ValueError("a number that is in use")
+        except (ValueError, KeyError, IndexError):
+            client.close()
+            server.close()
+            if number not in self._pairs:
+                self._say(Kind.OVER, number, b"1")
+            return
+        client.setblocking(False)
+        server.setblocking(False)
+        scan = self._scan(number, plan, terms, held)
+        parts = terms, partial(self._tell, number, plan.scan), held, scan
+        self._serve(number, plan, parts, client, server, said)
+        if scan is not None and number in self._pairs:
+            scan.wake = self._pairs[number].soon
+
+    def _scan(self, number: int, plan: HeldPlan, terms: Terms, held: ConnectionSecrets | None) -> ConnectionScan | None:
+        if plan.scan is None:
+            return None
+        from pysandbox.dlp.spending import Spending
+        from pysandbox.gate.inspection.scanning import ConnectionScan
+
+        spent = self._spent.setdefault(number >> OF_CAGE, {})
+        spending = spent.setdefault(plan.destination(terms.host), Spending(plan.scan.budget))
+        room = self._in_flight.setdefault(number >> OF_CAGE, InFlight()).room
+        fakes = held.placeholders if held is not None else ()
+        return ConnectionScan(
+            plan.scan,
+            terms.host,
+            terms.contract.credentials,
+            partial(self._found, number),
+            room,
+            fakes,
+            spending,
+        )
+
+    def _found(self, number: int, found: CredentialFound) -> None:
+        self._say(Kind.FOUND, number, *found)
+
+    def _serve(
+        self, number: int, plan: HeldPlan, parts: Parts, client: socket.socket, server: socket.socket, said: bytes
+    ) -> None:
+        towards: Side
+        beyond: Side
+        terms, mirror = parts[0], None
+        place = terms.host, terms.port
+        if terms.secure:
+            offered = offered_by(said)
+            towards = ClientSide(client, plan.authority.context(terms.host), said)
+            mirror = partial(mirrored, parts, towards, offered) if HTTP2 in offered else None
+            try:
+                beyond = ServerSide(server, plan.upstream, terms.host, plan.sessions.get(place), offered)
+            except OSError:  # it has hung up
+                client.close()
+                server.close()
+                self._say(Kind.OVER, number, b"1")
+                return
+        else:
+            towards, beyond = PlainSide(client, said), PlainSide(server)
+        self._pairs[number] = InspectedPair(
+            self._loop, towards, beyond, Exchange(*parts), plan.patience,
+            self._in_flight.setdefault(number >> OF_CAGE, InFlight()), number >> OF_CAGE, mirror=mirror,
+            over=lambda reset: self._over(number, plan, place, beyond, reset=reset),
+            untrusted=lambda why: self._say(Kind.UNTRUSTED, number, why),
+            refused=lambda why: self._say(Kind.UPSTREAM, number, why),
+        )  # fmt: skip
+
+    def _tell(self, number: int, scan: PlanScan | None, told: Told) -> None:
+        if scan is not None:
+            told = Told(told.column, *map(scan.clean, told[1:]))
+        self._say(Kind.REFUSED, number, told.column, told.why, told.value, told.method, told.path)
+
+    def _over(self, number: int, plan: HeldPlan, place: tuple[str, int], server: Side, *, reset: bool) -> None:
+        self._pairs.pop(number, None)
+        cage = number >> OF_CAGE
+        if cage in self._in_flight and not self._in_flight[cage].is_used:
+            del self._in_flight[cage]
+        if isinstance(server, ServerSide) and server.ready and not reset and (session := server.session) is not None:
+            if len(plan.sessions) >= MOST_SESSIONS:
+                plan.sessions.clear()
+            plan.sessions[place] = session
+        self._say(Kind.OVER, number, b"1" if reset else b"0")

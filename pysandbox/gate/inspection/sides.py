@@ -1,0 +1,293 @@
+"""The two sides of an inspected connection, each a non-blocking socket with TLS or without: one interface, three kinds.
+
+Towards the client TLS is pyOpenSSL's, because the ssl module reads a certificate and its key from files alone, and
+nothing may be opened here. Towards the server it is the ssl module's, which checks the name.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+
+from OpenSSL import SSL
+
+from pysandbox.gate.inspection.in_flight import AT_ONCE
+from pysandbox.shapes import Protocol
+
+HTTP1, HTTP2 = "http/1.1", "h2"  # as ALPN names them
+UNTRUSTED = ("unknown ca", "bad certificate", "certificate unknown", "unsupported certificate")
+
+
+class TlsFailed(Exception):
+    """`untrusted`: the other side does not accept the certificate that it was shown."""
+
+    def __init__(self, why: str, *, untrusted: bool = False) -> None:
+        super().__init__(why)
+        self.untrusted = untrusted
+
+
+class Broken(Exception):
+    """The connection is gone, in the middle of something."""
+
+
+class Side(Protocol):
+    """`ready`: bytes may be read and written. `writes`: TLS itself waits until it can write."""
+
+    ready: bool
+    clean: bool  # the other side has said that it was all
+
+    @property
+    def writes(self) -> bool: ...
+
+    @property
+    def protocol(self) -> str:
+        """Agreed on by ALPN; HTTP/1.1 where nothing was said of it."""
+
+    def fileno(self) -> int: ...
+    def handshake(self) -> None:
+        """Goes on with it. Raises TlsFailed."""
+
+    @property
+    def kept(self) -> int:
+        """Bytes that TLS has for the socket, which does not take them yet."""
+
+    def read(self, most: int = AT_ONCE) -> bytes | None:
+        """What has come, or so much of it; b"" at the end, None where nothing has. Raises Broken."""
+
+    def write(self, said: bytearray) -> int:
+        """How much was taken. Raises Broken."""
+
+    def end(self) -> None:
+        """Says that this was all."""
+
+    def close(self) -> None: ...
+
+
+class PlainSide:
+    kept, protocol = 0, HTTP1
+
+    def __init__(self, sock: socket.socket, said: bytes = b"") -> None:
+        self._sock, self._said = sock, said
+        self.ready, self.writes, self.clean = True, False, True
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def handshake(self) -> None:
+        return
+
+    def read(self, most: int = AT_ONCE) -> bytes | None:
+        said, self._said = self._said, b""
+        if said:
+            return said
+        try:
+            return self._sock.recv(most)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise Broken(str(error)) from None
+
+    def write(self, said: bytearray) -> int:
+        try:
+            return self._sock.send(said)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise Broken(str(error)) from None
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class ClientSide:
+    """TLS towards a client, who sees us as the server. `said` was read of the socket before: its hello."""
+
+    def __init__(self, sock: socket.socket, context: SSL.Context, said: bytes) -> None:
+        self._sock, self._said = sock, said
+        self._tls = SSL.Connection(context, None)
+        self._tls.set_app_data(b"")
+        self._tls.set_accept_state()
+        self._out = bytearray()
+        self.ready = self.clean = False
+
+    def agree(self, protocol: bytes) -> None:
+        """Before the handshake: what is agreed on by ALPN."""
+        self._tls.set_app_data(protocol)
+
+    @property
+    def protocol(self) -> str:
+        return str(self._tls.get_app_data().decode()) or HTTP1
+
+    @property
+    def writes(self) -> bool:
+        return bool(self._out)
+
+    @property
+    def kept(self) -> int:
+        return len(self._out)
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def handshake(self) -> None:
+        self._receive()
+        try:
+            self._tls.do_handshake()
+            self.ready = True
+        except SSL.WantReadError:
+            pass
+        except SSL.Error as error:
+            self._send()
+            text = _text(error)
+            raise TlsFailed(text, untrusted=any(each in text for each in UNTRUSTED)) from None
+        self._send()
+
+    def read(self, most: int = AT_ONCE) -> bytes | None:
+        got, said = self._receive(most), []
+        try:
+            while True:  # all that was received: the socket will not tell of it again
+                said.append(self._tls.recv(AT_ONCE))
+        except SSL.WantReadError:
+            if said:
+                return b"".join(said)
+            return b"" if got == b"" else None
+        except SSL.ZeroReturnError:
+            self.clean = True
+            return b"".join(said)
+        except SSL.Error as error:
+            raise Broken(_text(error)) from None
+        finally:
+            self._send()
+
+    def write(self, said: bytearray) -> int:
+        self._send()
+        if self._out:
+            return 0
+        try:
+            count = int(self._tls.send(bytes(said[:AT_ONCE])))
+        except SSL.Error as error:
+            raise Broken(_text(error)) from None
+        self._send()
+        return count
+
+    def end(self) -> None:
+        with suppress(SSL.Error, Broken):
+            self._tls.shutdown()
+            self._send()
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def _receive(self, most: int = AT_ONCE) -> bytes | None:
+        """Reads the socket into TLS; b"" at its end, None where nothing has come. Raises Broken, TlsFailed."""
+        said, self._said = self._said, b""
+        if not said:
+            try:
+                said = self._sock.recv(most)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise (Broken if self.ready else TlsFailed)(str(error)) from None
+            if not said:
+                if not self.ready:
+                    raise TlsFailed("the client hung up in the TLS handshake", untrusted=True)
+                self._tls.bio_shutdown()
+                return b""
+        self._tls.bio_write(said)
+        return said
+
+    def _send(self) -> None:
+        """Writes to the socket what TLS has for it, as far as it goes."""
+        with suppress(SSL.WantReadError):
+            while True:
+                self._out += self._tls.bio_read(AT_ONCE)
+        if self._out:
+            try:
+                del self._out[: self._sock.send(self._out)]
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise Broken(str(error)) from None
+
+
+class ServerSide:
+    """TLS towards a server, whose certificate has to be right for `name`. `offered` is for it to choose from."""
+
+    kept = 0
+
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, name: str, session: ssl.SSLSession | None,
+        offered: Sequence[str] = (HTTP1,),
+    ) -> None:  # fmt: skip
+        context.set_alpn_protocols(list(offered))  # of the next connection: OpenSSL copies it there
+        self._tls = context.wrap_socket(
+            sock, server_hostname=name, do_handshake_on_connect=False, session=session, suppress_ragged_eofs=False
+        )
+        self.ready = self.writes = self.clean = False
+
+    @property
+    def protocol(self) -> str:
+        """What it has chosen."""
+        return self._tls.selected_alpn_protocol() or HTTP1
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        return self._tls.session
+
+    def fileno(self) -> int:
+        return self._tls.fileno()
+
+    def handshake(self) -> None:
+        self.writes = False
+        try:
+            self._tls.do_handshake()
+            self.ready = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLWantWriteError:
+            self.writes = True
+        except ssl.SSLCertVerificationError as error:
+            raise TlsFailed(f"its certificate is not accepted: {error.verify_message}", untrusted=True) from None
+        except (ssl.SSLError, OSError) as error:
+            raise TlsFailed(getattr(error, "reason", None) or str(error)) from None
+
+    def read(self, most: int = AT_ONCE) -> bytes | None:
+        try:
+            said = self._tls.recv(most)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            return b""
+        except OSError as error:
+            raise Broken(str(error)) from None
+        self.clean = self.clean or not said
+        return said
+
+    def write(self, said: bytearray) -> int:
+        try:
+            return self._tls.send(bytes(said[:AT_ONCE]))
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        except OSError as error:
+            raise Broken(str(error)) from None
+
+    def end(self) -> None:
+        return
+
+    def close(self) -> None:
+        self._tls.close()
+
+
+def _text(error: SSL.Error) -> str:
+    if isinstance(error, SSL.SysCallError):
+        return "the connection was lost"
+    said = error.args[0] if error.args and isinstance(error.args[0], list) else []
+    return "; ".join(str(each[-1]) for each in said) or "TLS failed"

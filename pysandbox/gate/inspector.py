@@ -1,0 +1,397 @@
+"""The host's side of the inspector: one process for each Runtime, started for the first plan that has a contract.
+
+The gatekeeper keeps what decides: names, addresses, what is dialled and what is cut. Here a connected client and a
+connected server go to the inspector (`inspection`), and what it says of them comes back: refusals, which are booked
+where the fix is made, and ends. Nothing that it says is believed beyond that: it parses what strangers send.
+
+When it ends, keeps silent (`pulse`) or says what makes no sense, the connections that it had are cut, and it is started
+once more. After that, hosts with a contract are closed; all others go on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from errno import ESHUTDOWN, ETIMEDOUT
+
+from pysandbox.compile.plan import TRUST
+from pysandbox.errors import StartError
+from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
+from pysandbox.gate.held import HeldConnection, Served, book
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
+from pysandbox.gate.pulse import Pulse
+from pysandbox.gate.trusted import KnownPlan, TrustFiles, plan_of
+from pysandbox.shapes import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import NetPlan
+    from pysandbox.runtime.prepared import Prepared
+    from pysandbox.runtime.runtime import Runtime
+
+START_SECONDS = 20.0
+ASKED_EVERY = 2.0  # seconds between two questions whether it is there, while it has connections
+SILENT_ROUNDS = 5  # of questions without an answer, after which it is taken for stuck
+BOOKING_SECONDS = 2.0
+MOST_STARTS = 2
+READ = selectors.EVENT_READ
+LONGEST_SAID = 1 << 17
+STARTER = (
+    "import sys; sys.path[:0] = sys.argv[4:]; "
+    "from pysandbox.gate.inspection.__main__ import main; main(*map(int, sys.argv[1:4]))"
+)
+R = TypeVar("R")
+
+
+def join_inspector(runtime: Runtime, net: NetPlan, join: Callable[[InspectorProcess], R]) -> R:
+    """What `join` returns of the Runtime's inspector, which is made here and started when it is first asked. What scans
+    is one of its own: nobody else waits for a scan, or has its modules."""
+    scans = net.inspection is not None and net.inspection.scan is not None
+    kind = ScanningInspector if scans else InspectorProcess
+    return runtime.shared.join(kind, lambda: kind(runtime.sink), join)
+
+
+@contextmanager
+def trusting(runtime: Runtime, prepared: Prepared) -> Iterator[None]:
+    """While a cage of this plan is opened and admitted: the file with the certificates that it is to trust stands in
+    `prepared`, and whoever looks into its TLS does not retire. Raises StartError."""
+    assert prepared.plan.net is not None
+    inspector = join_inspector(runtime, prepared.plan.net, lambda inspector: inspector.expect(1))
+    try:
+        try:
+            prepared.host_files[TRUST] = inspector.trust(prepared.plan.net)
+        except OSError as error:
+            text = f"the inspector, which [[host]] contracts need, was not to be had: {error}"
+            raise StartError("network", error.errno or ESHUTDOWN, None, text) from error
+        yield
+    finally:
+        inspector.expect(-1)
+
+
+class InspectorProcess:
+    scans = False
+
+    def __init__(self, sink: Sink, asked_every: float = ASKED_EVERY) -> None:
+        self._sink, self._asked_every = sink, asked_every
+        self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
+        self._files = TrustFiles()
+        self._plans: dict[object, KnownPlan] = {}
+        self._held: dict[int, HeldConnection] = {}
+        self._sessions: weakref.WeakSet[Served] = weakref.WeakSet()
+        self.numbers = itertools.count(1)  # of whatever it is told
+        self.told_again: dict[int, Callable[[], ChannelRecord]] = {}  # to one that takes its place
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pulse: Pulse | None = None
+        self._starts = 0
+        self._expected = 0  # cages on their way
+        self._retired = self._ready = self._returns = False
+
+    @property
+    def process(self) -> subprocess.Popen[bytes] | None:
+        """The one that serves."""
+        return self._process
+
+    # ---- a Runtime's service ------------------------------------------------------------------------------------
+
+    @property
+    def retired(self) -> bool:
+        return self._retired
+
+    def retire(self) -> bool:
+        with self._lock:
+            served = (*self._sessions, *(each.session for each in self._held.values()))
+            if self._expected or any(not each.ended for each in served):
+                return False
+            self._retired = True
+            self._stop()
+            self._files.remove()
+            return True
+
+    def after_fork_in_child(self) -> None:
+        self._retired = True
+        if self._channel is not None:
+            os.close(self._channel.detach())
+        if self._pulse is not None:
+            self._pulse.close()
+        self._files.abandon()
+
+    # ---- plans --------------------------------------------------------------------------------------------------
+
+    def trust(self, net: NetPlan) -> str:
+        """The file that a cage of this plan is to trust. Raises OSError."""
+        key = (net.hosts, net.inspection)
+        with self._lock:
+            if self._retired:
+                raise OSError(ESHUTDOWN, "it has retired")
+            self._ensure()
+            known = self._plans.get(key)
+            if known is not None and known.path:
+                return known.path
+            if known is None:
+                known = self._plans[key] = plan_of(net, next(self.numbers))
+            self._teach()
+            self._wait_until(lambda: bool(known.path))
+            return known.path
+
+    def _teach(self) -> None:
+        """Tells it the plans that it does not know."""
+        assert self._channel is not None
+        for known in self._plans.values():
+            if known.taught != self._starts:
+                known.taught = self._starts
+                with known.described() as file:
+                    channel.send(self._channel, ChannelRecord(Kind.PLAN, known.number), (file.fileno(),))
+        self._ask()
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        """Under the lock. Raises OSError when it has ended for good, or does not answer."""
+        until = time.monotonic() + START_SECONDS
+        while not holds():
+            left = until - time.monotonic()
+            if self._channel is None and not self._returns:
+                raise OSError(ESHUTDOWN, "the inspector has ended; what it said last is on stderr")
+            if left <= 0:
+                raise OSError(ETIMEDOUT, f"the inspector is silent for {START_SECONDS:g} s")
+            self._news.wait(left)
+
+    def expect(self, cages: int) -> InspectorProcess:
+        """So many more, or fewer, cages are on their way to `serve`; it does not retire meanwhile. Returns itself."""
+        with self._lock:
+            self._expected += cages
+        return self
+
+    def serve(self, session: Served) -> InspectorProcess:
+        """From now on it is needed, until the session has ended. Returns itself."""
+        with self._lock:
+            self._sessions.add(session)
+        return self
+
+    # ---- connections --------------------------------------------------------------------------------------------
+
+    def open(
+        self, held: HeldConnection, said: bytes, client: socket.socket, server: socket.socket, *, proxied: bool
+    ) -> int:
+        """Hands over duplicates of both; `held.over` is called in any thread when it has ended, with whether by a
+        reset. Returns its number. Raises OSError."""
+        key = (held.session.net.hosts, held.session.net.inspection)
+        with self._lock:
+            known = self._plans.get(key)
+            if known is None or self._channel is None or not known.path or len(said) > LONGEST_SAID:
+                raise OSError(ESHUTDOWN, "the inspector has ended")
+            number = held.session.number << OF_CAGE | next(self.numbers)
+            fields = (
+                str(known.number), str(known.contracts.index(held.contract)), held.target.host, str(held.target.port),
+                str(held.secure | proxied << 1), str(held.secrets),
+            )  # fmt: skip
+            record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
+            self._held[number] = held
+            try:
+                channel.send(self._channel, record, (client.fileno(), server.fileno()))
+                if len(self._held) == 1:
+                    self._ask()
+            except OSError:
+                self._held.pop(number, None)
+                raise
+        return number
+
+    def cut(self, number: int) -> None:
+        """The connection is gone as far as the gatekeeper is concerned. Idempotent."""
+        with self._lock:
+            if self._held.pop(number, None) is not None and self._channel is not None:
+                with suppress(OSError):
+                    channel.send(self._channel, ChannelRecord(Kind.CUT, number))
+
+    def say(self, record: ChannelRecord, patience: float = BOOKING_SECONDS) -> None:
+        """Raises OSError where it is not taken, or nobody is there."""
+        with self._lock:
+            if self._channel is None:
+                raise OSError(ESHUTDOWN, "the inspector has ended")
+            channel.send(self._channel, record, patience=patience)
+
+    def wait_booked(self) -> bool:
+        """Returns when what the inspector has refused until now is booked, and what it was told is done; or it is late
+        with an answer (False). Not in the thread that reads."""
+        with self._lock, suppress(OSError):
+            pulse = self._pulse
+            if self._channel is None or pulse is None or pulse.is_late:
+                return self._channel is None
+            asked, until = self._ask(), time.monotonic() + BOOKING_SECONDS
+            while pulse.heard < asked and self._pulse is pulse and (left := until - time.monotonic()) > 0:
+                self._news.wait(left)
+            return pulse.heard >= asked or self._pulse is not pulse
+        return False
+
+    def _ask(self) -> int:
+        assert self._channel is not None and self._pulse is not None
+        number = self._pulse.ask()
+        with suppress(BlockingIOError):  # it does not read: it owes an answer all the same
+            channel.send(self._channel, ChannelRecord(Kind.PING, number))
+        return number
+
+    # ---- the process --------------------------------------------------------------------------------------------
+
+    def _ensure(self) -> None:
+        """Starts it where there is none. Under the lock. Raises OSError."""
+        if self._channel is not None:
+            return
+        if self._starts >= MOST_STARTS:
+            raise OSError(ESHUTDOWN, f"it has ended {self._starts} times, and is not started again")
+        self._start()
+        for record in list(self.told_again.values()):
+            self.say(record())
+
+    def _start(self) -> None:
+        self._starts += 1
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ExitStack() as undo:
+            undo.callback(near.close)
+            with far, tempfile.TemporaryFile() as roots:
+                process = self._process = _spawn(far, roots.fileno(), self.scans)
+                self._channel, self._ready = near, False
+                pulse = self._pulse = Pulse(self._asked_every, SILENT_ROUNDS)
+                undo.pop_all()  # they are the thread's
+                threading.Thread(
+                    target=self._listen, args=(near, process, pulse), name="pysandbox-inspector", daemon=True
+                ).start()
+                undo.callback(self._stop, process)
+                self._wait_until(lambda: self._ready or self._process is not process)
+                if self._process is not process:
+                    raise OSError(ESHUTDOWN, "the inspector has ended at its start; what it said last is on stderr")
+                roots.seek(0)
+                self._files.roots = roots.read()
+            undo.pop_all()
+
+    def _stop(self, only: subprocess.Popen[bytes] | None = None) -> None:
+        """Under the lock. It ends when its channel does; a stopped one is killed. `only`: if it is that one still."""
+        if only is not None and self._process is not only:
+            return
+        near, self._channel = self._channel, None
+        process, self._process = self._process, None
+        if near is not None:
+            with suppress(OSError):
+                near.shutdown(socket.SHUT_RDWR)
+        if process is not None:
+            process.kill()
+            process.wait()
+        self._news.notify_all()
+
+    # ---- what it says -------------------------------------------------------------------------------------------
+
+    def _listen(self, near: socket.socket, process: subprocess.Popen[bytes], pulse: Pulse) -> None:
+        """The thread that reads its records, one for each process. Whatever goes wrong here, nobody waits for it."""
+        why = "it has ended"
+        try:
+            with near, selectors.DefaultSelector() as selector:
+                said, wakes = selector.register(near, READ), selector.register(pulse, READ)
+                while True:
+                    ready = [key for key, _ in selector.select(pulse.every if self._held or pulse.is_owed else None)]
+                    if wakes in ready:
+                        pulse.rest()
+                    if said in ready and not self._read_record(near):
+                        break
+                    if not self._answers(pulse):
+                        why = f"it is silent for {pulse.seconds:g} s"
+                        break
+                self._ended(process, pulse, why)
+        except Exception as error:
+            self._ended(process, pulse, f"{type(error).__name__}: {error}")
+
+    def _read_record(self, near: socket.socket) -> bool:
+        """Takes one record; whether there may be another. Raises OSError, BadChannelRecord, ValueError."""
+        received = channel.receive(near)
+        if received is None:
+            return False
+        record, fds = received
+        for fd in fds:
+            os.close(fd)
+        if record.kind in TO_INSPECTOR:
+            raise BadChannelRecord("a record that is the host's to send")
+        self._take(record)
+        return True
+
+    def _answers(self, pulse: Pulse) -> bool:
+        with self._lock:
+            if not (self._held or pulse.is_owed) or self._channel is None:
+                return True
+            again = pulse.asks_again(time.monotonic())
+            if again:
+                self._ask()
+            return again is not None
+
+    def _take(self, record: ChannelRecord) -> None:
+        with self._lock:
+            held = self._held.get(record.number)
+            if record.kind is Kind.READY:
+                self._ready = True
+            elif record.kind is Kind.PONG and self._pulse is not None:
+                self._pulse.answered(record.number)
+            elif record.kind is Kind.AUTHORITY:
+                self._files.learn(record.number, record.fields[0], self._plans.values(), self._starts)
+            elif record.kind is Kind.OVER:
+                self._held.pop(record.number, None)
+            self._news.notify_all()
+        if held is not None:
+            with suppress(RuntimeError):  # its loop has ended
+                book(record, held)
+
+    def _ended(self, process: subprocess.Popen[bytes], pulse: Pulse, why: str) -> None:
+        with self._lock:
+            pulse.close()
+            if self._process is not process:
+                return  # somebody has stopped it
+            held, self._held = self._held, {}
+            self._stop()
+            for known in self._plans.values():
+                known.path = ""
+            self._again()
+        for each in held.values():
+            with suppress(RuntimeError):
+                each.over(True)
+        with suppress(Exception):  # the sink is the user's
+            self._sink(Event(GATEKEEPER_FAILED.name, {"reason": f"the inspector of TLS: {why}"}))
+
+    def _again(self) -> None:
+        """Starts it once more, for the cages that there are; where that fails, their hosts stay closed."""
+        if self._retired or self._starts >= MOST_STARTS:
+            return
+        self._returns = True
+
+        def start() -> None:
+            with self._lock:
+                with suppress(OSError):
+                    if not self._retired:
+                        self._ensure()
+                        self._teach()
+                self._returns = False
+                self._news.notify_all()
+
+        threading.Thread(target=start, name="pysandbox-inspector-again", daemon=True).start()
+
+
+class ScanningInspector(InspectorProcess):
+    """One that looks for credentials in what is sent."""
+
+    scans = True
+
+
+def _spawn(far: socket.socket, roots: int, scans: bool) -> subprocess.Popen[bytes]:
+    kept = {name: value for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (value := os.environ.get(name))}
+    places = [each for each in sys.path if each and os.path.isabs(each)]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", STARTER, str(far.fileno()), str(roots), str(int(scans)), *places],
+        env=kept, cwd="/",
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(far.fileno(), roots),
+        process_group=0,  # what a user types at the terminal is for the host program
+    )  # fmt: skip

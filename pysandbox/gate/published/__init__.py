@@ -1,0 +1,1 @@
+"""Ports of a cage that the host may reach, and sockets that the host makes in the network namespace of a cage."""

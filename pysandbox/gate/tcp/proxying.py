@@ -1,0 +1,171 @@
+"""A connection that was let through, from its first bytes to its end: who handles it, and that it can be cut.
+
+`proxy_connection` is the one place where that is decided. A stream is relayed, or forwarded request by request where
+it is plain HTTP; to a host with a contract, it is the inspector's (`inspected`).
+
+What a client sends first is read and judged before a byte of it is passed on. Where the server sends first, its bytes
+are passed on at once, and the client's wait in the relay until they are judged. Where they cannot be judged yet but
+begin no known request, they are passed on as they come, and read on (`Sniffer.goes_ahead`). So no protocol is held up,
+and none can be used to slip a name past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pysandbox.gate.rules import Decision
+from pysandbox.gate.tcp.first_bytes import AHEAD, LATE, read_first_bytes
+from pysandbox.gate.tcp.sniff import Sniffer, SniffResult, Way
+from pysandbox.gate.tcp.stream import ClientStream, until_readable
+from pysandbox.gate.tcp.target import Denied, DialTarget
+from pysandbox.shapes import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.tcp.inspected import Inspected
+
+
+async def proxy_connection(
+    admission: CageSession, target: DialTarget, client: ClientStream, server: ClientStream, *, opaque: bool = False,
+    proxied: bool = False,
+) -> None:  # fmt: skip
+    """Serves a connection until both sides have ended, or it was cut: by the session, or by cancelling this. Owns
+    `server`, and uses up `client`. `opaque`: its first bytes were judged before. `proxied`: a request that
+    names its server, to a host with a contract. Raises OSError."""
+    task = asyncio.current_task()
+    assert task is not None
+    try:
+        held = admission.register(target, server.sock, task.cancel)
+    except (Denied, OSError):  # or the server has hung up already
+        server.reset()
+        client.reset()
+        return
+    contract = admission.rules.contract(*target) if admission.net.inspection is not None else None
+    carried: _Proxied | Inspected
+    try:
+        if contract is not None:
+            from pysandbox.gate.tcp.inspected import Inspected
+
+            carried = Inspected(admission, target, contract, client, server)
+            said, client.said = (client.said, b"") if proxied else (b"", client.said)
+            await (carried.serve(said, secure=False, proxied=True) if proxied else carried.run())
+        else:
+            carried = _Proxied(admission, target, client, server, held)
+            await (carried.pass_on() if opaque else carried.run())
+    except asyncio.CancelledError:
+        admission.unregister(held)
+        server.reset()
+        raise
+    finally:
+        admission.unregister(held)
+        carried.end()
+        server.close()
+
+
+class _Proxied:
+    def __init__(
+        self, admission: CageSession, target: DialTarget, client: ClientStream, server: ClientStream, held: int
+    ) -> None:
+        self._admission, self._target, self._client, self._server = admission, target, client, server
+        self._held = held
+        self._over: asyncio.Future[Any] = admission.loop.create_future()
+        self._number = 0
+
+    async def run(self) -> None:
+        sniffer = Sniffer(self._target, self._admission.rules.may_name_at_address)
+        verdict = await read_first_bytes(self._client, sniffer, self._client_is_first)
+        if verdict is None or verdict is AHEAD:
+            await self._flow(sniffer, verdict is AHEAD)
+        else:
+            await self._follow(verdict, bytes(sniffer.said))
+
+    async def pass_on(self) -> None:
+        """Passes on what the client has sent, and everything after it."""
+        said, self._client.said = self._client.said, b""
+        self._splice(self._server.send_at_once(said))
+        await asyncio.shield(self._over)
+
+    def end(self) -> None:
+        """Cuts what is still relayed."""
+        if self._number and not self._over.done():
+            self._admission.relay.cut(self._number)
+
+    async def _client_is_first(self) -> bool:
+        """Waits until either side has sent something; True where the client has, even if both have."""
+        if self._client.said or not self._client.is_quiet():
+            return True
+        await until_readable(self._client.sock, self._server.sock)
+        return not self._client.is_quiet()
+
+    async def _flow(self, sniffer: Sniffer, ahead: bool) -> None:
+        """Passes on what the server sends, at once; what the client sends, once it is judged, or at once where it goes
+        `ahead`. No HTTP server sends first."""
+        ear = self._client.dup_reader()
+        passed = bytes(sniffer.said) if ahead else b""
+        self._splice(passed, hold=True)
+        hearing = asyncio.create_task(self._sniff_on(ear, sniffer, len(passed)))
+        try:
+            await _first_of(hearing, self._over)
+            if self._over.done():
+                return
+            verdict, heard = await hearing
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+            ear.close()
+        if verdict.way is Way.PASS:
+            self._admission.relay.release(self._number, bytes(sniffer.said[heard:]))
+            await asyncio.shield(self._over)
+        else:
+            in_pieces = "HTTP whose first line came in pieces" if heard else "HTTP to a server that has spoken first"
+            self._deny(verdict.why or in_pieces)
+
+    async def _sniff_on(self, ear: ClientStream, sniffer: Sniffer, passed: int) -> tuple[SniffResult, int]:
+        """Reads on: the verdict, and how many bytes were passed on before it."""
+        while (verdict := await read_first_bytes(ear, sniffer, ear.is_spoken_to)) is AHEAD:
+            self._admission.relay.say(self._number, bytes(sniffer.said[passed:]))
+            passed = len(sniffer.said)
+        return verdict or LATE, passed
+
+    async def _follow(self, verdict: SniffResult, said: bytes) -> None:
+        self._client.said = said
+        if verdict.way is Way.PASS:
+            await self.pass_on()
+        elif verdict.way is Way.HTTP:
+            await self._forward()
+        else:
+            self._deny(verdict.why)
+            if verdict.answer:
+                await self._client.close_gracefully(verdict.answer)
+            self._client.reset()
+
+    async def _forward(self) -> None:
+        from pysandbox.gate.http.forward import Forwarder
+
+        tunnel = await Forwarder(self._admission, self._client, (self._target, self._server)).run()
+        if tunnel is None:
+            await self._client.close_gracefully()
+        else:
+            await self.pass_on()
+
+    def _deny(self, why: str) -> None:
+        self._admission.ledger.denied("tcp", *self._target, Decision(False, why, ""))
+
+    def _splice(self, said: bytes = b"", *, hold: bool = False) -> None:
+        def ended(spliced: object) -> None:
+            if not self._over.done():
+                self._over.set_result(spliced)
+
+        def hand_over() -> int:
+            client, server = self._client.detach(), self._server.detach()
+            return int(
+                self._admission.relay.splice(
+                    client, server, self._target, ended, hold=hold, said=said, cage=self._admission.number
+                )
+            )
+
+        self._number = self._admission.splice(self._held, hand_over)
+
+
+async def _first_of(*waited: asyncio.Future[Any]) -> None:
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)

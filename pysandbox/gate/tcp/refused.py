@@ -1,0 +1,68 @@
+"""The TCP connections that the kernel of a cage refuses because no rule could allow them: at once, with ECONNREFUSED,
+as of a closed port (`netfilter.netlink`, REFUSE). Here they are written down, with the line that would allow them.
+
+A raw socket in the cage's network receives a copy of their first packets, in the kernel's own queue, which drops what
+is too much. Each carries in unused fields of its header where it was meant to go, since its destination is rewritten.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from functools import partial
+from ipaddress import IPv4Address
+
+from pysandbox.gate.rules import Decision
+from pysandbox.gate.tcp.stream import until_readable
+from pysandbox.gate.tcp.target import DialTarget, check_literal, target_of
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import CageSession
+
+AT_ONCE = 16  # in one turn
+HEADERS = 120  # bytes: the longest of IPv4, and the longest of TCP
+MEANT = struct.Struct("!8x4sxB4xH")  # of a TCP header: the acknowledged number, the flags, the urgent pointer
+SYN, ACK, RST = 0x02, 0x10, 0x04
+
+
+async def serve(admission: CageSession, ear: socket.socket) -> None:
+    """Records refused connections until it is cancelled."""
+    with admission.monitors.listening(ear, partial(record_refused, admission)):
+        while True:
+            await until_readable(ear)
+            await admission.turns.take()
+            record_refused(admission, ear, AT_ONCE)
+
+
+def record_refused(admission: CageSession, ear: socket.socket, most: int = 1024) -> None:
+    """Records what has arrived. In the loop."""
+    with admission.monitors.recording():
+        for _ in range(most):
+            try:
+                found = meant(ear.recv(HEADERS))
+            except (OSError, struct.error):
+                return
+            if found is not None:
+                tell(admission, *found)
+
+
+def meant(packet: bytes) -> tuple[IPv4Address, int] | None:
+    """Where the connection was meant to go whose first packet this is; None for any other packet. Raises struct.error
+    for a truncated one."""
+    header = (packet[0] & 15) * 4 if packet else 0
+    address, flags, port = MEANT.unpack_from(packet, header)
+    return (IPv4Address(address), port) if flags & (SYN | ACK | RST) == SYN else None
+
+
+def tell(admission: CageSession, address: IPv4Address, port: int) -> None:
+    target = target_of(admission, address, port)
+    decision = _decision(admission, target, address)
+    if not decision.allowed:
+        admission.ledger.denied("tcp", *target, decision)
+
+
+def _decision(admission: CageSession, target: DialTarget, address: IPv4Address) -> Decision:
+    if target.host == str(address):
+        return check_literal(admission, address, target.port)
+    return admission.rules.name(target.host, target.port)

@@ -1,0 +1,123 @@
+"""The doors of a cage where connections arrive: one task for each of them, bounded, and ended with the cage.
+
+The client is not trusted. It can open connections without end, so they are counted for all doors of a cage together:
+what is more than MOST_STREAMS, or than the cage's share of the host's descriptors, waits in the kernel's backlog until
+one of them has ended. Nothing that is sent on one ends the door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from pysandbox.gate.askers import serve_for
+from pysandbox.gate.handed import receive
+from pysandbox.gate.tcp.proxying import proxy_connection
+from pysandbox.gate.tcp.socks_door import serve_socks
+from pysandbox.gate.tcp.stream import ClientStream, until_readable
+from pysandbox.gate.tcp.transparent import peer_of, serve_transparent
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import CageSession
+
+MOST_STREAMS = 1024  # of one cage, at all its doors
+EACH = 3  # descriptors that a stream needs: for the client, for the server, and while one of them is handed over
+ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
+
+_slots: WeakKeyDictionary[CageSession, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+async def serve(admission: CageSession, kind: str, listener: socket.socket) -> None:
+    """Serves a door until it is cancelled, or nobody can come any more; that ends every connection of the door. The
+    caller closes `listener`."""
+    served = {"socks": serve_socks, "http": serve_http, "tcp": serve_transparent}[kind]
+    slots = _slots.setdefault(admission, asyncio.Semaphore(MOST_STREAMS))
+    tasks: set[asyncio.Task[None]] = set()
+    listener.setblocking(False)
+    try:
+        while True:
+            await until_readable(listener)
+            await admission.turns.take()
+            leave = await _let_in(admission, slots)
+            accepted = _accept(listener)
+            if isinstance(accepted, OSError):  # this process has no descriptor left for now, or nobody is there
+                leave()
+                if isinstance(accepted, ConnectionResetError):  # of a door where connections are handed over: its end
+                    return
+                if not _is_nobody(accepted):
+                    await asyncio.sleep(ACCEPT_PAUSE)
+                continue
+            client = ClientStream(accepted, admission.turns)
+            task = asyncio.create_task(_served(served, admission, client))
+            tasks.add(task)
+            task.add_done_callback(partial(_over, tasks, client, leave))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _let_in(admission: CageSession, slots: asyncio.Semaphore) -> Callable[[], None]:
+    """Waits until the cage may have one more stream; returns the call that gives it back."""
+    await slots.acquire()
+    try:
+        await admission.descriptors.room(EACH)
+    except BaseException:
+        slots.release()
+        raise
+
+    def leave() -> None:
+        slots.release()
+        admission.descriptors.give(EACH)
+
+    return leave
+
+
+def _accept(listener: socket.socket) -> socket.socket | OSError:
+    """Accepts a connection, or returns the error. Small messages are sent at once (TCP_NODELAY): Nagle's algorithm
+    would wait for an acknowledgement, which a peer with nothing to send delays for 40 ms."""
+    try:
+        accepted = receive(listener) if listener.family == socket.AF_UNIX else listener.accept()[0]
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return accepted
+    except OSError as error:
+        return error
+
+
+def _is_nobody(error: OSError) -> bool:
+    """Whether there is no connection to accept: nobody waits, or the client went away before it was accepted."""
+    return isinstance(error, BlockingIOError | ConnectionAbortedError)
+
+
+async def _served(
+    served: Callable[[CageSession, ClientStream], Awaitable[None]], admission: CageSession, client: ClientStream
+) -> None:
+    serve_for(partial(peer_of, client.sock))
+    with suppress(OSError):  # of the client's; what concerns a server was told where it happened
+        await served(admission, client)
+
+
+def _over(
+    tasks: set[asyncio.Task[None]], client: ClientStream, leave: Callable[[], None], task: asyncio.Task[None]
+) -> None:  # fmt: skip
+    """A done callback, because it runs even for a task that was cancelled before it began."""
+    tasks.discard(task)
+    client.reset()  # whoever was parted from in peace is closed already
+    leave()
+
+
+async def serve_http(admission: CageSession, client: ClientStream) -> None:
+    from pysandbox.gate.http.forward import Forwarder
+
+    tunnel = await Forwarder(admission, client).run()
+    if tunnel is not None:
+        await proxy_connection(
+            admission, tunnel.target, client, tunnel.server, opaque=tunnel.opaque, proxied=tunnel.proxied
+        )
+    else:
+        await client.close_gracefully()

@@ -1,0 +1,28 @@
+"""Between the gatekeeper's loop and the threads of others: calls that are made in the loop, looks that need none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from pysandbox.shapes import TypeVar
+
+LOOP_PATIENCE = 10.0  # seconds for the loop to come round
+
+T = TypeVar("T")
+
+
+def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
+    """Makes a call in the loop of another thread; returns or raises what it does. Raises RuntimeError when the loop has
+    ended."""
+    answer: Future[T] = Future()
+
+    def make() -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    loop.call_soon_threadsafe(make)
+    return answer.result(LOOP_PATIENCE)

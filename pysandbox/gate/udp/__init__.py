@@ -1,0 +1,1 @@
+"""Datagrams: granted flows are relayed, all others are recorded."""

@@ -1,0 +1,87 @@
+"""Datagrams that a cage sends to where nothing listens: QUIC, NTP, a game. They arrive nowhere, with or without this
+file, which records them with the line that would allow them.
+
+A raw socket in the cage's network receives a copy (raw(7), csrc/host/net/netns.c): headers alone, in the kernel's own
+queue, which drops what is too much. A flood is read only now and then, so that it costs the host nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from functools import partial
+from ipaddress import IPv4Address
+
+from pysandbox.gate.askers import DoorClient, served
+from pysandbox.gate.rules import Decision
+from pysandbox.gate.tcp.stream import until_readable
+from pysandbox.gate.tcp.target import DialTarget, check_literal, target_of
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.gate.admission import CageSession
+
+AT_ONCE = 64  # datagrams, then there is
+PAUSE = 0.1  # seconds, while the queue may overflow
+HEADERS = 68  # bytes
+DESTINATION, PORT = struct.Struct("!4s"), struct.Struct("!H")
+DNS_PORT = 53
+UDP_TO_A_NAME = Decision(False, "network", "")  # no line of a policy opens that
+
+
+async def serve(admission: CageSession, ear: socket.socket) -> None:
+    """Records dropped datagrams until it is cancelled."""
+    with admission.monitors.listening(ear, partial(record_lost, admission)):
+        while True:
+            await until_readable(ear)
+            record_lost(admission, ear)
+            await asyncio.sleep(PAUSE)
+
+
+def record_lost(admission: CageSession, ear: socket.socket) -> None:
+    """Records what has arrived. In the loop."""
+    with admission.monitors.recording():
+        for _ in range(AT_ONCE):
+            try:
+                said = ear.recv(HEADERS)
+                address, port = destination(said)
+                is_answer = answers(admission, said)
+            except (OSError, struct.error):
+                return
+            if not is_answer:
+                with served(DoorClient("udp", source(said), None)):
+                    tell(admission, address, port)
+
+
+def source(packet: bytes) -> tuple[str, int]:
+    """Where it comes from. Of a packet that has a destination."""
+    (port,) = PORT.unpack_from(packet, (packet[0] & 15) * 4)
+    return str(IPv4Address(packet[12:16])), port
+
+
+def destination(packet: bytes) -> tuple[IPv4Address, int]:
+    """Where an IPv4 packet that carries UDP is sent (RFC 791, RFC 768). Raises struct.error for a truncated one."""
+    header = (packet[0] & 15) * 4 if packet else 0
+    (address,), (port,) = DESTINATION.unpack_from(packet, 16), PORT.unpack_from(packet, header + 2)
+    return IPv4Address(address), port
+
+
+def answers(admission: CageSession, packet: bytes) -> bool:
+    """Whether a packet is an answer, and so no datagram of the cage's own. Every address is local to the cage, so a
+    program that asks an address sees the answer as a packet to that very address. Names are answered for all."""
+    source, address = packet[12:16], packet[16:20]
+    (port,) = PORT.unpack_from(packet, (packet[0] & 15) * 4)
+    outbound = admission.outbound
+    is_served = outbound is not None and outbound.serves(DialTarget(str(IPv4Address(address)), port))
+    return source == address and (port == DNS_PORT or is_served)
+
+
+def tell(admission: CageSession, address: IPv4Address, port: int) -> None:
+    target = target_of(admission, address, port)
+    if target.host != str(address):
+        admission.ledger.denied("udp", *target, UDP_TO_A_NAME)
+        return
+    decision = check_literal(admission, address, port, "udp")
+    if not decision.allowed:
+        admission.ledger.denied("udp", *target, decision)
