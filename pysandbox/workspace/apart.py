@@ -1,0 +1,135 @@
+"""What a cage writes apart from the host, from its first command on, and for as long as somebody holds it."""
+
+from __future__ import annotations
+
+from pysandbox.compile.absent_names import COVERING
+from pysandbox.compile.cow import endings
+from pysandbox.errors import StartError
+from pysandbox.events import WORKSPACE_RECOVERED, Event, Sink, ignore
+from pysandbox.live.services import CageService
+from pysandbox.policy.paths_wanted import hidden_paths
+from pysandbox.shapes import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pysandbox.live.init import CageInit
+    from pysandbox.runtime.prepared import Prepared
+    from pysandbox.runtime.runtime import Runtime
+    from pysandbox.workspace.upper import Upper
+    from pysandbox.workspace.workspace import Workspace
+
+
+class Opener(Protocol):
+    """The uppers of a cage that waits for its first command. `denied`: real paths. Raises StartError."""
+
+    def __call__(self, live: CageInit, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool], /
+                 ) -> Sequence[Upper]: ...  # fmt: skip
+
+
+class KeptApart(CageService):
+    """The uppers of one cage; they outlive it."""
+
+    def __init__(self, live: CageInit, prepared: Prepared, sink: Sink) -> None:
+        """Takes them from a cage that waits for its first command. Raises StartError, CageClosedError."""
+        self._live: CageInit | None = live
+        self._sink = sink
+        self._workspace: Workspace | None = None
+        self._cage = live.id
+        self.command = ""  # the first that ran, as a person would write it
+        self._on_exit, self._on_error = endings(prepared.policy)
+        self._failed: bool | None = None  # the last command; None before any has ended
+        self._raised = False
+        uppers = _opener(prepared)(live, prepared, tuple(_denied(prepared)), self.is_still)
+        self.uppers = tuple(sorted(uppers, key=lambda upper: upper.tree.path != prepared.paths.cwd))
+
+    @property
+    def workspace(self) -> Workspace:
+        """What users hold, and always the same object; the working directory is its first tree."""
+        if self._workspace is None:
+            from pysandbox.workspace.workspace import Workspace
+
+            tell = self._sink if self._sink is not ignore else None
+            self._workspace = Workspace(self.uppers, command=self.command, cage=self._cage, tell=tell)
+        return self._workspace
+
+    def is_still(self) -> bool:
+        """Whether no process of the cage can write: it is paused, or none is left."""
+        live = self._live
+        if live is None or live.stands_still:
+            return True
+        if live.closed:  # its init is going
+            live.await_end()
+        return live.is_dead()
+
+    @property
+    def is_awaited(self) -> bool:
+        """What is done with it at the end is done when whoever ends the cage goes on."""
+        return {self._on_exit, self._on_error} != {"defer"}
+
+    def command_ended(self, *, well: bool) -> None:
+        self._failed = not well
+
+    def fail(self) -> None:
+        """An exception has left the block in which the cage was used."""
+        self._raised = True
+
+    def end(self) -> None:
+        self._live = None
+        if self.is_awaited:
+            from pysandbox.workspace.ending import end_as_asked
+
+            failed = self._raised or (bool(self.command) if self._failed is None else self._failed)
+            end_as_asked(self.workspace, self._on_error if failed else self._on_exit)
+
+    def after_fork_in_child(self) -> None:
+        for upper in self.uppers:
+            upper.drop()
+
+
+def finish_others(sink: Sink) -> None:
+    """What a kill has left of a commit, before a cage is shown the tree. A start does not fail for it: it is told."""
+    from pysandbox.workspace.recovery import recover
+
+    try:
+        recover(sink)
+    except OSError as error:
+        sink(Event(WORKSPACE_RECOVERED.name, {"commit": "", "tree": "", "outcome": f"left: {error}"}))
+
+
+def keep_apart(runtime: Runtime, live: CageInit, prepared: Prepared) -> None:
+    """Raises StartError; the cage ends then."""
+    try:
+        live.services.add(KeptApart(live, prepared, runtime.sink))
+    except StartError:
+        runtime.collect(live)
+        raise
+
+
+def kept_apart(live: CageInit, argv: tuple[str, ...]) -> KeptApart | None:
+    """What `keep_apart` has made for this cage, whose first command is `argv`."""
+    import shlex
+
+    kept = live.services.find(KeptApart)
+    if kept is not None:
+        kept.command = shlex.join(argv)
+    return kept
+
+
+def _opener(prepared: Prepared) -> Opener:
+    """What keeps apart what a cage of this plan writes: the one place that chooses between layers and copies."""
+    if prepared.plan.copies is None:
+        from pysandbox.workspace.overlay import open_uppers
+
+        return open_uppers
+    from pysandbox.workspace.snapshot import open_copies
+
+    return open_copies
+
+
+def _denied(prepared: Prepared) -> Iterator[str]:
+    """Real paths: what is covered in the cage, and what would be if it were there."""
+    plan, paths = prepared.plan, prepared.paths
+    yield from (step.target for step in plan.mounts if step.kind in COVERING)
+    for _, _, path in hidden_paths(prepared.policy, paths.cwd):
+        yield paths[path].real

@@ -1,0 +1,245 @@
+"""START HERE for a commit: the changes of a workspace are written to the tree, all of them or none.
+
+    judge   what conflicts, what is refused       nothing was touched yet
+    stage   new files beside their places         a kill is undone by `recover`
+    apply   one rename for each name              a kill is finished by `recover`
+    save    what was replaced, for an hour        `undo` puts it back
+
+The tree is the host's and may change while this runs: each directory is held by its inode, each rename is checked for
+what it displaced, and the first surprise takes all of them back. Two commits to one tree wait for nobody: the second
+is refused while the first runs, and conflicts with it afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from pysandbox.errors import CommitConflict, CommitError, Conflict
+from pysandbox.launch import native
+from pysandbox.launch.ids import new_id
+from pysandbox.launch.removal import remove_below
+from pysandbox.shapes import Literal, NamedTuple
+from pysandbox.workspace import plan as planning
+from pysandbox.workspace import store
+from pysandbox.workspace.changes import Change, before_of
+from pysandbox.workspace.conflict import Stamp, clock_trouble, stamp_of
+from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
+from pysandbox.workspace.moves import Moved, Places, inode, make_all, places, set_traits, undo_all
+from pysandbox.workspace.plan import (
+    Selection,
+    Skipped,
+    Step,
+    by_directory,
+    chosen,
+    judged,
+    steps,
+)
+from pysandbox.workspace.stage import Source, stage_all, trait_of, unstage
+from pysandbox.workspace.upper import Tree, Upper
+
+OnConflict = Literal["fail", "skip", "force"]
+KEPT_FOR = 3600  # seconds that a commit can be undone
+STAGED = ".pysandbox-"
+
+
+class Committed(NamedTuple):
+    """What a commit wrote, and what it left. `id` undoes it; empty where nothing was written. `stamps`: of what it
+    left in the tree, so that the next commit of the same workspace does not take it for somebody else's."""
+
+    id: str
+    tree: str
+    written: tuple[Change, ...]
+    skipped: tuple[Skipped, ...]
+    stamps: frozenset[Stamp] = frozenset()
+
+
+def commit(
+    upper: Upper, found: Sequence[Change], *, paths: Sequence[str] | None = None, on_conflict: OnConflict = "fail",
+    contents: Mapping[str, bytes] | None = None, own: frozenset[Stamp] = frozenset(),
+) -> Committed:  # fmt: skip
+    """Raises CommitConflict, CommitError; the tree is then as it was."""
+    tree = upper.tree
+    with locked(tree.path, tree.fd):
+        looked = judge(tree, found, paths, on_conflict, own)
+        renames, traits = steps(looked.written)
+        renames = by_directory(renames)
+        if not renames and not traits:
+            return Committed("", tree.path, (), looked.skipped)
+        name = new_id()
+        with store.opened_one(name, make=True) as place:
+            _carry_out(name, place, Source(upper, contents or {}), renames, traits)
+    stamps = frozenset(_stamps(tree, renames))
+    return Committed(name, tree.path, looked.written, looked.skipped, stamps)
+
+
+def judge(tree: Tree, found: Sequence[Change], paths: Sequence[str] | None, on_conflict: OnConflict,
+          own: frozenset[Stamp]) -> Selection:  # fmt: skip
+    """Raises CommitConflict."""
+    picked = chosen(found, paths)
+    looked = judged(tree, picked, paths or (), own, owner=os.geteuid())
+    trouble = clock_trouble(tree.opening, native.file_system(tree.fd))
+    conflicts = tuple(Conflict(each.path, trouble) for each in looked.written) if trouble else looked.conflicts
+    if on_conflict == "force" or not conflicts:
+        return looked
+    if on_conflict == "fail":
+        raise CommitConflict(tree.path, conflicts)
+    names = {each.path for each in conflicts}
+    folders = [each.path for each in picked if each.path in names and planning.is_new_directory(each)]
+    again = [
+        each
+        for each in picked
+        if each.path not in names and not any(planning.covers(top, each.path) for top in folders)
+    ]
+    return Selection(
+        tuple(each for each in judged(tree, again, paths or (), own, owner=os.geteuid()).written if not trouble),
+        looked.skipped + tuple(Skipped(each.path, each.reason) for each in conflicts), (),
+    )  # fmt: skip
+
+
+def _carry_out(name: str, place: int, source: Source, renames: Sequence[Step], traits: Sequence[Change]) -> None:
+    tree = source.upper.tree
+    moves: Sequence[Move] = [_move(name, number, step) for number, step in enumerate(renames)]
+    journal = CommitJournal(place)
+    plan = JournalRecord(name, tree.path, inode(os.fstat(tree.fd)), tuple(moves), ())
+    try:
+        with places(tree.fd) as where:
+            moves = [each._replace(place=inode(os.fstat(where.open(each.directory)))) for each in moves]
+            plan = plan._replace(moves=tuple(moves), traits=tuple(trait_of(each, where) for each in traits))
+            journal.begin(plan)
+            moves = stage_all(source, renames, moves, where)
+        native.sync_file_system(tree.fd)
+        _unchanged(renames, moves)
+        journal.apply(moves)
+        plan = plan._replace(moves=tuple(moves))
+        apply(tree.fd, plan)
+        journal.done()
+    except BaseException as error:
+        if back_out(journal, tree.fd, plan):
+            store.remove(name)
+        if isinstance(error, Moved):
+            reason = "it was changed while it was written"
+            raise CommitConflict(tree.path, (Conflict(error.path, reason),)) from None
+        if isinstance(error, OSError):
+            raise CommitError(tree.path, error) from error
+        raise
+    save(place, tree.fd, moves)
+
+
+def back_out(journal: CommitJournal, tree: int, plan: JournalRecord) -> bool:
+    """Undoes what was made and staged; whether all of it was. What could not be reached is `recover`'s, later: the
+    journal says first that it is to be undone."""
+    with suppress(OSError):
+        journal.back()
+    with places(tree) as where:
+        undo_all(where, plan.moves)
+    with suppress(OSError):
+        set_traits(tree, plan.traits, back=True)
+    return unstage(tree, plan.moves)
+
+
+def apply(tree: int, written: JournalRecord) -> None:
+    """All renames, then the modes of directories, and both on the disk; or none. Raises Moved, OSError."""
+    make_all(tree, written.moves)
+    try:
+        set_traits(tree, written.traits)
+        native.sync_file_system(tree)
+    except BaseException:
+        set_traits(tree, written.traits, back=True)
+        with places(tree) as where:
+            undo_all(where, written.moves)
+        raise
+
+
+def _move(name: str, number: int, step: Step) -> Move:
+    directory, _, base = step.path.rpartition("/")
+    kind = step.kind
+    assert kind in ("put", "swap", "take")
+    return Move(kind, directory, base, staged_name(name, number))  # type: ignore[arg-type]
+
+
+def staged_name(commit_id: str, number: int) -> str:
+    return f"{STAGED}{commit_id.lower()}-{number}"
+
+
+def _unchanged(renames: Sequence[Step], moves: Sequence[Move]) -> None:
+    """What is displaced is what was judged. Raises Moved."""
+    for step, move in zip(renames, moves, strict=True):
+        before = step.change.before
+        if move.kind != "put" and before is not None and move.old_id != before.identity:
+            raise Moved(move)
+        if move.kind != "put" and move.old_id is None:
+            raise Moved(move)
+
+
+def _stamps(tree: Tree, renames: Sequence[Step]) -> Iterator[Stamp]:
+    for step in renames:
+        for path in (step.path, *(each.path for each in step.inside), step.path.rpartition("/")[0]):
+            state = before_of(tree, os.fsencode(path)) if path else None
+            if state is not None:
+                yield stamp_of(state)
+
+
+# ---- what was replaced ---------------------------------------------------------------------------------------------
+
+
+def save(place: int, tree: int, moves: Sequence[Move]) -> None:
+    """What was replaced goes from the tree to the directory of the commit; where that lies on another file system it
+    is removed, and the commit cannot be undone. The journal says when that is over; what could not be reached is
+    `recover`'s, later."""
+    reached = True
+    with places(tree) as where:
+        for move in moves:
+            if move.kind != "put":
+                try:
+                    _save_one(place, where.place(move), move)
+                except (Moved, OSError):
+                    reached = False
+    if reached:
+        CommitJournal(place).saved()
+
+
+def _save_one(place: int, directory: int, move: Move) -> None:
+    try:
+        os.rename(move.staged, saved(move), src_dir_fd=directory, dst_dir_fd=place)
+    except FileNotFoundError:
+        return
+    except OSError:
+        remove_below(directory, move.staged)
+
+
+def give_back(where: Places, moves: Sequence[Move], place: int) -> None:
+    """What an undo had staged, to the commit whose saved files these are."""
+    for move in moves:
+        with suppress(Moved, FileNotFoundError):
+            os.rename(move.staged, saved(move), src_dir_fd=where.place(move), dst_dir_fd=place)
+
+
+def saved(move: Move) -> str:
+    return f"saved-{move.number}"
+
+
+def is_old(place: int) -> bool:
+    return time.time() - os.stat(CommitJournal.NAME, dir_fd=place).st_mtime > KEPT_FOR
+
+
+# ---- one at a time -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(path: str, tree: int) -> Iterator[None]:
+    """No other commit to this directory meanwhile. Raises CommitError when one runs."""
+    fd = native.open_inside(tree, ".", os.O_RDONLY | os.O_DIRECTORY, resolve=native.RESOLVE_BENEATH)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy = OSError(errno.EBUSY, "another commit to it is under way")
+            raise CommitError(path, busy) from None
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,52 @@
+"""Whether the tree has changed since a workspace was opened, path by path. Pure but for `clock_trouble`.
+
+Nothing is looked at when a workspace is opened. The kernel stamps ctime at every change of a file, and no program of
+its user can set it back: what has a ctime before the opening is what the cage saw. Three things undo that rule: a
+clock that was set back, a file system whose server stamps the times (its clock is another), and a page that was mapped
+and dirtied before the opening and written again after it; the first two are found here, the third is documented.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pysandbox.errors import Conflict
+from pysandbox.probe.file_systems import of_magic
+from pysandbox.probe.opening import Opening, clock_ahead_ns
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.workspace.changes import Change, State
+
+SET_BACK_NS = 5_000_000  # less than this is how far apart the two clocks are read
+
+
+Stamp = tuple[int, int, int]  # device, inode, ctime: of what a commit of this workspace left there itself
+
+
+def stamp_of(state: State) -> Stamp:
+    return state.dev, state.ino, state.ctime_ns
+
+
+def conflict_of(change: Change, opening: Opening, own: frozenset[Stamp] = frozenset()) -> Conflict | None:
+    """By what the tree has there now (`change.before`). What is below a removed directory is `changed_since`'s."""
+    before = change.before
+    if before is None:
+        gone = change.copied_up and change.kind == "added"
+        return Conflict(change.path, "the tree's own was removed meanwhile") if gone else None
+    if changed_since(before, opening, own):
+        return Conflict(change.path, "it was changed in the tree meanwhile")
+    return None
+
+
+def changed_since(state: State, opening: Opening, own: frozenset[Stamp] = frozenset()) -> bool:
+    return state.ctime_ns >= opening.realtime_ns and (not own or stamp_of(state) not in own)
+
+
+def clock_trouble(opening: Opening, magic: int) -> str | None:
+    """Why no time of this tree can be relied on, None where it can."""
+    if (kind := of_magic(magic)).own_clock:
+        return f"the tree lies on {kind.name}, which stamps files by a clock of its own"
+    if opening.ahead_ns - clock_ahead_ns() > SET_BACK_NS or time.time_ns() < opening.realtime_ns:
+        return "the clock of this host was set back meanwhile"
+    return None

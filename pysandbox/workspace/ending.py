@@ -1,0 +1,72 @@
+"""What becomes of a workspace by itself, when its cage has ended: `workspace.on_exit` and `on_error`.
+
+Nothing here raises, since whoever waits for a command gets its result; `Workspace.outcome` says what was done. A commit
+that nobody looks at writes all of it or nothing, and nothing where a change carries a mark (risk.py): then, as after a
+conflict, it is kept, and a person decides.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from pysandbox.errors import CommitConflict, CommitError
+from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.workspace.workspace import WorkspaceOutcome
+
+if TYPE_CHECKING:
+    from pysandbox.workspace.changes import Change
+    from pysandbox.workspace.workspace import Workspace
+
+NOBODY = "nobody could be asked: `pysandbox run` asks, on a terminal"
+NAMED = 3  # paths in a reason
+
+
+def end_as_asked(workspace: Workspace, wanted: str) -> None:
+    """`wanted` is a value of `workspace.on_exit`."""
+    if wanted == "defer":
+        return
+    try:
+        workspace.outcome = _outcome(workspace, wanted)
+    except (OSError, ValueError) as error:
+        workspace.outcome = WorkspaceOutcome("failed", reason=f"it is not kept: {error}")
+    if workspace.outcome.reason and not workspace.is_told:
+        warnings.warn(f"the workspace was not ended as asked: {workspace.outcome.reason}", stacklevel=2)
+
+
+def _outcome(workspace: Workspace, wanted: str) -> WorkspaceOutcome:
+    found = tuple(workspace.changes())
+    if not found:
+        workspace.close()
+        return WorkspaceOutcome("nothing")
+    if wanted == "abort":
+        workspace.abort()
+        return WorkspaceOutcome("aborted", found)
+    reason = NOBODY if wanted == "ask" else ""
+    if wanted == "commit":
+        reason = marked(found)
+        if not reason:
+            try:
+                return _committed(workspace, found)
+            except (CommitConflict, CommitError) as error:
+                reason = str(error)
+    return WorkspaceOutcome("kept", found, reason, workspace.keep(reason))
+
+
+def _committed(workspace: Workspace, found: tuple[Change, ...]) -> WorkspaceOutcome:
+    done = workspace.commit()
+    if not done.skipped:
+        workspace.close()
+        return WorkspaceOutcome("committed", found, commits=done.ids)
+    first = done.skipped[0]
+    reason = f"{len(done.skipped)} changes were not written: {first.path!r}: {first.reason}"
+    return WorkspaceOutcome("committed", found, reason, workspace.keep(reason), done.ids)
+
+
+def marked(found: tuple[Change, ...]) -> str:
+    """Why nobody commits this without looking; empty where anybody may."""
+    risky = [each for each in found if each.risk]
+    if not risky:
+        return ""
+    named = ", ".join(f"{each.path!r} ({', '.join(each.risk)})" for each in risky[:NAMED])
+    more = f" and {len(risky) - NAMED} more" if len(risky) > NAMED else ""
+    return f"nothing was committed, since somebody must look at {named}{more} first"

@@ -1,0 +1,181 @@
+"""One rename of a commit, made and unmade: by the descriptor of its directory, never through a link.
+
+A move that finds another file than it was planned for is taken back at once (`Moved`). Whether a move was made is seen
+from the inodes, so that whoever finishes a journal after a kill needs nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from pysandbox.launch import native
+from pysandbox.workspace.changes import PLACE, State
+from pysandbox.workspace.journal import Identity, Move, Trait
+from pysandbox.workspace.walk import open_below
+
+
+class Moved(Exception):
+    """What lies there is not what the move was planned for."""
+
+    def __init__(self, move: Move) -> None:
+        self.path = joined(move.directory, move.name)
+        super().__init__(self.path)
+
+
+def joined(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
+
+
+class Places:
+    """The directories of a tree by their paths; the last one stays open for the next move."""
+
+    def __init__(self, tree: int) -> None:
+        self._tree, self._path, self._fd = tree, "", -1
+
+    def open(self, path: str) -> int:
+        """A descriptor for as long as no other directory is asked for. Raises OSError."""
+        if self._fd < 0 or path != self._path:
+            self.close()
+            self._fd, self._path = open_below(self._tree, os.fsencode(path), PLACE & ~os.O_PATH | os.O_RDONLY), path
+        return self._fd
+
+    def place(self, move: Move) -> int:
+        """The directory of a move. Raises Moved when it is another than the one that was planned for, OSError."""
+        try:
+            fd = self.open(move.directory)
+        except (FileNotFoundError, NotADirectoryError):
+            raise Moved(move) from None
+        if inode(os.fstat(fd)) != move.place:
+            raise Moved(move)
+        return fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+@contextmanager
+def places(tree: int) -> Iterator[Places]:
+    made = Places(tree)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def identity(fd: int, name: str) -> Identity | None:
+    try:
+        return State.of(os.stat(name, dir_fd=fd, follow_symlinks=False)).identity
+    except FileNotFoundError:
+        return None
+
+
+def make(where: Places, move: Move) -> None:
+    """Raises Moved, with the move taken back; OSError."""
+    fd = where.place(move)
+    try:
+        if move.kind == "put":
+            native.rename_name(fd, move.staged, fd, move.name, native.NOREPLACE)
+            return
+        if move.kind == "swap":
+            native.rename_name(fd, move.staged, fd, move.name, native.EXCHANGE)
+        else:
+            native.rename_name(fd, move.name, fd, move.staged, native.NOREPLACE)
+    except (FileExistsError, FileNotFoundError):
+        raise Moved(move) from None
+    if identity(fd, move.staged) != move.old_id or (
+        move.below is not None and look_below(fd, move.staged) != move.below
+    ):
+        unmake(where, move)
+        raise Moved(move)
+
+
+def unmake(where: Places, move: Move) -> None:
+    """Raises OSError."""
+    fd = where.place(move)
+    if move.kind == "put":
+        native.rename_name(fd, move.name, fd, move.staged, native.NOREPLACE)
+    elif move.kind == "swap":
+        native.rename_name(fd, move.staged, fd, move.name, native.EXCHANGE)
+    else:
+        native.rename_name(fd, move.staged, fd, move.name, native.NOREPLACE)
+
+
+def is_made(where: Places, move: Move) -> bool:
+    """Raises Moved when its directory is gone, OSError."""
+    fd = where.place(move)
+    if move.kind == "take":
+        return _same(identity(fd, move.staged), move.old_id)
+    return _same(identity(fd, move.name), move.staged_id)
+
+
+def _same(one: Identity | None, other: Identity | None) -> bool:
+    return one is not None and other is not None and one[:2] == other[:2]
+
+
+def make_all(tree: int, moves: Sequence[Move]) -> None:
+    """All of them, or none: raises Moved, OSError with those that were made taken back."""
+    with places(tree) as where:
+        tried: list[Move] = []
+        try:
+            for move in moves:
+                tried.append(move)
+                if not is_made(where, move):
+                    make(where, move)
+        except BaseException:
+            undo_all(where, tried)
+            raise
+
+
+def undo_all(where: Places, moves: Sequence[Move]) -> None:
+    """Those that were made, the last first. One that cannot be taken back keeps no other one."""
+    for move in reversed(moves):
+        with suppress(Moved, OSError):
+            if is_made(where, move):
+                unmake(where, move)
+
+
+def look_below(directory: int, name: str) -> tuple[int, int]:
+    """How many names are below a directory, and the latest ctime of them: what is changed there changes one of both.
+    Raises OSError."""
+    count = latest = 0
+    ahead = [os.fsencode(name)]
+    while ahead:
+        path = ahead.pop()
+        fd = open_below(directory, path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for each in os.listdir(fd):
+                state = State.of(os.stat(each, dir_fd=fd, follow_symlinks=False))
+                count, latest = count + 1, max(latest, state.ctime_ns)
+                if state.kind == "dir":
+                    ahead.append(path + b"/" + os.fsencode(each))
+        finally:
+            os.close(fd)
+    return count, latest
+
+
+def set_traits(tree: int, traits: Sequence[Trait], *, back: bool = False) -> None:
+    """Changes directories, the deepest first; those that are other ones by now are left alone. Raises OSError."""
+    for trait in sorted(traits, key=lambda each: -each.path.count("/")):
+        try:
+            fd = open_below(tree, os.fsencode(trait.path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        try:
+            if inode(os.fstat(fd)) == trait.identity:
+                old, new = (trait.new, trait.old) if back else (trait.old, trait.new)
+                for name in old.keys() - new.keys():
+                    with suppress(OSError):
+                        os.removexattr(fd, name)
+                for name, value in new.items():
+                    os.setxattr(fd, name, bytes.fromhex(value))
+                os.fchmod(fd, trait.old_mode if back else trait.new_mode)
+        finally:
+            os.close(fd)

@@ -1,0 +1,168 @@
+"""What a kill has left of a commit is finished or undone.
+
+A journal that was staging is undone, one that was applying is finished, or undone where the tree has changed under it
+since. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover` first; it costs one listing
+where there is nothing to do. `interrupted` only looks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+
+from pysandbox.errors import CommitError
+from pysandbox.events import WORKSPACE_RECOVERED, Event
+from pysandbox.launch import native
+from pysandbox.live.layers import remove_left
+from pysandbox.shapes import NamedTuple
+from pysandbox.workspace import store
+from pysandbox.workspace.bundle import INDEX
+from pysandbox.workspace.commit import KEPT_FOR, apply, back_out, give_back, is_old, locked, save
+from pysandbox.workspace.journal import CommitJournal, JournalRecord
+from pysandbox.workspace.moves import Moved, inode, places, undo_all
+
+AT_FDCWD = -100  # openat(2)
+UNREADABLE = (ValueError, KeyError, TypeError, IndexError)  # of a journal
+
+
+class Recovered(NamedTuple):
+    """One commit that a kill had interrupted. `outcome`: finished, undone, or left, with the reason."""
+
+    id: str
+    tree: str
+    outcome: str
+
+
+def recover(tell: Callable[[Event], None] | None = None) -> list[Recovered]:
+    """Every journal of the user's that is open; what can no longer be undone is removed, and so are layers on disk that
+    a kill has left. Raises PermissionError."""
+    remove_left()
+    found = list(_recovered())
+    for each in found if tell is not None else ():
+        said = {"commit": each.id, "tree": each.tree, "outcome": each.outcome}
+        tell(Event(WORKSPACE_RECOVERED.name, said))  # type: ignore[misc]
+    return found
+
+
+def interrupted() -> list[Recovered]:
+    """Those that a kill has interrupted and nobody has finished or undone yet. `outcome`: what will be done. Reads
+    only. Raises PermissionError."""
+    found = []
+    for name in store.names():
+        with suppress(OSError, *UNREADABLE), store.opened_one(name) as place:
+            written = CommitJournal(place).read()
+            if written is not None and written.phase != "done" and not _under_way(written):
+                found.append(
+                    Recovered(name, written.tree, "to be finished" if written.phase == "apply" else "to be undone")
+                )
+    return found
+
+
+def give_up(name: str) -> None:
+    """Finishes or undoes one, and forgets it where its tree is no longer there. Raises OSError where it is."""
+    left = next((each for each in recover() if each.id == name and each.outcome.startswith("left")), None)
+    if left is not None and _has_tree(name):
+        raise OSError(errno.EBUSY, left.outcome, left.tree)
+    if left is not None:
+        store.remove(name)
+
+
+def _has_tree(name: str) -> bool:
+    with store.opened_one(name) as place:
+        written = CommitJournal(place).read()
+    try:
+        with tree_of(written) if written is not None else nullcontext():
+            return written is not None
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ELOOP)
+
+
+def _under_way(written: JournalRecord) -> bool:
+    try:
+        with tree_of(written) as tree, locked(written.tree, tree):
+            return False
+    except CommitError:
+        return True
+    except OSError:  # its tree is not where it was
+        return False
+
+
+def _recovered() -> Iterator[Recovered]:
+    for name in store.names():
+        with suppress(FileNotFoundError, NotADirectoryError), store.opened_one(name) as place:
+            journal = CommitJournal(place)
+            if journal.is_over():
+                if is_old(place):
+                    store.remove(name)
+                continue
+            try:
+                written = journal.read()
+            except UNREADABLE:
+                yield Recovered(name, "", "left: its journal cannot be read")
+                continue
+            outcome = _recover_one(place, written) if written is not None else _without_journal(place, name)
+            if outcome:
+                yield Recovered(name, written.tree if written is not None else "", outcome)
+            if written is not None and not outcome.startswith("left") and (outcome == "undone" or is_old(place)):
+                store.remove(name)
+
+
+def _without_journal(place: int, name: str) -> str:
+    """A bundle; or what was begun and never became one, once it is old enough to be nobody's work."""
+    if INDEX not in os.listdir(place) and time.time() - os.fstat(place).st_mtime > KEPT_FOR:
+        store.remove(name)
+    return ""
+
+
+def _recover_one(place: int, written: JournalRecord) -> str:
+    if written.phase == "done":
+        return _cleared(place, written)
+    try:
+        with tree_of(written) as tree, locked(written.tree, tree):
+            if written.phase == "apply":
+                with suppress(Moved, OSError):
+                    apply(tree, written)
+                    CommitJournal(place).done()
+                    save(place, tree, written.moves)
+                    if written.origin:
+                        store.remove(written.origin)
+                    return "finished"
+            if not _unstage(place, tree, written) and not is_old(place):
+                return "left: a directory of it is not where it was"
+    except CommitError as error:
+        return "" if error.errno == errno.EBUSY else f"left: {error}"
+    except OSError as error:
+        return f"left: {error}"
+    return "undone"
+
+
+def _cleared(place: int, written: JournalRecord) -> str:
+    """A kill may have come after the last rename and before what was replaced had left the tree."""
+    with suppress(OSError, CommitError), tree_of(written) as tree, locked(written.tree, tree):
+        save(place, tree, written.moves)
+    return ""
+
+
+def _unstage(place: int, tree: int, written: JournalRecord) -> bool:
+    if written.origin:
+        with places(tree) as where:
+            undo_all(where, written.moves)
+            with suppress(FileNotFoundError), store.opened_one(written.origin) as origin:
+                give_back(where, written.moves, origin)
+    return back_out(CommitJournal(place), tree, written)
+
+
+@contextmanager
+def tree_of(written: JournalRecord) -> Iterator[int]:
+    """The tree of a journal, if it is still the same directory. Raises OSError."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    fd = native.open_inside(AT_FDCWD, written.tree, flags, resolve=native.RESOLVE_NO_SYMLINKS)
+    try:
+        if inode(os.fstat(fd)) != written.tree_id:
+            raise OSError(errno.ESTALE, "the tree has moved, or was replaced", written.tree)
+        yield fd
+    finally:
+        os.close(fd)
