@@ -1,0 +1,101 @@
+"""The records between the host and a worker in a cage, on a socket of whole records (SOCK_SEQPACKET). Both ends.
+
+    host                                         worker, in its cage
+      CALL      a pickle, and its large buffers ->  unpickles it and calls
+      <- ASK    an answer of so many bytes          (only one that is too large for a record)
+      ROOM      a memfd of that size            ->  writes the answer there
+      <- RETURNED, RAISED, or UNFIT                 bytes of the codec; never a pickle
+
+A record carries pieces: the first is the pickle, or what the codec wrote; the others are large buffers. Up to INLINE
+bytes they stand in the record, else in a memfd that the host has made and sealed against every change of size: with a
+CALL the host also sealed it against writing, and what a worker has written into a ROOM it seals before it reads.
+
+With a CALL go, in this order, the memfd of its pieces where they are in one, and a descriptor for what the function
+writes to its standard output and errors, where the worker's own are not meant.
+
+A worker answers one call, with the id of that call. The host takes no descriptor from a worker (it receives without
+room for any, and the kernel drops them), parses each record totally, and ends a worker that says what makes no sense.
+
+This file, the codec and what runs inside are read by the interpreter in the cage, which may have no pysandbox: they
+import the standard library and one another, nothing else.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from collections import namedtuple
+
+READY, CALL, ASK, ROOM, RETURNED, RAISED, UNFIT = range(1, 8)
+OF_WORKERS = frozenset((READY, ASK, RETURNED, RAISED, UNFIT))
+MAGIC = b"psb1"
+HEADER = struct.Struct("<4sHHQ")  # magic, kind, number of pieces, id of the call; then a u64 for each piece
+INLINE = 48 * 1024  # bytes of all pieces: with its table a record fits any socket's buffer
+MOST_PIECES = 1024
+LONGEST = HEADER.size + 8 * MOST_PIECES + INLINE
+ALIGNED = 64  # where a piece begins in a memfd: as numpy likes its buffers
+
+
+class BadRecord(ValueError):
+    """What arrived is no record."""
+
+
+if TYPE_CHECKING:
+
+    class Record(NamedTuple):
+        """`sizes` of all pieces; `inline` are they, or empty where they stand in a memfd."""
+
+        kind: int
+        call: int
+        sizes: tuple[int, ...] = ()
+        inline: bytes = b""
+
+else:
+    Record = namedtuple("Record", ("kind", "call", "sizes", "inline"), defaults=((), b""))  # noqa: PYI024 - typing would cost each worker
+
+
+def encode(record: Record) -> bytes:
+    """Raises BadRecord: more pieces than a record can name, or more bytes than it can hold."""
+    if len(record.sizes) > MOST_PIECES or len(record.inline) > INLINE:
+        raise BadRecord(f"{len(record.sizes)} pieces of {sum(record.sizes)} bytes are too many for a record")
+    head = HEADER.pack(MAGIC, record.kind, len(record.sizes), record.call)
+    return head + struct.pack(f"<{len(record.sizes)}Q", *record.sizes) + record.inline
+
+
+def parse(data: bytes) -> Record:
+    """Raises BadRecord; nothing else, whatever arrived."""
+    if len(data) < HEADER.size or len(data) > LONGEST:
+        raise BadRecord(f"{len(data)} bytes are no record")
+    magic, kind, count, call = HEADER.unpack_from(data)
+    if magic != MAGIC or not READY <= kind <= UNFIT or count > MOST_PIECES:
+        raise BadRecord(f"no record begins with {data[: HEADER.size].hex()}")
+    begin = HEADER.size + 8 * count
+    if len(data) < begin:
+        raise BadRecord(f"{len(data)} bytes do not hold a table of {count} pieces")
+    sizes = struct.unpack_from(f"<{count}Q", data, HEADER.size)
+    if len(data) != begin and len(data) - begin != sum(sizes):
+        raise BadRecord(f"pieces of {sum(sizes)} bytes, and {len(data) - begin} arrived")
+    return Record(kind, call, sizes, data[begin:])
+
+
+def places(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Where each piece begins in a memfd, and how large that is."""
+    offsets, end = [], 0
+    for size in sizes:
+        offsets.append(end)
+        end += -(-size // ALIGNED) * ALIGNED
+    return offsets, end
+
+
+def split(inline: bytes, sizes: Sequence[int]) -> list[memoryview]:
+    """The pieces of a record that holds them itself."""
+    view, pieces, begin = memoryview(inline), [], 0
+    for size in sizes:
+        pieces.append(view[begin : begin + size])
+        begin += size
+    return pieces

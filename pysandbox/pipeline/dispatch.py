@@ -1,0 +1,268 @@
+"""Calls that wait for a worker, and those that run: one thread for all of them, which lives while there are any.
+
+    queued      nothing holds it but its future
+    running     an CallExchange; every descriptor of all of them is in one poll(2)
+    over        its future has the value, the failure, or was cancelled: then its worker was ended
+
+The thread is no daemon, so that the interpreter's exit waits for what was submitted, as `concurrent.futures` has it;
+and it ends when it has had nothing to do for a moment, so that a program which has nothing left to wait for ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+import weakref
+from collections import deque
+from concurrent.futures import Future
+
+from pysandbox.pipeline.answers import value_of
+from pysandbox.pipeline.exchange import CallExchange, CallWorker, logs_of
+from pysandbox.shapes import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pysandbox.pipeline.decoder import Shapes
+    from pysandbox.pipeline.exchange import ReceivedAnswer
+    from pysandbox.shapes import Any
+
+R = TypeVar("R")
+IDLE = 0.05  # seconds without a call until the thread ends
+LONGEST_POLL = 60.0
+
+
+class CageFuture(Future, Generic[R]):  # type: ignore[type-arg]
+    """What becomes of a call. Until its answer is there it can be cancelled: one that runs is then killed, with its
+    worker. `printed` is what it has printed, when it is done, and `logs` that as text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed = b""
+        self._under_way = False
+        self._on_cancel: Callable[[], None] | None = None
+
+    def begin(self, on_cancel: Callable[[], None]) -> None:
+        """For who carries it out."""
+        self._on_cancel, self._under_way = on_cancel, True
+
+    @property
+    def logs(self) -> str:
+        return logs_of(self.printed)
+
+    def running(self) -> bool:
+        return self._under_way and not self.done()
+
+    def cancel(self) -> bool:
+        cancelled = super().cancel()
+        if cancelled and self._on_cancel is not None:
+            self._on_cancel()
+        return cancelled
+
+    def after_fork_in_child(self) -> None:
+        """In a forked copy of the host nobody will answer it; and another thread may have held its lock at the fork."""
+        if self._state not in ("CANCELLED_AND_NOTIFIED", "FINISHED"):
+            self.__init__()  # type: ignore[misc]
+            self.cancel()
+
+
+class QueuedCall(NamedTuple):
+    future: CageFuture[Any]
+    pieces: Sequence[bytes | memoryview]
+    shapes: Callable[[], Shapes]
+    timeout: float | None
+    most: int
+
+
+class CallWorkers(Protocol):
+    """Where workers come from: each is taken once."""
+
+    def take(self) -> CallWorker:
+        """One that is ready, or will be. Raises CageError."""
+
+    def close(self) -> None:
+        """Ends those that nobody took; no more are taken. Idempotent."""
+
+
+class Dispatcher:
+    """At most `most` calls run. Any thread may submit."""
+
+    def __init__(self, source: CallWorkers, most: int) -> None:
+        self._source, self._most = source, most
+        self._queue: deque[QueuedCall] = deque()
+        self._running: dict[CallExchange, QueuedCall] = {}
+        self._thread: threading.Thread | None = None
+        self._woken = -1
+        self._count = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        _ALL.add(self)
+
+    def submit(self, call: QueuedCall) -> None:
+        """Raises RuntimeError after `shutdown`, and where no thread can be started."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            if self._thread is None:
+                self._start()
+            self._queue.append(call)
+            os.eventfd_write(self._woken, 1)
+
+    def shutdown(self, wait: bool, cancel_futures: bool) -> None:
+        """What was submitted is carried out, but for what has not begun, where that is cancelled."""
+        with self._lock:
+            self._closed = True
+            thread, queued = self._thread, list(self._queue) if cancel_futures else []
+            if cancel_futures:
+                self._queue.clear()
+        for each in queued:
+            each.future.cancel()
+            each.future.set_running_or_notify_cancel()
+        if thread is None:
+            self._source.close()
+        self._wake()
+        if wait and thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def after_fork_in_child(self) -> None:
+        """What runs and what waits is the original's."""
+        self._lock, self._thread = threading.Lock(), None
+        for exchange, call in self._running.items():
+            exchange.forget()
+            call.future.after_fork_in_child()
+        for call in self._queue:
+            call.future.after_fork_in_child()
+        if self._woken >= 0:
+            os.close(self._woken)
+        self._woken, self._running, self._queue = -1, {}, deque()
+
+    # ---- the thread --------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._serve, name="pysandbox-calls", daemon=False)
+        try:
+            self._thread.start()
+        except BaseException:
+            os.close(self._woken)
+            self._woken, self._thread = -1, None
+            raise
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._woken >= 0:
+                os.eventfd_write(self._woken, 1)
+
+    def _serve(self) -> None:
+        self._serve_calls()
+        if self._closed:
+            self._source.close()
+
+    def _serve_calls(self) -> None:
+        while not self._is_over():
+            self._begin_calls()
+            self._advance(self._patience())
+            for exchange, call in list(self._running.items()):
+                if call.future.cancelled():
+                    self._over(exchange, exchange.abandon())
+
+    def _is_over(self) -> bool:
+        if not self._running and not self._queue and not self._closed:
+            is_woken(self._woken, IDLE)
+        with self._lock:
+            if self._running or self._queue:
+                return False
+            os.close(self._woken)
+            self._woken, self._thread = -1, None
+            return True
+
+    def _begin_calls(self) -> None:
+        while len(self._running) < self._most:
+            with self._lock:
+                call = self._queue.popleft() if self._queue else None
+            if call is None:
+                return
+            if call.future.cancelled():
+                call.future.set_running_or_notify_cancel()
+                continue
+            call.future.begin(self._wake)
+            self._count += 1
+            try:
+                worker = self._source.take()
+                exchange = CallExchange(worker, call.pieces, timeout=call.timeout, most=call.most, number=self._count)
+            except Exception as error:
+                _conclude(call.future, error=error)
+                continue
+            self._running[exchange] = call
+
+    def _patience(self) -> float:
+        due = min((each for each in (exchange.due() for exchange in self._running) if each is not None), default=None)
+        return LONGEST_POLL if due is None else max(0.0, min(due - time.monotonic(), LONGEST_POLL))
+
+    def _advance(self, patience: float) -> None:
+        poller, of = select.poll(), dict[int, CallExchange]()
+        poller.register(self._woken, select.POLLIN)
+        for exchange in self._running:
+            for fd in exchange.watched():
+                poller.register(fd, select.POLLIN)
+                of[fd] = exchange
+        ready = poller.poll(patience * 1000)
+        if any(fd == self._woken for fd, _ in ready):
+            os.eventfd_read(self._woken)
+        now = time.monotonic()
+        late = [(-1, each) for each in self._running if (each.due() or now + 1) <= now]
+        for fd, exchange in [*((fd, of[fd]) for fd, _ in ready if fd in of), *late]:
+            if exchange in self._running:
+                self._listen(exchange, fd)
+
+    def _listen(self, exchange: CallExchange, fd: int) -> None:
+        try:
+            answer = exchange.advance(fd)
+        except Exception as error:
+            self._over(exchange, error)
+            return
+        if answer is not None:
+            self._over(exchange, answer)
+
+    def _over(self, exchange: CallExchange, what: ReceivedAnswer | Exception) -> None:
+        call = self._running.pop(exchange)
+        if isinstance(what, Exception):
+            _conclude(call.future, error=what, printed=exchange.printed)
+            return
+        try:
+            value = value_of(what, call.shapes())
+        except Exception as error:
+            _conclude(call.future, error=error, printed=what.printed)
+        else:
+            _conclude(call.future, value, printed=what.printed)
+
+
+def is_woken(fd: int, patience: float) -> bool:
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(patience * 1000))
+
+
+def _conclude(
+    future: CageFuture[Any], value: object = None, *, error: Exception | None = None, printed: bytes = b""
+) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    future.printed = printed
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
+
+
+_ALL: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for each in list(_ALL):
+        each.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,84 @@
+"""Memory that is handed over: by the host to a worker, sealed against every change; and back, sealed before it is read.
+
+A worker cannot make what it is given larger or smaller, so that no access of the host's can fault; and what it still
+has mapped for writing when it has answered is not read at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pysandbox.pipeline import calls
+from pysandbox.pipeline.calls import BadRecord, Record
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Piece = bytes | memoryview
+
+SEAL_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+def fixed_memory(size: int) -> int:
+    """A memfd of that size for good: whoever has it can write in it, and make it neither larger nor smaller."""
+    fd = os.memfd_create("pysandbox", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEAL_SIZE)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def send_call(sock: socket.socket, number: int, pieces: Sequence[Piece], beside: Sequence[int] = ()) -> None:
+    """A CALL, and the descriptors that go with it."""
+    sizes = tuple(len(each) for each in pieces)
+    if sum(sizes) <= calls.INLINE:
+        _send(sock, Record(calls.CALL, number, sizes, b"".join(pieces)), beside)
+        return
+    offsets, end = calls.places(sizes)
+    fd = fixed_memory(end)
+    try:
+        for begin, each in zip(offsets, pieces, strict=True):
+            _write_at(fd, each, begin)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+        _send(sock, Record(calls.CALL, number, sizes), [fd, *beside])
+    finally:
+        os.close(fd)
+
+
+def give_room(sock: socket.socket, asked: Record) -> int:
+    """Memory for the answer of those sizes, which the caller closes."""
+    fd = fixed_memory(calls.places(asked.sizes)[1])
+    _send(sock, Record(calls.ROOM, asked.call, asked.sizes), [fd])
+    return fd
+
+
+def read_room(fd: int, sizes: Sequence[int]) -> list[memoryview]:
+    """Raises BadRecord: an answer that somebody can still write is none."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    except OSError as error:
+        raise BadRecord(f"its memory is still in use ({error.strerror})") from None
+    offsets, size = calls.places(sizes)
+    if not size:
+        return [memoryview(b"")] * len(sizes)
+    whole = memoryview(mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE))
+    return [whole[begin : begin + each] for begin, each in zip(offsets, sizes, strict=True)]
+
+
+def _send(sock: socket.socket, record: Record, fds: Sequence[int]) -> None:
+    with suppress(ConnectionError):  # it has ended: the next receive says so
+        socket.send_fds(sock, [calls.encode(record)], fds)
+
+
+def _write_at(fd: int, data: Piece, begin: int) -> None:
+    rest = memoryview(data)
+    while rest:
+        count = os.pwrite(fd, rest, begin)
+        rest, begin = rest[count:], begin + count

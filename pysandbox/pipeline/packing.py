@@ -1,0 +1,114 @@
+"""A call as it goes into a cage: a pickle of function and arguments, and the sources of what the cage cannot import.
+
+    pieces[0]   a pickle of (the function's names or None, many calls or one, sources by module)
+    pieces[1]   a pickle of (the function or None, arguments, named arguments)
+    the rest    its large buffers, out of band
+
+Functions and classes among the arguments are sent as the function itself is: by name, and by the part of their module's
+source they need. What pickle refuses (a lambda, a function with values from around it) goes by value where cloudpickle
+is installed, on both sides; nothing comes back that way.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from types import FunctionType
+
+from pysandbox.pipeline import calls
+from pysandbox.pipeline.shipping import Definition, Shipped, is_installed, needed_source, shipped
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pysandbox.shapes import Any
+
+    Piece = bytes | memoryview
+
+Definitions = dict[str, set[Definition]]  # by module
+
+
+class SentCall(NamedTuple):
+    """`function` is Shipped, or goes with the arguments. With `many`, each of the arguments is those of one call."""
+
+    function: Shipped | Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    named: dict[str, Any] | None = None
+    many: bool = False
+
+
+def sent(function: Callable[..., Any]) -> Shipped | Callable[..., Any]:
+    """By its names; what was not written with def (a class, a builtin, a partial) goes with the arguments. Raises
+    TypeError."""
+    return shipped(function, nested=True) if isinstance(function, FunctionType) else function
+
+
+def packed(call: SentCall) -> list[Piece]:
+    """Raises TypeError where something of it cannot be sent, and whatever its own pickling raises."""
+    try:
+        return _packed(call, pickle.Pickler)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        try:
+            from cloudpickle import Pickler as ByValue
+        except ImportError:
+            raise TypeError(
+                f"it cannot be sent into a cage: {error}; cloudpickle, where it is installed, sends lambdas and "
+                "functions that use what is around them"
+            ) from error
+    try:
+        return _packed(call, ByValue)
+    except (pickle.PicklingError, AttributeError) as error:
+        raise TypeError(f"it cannot be sent into a cage: {error}") from error
+
+
+def _packed(call: SentCall, pickler: Any) -> list[Piece]:
+    definitions: Definitions = {}
+    function: object = call.function
+    name = None
+    if isinstance(function, Shipped):
+        name, function = (function.module, function.name), None
+        if call.function.definition is not None:  # type: ignore[union-attr]
+            definitions[name[0]] = {call.function.definition}  # type: ignore[union-attr]
+    content = (function, call.arguments, call.named or {})
+    buffers: list[pickle.PickleBuffer] = []
+    given = _written(pickler, content, definitions, buffers.append)
+    if len(buffers) + 2 > calls.MOST_PIECES:
+        given, buffers = _written(pickler, content, definitions, None), []
+    sources = {module: needed_source(sys.modules[module], frozenset(each)) for module, each in definitions.items()}
+    return [pickle.dumps((name, call.many, sources), protocol=5), given, *(each.raw() for each in buffers)]
+
+
+def _written(pickler: Any, content: object, definitions: Definitions, beside: Any) -> bytes:
+    class Writer(pickler):  # type: ignore[misc]
+        """Notes what is sent by name, and is not installed."""
+
+        def reducer_override(self, found: Any) -> Any:
+            if isinstance(found, FunctionType | type) and _note(found, definitions):
+                return NotImplemented
+            return super().reducer_override(found) if pickler is not pickle.Pickler else NotImplemented
+
+    written = io.BytesIO()
+    Writer(written, protocol=5, buffer_callback=beside).dump(content)
+    return written.getvalue()
+
+
+def _note(found: Any, definitions: Definitions) -> bool:
+    """Whether it is defined at the top of a module whose source can be sent."""
+    module, name = sys.modules.get(found.__module__), found.__qualname__
+    if module is None or is_installed(module) or getattr(module, name.partition(".")[0], None) is None:
+        return False
+    there: Any = module
+    for part in name.split("."):
+        there = getattr(there, part, None)
+    if there is not found:
+        return False
+    plain = isinstance(found, FunctionType) and "." not in name
+    definition = Definition(name.partition(".")[0], found.__code__.co_firstlineno if plain else 0)
+    try:
+        needed_source(module, frozenset((definition,)))
+    except TypeError:  # by its name or by its value, as the pickler can
+        return False
+    definitions.setdefault(module.__name__, set()).add(definition)
+    return True

@@ -1,0 +1,131 @@
+"""`@sandboxed(policy)`: a function whose every call runs in a cage of its own, and which is called as it was before.
+
+    @sandboxed(Policy(allow=["./models"]), timeout=5, pool=4)
+    def parse(pdf: bytes) -> dict[str, str]: ...
+
+    parse(data)    await parse.aio(data)    list(parse.map(pdfs))    parse.submit(data).result()
+
+Arguments go in by pickle; what comes out is read by `decoder`, which runs nothing. What is sent of the function itself
+is decided in `shipping`, once, when it is decorated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import update_wrapper
+
+from pysandbox.cage import Cage
+from pysandbox.command import check_seconds
+from pysandbox.pipeline.answers import declared, value_of
+from pysandbox.pipeline.decoder import Shapes
+from pysandbox.pipeline.dispatch import CageFuture, Dispatcher, QueuedCall
+from pysandbox.pipeline.exchange import CallExchange
+from pysandbox.pipeline.interpreters import Interpreters
+from pysandbox.pipeline.packing import SentCall, packed
+from pysandbox.pipeline.shipping import shipped
+from pysandbox.policy.model import Policy
+from pysandbox.shapes import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from typing import ParamSpec
+
+    P = ParamSpec("P")
+else:
+    P = TypeVar("P")
+R = TypeVar("R")
+
+
+def sandboxed(
+    policy: Policy | str | None = None, *, timeout: float | None = None, pool: int = 1, returns: object = None,
+    most_mb: int = 1024,
+) -> Callable[[Callable[P, R]], SandboxedFunction[P, R]]:  # fmt: skip
+    """A decorator. Each call has `timeout` seconds; `pool` interpreters wait ahead, and as many calls of `submit`,
+    `map` and `aio` run at a time; `returns` stands in for the return annotation; an answer has at most `most_mb` MiB.
+    Raises TypeError, ValueError, PolicyError."""
+    check_seconds("timeout", timeout)
+    if pool < 1:
+        raise ValueError(f"pool must be at least 1: {pool!r}")
+
+    def decorate(function: Callable[P, R]) -> SandboxedFunction[P, R]:
+        return SandboxedFunction(function, Cage(policy), timeout, pool, returns, most_mb << 20)
+
+    return decorate
+
+
+class SandboxedFunction(Generic[P, R]):
+    """Made by `sandboxed`. `__wrapped__` is the function itself. Any thread may call it."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        cage: Cage,
+        timeout: float | None,
+        pool: int,
+        returns: object,
+        most: int,
+    ) -> None:
+        self.__wrapped__ = function
+        update_wrapper(self, function)
+        self._shipped = shipped(function)
+        self._timeout = timeout
+        self._pool = pool
+        self._returns = returns
+        self._most = most
+        self._interpreters = Interpreters(cage, pool)
+        self._calls: Dispatcher | None = None
+        self._shapes: Shapes | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Raises SandboxedError, with `logs`: the function has raised, or its cage has ended; what pickle raises for
+        arguments that cannot be sent, and PolicyError, UnsupportedError, StartError of the cage."""
+        pieces = packed(SentCall(self._shipped, args, kwargs))
+        answer = CallExchange(self._interpreters.take(), pieces, timeout=self._timeout, most=self._most).run()
+        value: R = value_of(answer, self._declared())
+        return value
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The call, awaited. A cancelled task ends it, and its cage."""
+        return await asyncio.wrap_future(self.submit(*args, **kwargs))
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> CageFuture[R]:
+        """A future, with `logs`: what the function has printed; `cancel` also ends one that runs. Arguments that cannot
+        be sent are refused here."""
+        future: CageFuture[R] = CageFuture()
+        pieces = packed(SentCall(self._shipped, args, kwargs))
+        self._dispatcher().submit(QueuedCall(future, pieces, self._declared, self._timeout, self._most))
+        return future
+
+    def map(self, *iterables: Iterable[Any]) -> Iterator[R]:
+        """As the builtin, with `pool` calls at a time; in order."""
+        futures = [self.submit(*args) for args in zip(*iterables, strict=False)]  # type: ignore[call-arg]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def close(self) -> None:
+        """Ends the interpreters that wait. Calls that run are waited for."""
+        with self._lock:
+            calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.shutdown(wait=True, cancel_futures=False)
+        self._interpreters.close()
+
+    def _dispatcher(self) -> Dispatcher:
+        with self._lock:
+            if self._calls is None:
+                self._calls = Dispatcher(self._interpreters, self._pool)
+            return self._calls
+
+    def _declared(self) -> Shapes:
+        if self._shapes is None:
+            from typing import get_type_hints
+
+            returns = self._returns if self._returns is not None else get_type_hints(self.__wrapped__).get("return")
+            self._shapes = declared(returns)
+        return self._shapes

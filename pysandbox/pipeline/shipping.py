@@ -1,0 +1,217 @@
+"""How a function gets into a cage: by name where it is installed, else as the part of its module's source it needs.
+
+A module of the interpreter's own places (sys.prefix) is shown to the cage with the interpreter, and imported there. Of
+any other, the cage may see nothing: the definition of the function is sent, and the definitions, imports and constants
+at the top of its module that it names, and those that these name. Nothing else of the module runs, so a script needs no
+`if __name__ == "__main__"`. What cannot be found in a source is refused by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pysandbox.shapes import Any
+
+
+class Definition(NamedTuple):
+    """At the top of its module by name, and for a function its line; or by `source`, of one in another function. With
+    `alone` nothing of its module's source goes with it."""
+
+    name: str
+    line: int = 0
+    source: str = ""
+    alone: bool = False
+
+
+class Shipped(NamedTuple):
+    """A function by its names; `definition` where its module is not imported in the cage."""
+
+    module: str
+    name: str
+    definition: Definition | None
+
+
+def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
+    """With `nested` also one that is defined in another function, and uses nothing from there. Raises TypeError."""
+    kind = _refused_kind(function, nested)
+    if kind:
+        raise TypeError(f"{getattr(function, '__qualname__', function)!r} cannot be called in a cage: it is {kind}; "
+                        "define a plain function at the top of a module")  # fmt: skip
+    module, code = sys.modules[function.__module__], function.__code__
+    if is_installed(module):
+        return Shipped(module.__name__, function.__qualname__, None)
+    elsewhere = not _is_of_the_file(module, code.co_filename)
+    own = _source_of(function) if elsewhere or "<locals>" in function.__qualname__ else ""
+    if elsewhere:
+        own = f"{own}\n{_imports_of(function, own)}"
+    definition = Definition(function.__name__, code.co_firstlineno, own, elsewhere)
+    needed_source(module, frozenset((definition,)))  # refused now rather than when it is called
+    return Shipped(module.__name__, function.__name__, definition)
+
+
+def _refused_kind(function: Callable[..., Any], nested: bool) -> str:
+    import inspect
+
+    if not inspect.isfunction(function):
+        return "no plain function"
+    if function.__name__ == "<lambda>":
+        return "a lambda, and not written with def"
+    if function.__code__.co_freevars and nested:
+        return f"in another function, and uses {', '.join(function.__code__.co_freevars)} from there"
+    if "<locals>" in function.__qualname__ and not nested:
+        return "defined in another function"
+    if "." in function.__qualname__.rpartition("<locals>.")[2]:
+        return "a method"
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return "a generator"
+    return "a coroutine" if inspect.iscoroutinefunction(function) else ""
+
+
+def is_installed(module: ModuleType) -> bool:
+    """Whether a cage that is shown the interpreter can import it."""
+    file = getattr(module, "__file__", None)
+    return module.__name__ != "__main__" and (not file or _is_below_the_interpreter(file))
+
+
+@cache
+def _is_below_the_interpreter(file: str) -> bool:
+    file = os.path.realpath(file)
+    places = {os.path.realpath(each) for each in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    return any(file.startswith(f"{each}/lib") for each in places)
+
+
+@lru_cache(256)
+def _is_of_the_file(module: ModuleType, file: str) -> bool:
+    """Whether what was compiled from there is in the module's source: not so what a notebook has, or exec(3)."""
+    import inspect
+
+    try:
+        return os.path.realpath(inspect.getsourcefile(module) or "") == os.path.realpath(file)
+    except TypeError:
+        return False
+
+
+def _imports_of(function: Callable[..., Any], source: str) -> str:
+    """Statements for the modules that it names. Raises TypeError for what else it uses."""
+    from types import ModuleType as Module
+
+    around: dict[str, Any] = getattr(function, "__globals__", {})
+    definition = next(each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef))
+    definition.decorator_list = []
+    used = [(name, around[name]) for name in sorted({*_names(definition)}) if name in around]
+    if values := [name for name, each in used if not isinstance(each, Module) and name != function.__name__]:
+        raise TypeError(f"{function.__name__!r} cannot be called in a cage: it uses {', '.join(values)} from around "
+                        "it, and their source is in no file; define it in the function, or pass it")  # fmt: skip
+    return "".join(f"import {each.__name__} as {name}\n" for name, each in used if isinstance(each, Module))
+
+
+def _source_of(found: Any) -> str:
+    """Raises TypeError."""
+    import inspect
+
+    try:
+        return textwrap.dedent(inspect.getsource(found))
+    except (OSError, TypeError) as error:
+        raise TypeError(f"{found.__name__!r} cannot be called in a cage: its source is not found ({error})") from None
+
+
+@lru_cache(256)
+def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str:
+    """The statements of a module that some definitions need. Raises TypeError."""
+    statements = [] if all(each.alone for each in definitions) else list(_outermost(_tree_of(module).body))
+    targets: list[ast.stmt] = []
+    for wants in definitions:
+        targets += [_function(statements, wants)] if wants.line else _binding(statements, wants.name)
+        targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
+    wanted, kept = {name for each in targets for name in _names(each)}, {id(each): each for each in targets}
+    while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(each))]:
+        for each in more:
+            kept[id(each)] = each
+            wanted |= set(_names(each))
+    body = [each for each in statements if _is_future(each) and id(each) not in kept]
+    return _in_its_lines([*body, *kept.values()])
+
+
+def _tree_of(module: ModuleType) -> ast.Module:
+    """Raises TypeError."""
+    try:
+        return ast.parse(_source_of(module))
+    except SyntaxError as error:
+        raise TypeError(f"{module.__name__!r} cannot be sent to a cage: its source is not found ({error})") from None
+
+
+def _function(statements: list[ast.stmt], wanted: Definition) -> ast.stmt:
+    """Without its one decorator, and in the line where it stands. Raises TypeError."""
+    found = [each for each in statements if isinstance(each, ast.FunctionDef) and each.name == wanted.name]
+    if wanted.source:
+        found = [each for each in ast.parse(wanted.source).body if isinstance(each, ast.FunctionDef)]
+        for each in found:
+            ast.increment_lineno(each, wanted.line - 1)
+    target = next((each for each in found if wanted.line in range(_first_line(each), (each.end_lineno or 0) + 1)), None)
+    if target is None or len(target.decorator_list) > 1:
+        why = "has other decorators, too" if target is not None else "is not at the top of its module"
+        raise TypeError(f"{wanted.name!r} cannot be called in a cage: it {why}")
+    target.decorator_list = []
+    return target
+
+
+def _binding(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
+    """What defines a class. Raises TypeError."""
+    found = [each for each in statements if name in _bound(each)]
+    if not found:
+        raise TypeError(f"{name!r} cannot be sent to a cage: it is not defined at the top of its module")
+    return found
+
+
+def _in_its_lines(body: list[ast.stmt]) -> str:
+    """The statements, each in the line where it stood, so that a traceback tells its number."""
+    lines: list[str] = []
+    for each in sorted(body, key=lambda each: each.lineno):
+        text = ast.unparse(each).split("\n")
+        lines += [""] * (each.lineno - 1 - len(lines))
+        lines += text
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+
+
+def _outermost(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that bind names; of a condition, only what is not for the script itself or for type checkers."""
+    for each in body:
+        if isinstance(each, ast.If) and ("__main__" in ast.dump(each.test) or "TYPE_CHECKING" in ast.dump(each.test)):
+            continue
+        yield each
+
+
+def _is_future(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name) and not hasattr(builtins, each.id):
+            yield each.id
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+        return
+    for each in ast.walk(node):
+        if isinstance(each, ast.alias):
+            yield (each.asname or each.name).partition(".")[0]
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id

@@ -1,0 +1,58 @@
+"""What a new cage has on the host beside itself, made before it, and removed when it is gone."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from pysandbox.compile.cow import cow_steps
+from pysandbox.live.services import CageService
+from pysandbox.runtime.prepared import Prepared
+from pysandbox.shapes import NamedTuple
+
+
+class Beside(NamedTuple):
+    """`services` end with the cage; `layers` is the directory for LAYERS, "" where the plan has none."""
+
+    services: tuple[CageService, ...] = ()
+    layers: str = ""
+
+
+NOTHING = Beside()
+
+
+def make_beside(prepared: Prepared, undo: ExitStack) -> Beside:
+    """`undo` takes it back where the cage is not made. Raises StartError."""
+    most = prepared.plan.layers
+    if most is None and not prepared.placeholders:
+        return NOTHING
+    services: list[CageService] = []
+    layers = ""
+    if prepared.placeholders:
+        from pysandbox.live.placeholders import Placeholders
+
+        held = Placeholders(prepared.placeholders)
+        undo.callback(held.end)
+        services.append(held)
+    if most is not None:
+        from pysandbox.live.layers import DiskLayers
+
+        copies = prepared.plan.copies
+        place = DiskLayers(most, _watched(prepared), overlaid=copies is None)
+        undo.callback(place.end)
+        services.append(place)
+        layers = place.path
+        if copies is not None:
+            from pysandbox.live.copies import TreeCopies
+
+            made = TreeCopies(place, copies)
+            undo.callback(made.end)
+            services.append(made)
+    return Beside(tuple(services), layers)
+
+
+def _watched(prepared: Prepared) -> list[str]:
+    """The copy-on-write directories, on the host."""
+    copies = prepared.plan.copies
+    if copies is not None:
+        return [tree.path for tree in copies.trees]
+    return [step.target for step in cow_steps(prepared.plan)]

@@ -1,0 +1,92 @@
+"""The policy that one command of a program runs under: its own, the recipes that the command's place calls for, and
+what its Python needs (`policy.toolchain`).
+
+A session is opened before its commands are known, and is not asked here: it shows what its policy says. An answer is
+kept while everything that it depends on is what it was, for a command is started in less time than it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from pysandbox.probe.paths import home, stat_all, watch_these
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
+
+if TYPE_CHECKING:
+    from pysandbox.policy.compose import Dependencies
+    from pysandbox.policy.model import Policy
+
+ANSWERS_KEPT = 256  # the oldest goes first
+NAMED = ("PATH", "HOME", "VIRTUAL_ENV", "XDG_CONFIG_HOME", "XDG_STATE_HOME")  # of the environment, all that counts
+
+
+class _Answer(NamedTuple):
+    policy: Policy
+    holds: Callable[[], bool]
+
+
+class CommandPolicies:
+    """The answers of one Runtime."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Hashable, _Answer] = {}
+        self._lock = threading.Lock()
+
+    def policy_for(self, policy: Policy, program: str, cwd: str, *, written: Sequence[str]) -> Policy:
+        """`written`: what earlier cages of this program could write. Raises PolicyError."""
+        variables = tuple(os.environ.get(name) for name in NAMED)
+        key = (policy, program, cwd, variables)
+        answer = self._answers.get(key)
+        if answer is None or not answer.holds():
+            answer = _find(policy, program, cwd, dict(os.environ), written)
+            with self._lock:
+                self._answers.pop(key, None)
+                self._answers[key] = answer
+                while len(self._answers) > ANSWERS_KEPT:
+                    del self._answers[next(iter(self._answers))]
+        return answer.policy
+
+    def after_fork_in_child(self) -> None:
+        """In a forked copy of the host: another thread may have held the lock at the fork."""
+        self._lock = threading.Lock()
+
+
+def _find(policy: Policy, program: str, cwd: str, env: Mapping[str, str], written: Sequence[str]) -> _Answer:
+    from pysandbox.policy.compose import Layer, compose
+    from pysandbox.policy.found_by_name import for_command
+    from pysandbox.policy.recipe import Recipe
+    from pysandbox.policy.search import Search
+
+    search = Search.here(cwd, env)
+    # What the project brings along is for a command line to ask about, where a user can answer.
+    search = replace(search, directories=search.directories[1:], written=tuple(written))
+    detected = list(search.detected([program]))
+    whole = compose([*detected, Layer("policy", "", "flags", Recipe(policy.explicit))]) if detected else policy
+    found, _ = for_command(whole, search, program, home=home(), before=written)
+    return _Answer(found if found != policy else policy, _watch(search.looked, cwd))
+
+
+def _watch(looked: Dependencies, cwd: str) -> Callable[[], bool]:
+    """Whether each program that was looked for is where it was, and each file that was read as it was."""
+    names = dict.fromkeys((*looked.programs, *looked.paths))
+    facts = stat_all(names, cwd=cwd, home="/").facts
+    there = watch_these([facts[name] for name in names])
+    stamps = {path: _stamp(path) for path in looked.paths}
+    variables = {name: os.environ.get(name) for name in looked.variables if name not in NAMED}
+
+    def hold() -> bool:
+        if not there() or any(_stamp(path) != was for path, was in stamps.items()):
+            return False
+        return all(os.environ.get(name) == was for name, was in variables.items())
+
+    return hold
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns

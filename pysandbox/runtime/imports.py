@@ -1,0 +1,82 @@
+"""What a cage writes where this very program imports from is not imported in the place of another module.
+
+Python looks for a module first where the program's script lies. Where a cage may write there, the next module that is
+not loaded yet (of the standard library, for us or for whoever imported us) could be one that the cage has put there a
+moment ago, and would run outside. So from the first such cage on, a file that is newer than that cage is passed over
+for the module of that name which there is elsewhere, and is never one of ours that is not installed. A name that is
+nowhere else is imported as ever: what the program asks a cage to write is its own affair.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from _frozen_importlib_external import PathFinder  # importlib.machinery's, which a finder cannot import
+from collections.abc import Sequence
+
+from pysandbox.policy.match import covers
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+COARSE = 5  # CLOCK_REALTIME_COARSE, the clock that files are stamped by
+OPTIONAL = ("h11", "jeepney", "opentelemetry", "pyroute2")  # what we import where it is installed
+
+
+def keep_imports_apart(written: Sequence[str]) -> None:
+    """`written`: the directories (real paths) that a cage may write as soon as this returns."""
+    places = [real for _, real in _places()]
+    wanted = [tree for tree in written if any(covers(tree, real) for real in places)]
+    if not wanted:
+        return
+    known = [finder for finder in sys.meta_path if isinstance(finder, _Apart)]
+    finder = known[0] if known else _Apart()
+    for tree in wanted:
+        finder.since.setdefault(tree, time.clock_gettime_ns(COARSE))
+    if not known:
+        sys.meta_path.insert(0, finder)
+
+
+def _places() -> list[tuple[str, str]]:
+    """Each directory that is imported from, and where it really lies."""
+    return [(place, os.path.realpath(place or ".")) for place in sys.path if isinstance(place, str)]
+
+
+class _Apart:
+    """A finder in front of all others (importlib.abc.MetaPathFinder)."""
+
+    def __init__(self) -> None:
+        self.since: dict[str, int] = {}  # tree to the time of its first cage, in ns
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        if path is not None:  # of a package that was found already
+            return None
+        places = [(place, self._written_since(real)) for place, real in _places()]
+        times = [since for _, since in places if since is not None]
+        found = PathFinder.find_spec(name, [place for place, since in places if since is not None]) if times else None
+        if found is None or not _is_newer(found, min(times)):
+            return None
+        elsewhere = PathFinder.find_spec(name, [place for place, since in places if since is None])
+        if elsewhere is None and name in OPTIONAL:
+            raise ModuleNotFoundError(f"{found.origin!r} is not imported: a cage could have written it", name=name)
+        return elsewhere
+
+    def _written_since(self, real: str) -> int | None:
+        times = [since for tree, since in self.since.items() if covers(tree, real)]
+        return min(times) if times else None
+
+
+def _is_newer(found: ModuleSpec, since: int) -> bool:
+    """Any of what would be run, or a link or a directory on the way to it."""
+    if not found.origin or not found.has_location:
+        return False  # a package without a file: any other module comes before it
+    package = [os.path.dirname(found.origin)] if found.submodule_search_locations else []
+    try:
+        times = [look(path).st_ctime_ns for path in (found.origin, *package) for look in (os.stat, os.lstat)]
+        if found.cached and os.path.lexists(found.cached):
+            times.append(os.lstat(found.cached).st_ctime_ns)
+    except OSError:
+        return True
+    return max(times) >= since

@@ -1,0 +1,171 @@
+"""From a policy to its Plan: expanded, held against this host and these paths, compiled, and kept while that holds.
+
+One of these belongs to each Runtime. It remembers what it has compiled, and which trees cages of this program may have
+written: no later grant follows a link in them.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock  # threading's Lock, without its imports
+from collections.abc import Sequence
+
+from pysandbox.compile.absent_names import placeholders
+from pysandbox.compile.compiler import compile_plan
+from pysandbox.compile.cow import is_cow
+from pysandbox.compile.links import written_trees
+from pysandbox.errors import PolicyError, UnsupportedError
+from pysandbox.events import COMPILE_ERROR, NOTE, Event, Sink, ignore
+from pysandbox.launch import structs
+from pysandbox.launch.placeholder import with_placeholders
+from pysandbox.note import weaker
+from pysandbox.policy.expand import expand
+from pysandbox.policy.guarded import OURS
+from pysandbox.policy.model import Policy
+from pysandbox.policy.recipe import with_base
+from pysandbox.policy.way_out import has_doors
+from pysandbox.probe.facts import HostFacts, PathFacts, ProtectedDirectory
+from pysandbox.probe.host import asked_for_overlays, asked_for_redirects, host_facts
+from pysandbox.probe.kept import protected_directories
+from pysandbox.probe.paths import home, stat_paths, watch
+from pysandbox.probe.planted import absences
+from pysandbox.probe.prebuilt import prebuilt_filter
+from pysandbox.records.registry import private_paths
+from pysandbox.runtime.imports import keep_imports_apart
+from pysandbox.runtime.missing_walls import warn_of_missing_walls
+from pysandbox.runtime.own_places import make_own_places
+from pysandbox.runtime.prepared import Prepared, plan_key, watch_covered
+from pysandbox.shapes import replace
+
+PLANS_KEPT = 256  # the least recently made plan goes first
+WRITTEN_KEPT = 1024
+
+
+class CompiledPlans:
+    """`audit` is the directory of the audit trail, which no cage reaches; "" where nothing is kept."""
+
+    def __init__(self, sink: Sink, audit: str) -> None:
+        self._sink, self._audit = sink, audit
+        self._host: HostFacts | None = None
+        self._prepared: dict[object, Prepared] = {}
+        self._written: dict[str, None] = {}  # what its cages may have written, by real paths
+        self._lock = allocate_lock()
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """What cages of this program may have written, by real paths."""
+        return tuple(self._written)
+
+    @property
+    def host(self) -> HostFacts:
+        host = self._host
+        if host is None or host.uid != os.geteuid():
+            host = self._host = host_facts()
+        return host
+
+    def prepare(
+        self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset(), invocation_id: object = None
+    ) -> Prepared:
+        """The Plan of a policy in a working directory, from the cache while the paths are what they were.
+        `watched`: the categories of calls that a callback decides.
+
+        `invocation_id` is for the event of a policy that cannot be compiled.
+        Raises PolicyError, SandboxPathMissing, UnsupportedError.
+        """
+        key = plan_key(policy, cwd, watched)
+        prepared = self._prepared.get(key)
+        if prepared is not None and prepared.fresh():
+            return prepared
+        prepared = self._compile(policy, cwd, watched, invocation_id)
+        with self._lock:
+            self._prepared.pop(key, None)
+            self._prepared[key] = prepared
+            while len(self._prepared) > PLANS_KEPT:
+                del self._prepared[next(iter(self._prepared))]
+        return prepared
+
+    def _compile(self, policy: Policy, cwd: str, watched: frozenset[str], invocation_id: object) -> Prepared:
+        try:
+            resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
+            host = self._facts(resolved)
+            paths = self._stat_paths(resolved, cwd)
+            plan = compile_plan(resolved, host, paths, watch=watched, prebuilt=prebuilt_filter)
+        except (PolicyError, UnsupportedError) as error:
+            data = {"error_code": type(error).__name__, "details": str(error)}
+            self._sink(Event(COMPILE_ERROR.name, {"invocation_id": invocation_id, **data}))
+            if isinstance(error, UnsupportedError):
+                from pysandbox.probe.restriction import explained
+
+                raise explained(error) from None
+            raise
+        if self._sink is ignore and plan.notes:
+            warn_of_missing_walls(plan.notes)
+        for note in plan.notes:
+            self._sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
+        carried = structs.encode_plan(plan, host.uid, host.gid)
+        written = written_trees(resolved, paths)
+        self._remember_written(written)
+        if OURS not in resolved.unguarded:
+            keep_imports_apart(written)
+        return Prepared(
+            resolved,
+            plan,
+            paths,
+            watch(paths),
+            watch_covered(plan, paths),
+            placeholders(plan, paths),
+            carried,
+            structs.encode_limits(plan),
+            plan.uses_scratch,
+            absences(paths, written if resolved.caged else ()),
+            weaker(plan.notes),
+        )
+
+    def _stat_paths(self, policy: Policy, cwd: str) -> PathFacts:
+        """Once more where a directory of the user's own had to be made before a cage could make it."""
+        seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written))
+        if policy.caged and make_own_places(seen, written_trees(policy, seen)):
+            seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written))
+        seen = with_placeholders(policy, seen)
+        if self.host.root != "swapped":
+            return seen
+        from pysandbox.runtime.mapped import with_unmapped
+
+        return with_unmapped(policy, seen)
+
+    def _remember_written(self, trees: Sequence[str]) -> None:
+        """No later grant of this program follows a link in these. What is gone is forgotten, once there are many."""
+        with self._lock:
+            self._written.update(dict.fromkeys(trees))
+            if len(self._written) > WRITTEN_KEPT:
+                self._written = {tree: None for tree in self._written if os.path.lexists(tree)}
+
+    def _facts(self, policy: Policy) -> HostFacts:
+        """The facts are kept, the environment may have changed."""
+        if has_doors(policy):
+            self._host = asked_for_redirects(self.host)
+        if is_cow(policy):
+            self._host = asked_for_overlays(self.host)
+        return replace(self.host, env=dict(os.environ))
+
+    def _protected(self) -> tuple[ProtectedDirectory, ...]:
+        """The directories of this package, ours and every other program's: no cage reaches them."""
+        ours = (self._audit,) if self._audit else ()
+        return protected_directories(audit=ours, registry=private_paths())
+
+    def find(self, policy: Policy, cwd: str, watched: frozenset[str]) -> Prepared | None:
+        """What was compiled last; compiles nothing."""
+        return self._prepared.get(plan_key(policy, cwd, watched))
+
+    def forget(self, prepared: Prepared) -> None:
+        """It is compiled anew when it is next asked for."""
+        with self._lock:
+            self._prepared = {key: kept for key, kept in self._prepared.items() if kept is not prepared}
+
+    def forget_all(self) -> None:
+        with self._lock:
+            self._prepared = {}
+
+    def after_fork_in_child(self) -> None:
+        """In a forked copy of the host: another thread may have held the lock at the fork."""
+        self._lock = allocate_lock()
