@@ -7,9 +7,17 @@
 The names below are the public ones; each is imported when it is first used.
 
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
-    launch/   Plan -> a waiting cage       cage.py   START HERE               process.py  commands and results
-    handlers/ one call -> its verdict (pure)   supervise/ calls decided at run time   audit/   what ran, kept and told
-    aio.py    the same for asyncio         cli/      the command line         errors.py events.py testing.py
+    launch/   Plan -> a waiting cage       live/     one running cage         records/  which cages there are
+    runtime/  what cages share             cage.py   START HERE               start.py  process.py  result.py
+    confinement.py  a process that confines itself
+    handlers/ one call -> its verdict (pure)   supervise/ calls decided at run time   gate/    the network's doors
+    dlp/      credentials in what is sent  (pure)
+    audit/    what ran, kept and told      aio.py    the same for asyncio     shim.py  the shim of a detached cage
+    cli/      the command line             setup/    AppArmor and SELinux     netfilter/ nf_tables, as bytes
+    stages/   commands joined by pipes     pipeline/ functions called in a cage
+    workspace/ what a copy-on-write cage wrote, until it is taken over or forgotten
+    apps/     programs whose every effect is checked against a signed grant (document 004)
+    errors.py events.py denial.py note.py testing.py sha256.py   shapes/  dataclasses that cost nothing at the start
 """
 
 from __future__ import annotations
@@ -22,63 +30,93 @@ _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
     "pysandbox.audit.sink": ("AuditLog",),
     "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
+    "pysandbox.confinement": ("Confinement", "confine"),
     "pysandbox.detached": ("Detached",),
     "pysandbox.errors": (
-        "AuditError", "CageClosedError", "CageError", "CagePausedError", "CageTimeout", "ExitError", "PolicyError",
-        "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError",
-        "StartError", "UnstoppableError", "UnsupportedError",
+        "AppError", "AuditError", "CageClosedError", "CageError", "CagePausedError", "CageTimeout", "ConfineError",
+        "ExitError", "SandboxedError",
+        "PolicyError", "SandboxCgroupError", "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing",
+        "SandboxSpawnError", "StartError", "TemplateError", "UnstoppableError", "UnsupportedError",
     ),
     "pysandbox.events": ("Event",),
-    "pysandbox.launch.runtime": ("Runtime",),
+    "pysandbox.runtime.runtime": ("Runtime",),
     "pysandbox.launch.scratch": ("Session",),
-    "pysandbox.launch.stats": ("Stats",),
+    "pysandbox.live.stats": ("Stats",),
+    "pysandbox.pipeline.dispatch": ("CageFuture",),
+    "pysandbox.pipeline.executor": ("CageExecutor",),
+    "pysandbox.pipeline.mapping": ("WorkerResult",),
+    "pysandbox.pipeline.template": ("Template",),
+    "pysandbox.policy.host": ("HostRule",),
+    "pysandbox.policy.secret": ("Secret",),
+    "pysandbox.policy.keywords": ("PolicyOptions",),
     "pysandbox.policy.model": ("Policy",),
     "pysandbox.policy.option": ("Grant",),
-    "pysandbox.handlers.denial": ("Denial",),
-    "pysandbox.process": ("Process", "Result", "Usage"),
+    "pysandbox.denial": ("Denial",),
+    "pysandbox.pipeline.sandboxed": ("SandboxedFunction", "sandboxed"),
+    "pysandbox.process": ("Process",),
+    "pysandbox.result": ("Result", "Usage"),
+    "pysandbox.stages": ("Pipeline", "PipelineResult", "Stage"),
     "pysandbox.supervise.context": ("Context",),
     "pysandbox.supervise.policy_fn": ("CallEvent",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "DEVNULL", "PIPE", "STDOUT", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage", "CageClosedError",
-    "CageError", "CagePausedError", "CageTimeout", "CallEvent", "Context", "Denial", "Detached", "Event", "ExitError",
-    "Grant", "Policy", "PolicyError", "Process", "Result", "Runtime", "SandboxCgroupError", "SandboxCompileError",
-    "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError", "Session", "StartError", "Stats",
-    "UnstoppableError", "UnsupportedError", "Usage", "run", "spawn",
+    "DEVNULL", "PIPE", "STDOUT", "AppError", "AsyncCage", "AsyncProcess", "AuditError", "AuditLog", "Cage",
+    "CageClosedError", "CageError", "CageExecutor", "CageFuture", "CagePausedError", "CageTimeout", "CallEvent",
+    "ConfineError", "Confinement",
+    "Context", "Denial", "Detached", "Event", "ExitError", "Grant", "HostRule", "Pipeline", "PipelineResult",
+    "Policy", "PolicyError", "PolicyOptions", "Process", "Result", "Runtime", "SandboxCgroupError",
+    "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError", "SandboxedError",
+    "SandboxedFunction", "Secret", "Session", "Stage", "StartError", "Stats", "Template", "TemplateError",
+    "UnstoppableError", "UnsupportedError", "Usage", "WorkerResult", "confine", "run", "sandboxed", "spawn",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
     from pysandbox.audit.sink import AuditLog
     from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
+    from pysandbox.confinement import Confinement, confine
+    from pysandbox.denial import Denial
     from pysandbox.detached import Detached
     from pysandbox.errors import (
+        AppError,
         AuditError,
         CageClosedError,
         CageError,
         CagePausedError,
         CageTimeout,
+        ConfineError,
         ExitError,
         PolicyError,
         SandboxCgroupError,
         SandboxCompileError,
+        SandboxedError,
         SandboxNetworkError,
         SandboxPathMissing,
         SandboxSpawnError,
         StartError,
+        TemplateError,
         UnstoppableError,
         UnsupportedError,
     )
     from pysandbox.events import Event
-    from pysandbox.handlers.denial import Denial
-    from pysandbox.launch.runtime import Runtime
     from pysandbox.launch.scratch import Session
-    from pysandbox.launch.stats import Stats
+    from pysandbox.live.stats import Stats
+    from pysandbox.pipeline.dispatch import CageFuture
+    from pysandbox.pipeline.executor import CageExecutor
+    from pysandbox.pipeline.mapping import WorkerResult
+    from pysandbox.pipeline.sandboxed import SandboxedFunction, sandboxed
+    from pysandbox.pipeline.template import Template
+    from pysandbox.policy.host import HostRule
+    from pysandbox.policy.keywords import PolicyOptions
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
-    from pysandbox.process import Process, Result, Usage
+    from pysandbox.policy.secret import Secret
+    from pysandbox.process import Process
+    from pysandbox.result import Result, Usage
+    from pysandbox.runtime.runtime import Runtime
+    from pysandbox.stages import Pipeline, PipelineResult, Stage
     from pysandbox.supervise.context import Context
     from pysandbox.supervise.policy_fn import CallEvent
 

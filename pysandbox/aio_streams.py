@@ -9,51 +9,57 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Self
+
+from pysandbox.result import Output
+from pysandbox.shapes import TYPE_CHECKING, Any, Generic, Self, cast
+from pysandbox.text_streams import Unread
+
+if TYPE_CHECKING:
+    from pysandbox.command import TextCoding
 
 READ_SIZE = 65536
 
 
-class AsyncReader:
-    """A pipe to read: one task at a time, to the end of file, which is b""."""
+class AsyncReader(Generic[Output]):
+    """A pipe to read: one task at a time, to the end of file, which is nothing (b"" or "")."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, coding: TextCoding | None = None) -> None:
         os.set_blocking(fd, False)
         self._fd = fd
-        self._kept = bytearray()
-        self._ended = False
+        self.unread = Unread(coding)
 
-    async def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes, as soon as there are any; all to the end where it is negative."""
-        while not self._ended and (size < 0 or (size and not self._kept)):
+    async def read(self, size: int = -1) -> Output:
+        """At most `size` bytes (or letters), as soon as there are any; all to the end where it is negative."""
+        while not self.unread.ended and (size < 0 or (size and not self.unread)):
             await self._more()
-        return self._take(len(self._kept) if size < 0 else size)
+        return self._of(self.unread.take(size))
 
-    async def readexactly(self, size: int) -> bytes:
+    async def readexactly(self, size: int) -> Output:
         """Raises asyncio.IncompleteReadError at an earlier end."""
-        while not self._ended and len(self._kept) < size:
+        while not self.unread.ended and self.unread.count() < size:
             await self._more()
-        if len(self._kept) < size:
-            raise asyncio.IncompleteReadError(self._take(size), size)
-        return self._take(size)
+        if self.unread.count() < size:
+            raise asyncio.IncompleteReadError(cast(Any, self.unread.take()), size)
+        return self._of(self.unread.take(size))
 
-    async def readline(self) -> bytes:
+    async def readline(self) -> Output:
         """To the end of a line, or of the file; a line of any length."""
-        seen = 0
-        while (at := self._kept.find(b"\n", seen)) < 0 and not self._ended:
-            seen = len(self._kept)
+        while (line := self.unread.line()) is None:
             await self._more()
-        return self._take(at + 1 if at >= 0 else len(self._kept))
+        return self._of(line)
 
     def at_eof(self) -> bool:
-        return self._ended and not self._kept
+        return self.unread.ended and not self.unread
+
+    def _of(self, taken: bytes | str) -> Output:
+        return cast(Any, taken)  # type: ignore[no-any-return]
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> bytes:
+    async def __anext__(self) -> Output:
         line = await self.readline()
         if not line:
             raise StopAsyncIteration
@@ -61,15 +67,6 @@ class AsyncReader:
 
     def fileno(self) -> int:
         return self._fd
-
-    def rest(self) -> bytes:
-        """What was read and not asked for yet; it is gone from here."""
-        return self._take(len(self._kept))
-
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._kept[:size])
-        del self._kept[:size]
-        return taken
 
     async def _more(self) -> None:
         while True:
@@ -82,27 +79,35 @@ class AsyncReader:
                 if error.errno != errno.EIO:  # the other end of a terminal is gone
                     raise
                 chunk = b""
-            self._ended = not chunk
-            self._kept += chunk
+            self.unread.add(chunk)
             return
 
 
-class AsyncWriter:
+class AsyncWriter(Generic[Output]):
     """A pipe to write: `write` never waits, `drain` until it is written."""
 
-    def __init__(self, fd: int, close: Callable[[], None]) -> None:
+    def __init__(self, fd: int, close: Callable[[], None], coding: TextCoding | None = None) -> None:
         os.set_blocking(fd, False)
         self._fd, self._close = fd, close
+        self._encoder = coding.encoder() if coding is not None else None
         self._left = bytearray()
         self._closing = self._watched = False
         self._error: OSError | None = None
         self._waiting: list[asyncio.Future[None]] = []
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Output) -> None:
         if self._closing:
             raise ValueError("write to a closed pipe")
-        self._left += data
+        if isinstance(data, str) is not (self._encoder is not None):
+            wanted = "bytes" if self._encoder is None else "text"
+            raise TypeError(f"this stream is of {wanted}, not of {type(data).__name__}; spawn(text=) says which")
+        given: Any = data
+        self._left += given if self._encoder is None else self._encoder.encode(given)
         self._flush()
+
+    def writelines(self, lines: Iterable[Output]) -> None:
+        for line in lines:
+            self.write(line)
 
     async def drain(self) -> None:
         """Raises BrokenPipeError when the command reads no more."""
@@ -158,19 +163,19 @@ class AsyncWriter:
             asyncio.get_running_loop().remove_writer(self._fd)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            settle(each)
+            set_ready(each)
 
 
 async def readable(fd: int) -> None:
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    loop.add_reader(fd, settle, ready)
+    loop.add_reader(fd, set_ready, ready)
     try:
         await ready
     finally:
         loop.remove_reader(fd)
 
 
-def settle(ready: asyncio.Future[None]) -> None:
+def set_ready(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)

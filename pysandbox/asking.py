@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from pysandbox.errors import PolicyError, StartError
+from pysandbox.shapes import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pysandbox.launch.live import LiveInit
-    from pysandbox.launch.runtime import Prepared, Runtime
+    from pysandbox.live.init import CageInit
+    from pysandbox.runtime.prepared import Prepared
+    from pysandbox.runtime.runtime import Runtime
     from pysandbox.supervise.policy_fn import PolicyFn
 
 CATEGORIES = ("exec", "network", "file")
@@ -22,14 +23,14 @@ WATCHED = ("exec", "network")  # unless asked otherwise: files cost nothing unti
 LONGEST_DEADLINE = 86_400.0  # seconds
 
 
-class Decide(NamedTuple):
+class CallbackOptions(NamedTuple):
     """Checked arguments of Cage."""
 
     policy_fn: PolicyFn | None
     watch: frozenset[str]
     deadline: float
     record: IO[str] | None
-    loop: Any  # the event loop in which the Cage was made, None when there was none
+    loop: Any  # the event loop in which the Cage was made, for an async policy_fn; None when there was none
 
     @classmethod
     def of(
@@ -39,7 +40,7 @@ class Decide(NamedTuple):
         deadline: float,
         record: IO[str] | None,
         caged: bool,
-    ) -> Decide:
+    ) -> CallbackOptions:
         """Raises TypeError, ValueError, PolicyError."""
         if policy_fn is not None and not callable(policy_fn):
             raise TypeError(f"policy_fn must be a function of (event, ctx), not {type(policy_fn).__name__}")
@@ -54,22 +55,38 @@ class Decide(NamedTuple):
         if asked and not caged:
             raise PolicyError("an uncaged command has nobody to ask", key="caged",
                               suggestion="leave policy_fn, watch and record out, or caged")  # fmt: skip
-        return cls(policy_fn, frozenset(asked), float(deadline), record, _running_loop())
+        loop = _running_loop() if policy_fn is not None else None
+        return cls(policy_fn, frozenset(asked), float(deadline), record, loop)
 
-    def supervise(self, runtime: Runtime, live: LiveInit, prepared: Prepared) -> None:
+    def require_answer(self, *, blocking: bool) -> None:
+        """Before a call that holds this thread up: an async callback whose loop is this thread's would never answer,
+        and everything be refused after `deadline`. Raises RuntimeError."""
+        if self.loop is None or not (blocking or "exec" in self.watch) or self.loop is not _running_loop():
+            return
+        import inspect
+
+        called = getattr(self.policy_fn, "__call__", None)  # noqa: B004 - of an object that is called
+        if inspect.iscoroutinefunction(self.policy_fn) or inspect.iscoroutinefunction(called):
+            raise RuntimeError("policy_fn is async and runs in the event loop of this thread, which this call holds "
+                               "up: use AsyncCage and await it, or make policy_fn a plain function")  # fmt: skip
+
+    def supervise(self, runtime: Runtime, live: CageInit, prepared: Prepared) -> None:
         """Starts deciding the calls of a cage that has not run anything yet. Raises StartError; the cage ends then."""
         from pysandbox.supervise.policy_fn import Caller
-        from pysandbox.supervise.record import Recorder
+        from pysandbox.supervise.record import VerdictWriter
         from pysandbox.supervise.supervision import Supervision
-        from pysandbox.supervise.supervisor import supervisor_of
+        from pysandbox.supervise.supervisor import Supervisor, join_supervisor
 
-        try:
-            live.supervision = Supervision(
-                supervisor_of(runtime), live, prepared.plan, prepared.policy,
+        def join(supervisor: Supervisor) -> Supervision:
+            return Supervision(
+                supervisor, live, prepared.plan, prepared.policy,
                 caller=Caller(self.policy_fn, self.loop) if self.policy_fn is not None else None,
-                deadline=self.deadline, recorder=Recorder(self.record) if self.record is not None else None,
+                deadline=self.deadline, recorder=VerdictWriter(self.record) if self.record is not None else None,
                 restrict_memory=partial(runtime.restrict_memory, live, prepared.plan),
             )  # fmt: skip
+
+        try:
+            live.services.add(join_supervisor(runtime, join))
         except OSError as error:
             runtime.collect(live)
             raise StartError(

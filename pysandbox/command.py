@@ -1,24 +1,46 @@
-"""One command as its caller wrote it, checked, and its encoding as an order for cage-init.
+"""One command as its caller wrote it, checked, and the request to run it in a cage.
 
 Everything that can be wrong with an argument is found here, before anything is opened: the error names the argument.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
-from pysandbox.compile.plan import SCRATCH, Plan
 from pysandbox.errors import PolicyError
-from pysandbox.launch import orders
 from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.policy.match import may_execute
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, dataclass
 
 if TYPE_CHECKING:
-    from pysandbox.launch.live import LiveInit
-    from pysandbox.launch.runtime import Prepared
+    from pysandbox.compile.plan import Plan
+    from pysandbox.launch.stdio import File
+    from pysandbox.live.init import CageInit
+    from pysandbox.runtime.prepared import Prepared
+
+
+class TextCoding(NamedTuple):
+    """`errors` None: what is no text is replaced where it is read, and an error where it is written."""
+
+    encoding: str = "utf-8"
+    errors: str | None = None
+
+    def decode(self, data: bytes) -> str:
+        return data.decode(self.encoding, self.errors or "replace")
+
+    def encode(self, text: str) -> bytes:
+        return text.encode(self.encoding, self.errors or "strict")
+
+    def encoder(self) -> codecs.IncrementalEncoder:
+        return codecs.getincrementalencoder(self.encoding)(self.errors or "strict")
+
+    def decoder(self) -> codecs.IncrementalDecoder:
+        return codecs.getincrementaldecoder(self.encoding)(self.errors or "replace")
+
+
+UTF_8 = TextCoding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +54,21 @@ class Command:
     @classmethod
     def of(
         cls,
-        argv: Sequence[str | os.PathLike[str]],
+        argv: str | Sequence[str | os.PathLike[str]],
         env: Mapping[str, str] | None,
         cwd: str | os.PathLike[str] | None,
+        *,
+        shell: bool = False,
     ) -> Command:
-        """Raises ValueError (empty, NUL, a bad name) and TypeError (a string where a list belongs)."""
+        """With `shell`, what /bin/sh is to read, as for subprocess. Raises ValueError (empty, NUL, a bad name) and
+        TypeError (a string where a list belongs)."""
+        if shell:
+            argv = ("/bin/sh", "-c", *((argv,) if isinstance(argv, (str, bytes, os.PathLike)) else argv))
         if isinstance(argv, (str, bytes)):
-            raise TypeError(f"argv must be a list such as [{str(argv)!r}], not one string: no shell reads it")
+            raise TypeError(
+                f"argv must be a list such as {str(os.fsdecode(argv)).split() or ['true']!r}, not one string: no shell "
+                "reads it; shell=True has /bin/sh read it"
+            )
         texts = tuple(_text(each, f"argv[{index}]") for index, each in enumerate(argv))
         if not texts or not texts[0]:
             raise ValueError("argv is empty: name a program to run")
@@ -52,7 +82,7 @@ class Command:
         """What execvp would try, in order."""
         return candidates(self.argv[0], path)
 
-    def demand_allowed(self, plan: Plan) -> None:
+    def check_allowed(self, plan: Plan) -> None:
         """The initial command against process.allow_execve (PROC-06), before anything is started; the kernel holds the
         list for every exec. What the host has no program for is the cage's own to find. Raises PolicyError."""
         if plan.executables is None:
@@ -68,66 +98,66 @@ class Command:
             )
 
 
-class Start(NamedTuple):
-    """One command on its way: what it is, the cage that is to run it, and how."""
+class LaunchRequest(NamedTuple):
+    """One command on its way: what it is, the cage that is to run it, and how. `start.start` makes it run."""
 
     command: Command
     prepared: Prepared
-    live: LiveInit
+    live: CageInit
     id: int
     oneshot: bool  # the cage ends with it
     caged: bool
-    pty: bool  # descriptor 0 becomes its controlling terminal
-    quiet: bool  # only its end is reported, or that it never ran
-
-
-def encode(start: Start, targets: Sequence[int]) -> orders.Order:
-    """The order; `targets` are the numbers of its descriptors in the cage."""
-    command, plan = start.command, start.prepared.plan
-    env = {name: start.live.scratch if value == SCRATCH else value for name, value in plan.env}
-    if not start.caged:
-        env = {**os.environ, **env}
-    env.update(command.env)
-    cwd = os.path.join(plan.cwd or "/", command.cwd) if command.cwd is not None else plan.cwd
-    return orders.encode_order(
-        argv=[os.fsencode(each) for each in command.argv],
-        env=[os.fsencode(f"{name}={value}") for name, value in env.items()],
-        paths=[os.fsencode(each) for each in command.candidates(env.get("PATH", DEFAULT_PATH))],
-        cwd=os.fsencode(cwd or "/"),
-        targets=targets,
-        limits=start.prepared.limits,
-        n_limits=len(plan.limits),
-        walltime=plan.walltime,
-        grace=plan.grace,
-        command_id=start.id,
-        oneshot=start.oneshot,
-        terminal=start.pty,
-        quiet=start.quiet,
-    )
+    files: tuple[File, File, File]  # stdin, stdout, stderr as the caller named them
+    pass_fds: Sequence[int] = ()
+    pty: bool | tuple[int, int] = False  # descriptor 0 becomes its controlling terminal, of so many (rows, columns)
+    coding: TextCoding | None = None  # of its input and output, as text for the caller; None is bytes
+    quiet: bool = False  # only its end is reported, or that it never ran
 
 
 def _text(value: object, name: str) -> str:
     """A str without NUL. Raises TypeError, ValueError."""
-    text = os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else value
-    if not isinstance(text, str):
-        raise TypeError(f"{name} must be str, bytes or a path, not {type(value).__name__}")
-    if "\0" in text:
+    if not isinstance(value, str):
+        if not isinstance(value, (bytes, os.PathLike)):
+            raise TypeError(f"{name} must be str, bytes or a path, not {type(value).__name__}")
+        value = os.fsdecode(value)
+    if "\0" in value:
         raise ValueError(f"{name} holds a NUL byte, which no argument of a program can")
-    return text
+    return value
 
 
-def input_bytes(given: object) -> bytes | None:
-    """What `run(input=)` feeds to stdin. Raises TypeError."""
+def input_bytes(given: object, coding: TextCoding | None = None) -> bytes | None:
+    """What is fed to a command. Raises TypeError."""
     if given is None or isinstance(given, bytes):
         return given
     if isinstance(given, str):
-        return given.encode()
+        return (coding or UTF_8).encode(given)
     if isinstance(given, (bytearray, memoryview)):
         return bytes(given)
     raise TypeError(f"input must be str or bytes, not {type(given).__name__}")
 
 
-def demand_seconds(name: str, value: object) -> None:
+def coding_of(text: bool | None, encoding: str | None, errors: str | None, *, default: bool) -> TextCoding | None:
+    """As subprocess has it: an encoding, or how errors are handled, asks for text. None is bytes. Raises TypeError,
+    ValueError."""
+    if text is not None and not isinstance(text, bool):
+        raise TypeError(f"text must be True or False, not {text!r}")
+    if encoding is None and errors is None:
+        return UTF_8 if (default if text is None else text) else None
+    if text is False:
+        raise ValueError("text=False gives bytes, which have no encoding and no errors")
+    for name, value in (("encoding", encoding), ("errors", errors)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} must be a name such as 'utf-8' or 'replace', not {type(value).__name__}")
+    coding = TextCoding(encoding or UTF_8.encoding, errors)
+    try:
+        coding.encode("a")
+        codecs.lookup_error(errors or "strict")
+    except LookupError as error:
+        raise ValueError(str(error)) from None
+    return coding
+
+
+def check_seconds(name: str, value: object) -> None:
     """Raises TypeError, ValueError."""
     if value is None:
         return

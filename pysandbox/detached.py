@@ -1,12 +1,12 @@
-"""A command that outlives the program that started it: the handle on it, and the way to its keeper.
+"""A command that outlives the program that started it: the handle on it, and the way to its shim.
 
-The keeper (keeper.py) is a small process that holds the cage and writes its output to files. It listens at a socket in
+The shim (shim.py) is a small process that holds the cage and writes its output to files. It listens at a socket in
 the spool, a directory beside the cage's record that only this user may enter. A message counts only with the key of
 the record: whoever can connect but not read the record, such as a command in Landlock mode, is turned away. When the
-command ends, the keeper leaves `outcome.json` in the spool and goes; the spool stays until `close`.
+command ends, the shim leaves `outcome.json` in the spool and goes; the spool stays until `close`.
 
 A talk is one message: {"key": ..., "do": "signal" | "end" | "wait", ...}. The answer is DONE, or for "wait" the end of
-the connection when the keeper goes.
+the connection when the shim goes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import select
 import signal as signals
 import socket
 import stat
@@ -22,25 +21,38 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Self
 
-from pysandbox.compile.plan import Note
+from pysandbox.denial import Denial
 from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
-from pysandbox.handlers.denial import Denial
-from pysandbox.launch import descent, orphans, registry
-from pysandbox.launch.orphans import SPOOL
-from pysandbox.launch.registry import Record
 from pysandbox.launch.stdio import DEVNULL, PIPE, File
-from pysandbox.process import Reason, Result, Usage
+from pysandbox.live import processes
+from pysandbox.note import Note
+from pysandbox.polling import is_over, wait_readable
+from pysandbox.records import orphans, registry
+from pysandbox.records.orphans import SPOOL
+from pysandbox.records.registry import CageRecord
+from pysandbox.result import Reason, Result, Usage
+from pysandbox.shapes import Any, Self
 
 SOCKET, OUTCOME = "socket", "outcome.json"
 STREAMS = ("stdout", "stderr")
 DONE = b"done"
 LARGEST = 4096  # bytes of a message
-END_PATIENCE = 5.0  # seconds beyond the policy's grace period, for a keeper to end its cage
+END_PATIENCE = 5.0  # seconds beyond the policy's grace period, for a shim to end its cage
 
-# The keeper is started in any directory, also one that holds a module named like ours or like Python's own: -P.
-STARTER = "import sys; sys.path.insert(0, sys.argv[1]); from pysandbox.keeper import main; main()"
+# The shim is started in any directory, also one that holds a module named like ours or like Python's own: -P. Of the
+# directory that holds our package it takes the package, and what nobody else has: Python's own modules come first.
+STARTER = """
+import sys
+from importlib.util import find_spec, module_from_spec
+sys.path.insert(0, sys.argv[1])
+ours = find_spec("pysandbox")
+sys.path.append(sys.path.pop(0))
+sys.modules["pysandbox"] = module_from_spec(ours)
+ours.loader.exec_module(sys.modules["pysandbox"])
+from pysandbox.shim import main
+main()
+"""
 
 
 class Detached:
@@ -77,7 +89,7 @@ class Detached:
             raise TimeoutError(f"{self.argv[0]!r} still runs after {timeout:g} s")
         return self._returncode()
 
-    def result(self) -> Result:
+    def result(self) -> Result[bytes]:
         """Waits for the end and tells everything about it; the output as bytes."""
         self.wait()
         outcome = _outcome(self.id) or {}
@@ -117,38 +129,38 @@ class Detached:
         """Ends it (SIGTERM, the policy's grace period, SIGKILL), and removes its output and its outcome. Idempotent."""
         self._ask(END_PATIENCE, do="end")
         if self._ask(self._grace + END_PATIENCE, do="wait") is None:
-            self._kill_keeper()
+            self._kill_shim()
         registry.remove(self.id)
         orphans.remove_spool(self.id)
 
-    def _kill_keeper(self) -> None:
+    def _kill_shim(self) -> None:
         """It does not answer: its cage is ended without it."""
         for each in orphans.find_orphans():
             if each.id == self.id and each.kind == "detached":
                 orphans.remove(each)
 
-    # ---- the keeper ---------------------------------------------------------------------------------------------
+    # ---- the shim -----------------------------------------------------------------------------------------------
 
-    def _record(self) -> Record | None:
-        """None when the keeper is gone: it goes last, when the outcome is written."""
+    def _record(self) -> CageRecord | None:
+        """None when the shim is gone: it goes last, when the outcome is written."""
         record = registry.read(self.id)
         return record if record is not None and not record.host.gone else None
 
     def _returncode(self) -> int:
-        """A keeper that was killed has left no outcome, and has taken the cage with it."""
+        """A shim that was killed has left no outcome, and has taken the cage with it."""
         outcome = _outcome(self.id)
-        if outcome is None and not self._keeper_ends():
+        if outcome is None and not self._shim_ends():
             raise self._silence()
         return -signals.SIGKILL if outcome is None else int(outcome["returncode"])
 
-    def _keeper_ends(self) -> bool:
+    def _shim_ends(self) -> bool:
         """Its socket closes a moment before it is gone."""
         record = self._record()
-        pidfd = descent.pin(record.host) if record is not None else None
+        pidfd = processes.pin(record.host) if record is not None else None
         if pidfd is None:
             return True
         try:
-            return descent.is_over(pidfd, END_PATIENCE)
+            return is_over(pidfd, END_PATIENCE)
         finally:
             os.close(pidfd)
 
@@ -156,7 +168,7 @@ class Detached:
         return CageClosedError(f"the keeper of cage {self.id} does not answer; `pysandbox orphans --remove` ends it")
 
     def _ask(self, timeout: float | None, **message: object) -> bytes | None:
-        """The keeper's answer, None when it takes too long. b"" from one that goes, or is gone: nothing needs doing."""
+        """The shim's answer, None when it takes too long. b"" from one that goes, or is gone: nothing needs doing."""
         record = self._record()
         if record is None:
             return b""
@@ -167,18 +179,16 @@ class Detached:
                 talk.send(json.dumps({"key": record.key, **message}).encode())
             except (FileNotFoundError, ConnectionRefusedError, BrokenPipeError, ConnectionResetError):
                 return b""  # it ends at this moment
-            poller = select.poll()
-            poller.register(talk, select.POLLIN)
-            ready = poller.poll(None if timeout is None else timeout * 1000)
+            ready = wait_readable(talk, timeout)
             with suppress(ConnectionResetError):
                 return talk.recv(LARGEST) if ready else None
             return b""
 
 
-def start(
+def start_detached(
     policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None, stdin: File = None
 ) -> Detached:
-    """Starts the keeper, which is nobody's child, and with it the command. Raises what `Cage.spawn` does."""
+    """Starts the shim, which is nobody's child, and with it the command. Raises what `Cage.spawn` does."""
     source = _source(stdin)
     try:
         return _start(policy_json, directory, argv, env, cwd, source)
@@ -188,12 +198,14 @@ def start(
 
 
 def _source(stdin: File) -> int | None:
-    """A duplicate of what the command is to read, for the keeper; None for nothing. Raises ValueError."""
+    """A duplicate of what the command is to read, for the shim, which passes it on; None for nothing. Raises
+    ValueError."""
     if stdin is None or stdin == DEVNULL:
         return None
     fd = stdin if isinstance(stdin, int) else stdin.fileno()
-    if stdin == PIPE or not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise ValueError("stdin: a detached command outlives whoever would write to it; pass a regular file")
+    kind = os.fstat(fd).st_mode if stdin != PIPE else 0
+    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind)):
+        raise ValueError("stdin: a detached command outlives whoever would write to it; pass a file or an open pipe")
     return os.dup(fd)
 
 
@@ -228,7 +240,7 @@ def _notes(listed: Sequence[dict[str, Any]]) -> tuple[Note, ...]:
 
 
 def _error(answer: dict[str, Any]) -> Exception:
-    """What the keeper ran into, as the error it was there."""
+    """What the shim ran into, as the error it was there."""
     kind, fields = answer.pop("kind"), answer
     if kind == "start":
         return StartError(fields["step"], fields["errno"], fields["path"], fields["hint"])

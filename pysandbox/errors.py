@@ -12,11 +12,19 @@
     ├── CageTimeout(TimeoutError) the wall time ran out; carries the partial output
     ├── CageClosedError           the cage was closed, or its init died
     ├── AuditError(OSError)        the audit trail cannot be written, so what it should tell does not happen
+    ├── ConfineError(OSError)     this process could not confine itself: names step, errno, threads, what holds anyway
+    ├── AppError                  an app's package, grant or journal is not what it should be
+    ├── TemplateError             a template could not be prepared; carries what its modules said
     ├── CagePausedError           the cage is paused: it starts nothing until it is resumed
     ├── UnstoppableError(TimeoutError) a process of the cage did not stop: names which
+    ├── CommitConflict            the tree of a workspace was changed meanwhile: which paths, and nothing was written
+    ├── CommitError(OSError)      a commit could not be written; the tree is as it was
+    ├── SandboxedError(RuntimeError) a call of a sandboxed function: it has raised, or its cage has ended
     └── ExitError                 `Result.check()` on a command that failed
 
-Each also subclasses the builtin a caller would already catch. A denial by policy is never an exception:
+    WeakerWarning(RuntimeWarning) no error: a wall that this host lacks, told where nobody listens to events
+
+Each error also subclasses the builtin a caller would already catch. A denial by policy is never an exception:
 it is an event and an entry of `Result.denials`.
 """
 
@@ -25,14 +33,24 @@ from __future__ import annotations
 import errno as _errno
 import os
 
+from pysandbox.cage_error import CageError
+from pysandbox.result import CageTimeout, ExitError
+from pysandbox.shapes import NamedTuple
+
+__all__ = [
+    "AppError", "AuditError", "CageClosedError", "CageError", "CagePausedError", "CageTimeout", "CommitConflict",
+    "CommitError", "ConfineError", "Conflict", "ExitError", "PolicyError", "SandboxCgroupError",
+    "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError", "SandboxedError",
+    "StartError", "TemplateError", "UnstoppableError", "UnsupportedError",
+]  # fmt: skip
+
 TYPE_CHECKING = False  # as typing's own: the command line starts without it
 if TYPE_CHECKING:
-    from pysandbox.handlers.denial import Denial
-    from pysandbox.process import Result
+    from pysandbox.denial import Denial
 
 
-class CageError(Exception):
-    """Root of every error of this package."""
+class WeakerWarning(RuntimeWarning):
+    """This host lacks a wall of every cage; the other walls hold. A strict policy makes an error of it."""
 
 
 class PolicyError(CageError, ValueError):
@@ -89,10 +107,11 @@ class StartError(CageError, OSError):
     """A step of the start failed; nothing was left behind. Whoever raises one gets the subclass of its step.
 
     `step` is a name from csrc/steps.def; `errno` and `filename` are those of the system call that failed. `denials`:
-    what refused it, where a rule or a callback did.
+    what refused it, where a rule or a callback did; `argv`: the command, where it was one of several.
     """
 
     denials: tuple[Denial, ...] = ()
+    argv: tuple[str, ...] = ()
 
     def __new__(cls, step: str, number: int, path: str | None = None, hint: str | None = None) -> StartError:
         kind = _OF_STEP.get(step, SandboxSpawnError) if cls is StartError else cls
@@ -105,7 +124,7 @@ class StartError(CageError, OSError):
         self.filename = path
 
     def __reduce__(self) -> tuple[type[StartError], tuple[object, ...], dict[str, object]]:
-        return type(self), (self.step, self.errno, self.filename, self.hint), {"denials": self.denials}
+        return type(self), (self.step, self.errno, self.filename, self.hint), {**vars(self)}
 
     def __str__(self) -> str:
         name = _errno.errorcode.get(self.errno or 0, str(self.errno))
@@ -127,6 +146,24 @@ class SandboxCgroupError(StartError):
     """The cgroup of a cage could not be made (document 000)."""
 
 
+class SandboxedError(CageError, RuntimeError):
+    """A call of a sandboxed function came to nothing. `reason`: "raised" (then `kind` and `traceback` are the
+    exception's, as text), or how its cage ended, as `Result.reason`. `logs`: what the function has printed."""
+
+    def __init__(
+        self, message: str, *, reason: str = "raised", logs: str = "", kind: str = "", traceback: str = ""
+    ) -> None:
+        self.message = message
+        self.reason = reason
+        self.logs = logs
+        self.kind = kind
+        self.traceback = traceback
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\n{self.traceback.rstrip()}" if self.traceback else self.message
+
+
 _OF_STEP: dict[str, type[StartError]] = {
     "loopback": SandboxNetworkError,
     "network": SandboxNetworkError,
@@ -136,16 +173,6 @@ _OF_STEP: dict[str, type[StartError]] = {
     "door_socket": SandboxNetworkError,
     "cgroup": SandboxCgroupError,
 }
-
-
-class CageTimeout(CageError, TimeoutError):
-    """The command outlived its wall time and was ended. `result` holds the partial output."""
-
-    def __init__(self, argv: tuple[str, ...], seconds: float, result: Result) -> None:
-        self.argv = argv
-        self.seconds = seconds
-        self.result = result
-        super().__init__(f"{argv[0]!r} did not end within {seconds:g} s; it was stopped")
 
 
 class CageClosedError(CageError):
@@ -165,6 +192,58 @@ class AuditError(CageError, OSError):
         return f"audit: {self.filename} {self.message}{reason}; {self.hint}"
 
 
+class ConfineError(CageError, OSError):
+    """The calling process could not confine itself.
+
+    `step` is a name from csrc/steps.def. `in_force`: what holds all the same and cannot be taken back, so that the
+    process should end; empty: nothing has changed. `threads`: the other threads, where they stood in the way.
+    """
+
+    def __init__(
+        self, step: str, number: int, path: str | None = None, in_force: tuple[str, ...] = (),
+        threads: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.step: str = step
+        self.in_force: tuple[str, ...] = in_force
+        self.threads: tuple[str, ...] = threads
+        super().__init__(number, os.strerror(number))
+        self.filename = path
+
+    def __reduce__(self) -> tuple[type[ConfineError], tuple[object, ...]]:
+        return type(self), (self.step, self.errno, self.filename, self.in_force, self.threads)
+
+    def __str__(self) -> str:
+        if self.step == "threads":
+            return self._about_threads()
+        name = _errno.errorcode.get(self.errno or 0, str(self.errno))
+        text = f"{self.step}: {name} ({self.strerror})" + (f": {self.filename!r}" if self.filename else "")
+        held = f"in force all the same: {', '.join(self.in_force)}; end this process" if self.in_force else ""
+        return f"{text}; {held or 'nothing has changed'}"
+
+    def _about_threads(self) -> str:
+        who = f"the threads {', '.join(self.threads)}" if self.threads else "a process that shares its memory"
+        return (
+            f"threads: {who} would stay unconfined, and could write into what is confined; call confine() before they "
+            "start, or in a process of its own"
+        )
+
+
+class AppError(CageError):
+    """An app's package, grant or journal is not what it should be, so that nothing of it runs. `hint`: what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        self.message: str = message
+        self.hint: str = hint
+        super().__init__(message, hint)
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}"
+
+
+class TemplateError(CageError):
+    """A template could not be prepared: what it loads failed, took too long, or made what no fork copies."""
+
+
 class CagePausedError(CageError):
     """The cage is paused, so nothing can be started in it; call `resume()` first."""
 
@@ -178,9 +257,31 @@ class UnstoppableError(CageError, TimeoutError):
         super().__init__(f"cage {cage_id}: still running: {running}; try again, or close the cage")
 
 
-class ExitError(CageError):
-    """A command ended in failure and the caller had asked for success (`Result.check()`)."""
+class Conflict(NamedTuple):
+    """A path of a tree that is not what the cage saw, and how that is known."""
 
-    def __init__(self, result: Result) -> None:
-        self.result = result
-        super().__init__(f"{result.argv[0]!r} ended with exit code {result.exit_code} ({result.reason})")
+    path: str
+    reason: str
+
+
+class CommitConflict(CageError):
+    """The tree below a workspace was changed meanwhile, so nothing was written. `conflicts`: each path, with why."""
+
+    def __init__(self, tree: str, conflicts: tuple[Conflict, ...]) -> None:
+        self.tree = tree
+        self.conflicts = conflicts
+        first = "; ".join(f"{each.path!r}: {each.reason}" for each in conflicts[:3])
+        more = f"; and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
+        super().__init__(f"commit to {tree}: {first}{more}; nothing was written: leave these paths out, or force them")
+
+
+class CommitError(CageError, OSError):
+    """A commit could not be written, or undone; the tree is as it was. `errno` and `filename` say why."""
+
+    def __init__(self, tree: str, cause: OSError) -> None:
+        self.tree = tree
+        super().__init__(cause.errno, cause.strerror, cause.filename)
+
+    def __str__(self) -> str:
+        where = f": {self.filename!r}" if self.filename is not None else ""
+        return f"commit to {self.tree}: {self.strerror}{where}; nothing was written"

@@ -7,7 +7,10 @@ a fact about the past: it never carries an instruction, and a denial is an event
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from pysandbox.shapes import dataclass
+
+__all__ = ["TYPES", "Event", "EventType"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ POLICY_VIOLATION = EventType(
 )
 DENIED = EventType(
     "cage.denied",
-    "The cage refused something; `fix` is the one policy line that would allow it. `monitor`: it was let through.",
-    ("invocation_id", "command", "kind", "target", "rule", "fix", "pid", "argv", "count", "monitor"),
+    "The cage refused something; `fix` is the TOML that would allow it. `monitor`: it was let through.",
+    ("invocation_id", "command", "kind", "target", "rule", "fix", "pid", "argv", "count", "call", "errno", "monitor"),
 )
 FILE_OPENED = EventType(
     "cage.file_opened",
@@ -103,7 +106,7 @@ DNS_ALLOWED = EventType(
 DNS_DENIED = EventType(
     "gatekeeper.dns_denied",
     "A name was not resolved, because no rule allows it.",
-    ("invocation_id", "hostname", "rule", "fix"),
+    ("invocation_id", "command", "hostname", "rule", "fix", "pid", "argv"),
 )
 TCP_ALLOWED = EventType(
     "gatekeeper.tcp_allowed", "A connection was let through.", ("invocation_id", "target", "port"), frequent=True
@@ -111,10 +114,16 @@ TCP_ALLOWED = EventType(
 TCP_DENIED = EventType(
     "gatekeeper.tcp_denied",
     "A connection was refused, because no rule allows it.",
-    ("invocation_id", "target", "port", "rule", "fix"),
+    ("invocation_id", "command", "target", "port", "rule", "fix", "pid", "argv"),
 )
 UPSTREAM_UNREACHABLE = EventType(
     "gatekeeper.upstream_unreachable", "The host's own resolver did not answer.", ("invocation_id", "error")
+)
+CREDENTIAL_FOUND = EventType(
+    "gatekeeper.credential_found",
+    "A credential was found in what a cage was sending: `shown` is how it begins and a fingerprint, never the value. "
+    "`verdict`: blocked; warned (monitor lets it pass); home (it belongs to this host); listed (allow_credentials).",
+    ("invocation_id", "host", "detector", "place", "shown", "verdict"),
 )
 CROWDED = EventType(
     "gatekeeper.crowded",
@@ -185,15 +194,70 @@ SUPERVISOR_FAILED = EventType(
     "Deciding calls failed: of one call, which is refused then, or altogether, which ends the cages that need it.",
     ("reason",),
 )
+APP_DENIED = EventType(
+    "app.denied",
+    "An instruction of an app was denied: the first of each opcode, operands and reason; all are in the app's log.",
+    (
+        "tick",
+        "app_id",
+        "opcode",
+        "args_summary",
+        "deny_reason",
+        "required_capability",
+        "granted_capabilities_snapshot",
+    ),
+)
+APP_ENDED = EventType(
+    "app.ended",
+    "An app has run to its end.",
+    ("app_id", "version", "package", "mode", "ended", "ticks", "denials", "granted_capabilities_snapshot"),
+)
+APP_INSTALLED = EventType(
+    "app.installed",
+    "An app was granted what it may do.",
+    ("app_id", "version", "package", "granted", "key_id"),
+    durable=True,
+)
+APP_REVOKED = EventType(
+    "app.revoked",
+    "The grant of an app was taken away.",
+    ("app_id", "version"),
+    durable=True,
+)
+_CHANGES = ("trees", "counts", "paths", "digest")  # SHA-256 of the list of changes with the digests of their contents
+WORKSPACE_KEPT = EventType(
+    "workspace.kept",
+    "What a cage wrote to its copy-on-write trees was kept on disk; `reason`: why it was not committed as asked.",
+    ("invocation_id", "workspace", *_CHANGES, "reason"),
+)
+WORKSPACE_COMMITTED = EventType(
+    "workspace.committed",
+    "Changes of a copy-on-write workspace were written to the tree; `commit` undoes it.",
+    ("invocation_id", "commit", "workspace", *_CHANGES),
+    durable=True,
+)
+WORKSPACE_RECOVERED = EventType(
+    "workspace.recovered",
+    "A commit that a kill had interrupted was finished or undone; `outcome` says which, or why it was left.",
+    ("commit", "tree", "outcome"),
+    durable=True,
+)
+WORKSPACE_ABORTED = EventType(
+    "workspace.aborted",
+    "What a cage wrote to its copy-on-write trees was forgotten.",
+    ("invocation_id", "workspace", "trees"),
+)
 
 TYPES: Mapping[str, EventType] = {
     each.name: each
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
-        CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, PLANTED, WIDE_GRANT, DEGRADED, MONITOR,
-        ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
-        FLAGGED, CALLBACK_FAILED, RESTRICTED, UNSTOPPABLE, SUPERVISOR_FAILED,
+        CREDENTIAL_FOUND, CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, PLANTED, WIDE_GRANT, DEGRADED,
+        MONITOR, ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
+        APP_DENIED, APP_ENDED, APP_INSTALLED, APP_REVOKED,
+        FLAGGED, CALLBACK_FAILED, RESTRICTED, UNSTOPPABLE, SUPERVISOR_FAILED, WORKSPACE_KEPT, WORKSPACE_COMMITTED,
+        WORKSPACE_ABORTED, WORKSPACE_RECOVERED,
     )
 }  # fmt: skip
 
@@ -211,6 +275,10 @@ Sink = Callable[[Event], None]
 
 def ignore(event: Event) -> None:
     """The default sink."""
+
+
+def said_elsewhere(event: Event) -> None:
+    """The sink of whoever hears of no event and says the notes of a plan in another way: no warning is made of them."""
 
 
 def in_turn(*sinks: Sink) -> Sink:

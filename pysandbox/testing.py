@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
-from pysandbox.launch.runtime import Runtime, default_runtime
 from pysandbox.policy.model import Policy
+from pysandbox.runtime.runtime import Runtime, default_runtime
+
+__all__ = ["drain", "pool_ready", "wait_idle"]
 
 
 def drain(runtime: Runtime | None = None) -> None:
@@ -18,6 +20,6 @@ def pool_ready(policy: Policy, *, cwd: str | None = None, runtime: Runtime | Non
     return (runtime or default_runtime()).is_warm(policy, cwd or os.getcwd())
 
 
-def settle(runtime: Runtime | None = None) -> None:
+def wait_idle(runtime: Runtime | None = None) -> None:
     """Waits for background work only: ended cages are collected and taken ones replaced. For measurements."""
-    (runtime or default_runtime()).settle()
+    (runtime or default_runtime()).wait_idle()

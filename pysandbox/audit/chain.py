@@ -10,20 +10,14 @@ that (`pysandbox audit verify --expect HASH`). Pure.
 
 from __future__ import annotations
 
-try:  # as in hashlib, which takes fifty times as long to import
-    from _sha2 import sha256  # type: ignore[import-not-found, unused-ignore]
-except ImportError:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        from hashlib import sha256
-
 from pysandbox.audit.canonical import canonical
+from pysandbox.sha256 import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
+
+    from pysandbox.shapes import Self
 
 
 class Link(tuple[int, str]):

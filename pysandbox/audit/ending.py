@@ -1,7 +1,7 @@
 """What the audit says of a command that is over: the records of its end, in their order.
 
-One list for both ways a command is run: `process.Process` emits them as events, a warm start (`cli.warm`) appends them
-itself. So the names of events stand here as text; `events.py` is too much to import. Pure.
+One list for both ways a command is run: `process.Process` emits them as events, the launcher (csrc/launcher/trail.c)
+writes the same. So the names of events stand here as text; `events.py` is too much to import. Pure.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ from pysandbox.events import (
     Sink,
 )
 
+__all__ = ["to_logging"]
+
 WARNINGS = frozenset(
     each.name
     for each in (

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pysandbox.audit.canonical import canonical
 from pysandbox.events import EXIT, SPAWN, SPAWN_UNCAGED, START_FAILED, Event, Sink
+from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer

@@ -11,19 +11,18 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import IO, Any
 
 from pysandbox.audit import files
 from pysandbox.audit.chain import START, Link, hash_of
 from pysandbox.errors import AuditError
 from pysandbox.events import AUDIT_RESUMED
+from pysandbox.shapes import IO, Any, dataclass
 
 DAMAGED = "not a record as it was written"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AuditRecord:
     seq: int
     time: str
     pid: int
@@ -51,7 +50,7 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainReport:
     """`breaks`: what somebody changed or lost. `torn`: lines that a crash cut off, with a notice after it, or at the
     end. `first` above 1: the files before it are not here."""
 
@@ -89,7 +88,7 @@ def _take_picture(path: str) -> tuple[_Picture, IO[bytes] | None]:
         return _Picture(head, found), current
 
 
-def read(path: str, since: int = 0) -> Iterator[Record | Break]:
+def read(path: str, since: int = 0) -> Iterator[AuditRecord | Break]:
     """Records in order; wherever the chain does not hold, a Break first. With `since`, full files that end at or before
     that record are left out."""
     path = os.path.abspath(path)
@@ -103,7 +102,7 @@ def read(path: str, since: int = 0) -> Iterator[Record | Break]:
                 continue
             stream = current if file == path and current else stack.enter_context(open(file, "rb"))
             for each in _in_file(file, _lines(stream, size), after, last=file == picture.files[-1][0]):
-                if isinstance(each, Record):
+                if isinstance(each, AuditRecord):
                     after = Link(each.seq, each.hash)
                 yield each
         yield from _against_the_head(files.head_path(path), picture.head, after)
@@ -119,7 +118,7 @@ def _lines(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes]]:
 
 def _in_file(
     file: str, lines: Iterator[tuple[int, bytes]], after: Link | None, *, last: bool
-) -> Iterator[Record | Break]:
+) -> Iterator[AuditRecord | Break]:
     torn: tuple[int, bytes] | None = None
     for number, line in lines:
         record = parse(line)
@@ -140,14 +139,14 @@ def _in_file(
         yield Break("damaged", file, torn[0], DAMAGED)
 
 
-def parse(line: bytes) -> Record | None:
+def parse(line: bytes) -> AuditRecord | None:
     """The record of a line with its newline, None unless the line is whole and its hash is its own."""
     digest = hash_of(line[:-1]) if line.endswith(b"\n") else None
     if digest is None:
         return None
     try:
         table = json.loads(line)
-        return Record(
+        return AuditRecord(
             int(table["seq"]), str(table["time"]), int(table["pid"]), str(table["type"]), dict(table["data"]),
             str(table["prev"]), digest,
         )  # fmt: skip
@@ -155,7 +154,7 @@ def parse(line: bytes) -> Record | None:
         return None
 
 
-def _what_is_torn(file: str, torn: tuple[int, bytes], record: Record | None) -> Break:
+def _what_is_torn(file: str, torn: tuple[int, bytes], record: AuditRecord | None) -> Break:
     number, line = torn
     told = record.data.get("torn_bytes") if record is not None and record.type == AUDIT_RESUMED.name else None
     if told == len(line.removesuffix(b"\n")):
@@ -163,7 +162,7 @@ def _what_is_torn(file: str, torn: tuple[int, bytes], record: Record | None) -> 
     return Break("damaged", file, number, DAMAGED)
 
 
-def _between(file: str, number: int, after: Link | None, record: Record) -> Break | None:
+def _between(file: str, number: int, after: Link | None, record: AuditRecord) -> Break | None:
     if after is None:
         if record.seq == 1 and record.prev != START.hash:
             return Break("order", file, number, "the first record follows on another one")
@@ -194,24 +193,24 @@ def _against_the_head(file: str, text: bytes | None, after: Link | None) -> Iter
         yield Break("damaged", file, 1, f"record {last.seq} is not the one that was written")
 
 
-def verify(path: str) -> Verdict:
+def verify(path: str) -> ChainReport:
     """Raises AuditError where there is no stream at all: what is not there does not hold."""
     if not files.all_files(path):
         raise AuditError("is not there", None, path, "run something first, or name another stream with --path")
     breaks, torn, count, first, last = [], [], 0, 0, START
     for each in read(path):
-        if isinstance(each, Record):
+        if isinstance(each, AuditRecord):
             count, first, last = count + 1, first or each.seq, Link(each.seq, each.hash)
         elif each.kind == "torn":
             torn.append(each)
         else:
             breaks.append(each)
-    return Verdict(path, len(files.all_files(path)), count, first, last, tuple(breaks), tuple(torn))
+    return ChainReport(path, len(files.all_files(path)), count, first, last, tuple(breaks), tuple(torn))
 
 
-def records(path: str, since: int = 0) -> Iterator[Record]:
+def records(path: str, since: int = 0) -> Iterator[AuditRecord]:
     """The records after number `since` that can be read, whatever stands between them."""
-    return (each for each in read(path, since) if isinstance(each, Record) and each.seq > since)
+    return (each for each in read(path, since) if isinstance(each, AuditRecord) and each.seq > since)
 
 
 def last_written(path: str) -> int:

@@ -1,15 +1,13 @@
 """Records -> Run: what one cage did, gathered from the stream for whoever tells it (explain, the report).
 
-A Run holds only what was recorded. What nobody watched is absent, and `watched_files` says whether anybody did.
+A Run holds only what was recorded. What nobody watched is absent: a Run without files says nothing of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
 
-from pysandbox.audit.read import Record, records
+from pysandbox.audit.read import AuditRecord, records
 from pysandbox.errors import AuditError
 from pysandbox.events import (
     DENIED,
@@ -25,12 +23,18 @@ from pysandbox.events import (
     START_FAILED,
     TCP_ALLOWED,
     TCP_DENIED,
+    WORKSPACE_ABORTED,
+    WORKSPACE_COMMITTED,
+    WORKSPACE_KEPT,
 )
-from pysandbox.policy.edit import located
+from pysandbox.policy.edit import as_also
+from pysandbox.shapes import Any, dataclass, field, replace
+
+__all__ = ["CommandRun", "Contact", "Refusal", "Run", "all_runs", "find_run"]
 
 
 @dataclass(slots=True)
-class Command:
+class CommandRun:
     """One command of a run. `exit_code` None: no end was recorded."""
 
     number: int
@@ -50,7 +54,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One denial. `fix` is the policy line that would allow it, "" where there is none."""
+    """One denial. `fix` is the table [[also]] that would allow it, "" where there is none."""
 
     time: str
     kind: str
@@ -59,6 +63,7 @@ class Refusal:
     fix: str
     count: int = 1
     argv: tuple[str, ...] = ()
+    command: object = None  # its number, where it was known
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,22 @@ class Contact:
     target: str
     access: str  # name, connect, read, write
     count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenApart:
+    """What became of what was written to copy-on-write directories: kept, committed or aborted, of which trees.
+    `paths`: each with the kind of its change, the first of them; `digest`: of all."""
+
+    time: str
+    became: str
+    workspace: str
+    trees: tuple[str, ...]
+    counts: dict[str, int] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    digest: str = ""
+    commit: str = ""
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -83,16 +104,17 @@ class Run:
     grants: dict[str, list[str]] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)  # (key, what is less than was asked)
-    commands: list[Command] = field(default_factory=list)
+    commands: list[CommandRun] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     contacts: list[Contact] = field(default_factory=list)
     files: list[Contact] = field(default_factory=list)
     planted: list[str] = field(default_factory=list)  # what it made that programs of the host act on
+    apart: list[WrittenApart] = field(default_factory=list)
     violations: list[tuple[str, str, str]] = field(default_factory=list)  # (time, limit, value)
     counts: dict[str, int] = field(default_factory=dict)  # of what was counted, written or not
     records: int = 0
 
-    def command(self, number: object) -> Command | None:
+    def command(self, number: object) -> CommandRun | None:
         return next((each for each in self.commands if each.number == number), None)
 
 
@@ -100,7 +122,7 @@ SPAWNS = (SPAWN.name, SPAWN_UNCAGED.name)
 _NAMES = ("project_id", "session_id", "subagent_name")
 
 
-def run_of(invocation: str, records_of: Iterable[Record]) -> Run:
+def run_of(invocation: str, records_of: Iterable[AuditRecord]) -> Run:
     run = Run(invocation)
     for record in records_of:
         run.records += 1
@@ -110,7 +132,7 @@ def run_of(invocation: str, records_of: Iterable[Record]) -> Run:
     return run
 
 
-def _spawned(run: Run, record: Record) -> None:
+def _spawned(run: Run, record: AuditRecord) -> None:
     data = record.data
     run.caged = record.type == SPAWN.name
     run.summary, run.digest = str(data.get("cage_summary", "")), str(data.get("effective_cage_hash", ""))
@@ -121,12 +143,12 @@ def _spawned(run: Run, record: Record) -> None:
     run.limits = {str(name): each for name, each in _table(data.get("limits")).items() if isinstance(each, int | float)}
     run.notes = [(str(_table(each).get("key")), str(_table(each).get("reason"))) for each in data.get("notes") or ()]
     number = data.get("command")
-    run.commands.append(Command(
+    run.commands.append(CommandRun(
         number if isinstance(number, int) else 0, _texts(data.get("argv")), str(data.get("cwd", "")), record.time
     ))  # fmt: skip
 
 
-def _ended(run: Run, record: Record) -> None:
+def _ended(run: Run, record: AuditRecord) -> None:
     command = run.command(record.data.get("command"))
     if command is None:
         return
@@ -136,24 +158,24 @@ def _ended(run: Run, record: Record) -> None:
         if isinstance(value, int):
             setattr(command, name, value)
     for each in record.data.get("denials") or ():
-        _summed(run, record.time, _table(each))
+        _summed(run, record.time, {**_table(each), "command": command.number})
     run.counts |= {str(kind): each for kind, each in _table(record.data.get("counts")).items()}
 
 
-def _killed(run: Run, record: Record) -> None:
+def _killed(run: Run, record: AuditRecord) -> None:
     command = run.command(record.data.get("command"))
     if command is not None:
         command.killed = str(record.data.get("reason", ""))
 
 
-def _failed(run: Run, record: Record) -> None:
+def _failed(run: Run, record: AuditRecord) -> None:
     command = run.command(record.data.get("command"))
     if command is not None:
         step, number, path = (record.data.get(name) for name in ("step", "errno", "path"))
         command.ended, command.failed = record.time, f"{step}: errno {number}: {path}"
 
 
-def _refused(run: Run, record: Record) -> None:
+def _refused(run: Run, record: AuditRecord) -> None:
     run.refusals.append(_refusal(record.time, record.data, *_KINDS[record.type](record.data)))
 
 
@@ -163,13 +185,17 @@ def _refusal(time: str, data: dict[str, Any], kind: str, target: str) -> Refusal
         rule += " (only monitored: it was let through)"
     fix = str(data.get("fix", ""))
     number = count if isinstance(count, int) else 1
-    return Refusal(time, kind, target, rule, located(fix), number, _texts(data.get("argv")))
+    argv, command = _texts(data.get("argv")), data.get("command")
+    return Refusal(time, kind, target, rule, as_also(fix), number, argv, command)
 
 
 def _summed(run: Run, time: str, denial: dict[str, Any]) -> None:
     """The end of a command tells how often each denial came; what came again had no event of its own."""
     summed = _refusal(time, denial, str(denial.get("kind", "")), str(denial.get("target", "")))
-    same = [each for each in run.refusals if (each.kind, each.target) == (summed.kind, summed.target)]
+    same = [
+        each for each in run.refusals
+        if (each.kind, each.target) == (summed.kind, summed.target) and each.command in (None, summed.command)
+    ]  # fmt: skip
     missing = summed.count - sum(each.count for each in same)
     if same and missing > 0:
         at = run.refusals.index(same[0])
@@ -190,32 +216,43 @@ def _endpoint(data: dict[str, Any]) -> str:
     return f"{f'[{target}]' if ':' in target else target}:{data['port']}" if "port" in data else target
 
 
-def _reached(run: Run, record: Record) -> None:
+def _reached(run: Run, record: AuditRecord) -> None:
     if record.type == DNS_ALLOWED.name:
         run.contacts.append(Contact(record.time, str(record.data.get("hostname", "")), "name"))
     else:
         run.contacts.append(Contact(record.time, _endpoint(record.data), "connect"))
 
 
-def _opened(run: Run, record: Record) -> None:
+def _opened(run: Run, record: AuditRecord) -> None:
     count = record.data.get("count", 1)
     target, access = str(record.data.get("target", "")), str(record.data.get("access", "read"))
     run.files.append(Contact(record.time, target, access, count if isinstance(count, int) else 1))
 
 
-def _violated(run: Run, record: Record) -> None:
+def _violated(run: Run, record: AuditRecord) -> None:
     run.violations.append((record.time, str(record.data.get("limit", "")), str(record.data.get("value", ""))))
 
 
-def _planted(run: Run, record: Record) -> None:
+def _planted(run: Run, record: AuditRecord) -> None:
     run.planted += _texts(record.data.get("paths"))
+
+
+def _written_apart(run: Run, record: AuditRecord) -> None:
+    data = record.data
+    counts = {str(kind): each for kind, each in _table(data.get("counts")).items() if isinstance(each, int)}
+    texts = (str(data.get(name, "")) for name in ("digest", "commit", "reason"))
+    run.apart.append(WrittenApart(
+        record.time, record.type.rpartition(".")[2], str(data.get("workspace", "")), _texts(data.get("trees")), counts,
+        _texts(data.get("paths")), *texts,
+    ))  # fmt: skip
 
 
 _TAKE = {
     SPAWN.name: _spawned, SPAWN_UNCAGED.name: _spawned, EXIT.name: _ended, KILLED.name: _killed,
     START_FAILED.name: _failed, DENIED.name: _refused, DNS_DENIED.name: _refused, TCP_DENIED.name: _refused,
     DNS_ALLOWED.name: _reached, TCP_ALLOWED.name: _reached, FILE_OPENED.name: _opened, POLICY_VIOLATION.name: _violated,
-    PLANTED.name: _planted,
+    PLANTED.name: _planted, WORKSPACE_KEPT.name: _written_apart, WORKSPACE_COMMITTED.name: _written_apart,
+    WORKSPACE_ABORTED.name: _written_apart,
 }  # fmt: skip
 
 
@@ -240,7 +277,7 @@ def identities(path: str) -> Iterator[str]:
 
 
 def all_runs(path: str) -> list[Run]:
-    by_id: dict[str, list[Record]] = {}
+    by_id: dict[str, list[AuditRecord]] = {}
     for record in records(path):
         if record.type in SPAWNS or record.invocation in by_id:
             by_id.setdefault(record.invocation, []).append(record)

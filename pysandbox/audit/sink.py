@@ -14,15 +14,15 @@ import time
 from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.audit import files
-from pysandbox.audit.stream import Stream
+from pysandbox.audit.stream import AuditStream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _thread import LockType
     from collections.abc import Mapping
-    from typing import Self
 
     from pysandbox.events import Event
+    from pysandbox.shapes import Self
 
 CAGES_COUNTED = 4096  # the counters of the cage that began first go first
 ROTATE_MB = 64
@@ -51,7 +51,7 @@ class AuditLog:
         self._rate, self._credit = allow_rate, 0.0
         self._counts: dict[object, dict[str, int]] = {}
         self._lock, self._pid = allocate_lock(), os.getpid()
-        self._stream = Stream(os.path.abspath(self._chosen), int(rotate_mb * (1 << 20)), now)
+        self._stream = AuditStream(os.path.abspath(self._chosen), int(rotate_mb * (1 << 20)), now)
 
     @property
     def path(self) -> str:
@@ -76,9 +76,9 @@ class AuditLog:
     def append(self, type: str, data: Mapping[str, object], *, durable: bool = False) -> None:
         """One record, neither counted nor sampled; `durable`: on the disk when this returns."""
         with self._turn():
-            ticket = self._stream.append(type, data)
+            position = self._stream.append(type, data)
         if durable:
-            self._stream.sync(ticket)
+            self._stream.sync(position)
 
     def counts(self, invocation_id: object) -> Mapping[str, int]:
         """How often each thing happened in one cage, written or not; without what every run has. What repeats has no

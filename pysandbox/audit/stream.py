@@ -23,7 +23,7 @@ ROTATED, RESUMED = "audit.rotated", "audit.resumed"  # as in events.py, which is
 ROOM = "free some space, or choose another place with PYSANDBOX_AUDIT or AuditLog(path)"
 
 
-class Stream:
+class AuditStream:
     """Not for use by several threads at once, but for `sync`; AuditLog sees to that."""
 
     def __init__(self, path: str, rotate_bytes: int, clock: Callable[[], str]) -> None:
@@ -47,7 +47,7 @@ class Stream:
     # ---- appending ----------------------------------------------------------------------------------------------
 
     def append(self, type: str, data: Mapping[str, object]) -> int:
-        """Appends one record; its ticket for `sync`. Raises AuditError, and then nothing of it is in the stream."""
+        """Appends one record; its position for `sync`. Raises AuditError, and then nothing of it is in the stream."""
         if self._file < 0:
             raise AuditError("is closed", None, self.path, "make another AuditLog")
         if self._pid != os.getpid():  # a forked copy shares the descriptors, and with them the lock
@@ -150,11 +150,11 @@ class Stream:
 
     # ---- to the disk --------------------------------------------------------------------------------------------
 
-    def sync(self, ticket: int) -> None:
-        """Returns when the record of that ticket, and all before it, are on the disk. Threads that wait share one
+    def sync(self, position: int) -> None:
+        """Returns when the record of that position, and all before it, are on the disk. Threads that wait share one
         fdatasync(2). Raises AuditError."""
         with self._syncing:
-            if self._synced >= ticket:
+            if self._synced >= position:
                 return
             covers = self._appended
             try:

@@ -1,17 +1,18 @@
-"""A Run in sentences: what ran, how it ended, what was refused and the policy line that would allow each. Pure."""
+"""A Run in sentences: what ran, how it ended, what was refused and what would allow each. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
-from pysandbox.audit.runs import Command, Refusal, Run
+from pysandbox.audit.runs import CommandRun, Refusal, Run
+from pysandbox.policy.also import as_flag, as_python
+from pysandbox.shapes import replace
 
 NOT_WATCHED = (
-    "No refusal was recorded. What a program is refused by its view of the files, by Landlock or by the filter is only "
-    "recorded where the policy has calls watched; without that the program alone sees the error."
+    "No refusal was recorded. What a program is refused of files and system calls is only recorded when it is run with "
+    "--why; without that the program alone sees the error."
 )
-NO_LINE = "no single policy line allows this"
+NO_LINE = "nothing in a policy allows this by itself"
 
 
 def refusals(run: Run) -> tuple[Refusal, ...]:
@@ -25,11 +26,11 @@ def refusals(run: Run) -> tuple[Refusal, ...]:
 
 
 def fixes(run: Run) -> tuple[str, ...]:
-    """The policy lines that would allow what was refused, each once."""
+    """The tables [[also]] that would allow what was refused, each once."""
     return tuple(dict.fromkeys(each.fix for each in run.refusals if each.fix))
 
 
-def tell(run: Run) -> Iterator[str]:
+def describe_run(run: Run) -> Iterator[str]:
     yield f"Run {run.id}"
     yield f"  {run.summary}"
     if not run.caged:
@@ -46,13 +47,13 @@ def tell(run: Run) -> Iterator[str]:
     yield from _refused(run)
 
 
-def _command(command: Command) -> Iterator[str]:
+def _command(command: CommandRun) -> Iterator[str]:
     yield f"$ {' '.join(command.argv)}"
     yield f"  in {command.cwd}, {command.began}"
     yield f"  {outcome(command)}"
 
 
-def outcome(command: Command) -> str:
+def outcome(command: CommandRun) -> str:
     """How a command ended, as one sentence."""
     if command.failed:
         return f"It never ran: {command.failed}."
@@ -82,4 +83,17 @@ def _refused(run: Run) -> Iterator[str]:
         times = f"  ({each.count} times)" if each.count > 1 else ""
         yield f"  {each.kind} {each.target}{times}"
         yield f"    by: {each.rule or 'not recorded'}"
-        yield f"    to allow: {each.fix or NO_LINE}"
+        yield from allowing(each.fix)
+
+
+def allowing(fix: str) -> Iterator[str]:
+    """What would allow it, in each way to write it down."""
+    if not fix:
+        yield f"    to allow: {NO_LINE}"
+        return
+    yield "    to allow, at the end of a recipe or pysandbox.toml:"
+    yield from (f"        {line}" for line in fix.splitlines())
+    if flag := as_flag(fix):
+        yield f"    as a flag: {flag}"
+    if said := as_python(fix):
+        yield f"    in Python: {said}"

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from pysandbox.compile.limits import held_by
-from pysandbox.compile.notes import weaker
 from pysandbox.events import SPAWN, SPAWN_UNCAGED, Event
-from pysandbox.policy.model import Policy
+from pysandbox.note import weaker
+from pysandbox.policy.model import Policy, options
+from pysandbox.policy.option import Grant
 from pysandbox.policy.summary import summary
+from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.command import Start
-    from pysandbox.launch.runtime import Prepared
+    from pysandbox.command import LaunchRequest
+    from pysandbox.runtime.prepared import Prepared
 
 # What only the caller knows of a cage.
 LABELS = (
     "invocation_id", "project_id", "session_id", "subagent_name", "recipes", "cage_summary", "effective_cage_hash",
 )  # fmt: skip
-LIMITS = (
-    "memory_mb", "cpu_percent", "cpu_shares", "max_pids", "walltime_sec", "write_mb", "tmp_mb", "file_size_gb",
-    "open_files",
-)  # fmt: skip
+LIMITS = tuple(field.name for field, described in options() if described.recorded == "limit")
+VIOLATIONS = tuple((field.name, each.violation) for field, each in options() if each.violation)
+GRANTS = tuple((field.name, each.recorded) for field, each in options() if each.recorded not in ("", "limit"))
 
 
 def labels_of(given: Mapping[str, object] | None, session: object) -> dict[str, object]:
@@ -40,21 +40,21 @@ def labels_of(given: Mapping[str, object] | None, session: object) -> dict[str, 
     return labels
 
 
-def spawn_event(policy: Policy, start: Start, labels: Mapping[str, object], reason: str) -> Event:
+def spawn_event(policy: Policy, start: LaunchRequest, labels: Mapping[str, object], reason: str) -> Event:
     """`reason` is why there is no cage, where there is none."""
     invocation, argv = start.live.id, start.command.argv
     name = str(labels.get("subagent_name") or os.path.basename(argv[0]))
-    told = told_of_plan(policy, start.prepared, caged=start.caged)
+    told = spawn_record(policy, start.prepared, caged=start.caged)
     data: dict[str, object] = {"cage_summary": summary(policy, name, invocation), **told}
     data |= labels
     data |= {"invocation_id": invocation, "command": start.id, "argv": argv}
-    data["cwd"] = os.path.normpath(os.path.join(start.prepared.plan.cwd or "/", start.command.cwd or ""))
+    data["cwd"] = os.path.normpath(os.path.join(start.prepared.plan.cwd, start.command.cwd or ""))
     return Event(SPAWN.name, data) if start.caged else Event(SPAWN_UNCAGED.name, data | {"reason": reason})
 
 
-def told_of_plan(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str, object]:
+def spawn_record(policy: Policy, prepared: Prepared, *, caged: bool) -> dict[str, object]:
     """What is the same for every command under one plan; made once, as the hash reads all of it."""
-    told = prepared.told
+    told = prepared.spawn_record
     if not told:
         plan = prepared.plan
         if caged:
@@ -73,22 +73,19 @@ def _limits(policy: Policy, *, caged: bool) -> list[str]:
 
 def limit_values(policy: Policy) -> Mapping[str, object]:
     """What `policy.violation` tells of each limit that can be hit."""
-    return {
-        "memory": policy.memory_mb, "pids": policy.max_pids, "walltime": policy.walltime_sec, "cpu": policy.cpu_percent,
-        "scratch": policy.tmp_mb, "write": policy.write_mb, "seccomp": policy.seccomp,
-    }  # fmt: skip
+    return {violation: getattr(policy, name) for name, violation in VIOLATIONS}
 
 
 def _grants(policy: Policy, cwd: str) -> dict[str, list[str]]:
     """As the policy wrote them; the directory of the run under its own name."""
-    read, write = ([grant.path for grant in grants] for grants in (policy.allow, policy.allow_write))
-    {"read": read, "write": write}.get(policy.workdir, []).append(cwd)
-    return {
-        "base": ["the system's programs"] if policy.base else [],
-        "read": read,
-        "write": write,
-        "deny": [grant.path for grant in policy.deny],
-        "mask": [grant.path for grant in policy.mask],
-        "execute": list(policy.allow_execve),
-        "network": [policy.egress],
-    }
+    grants = {"base": ["the system's programs"] if policy.base else []}
+    grants |= {word: _spelled(getattr(policy, name)) for name, word in GRANTS}
+    if policy.workdir in grants:
+        grants[policy.workdir].append(cwd)
+    return grants
+
+
+def _spelled(value: object) -> list[str]:
+    if not isinstance(value, tuple):
+        return [str(value)]
+    return [each.path if isinstance(each, Grant) else str(each) for each in value]

@@ -1,4 +1,4 @@
-"""Policy lines on their way into a recipe: which file may be edited, what would change, and the write.
+"""What a refusal was told with, on its way into a file: which one may be edited, what would change, and the write.
 
 A recipe that ships with the package, or that the system or somebody else owns, is never edited: an update, or an
 administrator, would not expect it. The write is atomic: the file is the old one or the new one.
@@ -10,13 +10,15 @@ import difflib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.edit import add_to, layer_of
+from pysandbox.policy.also import layer_of
+from pysandbox.policy.edit import add_to, add_to_manifest
+from pysandbox.policy.manifest import MANIFEST, parse_manifest
 from pysandbox.policy.match import covers
 from pysandbox.policy.reading import recipe_text
 from pysandbox.policy.recipe import Recipe, shipped_file
+from pysandbox.shapes import dataclass
 
 SYSTEM = ("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix", "/proc", "/sys", "/dev")
 OWN = "copy it to a file of your own, and give that with -r after it"
@@ -31,14 +33,17 @@ class Proposal:
     after: str
 
     @classmethod
-    def of(cls, file: str, lines: Sequence[str]) -> Proposal:
-        """Raises PolicyError for a file that may not be edited, or a line that is not one of a policy."""
+    def of(cls, file: str, fixes: Sequence[str], sandbox: str = "") -> Proposal:
+        """Raises PolicyError for a file that may not be edited, or a text that is no table [[also]].
+        `sandbox` is the one that was run, where the file is a manifest."""
         real = os.path.realpath(file)
-        demand_own(real)
+        check_own(real)
         before = recipe_text(real) if os.path.lexists(real) else ""
         wanted = Recipe({})
-        for line in lines:
-            wanted = wanted.merge(Recipe(layer_of(line)))
+        for fix in fixes:
+            wanted = wanted.merge(Recipe(layer_of(fix)))
+        if os.path.basename(file) == MANIFEST:
+            return cls(real, before, add_to_manifest(before, wanted.given, sandbox or _only(before, file), file))
         return cls(real, before, add_to(before, wanted.given, file))
 
     @property
@@ -67,7 +72,16 @@ class Proposal:
             raise
 
 
-def demand_own(real: str) -> None:
+def _only(text: str, file: str) -> str:
+    """The one sandbox of a manifest. Raises PolicyError where there are several: the run does not say which."""
+    manifest = parse_manifest(text, file)
+    if len(manifest.sandboxes) > 1:
+        raise PolicyError(f"has several sandboxes: {', '.join(manifest.sandboxes)}", file=file,
+                          suggestion="explain a run of `pysandbox up NAME`, which says which one")  # fmt: skip
+    return manifest.first.name
+
+
+def check_own(real: str) -> None:
     """Raises PolicyError unless the real path is a recipe of the caller's own, or would be."""
     if covers(os.path.dirname(shipped_file("base")), real):
         raise PolicyError("ships with pysandbox and is not edited", file=real, suggestion=OWN)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
 from pysandbox.cli.logs import Output, detached
-from pysandbox.cli.run import end_lines
+from pysandbox.cli.note_lines import end_lines
 from pysandbox.detached import Detached
+from pysandbox.exit_codes import INTERRUPTED
 
 EPILOG = """\
 Examples:
@@ -15,7 +16,6 @@ Examples:
 
 Ctrl-C leaves it running.
 """
-INTERRUPTED = 128 + 2
 
 
 def main(arguments: list[str], verbose: bool) -> int:

@@ -2,7 +2,9 @@
 
 A signal to us is the command's: it arrives there as what it is, and what the command makes of it is its own affair, its
 exit code too. SIGTERM and SIGHUP also mean that it is to end: SIGKILL follows after the grace period, or at the next
-signal. SIGINT may mean anything to a program that reads it, so it alone ends nothing; three within a second do.
+signal. SIGINT may mean anything to a program that reads it, so it alone ends nothing; three within a second do. A
+stop (SIGTSTP, from the keyboard too where there is no terminal of the cage's) is the command's first, and ours with it;
+SIGCONT lets both go on.
 Handlers only leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing of policies, terminals or
 documents.
 """
@@ -14,33 +16,36 @@ import os
 import select
 import time
 
+from pysandbox.exit_codes import BY_SIGNAL, OUT_OF_TIME
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, Literal, Protocol, Self
 
-    from pysandbox.launch.relay import Relay
+    from pysandbox.launch.relay import OutputRelay, PipeRelay
+    from pysandbox.shapes import Any, Literal, Protocol, Self
 
     class Attended(Protocol):
         """What is asked of the running command."""
 
         def fileno(self) -> int: ...
-        def signal(self, number: int) -> None: ...
+        def signal(self, number: int, *, tree: bool = False) -> None: ...
         def kill(self) -> None: ...
         def blame(self, reason: Literal["timeout", "cancelled"], seconds: float | None = None) -> None: ...
 
 
-OUT_OF_TIME = 124
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+OF_THE_SCREEN = (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 IMPATIENT, SOON = 3, 1.0  # so many SIGINT within so many seconds end the command
 LATE = 60.0  # seconds for whoever reads our terminal, or has stopped it, to go on
 PATIENCE = 2.0  # the same for a pipe, when the command was ended by us
 LOOK = 0.2
+HEED = 0.05  # seconds for whoever puts something in order before it stops
 
 
 class Signals:
-    """While entered, the signals that are the command's (and SIGWINCH) arrive as bytes on `fileno()`.
+    """While entered, the signals that are the command's arrive as bytes on `fileno()`.
 
     What the caller has us ignore stays ignored: `nohup pysandbox run` outlives its terminal.
     """
@@ -48,7 +53,7 @@ class Signals:
     def __enter__(self) -> Self:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before: dict[int, Any] = {}
-        for number in (*ENDING, *PASSED_ON, signal.SIGWINCH):
+        for number in (*ENDING, *PASSED_ON, *OF_THE_SCREEN):
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, _wake)
         self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -81,7 +86,7 @@ class Attendance:
 
     def __init__(self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
         self.cause: int | None = None
-        self.resized: Callable[[], None] = lambda: None
+        self.resized: Callable[[], None] | None = None  # of whoever has made the command a terminal of its own
         self._process = process
         self._signals = signals
         self._grace = grace
@@ -135,13 +140,13 @@ class Attendance:
             self._process.kill()
             self._ended = True
 
-    def let_through(self, relays: Iterable[Relay]) -> None:
+    def let_through(self, relays: Iterable[OutputRelay | PipeRelay]) -> None:
         """The command has ended: returns when all that it wrote has arrived, or nobody takes it. Whoever reads a pipe
         may take as long as he likes (a pager); a signal to us ends that."""
         for relay in relays:
             patience = LATE if not relay.is_pipe else PATIENCE if self.cause is not None else float("inf")
             end = time.monotonic() + patience
-            while not relay.settle(LOOK) and time.monotonic() < end and not self._is_to_end():
+            while not relay.wait_flushed(LOOK) and time.monotonic() < end and not self._is_to_end():
                 pass
 
     def _is_to_end(self) -> bool:
@@ -149,7 +154,7 @@ class Attendance:
 
     def code(self, own: int) -> int:
         """The exit code, of a command whose own is `own`: that, also after a signal of ours that it heeded."""
-        if self.cause is None or (self.cause - 128 in ENDING and not self._insisted):
+        if self.cause is None or (self.cause - BY_SIGNAL in ENDING and not self._insisted):
             return own
         return self.cause
 
@@ -164,15 +169,32 @@ class Attendance:
 
     def _on_signal(self, events: int) -> None:
         for number in self._signals.take():
-            if number == signal.SIGWINCH:
-                self.resized()
+            if number in OF_THE_SCREEN:
+                self._on_screen(number)
             elif number in ENDING or self.cause is not None:
-                self.stop(128 + number, number)
+                self.stop(BY_SIGNAL + number, number)
             elif number in PASSED_ON:
                 self._process.signal(number)
                 if number == signal.SIGINT and self._is_impatient():
-                    self.stop(128 + number, number)
-                    self.stop(128 + number)
+                    self.stop(BY_SIGNAL + number, number)
+                    self.stop(BY_SIGNAL + number)
+
+    def _on_screen(self, number: int) -> None:
+        if number == signal.SIGWINCH and self.resized is not None:
+            self.resized()
+        elif number == signal.SIGTSTP:
+            self._stop_with_it()
+        else:
+            self._process.signal(number, tree=number == signal.SIGCONT)
+
+    def _stop_with_it(self) -> None:
+        """The command leads a session of its own, and by default the kernel passes a SIGTSTP over there: so it is
+        stopped. Job control in a terminal of the cage's own is that terminal's business."""
+        self._process.signal(signal.SIGTSTP)
+        if self.resized is None:
+            time.sleep(HEED)
+            self._process.signal(signal.SIGSTOP, tree=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def _is_impatient(self) -> bool:
         now = time.monotonic()

@@ -10,15 +10,15 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import asdict
 
 from pysandbox.audit import files
-from pysandbox.audit.read import Record, last_written, records, verify
-from pysandbox.audit.runs import Command, Run, all_runs, find_id
+from pysandbox.audit.read import AuditRecord, last_written, records, verify
+from pysandbox.audit.runs import CommandRun, Run, all_runs, find_id
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.cli.progress import Progress
 from pysandbox.events import TYPES
+from pysandbox.shapes import asdict
 
 BROKEN = 1
 PAUSE = 0.2  # seconds between two looks with --follow
@@ -127,7 +127,7 @@ def _line(run: Run, palette: console.Palette) -> list[str]:
     return [piece for part in parts if part for piece in ("  ", part)][1:]
 
 
-def ending(command: Command) -> str:
+def ending(command: CommandRun) -> str:
     """How a command ended, in a word or two."""
     if command.failed:
         return "never ran"
@@ -168,7 +168,7 @@ def _follow(path: str, namespace: Namespace) -> int:
         return 0
 
 
-def _print(record: Record, *, as_json: bool) -> None:
+def _print(record: AuditRecord, *, as_json: bool) -> None:
     if as_json:
         console.document(asdict(record))
         return

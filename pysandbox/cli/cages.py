@@ -13,8 +13,9 @@ from contextlib import contextmanager
 
 from pysandbox.cli.console import plain, usage_error
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.launch import descent, registry
-from pysandbox.launch.registry import Record
+from pysandbox.live import processes
+from pysandbox.records import registry
+from pysandbox.records.registry import CageRecord
 
 SHORTEST = 4  # letters of an id that name a cage
 
@@ -51,16 +52,16 @@ def find(text: str, ids: list[str]) -> str:
     return found[0]
 
 
-def live(text: str) -> Record:
+def live(text: str) -> CageRecord:
     """The live cage of that id. Raises UsageError."""
     known = {record.id: record for record in registry.live()}
     return known[find(text, list(known))]
 
 
 @contextmanager
-def pinned(record: Record) -> Iterator[int]:
+def pinned(record: CageRecord) -> Iterator[int]:
     """A pidfd of its cage-init. Raises UsageError when it has just ended."""
-    pidfd = descent.pin(record.init)
+    pidfd = processes.pin(record.init)
     if pidfd is None:
         raise UsageError(f"cage {record.id} has just ended")
     try:
@@ -69,15 +70,15 @@ def pinned(record: Record) -> Iterator[int]:
         os.close(pidfd)
 
 
-def command_lines(record: Record) -> list[str]:
+def command_lines(record: CageRecord) -> list[str]:
     """What runs: the command of the record, or of a session whatever its cage-init has started."""
     if record.argv:
         return [" ".join(record.argv)]
-    lines = (_command_line(pid) for pid in descent.children(record.init.pid))
+    lines = (_command_line(pid) for pid in processes.children(record.init.pid))
     return [line for line in lines if line]
 
 
-def age(record: Record) -> str:
+def age(record: CageRecord) -> str:
     seconds = max(0, int(time.time() - record.started))
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:

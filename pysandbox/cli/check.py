@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.probe.features import Feature, Host, Reading, mac_system, minimum_met, read_all, too_old
 from pysandbox.setup.status import INSTALLED, NOT_INSTALLED, NOT_NEEDED, Status, read_status
 from pysandbox.setup.target import find_target
+from pysandbox.shapes import Any
 
 BELOW_MINIMUM = 1
 Line = str | Sequence[str]  # as `console.out` takes it
@@ -92,6 +92,8 @@ def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_
     lines += ["", f"Lacking in this kernel: {lacking}", f"Access control (MAC): {mac_system(host)}"]
     lines += [*_policy_lines(_policy(host), met), f"Network helper: {NETWORK_HELPER}", ""]
     verdict = "Cages can run here." if met else "Cages cannot run here: see what is required above."
+    if met and (walls := [row.name for row, reading in readings if row.name == "landlock" and not reading.ok]):
+        verdict = f"Cages can run here, each without a wall ({', '.join(walls)}): see what is lost above."
     return [*lines, palette.paint(console.GREEN if met else console.RED, verdict)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from pysandbox.cli import console
-from pysandbox.cli.declared import Command, Flag, commands
+from pysandbox.cli.declared import Flag, Subcommand, commands
 from pysandbox.cli.flags import Parser, UsageError
 
 EPILOG = """\
@@ -43,11 +43,11 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _spelled(command: Command) -> str:
+def _spelled(command: Subcommand) -> str:
     return " ".join(name for flag in command.flags for name in flag.names)
 
 
-def _valued(command: Command) -> Iterator[Flag]:
+def _valued(command: Subcommand) -> Iterator[Flag]:
     return (flag for flag in command.flags if flag.value)
 
 
@@ -80,7 +80,7 @@ complete -o default -F _pysandbox pysandbox
 """
 
 
-def bash(declared: tuple[Command, ...]) -> str:
+def bash(declared: tuple[Subcommand, ...]) -> str:
     values, flags = [], []
     for command in declared:
         for flag in _valued(command):
@@ -121,7 +121,7 @@ if [[ $funcstack[1] == _pysandbox ]]; then _pysandbox "$@"; else compdef _pysand
 """
 
 
-def zsh(declared: tuple[Command, ...]) -> str:
+def zsh(declared: tuple[Subcommand, ...]) -> str:
     values, flags = [], []
     for command in declared:
         for flag in _valued(command):
@@ -165,7 +165,7 @@ complete -c pysandbox -n __pysandbox_bare -l version -d 'show the version'
 """
 
 
-def fish(declared: tuple[Command, ...]) -> str:
+def fish(declared: tuple[Subcommand, ...]) -> str:
     lines = []
     for command in declared:
         lines.append(f"complete -c pysandbox -n __pysandbox_bare -a {command.name} -d {_fish(command.help)}")
@@ -184,4 +184,4 @@ def _fish(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-SHELLS: Mapping[str, Callable[[tuple[Command, ...]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
+SHELLS: Mapping[str, Callable[[tuple[Subcommand, ...]], str]] = {"bash": bash, "zsh": zsh, "fish": fish}

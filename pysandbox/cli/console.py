@@ -12,10 +12,13 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, TextIO
+
+    from pysandbox.shapes import Any, TextIO
 
 # Letters that Python calls printable and that show nothing (Unicode's Default_Ignorable_Code_Point, and a blank).
 UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+
+NEAR = 0.65  # of difflib: below it, what is proposed has little to do with what was typed
 
 RED, GREEN, YELLOW, BOLD = "31", "32", "33", "1"
 
@@ -59,7 +62,7 @@ def usage_error(message: str, see: str) -> int:
     return 125
 
 
-def told_of_loss(failure: OSError | None, code: int) -> int:
+def exit_code_after_loss(failure: OSError | None, code: int) -> int:
     """The exit code of a command that ended with `code`: not success, where not all that it wrote or read arrived."""
     if failure is None:
         return code
@@ -80,6 +83,12 @@ def out(*lines: str | Sequence[str]) -> None:
         for line in lines:
             parts = (line,) if isinstance(line, str) else line
             print("".join(part if isinstance(part, Painted) else plain(part) for part in parts))
+
+
+def out_with_tabs(line: str) -> None:
+    """A line of a file on standard output: a tab stays one, every other control character is escaped."""
+    if sys.stdout is not None:
+        print("\t".join(plain(part) for part in line.split("\t")))
 
 
 def generated(text: str) -> None:
@@ -105,6 +114,12 @@ def show(lines: Iterable[str]) -> None:
     """Lines for the user on standard error, where standard output is somebody else's."""
     for line in lines:
         _line(line)
+
+
+def show_parts(*parts: str) -> None:
+    """One line on standard error, as `out` has it: what is `Painted` keeps its colour."""
+    if sys.stderr is not None:
+        print("".join(part if isinstance(part, Painted) else plain(part) for part in parts), file=sys.stderr)
 
 
 def ask(question: str) -> None:
@@ -141,7 +156,7 @@ def meant(word: str, known: Iterable[str]) -> str:
     """``, did you mean "..."?``, or nothing when nothing is near."""
     import difflib
 
-    near = difflib.get_close_matches(word, list(known), n=1)
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=NEAR)
     return f', did you mean "{near[0]}"?' if near else ""
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import NamedTuple
 
+from pysandbox.cli.flags import Parser
 from pysandbox.cli.main import COMMANDS, MODULES
+from pysandbox.shapes import NamedTuple
 
 PATHS = ("PATH", "FILE", "DIR")  # metavars of what the shell can complete by itself
 
@@ -29,20 +30,20 @@ class Flag(NamedTuple):
         return self.value in PATHS
 
 
-class Command(NamedTuple):
+class Subcommand(NamedTuple):
     name: str
     help: str
     flags: tuple[Flag, ...]
     words: tuple[str, ...]  # what its first argument may be, where that is known
     runs: bool  # whether a program and its arguments follow
     usage: str
-    actions: tuple[Command, ...] = ()
+    actions: tuple[Subcommand, ...] = ()
 
 
-def commands() -> Iterator[Command]:
+def commands() -> Iterator[Subcommand]:
     for name, line in COMMANDS.items():
         if name == "help":  # it is the front door's own
-            yield Command(name, line, (), tuple(each for each in COMMANDS if each != name), False, "")
+            yield Subcommand(name, line, (), tuple(each for each in COMMANDS if each != name), False, "")
             continue
         module = import_module(f"pysandbox.cli.{MODULES.get(name, name)}")
         yield (
@@ -52,21 +53,21 @@ def commands() -> Iterator[Command]:
         )
 
 
-def _command(name: str, line: str, parser: argparse.ArgumentParser) -> Command:
-    runs = any(action.nargs == "..." for action in parser._actions)
-    return Command(name, line, tuple(_flags(parser)), tuple(_words(parser)), runs, parser.usage or parser.prog)
+def _command(name: str, line: str, parser: Parser) -> Subcommand:
+    runs = any(action.nargs == "..." for action in parser.declared())
+    return Subcommand(name, line, tuple(_flags(parser)), tuple(_words(parser)), runs, parser.usage or parser.prog)
 
 
-def _with_actions(name: str, line: str, parsers: Mapping[str, argparse.ArgumentParser]) -> Command:
+def _with_actions(name: str, line: str, parsers: Mapping[str, Parser]) -> Subcommand:
     """Its flags are those of all actions, each once; which action takes which, only the reference tells."""
     actions = tuple(_command(f"{name} {each}", parser.description or "", parser) for each, parser in parsers.items())
     flags = {flag.names: flag for action in actions for flag in action.flags}
     usage = f"pysandbox {name} ACTION ..."
-    return Command(name, line, tuple(flags.values()), tuple(parsers), False, usage, actions)
+    return Subcommand(name, line, tuple(flags.values()), tuple(parsers), False, usage, actions)
 
 
-def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
-    for action in parser._actions:
+def _flags(parser: Parser) -> Iterator[Flag]:
+    for action in parser.declared():
         if not action.option_strings or action.help == argparse.SUPPRESS:
             continue
         value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
@@ -74,8 +75,8 @@ def _flags(parser: argparse.ArgumentParser) -> Iterator[Flag]:
         yield Flag(tuple(action.option_strings), explained, value, tuple(map(str, action.choices or ())))
 
 
-def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:
+def _words(parser: Parser) -> Iterator[str]:
+    for action in parser.declared():
         if not action.option_strings and action.choices:
             yield from map(str, action.choices)
             return

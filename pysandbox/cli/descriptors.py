@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from pysandbox.launch.stdio import DEVNULL
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 
 def fill_standard_descriptors() -> None:
@@ -16,12 +18,18 @@ def fill_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
 
 
+def can_ask() -> bool:
+    """Whether somebody reads our questions and can answer them."""
+    return os.isatty(0) and os.isatty(2)
+
+
 def at_a_terminal() -> bool:
     """Whether all three are the user's terminal; a redirected one must stay what it is."""
     return all(os.isatty(fd) for fd in (0, 1, 2))
 
 
-def input_of_ours() -> int:
-    """What a command without a terminal of its own reads: our stdin, but for the user's terminal, which no cage holds
-    and which somebody else (`pysandbox run -- x | less`) reads from."""
-    return DEVNULL if os.isatty(0) else 0
+def wants_pty(namespace: Namespace) -> bool:
+    """Whether the command gets a terminal of its own: where it was asked for, else where all three are one."""
+    if namespace.pty is not None or namespace.json or getattr(namespace, "detach", False):
+        return bool(namespace.pty)
+    return at_a_terminal()

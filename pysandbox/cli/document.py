@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import select
 from dataclasses import asdict, is_dataclass
-from typing import IO, TYPE_CHECKING, Any
+
+from pysandbox.exit_codes import OUT_OF_TIME
+from pysandbox.shapes import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pysandbox.cli.attend import Attendance
-    from pysandbox.process import Result
+    from pysandbox.result import Result
+    from pysandbox.stages import PipelineResult
 
 CHUNK = 65536
 Document = dict[str, Any]
-REASONS = {124: "timeout"}  # of the endings that are ours; all others are "cancelled"
 
 
 class Capture:
@@ -52,7 +54,23 @@ class Capture:
         return bool(piece)
 
 
-def of_result(result: Result, stdout: Capture, stderr: Capture, code: int) -> Document:
+class Captured(Protocol):
+    """An output that is known to its end, or to its limit."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def truncated(self) -> bool: ...
+
+
+class Text(NamedTuple):
+    """An output that a Result holds."""
+
+    text: str
+    truncated: bool
+
+
+def of_result(result: Result[Any], stdout: Captured, stderr: Captured, code: int) -> Document:
     """`code`: our exit code, which is not the command's own when it was we who ended it."""
     document: dict[str, Any] = {
         "argv": list(result.argv),
@@ -71,8 +89,25 @@ def of_result(result: Result, stdout: Capture, stderr: Capture, code: int) -> Do
         "notes": [_plain(each) for each in result.notes],
     }
     if code != result.exit_code:
-        document |= {"exit_code": code, "ok": False, "reason": REASONS.get(code, "cancelled")}
+        document |= {"exit_code": code, "ok": False, "reason": "timeout" if code == OUT_OF_TIME else "cancelled"}
     return document
+
+
+def of_pipeline(name: str, result: PipelineResult[str]) -> Document:
+    """Each stage as if it had been run alone; what the pipeline came to is that of the stage to blame."""
+    stages = [
+        of_result(each, Text(each.stdout or "", each.truncated), Text(each.stderr, each.truncated), each.exit_code)
+        for each in result
+    ]
+    return {
+        "pipeline": name,
+        "exit_code": result.exit_code,
+        "ok": result.ok,
+        "reason": result.reason,
+        "stdout": result.stdout,
+        "duration": result.duration,
+        "stages": stages,
+    }
 
 
 def of_failure(argv: list[str], code: int, message: str) -> Document:

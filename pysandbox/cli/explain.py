@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.policy_of import DEFAULTS, policy_of, working_directory
 from pysandbox.cli.run import add_recipe_flag
+from pysandbox.shapes import TYPE_CHECKING, asdict
 
 if TYPE_CHECKING:
     from pysandbox.audit.runs import Run
 
+Topics = tuple[tuple[str, tuple[str, ...]], ...]
+
+MOST_LINES = 2_000  # of a patch on a page
 EPILOG = """\
 Examples:
   pysandbox explain -r python -- pytest -q       what pytest could do under the recipe
@@ -61,7 +63,7 @@ def parser() -> Parser:
     add("--last", action="store_true", help="The last run.")
     add("--path", metavar="FILE", help="Another audit stream.")
     add("--html", metavar="FILE", help="Write a report of the run, one page that needs nothing else.")
-    add("--apply", metavar="RECIPE", help="Add the lines that would allow what was refused to this recipe.")
+    add("--apply", metavar="FILE", help="Add what would allow what was refused to this recipe or pysandbox.toml.")
     add("--yes", action="store_true", help="With --apply: do not ask.")
     add("--json", action="store_true", help="Print one JSON document.")
     add_recipe_flag(parser)
@@ -77,16 +79,21 @@ def _about_a_run(namespace: Namespace) -> bool:
 
 
 def _explain_policy(namespace: Namespace) -> int:
-    from pysandbox.compile.explain import topics
     from pysandbox.errors import UnsupportedError
-    from pysandbox.launch.runtime import Runtime
+    from pysandbox.events import said_elsewhere
+    from pysandbox.note import weaker_sentences
+    from pysandbox.policy.explain import topics
     from pysandbox.policy.summary import summary
+    from pysandbox.runtime.runtime import Runtime
 
-    policy = policy_of(namespace.recipe, command=namespace.command, extra=policy_values(namespace)).policy
+    asked = policy_of(namespace.recipe, command=namespace.command, extra=policy_values(namespace))
+    policy = asked.policy
     try:
-        told = topics(policy, Runtime(warm=0).prepare(policy, working_directory()).plan.notes)
+        plan = Runtime(warm=0, sink=said_elsewhere).prepare(policy, working_directory()).plan
+        told = topics(policy, weaker_sentences(plan.notes))
     except UnsupportedError as error:
         told = (*topics(policy), ("On this host", (f"It cannot run: {error}.",)))
+    told = _with_reason(told, asked.because)
     name = os.path.basename(namespace.command[0]) if namespace.command else "policy"
     line = summary(policy, name, "-")
     if namespace.json:
@@ -99,13 +106,20 @@ def _explain_policy(namespace: Namespace) -> int:
     return 0
 
 
+def _with_reason(told: Topics, because: str) -> Topics:
+    """What the command has added itself, under what is read."""
+    if not because:
+        return told
+    return tuple((heading, (*sentences, because) if heading == "Reads" else sentences) for heading, sentences in told)
+
+
 # ---- a run -----------------------------------------------------------------------------------------------------
 
 
 def _explain_run(namespace: Namespace) -> int:
     from pysandbox.audit import files
     from pysandbox.audit.runs import find_run
-    from pysandbox.audit.tell import tell
+    from pysandbox.audit.tell import describe_run
 
     path = namespace.path or files.chosen_path() or files.default_path()
     run = find_run(path, namespace.run)
@@ -114,7 +128,7 @@ def _explain_run(namespace: Namespace) -> int:
     if namespace.json:
         console.document(asdict(run))
     elif namespace.apply is None:
-        console.out(*tell(run))
+        console.out(*describe_run(run))
     return 0 if namespace.apply is None else _apply(run, namespace)
 
 
@@ -122,9 +136,28 @@ def _draw(run: Run, file: str) -> int:
     from pysandbox.audit.report import page
 
     with open(file, "w", encoding="utf-8", errors="backslashreplace") as stream:
-        stream.write(page(run))
+        stream.write(page(run, _patch(run)))
     console.out(f"{file}: run {run.id}")
     return 0
+
+
+def _patch(run: Run) -> list[str]:
+    """What is still kept of what it wrote apart, up to so many lines."""
+    kept = [each.workspace for each in run.apart if each.workspace]
+    if not kept:
+        return []
+    from pysandbox.workspace.workspace import Workspace
+
+    try:
+        workspace = Workspace.open(kept[-1])
+    except (OSError, ValueError):  # forgotten since, or its tree has moved
+        return []
+    try:
+        lines = workspace.diff().split("\n")[:-1]
+    finally:
+        workspace.close()
+    more = [f"... and {len(lines) - MOST_LINES} lines more: pysandbox diff {kept[-1][-8:]}"]
+    return lines if len(lines) <= MOST_LINES else lines[:MOST_LINES] + more
 
 
 def _apply(run: Run, namespace: Namespace) -> int:
@@ -133,9 +166,9 @@ def _apply(run: Run, namespace: Namespace) -> int:
 
     lines = fixes(run)
     if not lines:
-        console.error("nothing was refused that a policy line would allow: there is nothing to add")
+        console.error("nothing was refused that a policy would allow: there is nothing to add")
         return 1
-    proposal = Proposal.of(namespace.apply, lines)
+    proposal = Proposal.of(namespace.apply, lines, run.labels.get("subagent_name", ""))
     if proposal.nothing_new:
         console.out(f"{proposal.file} allows all of it already.")
         return 0

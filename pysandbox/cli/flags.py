@@ -9,22 +9,21 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
-from typing import Any, NoReturn
 
 from pysandbox.policy.model import Grant, Option, options
+from pysandbox.shapes import Any, NoReturn
 
 SECTIONS = {
     "filesystem": "files",
     "process": "processes",
     "resources": "resources",
+    "workspace": "workspace",
     "syscalls": "system calls",
     "network": "network",
+    "network.dlp": "leaks of credentials",
     "": "isolation",
 }
-SHORT = {"--strict": ("-s",), "--port": ("-p",), "--monitor": ("-m",)}
-
-# Flags that users of other versions know, and what has taken their place.
-REPLACED = {"--profile": "use --seccomp PROFILE", "--config": "use -r FILE"}
+SHORT = {"--strict": ("-s",), "--port": ("-p",), "--env": ("-e",)}
 ELSEWHERE = {"--host": "network"}  # whose section is not where one would look for it
 METAVARS = {"Grant": "PATH", "HostRule": "NAME[:PORT]", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
@@ -43,23 +42,38 @@ class Parser(argparse.ArgumentParser):
         )  # fmt: skip
         self.add_argument("-v", "--verbose", action="store_true", help="Say more on standard error.")
 
+    def declared(self) -> list[argparse.Action]:
+        """Its flags and arguments, in the order in which they were added."""
+        return self._actions
+
     def error(self, message: str) -> NoReturn:
+        if message.startswith("argument --workdir: invalid choice"):
+            message += "; the directory in which the command begins is -w DIR"
         raise UsageError(message)
 
     def read(self, arguments: list[str]) -> argparse.Namespace:
         """The namespace; UsageError with a suggestion for a flag that does not exist."""
-        from pysandbox.cli.console import in_lines_of_json, meant
+        from pysandbox.cli.console import in_lines_of_json
 
-        namespace, unknown = self.parse_known_args(arguments)
+        takes_many = any(each.nargs == "*" for each in self._get_positional_actions())
+        parse = self.parse_known_intermixed_args if takes_many else self.parse_known_args
+        namespace, unknown = parse(arguments)
         if unknown:
-            flag = unknown[0].partition("=")[0]
-            if flag in REPLACED:
-                raise UsageError(f"{flag} is no longer a flag; {REPLACED[flag]}")
-            raise UsageError(f"unknown flag {flag!r}{meant(flag, self._option_string_actions)}")
+            raise UsageError(self._unknown(unknown[0].partition("=")[0]))
         if namespace.verbose:
             in_lines_of_json()
             tell_who(self.prog)
         return namespace
+
+    def _unknown(self, flag: str) -> str:
+        """What to say of it: the flag that means the same, else one that is spelled much like it."""
+        from pysandbox.cli.console import meant
+        from pysandbox.cli.other_words import FLAGS
+
+        known = self._option_string_actions
+        if flag in FLAGS and "--allow" in known:  # for a parser that has the flags of policies
+            return f"unknown flag {flag!r}: {FLAGS[flag]}"
+        return f"unknown flag {flag!r}{meant(flag, known)}"
 
 
 def tell_who(command: str) -> None:
@@ -143,7 +157,8 @@ def _path(text: str) -> Grant:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        also = f"; your own value is passed on by --env-passthrough {name}" if name and not equals else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE{also}")
     return name, value
 
 

@@ -7,7 +7,7 @@ from argparse import ArgumentTypeError
 
 from pysandbox.cli import cages
 from pysandbox.cli.flags import Parser
-from pysandbox.launch import descent
+from pysandbox.live import stopping
 
 EPILOG = """\
 Examples:
@@ -47,5 +47,5 @@ def _kill(text: str, number: signal.Signals) -> int:
         if number == signal.SIGKILL:
             signal.pidfd_send_signal(pidfd, number)
         else:
-            descent.signal_below(record.init.pid, pidfd, number)
+            stopping.signal_below(record.init.pid, pidfd, number)
     return 0

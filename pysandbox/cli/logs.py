@@ -7,7 +7,7 @@ import os
 from pysandbox.cli import cages
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.detached import STREAMS, Detached
-from pysandbox.launch.orphans import find_orphans
+from pysandbox.records.orphans import find_orphans
 
 EPILOG = """\
 Examples:

@@ -7,23 +7,23 @@ it was asked; 126 found but not executable; 127 not found; 128+n ended by signal
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 from pysandbox.cli import console
 from pysandbox.errors import CageError
+from pysandbox.exit_codes import BROKEN_PIPE, INTERRUPTED, OUR_FAILURE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-OUR_FAILURE = 125
-INTERRUPTED = 128 + 2
-BROKEN_PIPE = 128 + 13
 
 COMMANDS = {
     "run": "run one command in a cage",
     "up": "run a sandbox of the project's manifest, pysandbox.toml",
+    "app": "install, run, replay and revoke apps that have their effects by capability",
     "recipe": "list, show, explain, suggest and trust recipes",
     "init": "fetch recipes from a repository or a directory",
     "update": "fetch them again",
@@ -34,16 +34,24 @@ COMMANDS = {
     "resume": "let a paused cage go on",
     "attach": "go back to a command that was started with run --detach",
     "logs": "show what a detached command has written",
+    "diff": "show what a kept copy-on-write workspace would change",
+    "commit": "write a kept workspace to its tree, all of it, a part or hunk by hunk",
+    "discard": "forget a kept workspace",
     "orphans": "list, or remove, what outlived its host",
     "explain": "say what a policy allows, or what a run did and why it was refused",
     "audit": "show and check the trail of what ran",
+    "dlp": "find credentials in files, in plain or encoded",
     "check": "say what this host can do for a cage, and how to get the rest",
     "setup": "install the policy that AppArmor or SELinux needs for cages",
     "completion": "print the completions of bash, zsh or fish",
     "help": "explain a command: pysandbox help run",
 }
 
-MODULES: dict[str, str] = {}  # of commands whose module has another name
+# Commands whose module has another name.
+MODULES: dict[str, str] = {"after-failure": "after_failure", "run-kept": "run_kept"}
+BY_LAUNCHER = frozenset({"after-failure", "beside", "run-kept"})  # which nobody types
+
+SELDOM = 100_000  # objects between two looks for garbage: a start makes nearly as many, and throws next to none away
 
 HELP = """\
 Usage: pysandbox [-v] COMMAND ...
@@ -85,13 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> None:
-    """What the installed command calls: never returns."""
-    code = main()
-    if "threading" in sys.modules:  # the long way: there may be threads to wait for and files to remove
-        sys.exit(code)
-    if sys.stderr is not None:
-        sys.stderr.flush()
-    os._exit(code)  # nothing was begun that has to be ended: the interpreter is spared taking itself apart
+    """What the launcher hands over to (csrc/launcher/main.c): never returns."""
+    gc.set_threshold(SELDOM)
+    sys.exit(main())
 
 
 def _reported(arguments: list[str]) -> int:
@@ -130,21 +134,23 @@ def _dispatch(arguments: list[str]) -> int:
     name, *rest = arguments
     if name == "help":
         return _help(rest)
-    if name not in COMMANDS:
-        hint = f"{console.meant(name, COMMANDS)}; to run a program: pysandbox run -- PROGRAM"
-        return console.usage_error(f"unknown command {name!r}{hint}", "pysandbox --help")
-    if name == "run" and not verbose:
-        from pysandbox.cli.warm import run_again
-
-        code = run_again(rest)
-        if code is not None:
-            return code
+    if name not in COMMANDS and name not in BY_LAUNCHER:
+        return console.usage_error(f"unknown command {name!r}{_meant(name)}", "pysandbox --help")
     if verbose:
         from pysandbox.cli.flags import tell_who
 
         console.in_lines_of_json()
         tell_who(f"pysandbox {name}")
     return _command(name)(rest, verbose)
+
+
+def _meant(name: str) -> str:
+    from pysandbox.cli.other_words import COMMANDS as ELSEWHERE
+
+    if name in ELSEWHERE:
+        return f": that is pysandbox {ELSEWHERE[name]}"
+    program = name if name.isprintable() and not name.startswith("-") else "PROGRAM"
+    return f"{console.meant(name, COMMANDS)}; to run a program: pysandbox run -- {program}"
 
 
 def _command(name: str) -> Callable[[list[str], bool], int]:

@@ -6,18 +6,19 @@ On standard error, where every line begins with `MONITOR:`, to be told from the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
-from pysandbox.compile.explain import topics
-from pysandbox.compile.notes import AT_THE_END, MONITOR, rank_of
-from pysandbox.handlers.denial import monitor_passes
+from pysandbox.compile.notes import MONITOR
+from pysandbox.denial import monitor_passes
+from pysandbox.note import AT_THE_END, rank_of
+from pysandbox.policy.explain import topics
+from pysandbox.shapes import TYPE_CHECKING, Any, replace
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import Note
-    from pysandbox.handlers.denial import Denial
+    from pysandbox.denial import Denial
+    from pysandbox.note import Note
     from pysandbox.policy.model import Policy
-    from pysandbox.process import Result
+    from pysandbox.result import Result
 
 NO_SECURITY = (
     "This gives no security: what would be refused is recorded and let pass. Only files and network are confined."
@@ -34,12 +35,12 @@ def say(lines: Iterable[str]) -> None:
 def preview(policy: Policy) -> Iterator[str]:
     yield NO_SECURITY
     yield "Without --monitor this policy would hold:"
-    for heading, sentences in topics(policy):
+    for heading, sentences in topics(replace(policy, monitor=False)):
         for sentence in sentences:
             yield f"  {heading}: {sentence}"
 
 
-def summary(result: Result) -> Iterator[str]:
+def summary(result: Result[Any]) -> Iterator[str]:
     ranked = sorted(result.denials, key=lambda denial: -denial.count)
     for heading, passes in ((WOULD, True), (WAS, False)):
         listed = [denial for denial in ranked if monitor_passes(denial) == passes]
@@ -52,11 +53,11 @@ def summary(result: Result) -> Iterator[str]:
         yield f"  {note.message[0].upper()}{note.message[1:]}."
 
 
-def _unobserved(result: Result) -> list[Note]:
+def _unobserved(result: Result[Any]) -> list[Note]:
     return [note for note in result.notes if note.event == MONITOR and rank_of(note) == AT_THE_END]
 
 
 def _line(denial: Denial) -> str:
     often = "once" if denial.count == 1 else f"{denial.count} times"
     line = f"  {denial.kind} {denial.target}, {often} ({denial.rule})"
-    return f"{line}; to allow it: {denial.fix}" if denial.fix else line
+    return f"{line}; to allow it: {denial.flag}" if denial.flag else line

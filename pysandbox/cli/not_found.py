@@ -1,31 +1,76 @@
 """Why a program is not found in a cage, from where it lies on the host, and what to type instead.
 
-Only a run that can work is proposed. The first line of a script is looked at, and nothing is executed.
+Only a run that can work is proposed: one that shows the program, what lies beside it and what runs it. The first lines
+of a script are looked at, and nothing is executed. What a Python needs is found without being asked.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from stat import S_ISREG
 
-HEAD = 256  # bytes of a file that the kernel reads for #!
+from pysandbox.policy.toolchain.ground import SHARED
+from pysandbox.policy.toolchain.shebang import interpreter as first_line
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.policy.model import Policy
+
+BESIDE = ("lib", "lib64", "libexec", "share")  # what a program in PREFIX/bin may need of its own
 
 
-def why(program: str) -> str:
-    """One line."""
+def why(program: str, policy: Policy | None = None) -> str:
+    """One line. `policy`: of the run; without it, the one of a command line without flags."""
     found = _on_the_host(program)
     if found is None:
         return f"{program!r} was not found in the cage, nor is it on this host; check the name"
-    interpreter = _interpreter(found)
+    line = first_line(found)
+    interpreter = line[0] if line is not None else None
     if interpreter is not None and not os.path.exists(interpreter):
         return f"{program!r} is a script, and its interpreter {interpreter!r} does not exist"
-    places = _places(found) + ([] if interpreter is None else _places(interpreter))
+    shown = _View(policy)
+    needed = [found] if interpreter is None else [found, interpreter]
+    if any(shown.is_denied(path) for path in needed):
+        return f"{program!r} was not found in the cage: the policy denies {next(filter(shown.is_denied, needed))!r}"
+    places = [place for path in needed for place in _places(path, shown)]
     if not places:
-        return f"{program!r} was not found in the cage; check the PATH and the grants of the policy"
+        return f"{program!r} was not found in the cage{_by_its_path(program, found)}"
     flags = " ".join(f"--allow {shlex.quote(place)}" for place in dict.fromkeys(places))
     what = f"{found!r}" if interpreter is None else f"{found!r}, or its interpreter {interpreter!r},"
     return f"{program!r} was not found in the cage, which does not show {what} ({flags} -- {shlex.quote(found)})"
+
+
+def _by_its_path(program: str, found: str) -> str:
+    """What is shown and yet not found by its name lies where the cage may write, or the PATH is the policy's own."""
+    if "/" in program:
+        return "; check what it needs: it, or what the kernel starts it with, is not there"
+    return f", whose PATH does not lead to it (-- {shlex.quote(found)})"
+
+
+class _View:
+    """What the run shows."""
+
+    def __init__(self, policy: Policy | None) -> None:
+        from pysandbox.policy.expand import expand
+        from pysandbox.policy.model import Policy as Made
+        from pysandbox.policy.recipe import with_base
+        from pysandbox.probe.paths import home
+
+        self.home, self.cwd = home(), os.path.realpath(".")
+        asked = policy if policy is not None else Made(workdir="write")
+        self._policy = with_base(expand(asked, env=os.environ, cwd=self.cwd, home=self.home))
+
+    def is_denied(self, path: str) -> bool:
+        from pysandbox.policy.match import access
+
+        return any(access(self._policy, each)[0] in ("denied", "masked") for each in (path, os.path.realpath(path)))
+
+    def holds(self, path: str) -> bool:
+        from pysandbox.policy.match import access, covers
+
+        if self._policy.workdir != "none" and covers(self.cwd, path):
+            return True
+        return access(self._policy, path)[0] in ("read", "write")
 
 
 def _on_the_host(program: str) -> str | None:
@@ -37,34 +82,27 @@ def _on_the_host(program: str) -> str | None:
     return None
 
 
-def _places(path: str) -> list[str]:
-    """What has to be seen for this file to be reached: the directory of the name, and of what it leads to; of the home
-    directory, and what holds it, the file alone."""
-    from pysandbox.policy.match import covers
-    from pysandbox.policy.search import SYSTEM_PROGRAMS
-
-    places = dict.fromkeys(each if _is_wide(os.path.dirname(each)) else os.path.dirname(each)
-                           for each in (path, os.path.realpath(path)))  # fmt: skip
-    return [each for each in places if not any(covers(system, each) for system in (*SYSTEM_PROGRAMS, "/usr"))]
+def _places(path: str, shown: _View) -> list[str]:
+    """What has to be seen for this file to run, and is not: of its name, and of what that leads to."""
+    places = dict.fromkeys(_place(each, shown.home) for each in (path, os.path.realpath(path)) if not shown.holds(each))
+    return list(places)
 
 
-def _is_wide(directory: str) -> bool:
+def _place(path: str, home: str) -> str:
+    """The tree it is part of, its directory, or the file alone: the least that can be enough."""
+    directory = os.path.dirname(path)
+    tree = os.path.dirname(directory)
+    if _is_wide(directory, home):
+        return path
+    beside = any(os.path.isdir(os.path.join(tree, name)) for name in BESIDE)
+    is_part = os.path.basename(directory) in ("bin", "sbin") and beside
+    return tree if is_part and not _is_wide(tree, home) else directory
+
+
+def _is_wide(directory: str, home: str) -> bool:
     """Whether too much lies there to be granted for one program."""
     from pysandbox.policy.match import covers
 
-    return covers(os.path.realpath(directory), os.path.realpath(os.path.expanduser("~")))
-
-
-def _interpreter(path: str) -> str | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        head = os.read(descriptor, HEAD) if S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    words = head[2:].split(b"\n", 1)[0].split() if head.startswith(b"#!") else []
-    return os.fsdecode(words[0]) if words else None
+    real = os.path.realpath(directory)
+    homes = {os.path.realpath(each) for each in (home, os.path.expanduser("~"))}
+    return any(covers(real, each) or real in [f"{each}/{name}" for name in SHARED] for each in homes)

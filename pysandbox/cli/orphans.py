@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
-from pysandbox.launch.orphans import Orphan, find_orphans, remove
+from pysandbox.records.orphans import Orphan, find_orphans, remove
+from pysandbox.shapes import TYPE_CHECKING, asdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EPILOG = """\
 Examples:
   pysandbox orphans             list them: detached cages, and what killed hosts have left
   pysandbox orphans --json      the same for a program
-  pysandbox orphans --remove    end the detached cages and remove the rest
+  pysandbox orphans --remove    end the detached cages, finish or undo the commits, remove the rest
 
 Kinds: `detached` a cage that was told to outlive its host; `spool` the output of one that has ended; `cage` one that
-did not end with its host; `record`, `scratch`, `cgroup` files of a host that was killed. Exit code 0, 1 when something
-could not be removed.
+did not end with its host; `record`, `scratch`, `cgroup` files of a host that was killed; `layers` what its cage wrote
+to copy-on-write directories on disk; `commit` one of a workspace to its tree, which was interrupted. The next command
+that touches a workspace removes the layers, and finishes or undoes the commit. Exit code 0, 1 when something could not
+be removed.
 """
 
 
@@ -37,7 +41,7 @@ def parser() -> Parser:
 
 def tell(*, removing: bool, as_json: bool) -> int:
     """Lists them, and removes each where that was asked for; the exit code."""
-    found = find_orphans()
+    found = (*find_orphans(), *_commits())
     kept = [each for each in found if not _removed(each)] if removing else []
     if as_json:
         console.document([asdict(each) for each in found], indent=2)
@@ -48,9 +52,22 @@ def tell(*, removing: bool, as_json: bool) -> int:
     return 1 if kept else 0
 
 
+def _commits() -> Iterator[Orphan]:
+    from pysandbox.workspace import store
+    from pysandbox.workspace.recovery import interrupted
+
+    for each in interrupted():
+        yield Orphan("commit", f"{store.directory()}/{each.id}", each.id, detail=f"to {each.tree}, {each.outcome}")
+
+
 def _removed(orphan: Orphan) -> bool:
     try:
-        remove(orphan)
+        if orphan.kind == "commit":
+            from pysandbox.workspace.recovery import give_up
+
+            give_up(orphan.id)
+        else:
+            remove(orphan)
     except OSError as error:
         console.error(f"{orphan.path} was not removed: {error}")
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pysandbox.cli import cages
 from pysandbox.cli.flags import Parser
-from pysandbox.launch import freeze
+from pysandbox.live import stopping
 
 EPILOG = """\
 Examples:
@@ -23,5 +23,5 @@ def parser() -> Parser:
 def _pause(text: str) -> int:
     record = cages.live(text)
     with cages.pinned(record) as pidfd:
-        freeze.stop_below(record.id, record.init.pid, pidfd)
+        stopping.stop_below(record.id, record.init.pid, pidfd)
     return 0

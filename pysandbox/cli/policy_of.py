@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import resolve, shielded
 from pysandbox.policy.match import covers
+from pysandbox.policy.search import Search
 from pysandbox.probe.paths import home
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pysandbox.policy.compose import Layer, Looked, Resolved
+    from pysandbox.policy.compose import Dependencies, Layer, Resolved
     from pysandbox.policy.model import Policy
 
 # What a command line is for: working on the files at hand, as oneself. Recipes and flags override it.
@@ -23,14 +24,16 @@ DEFAULTS: dict[str, Any] = {"workdir": "write", "run_as": "self"}
 OWN = ("/", "/tmp")  # of which every cage has its own: the host's is never granted, and that is said
 
 
-class Asked(NamedTuple):
+class ResolvedRequest(NamedTuple):
     """`looked`: what had a say in the policy; when any of it changes, the policy may be another. `labels` are the
-    cage's, for the audit. `layers`: where a late error looks for the line that it is about."""
+    cage's, for the audit. `layers`: where a late error looks for the line that it is about. `because`: what the command
+    has added itself, in a sentence."""
 
     policy: Policy
-    looked: Looked
+    looked: Dependencies
     labels: Mapping[str, object]
     layers: tuple[Layer, ...] = ()
+    because: str = ""
 
 
 def working_directory() -> str:
@@ -41,13 +44,18 @@ def working_directory() -> str:
         raise PolicyError("the working directory was deleted", key="cwd", suggestion="change to another one") from None
 
 
+def search_here() -> Search:
+    """Where recipes are found from the working directory."""
+    return Search.here(working_directory(), os.environ)
+
+
 def policy_of(
     recipes: Sequence[str],
     *,
     command: Sequence[str],
     extra: Mapping[str, Any],
     pty: bool = False,
-) -> Asked:
+) -> ResolvedRequest:
     """The defaults, then what the program calls for, each recipe, `extra`. PolicyError for what cannot be, before
     anything has started."""
     cwd = working_directory()
@@ -59,7 +67,7 @@ def defaults(*, pty: bool) -> dict[str, Any]:
     return {**DEFAULTS, "env_passthrough": ("TERM",)} if pty else DEFAULTS  # a program must know its terminal
 
 
-def _demand_a_project(resolved: Resolved, cwd: str) -> None:
+def _check_project(resolved: Resolved, cwd: str) -> None:
     """That the directory is granted is our default, made for a project. Where it holds the home directory, whoever
     means all of it, keys and tokens included, has to say so."""
     if resolved.policy.workdir == "none" or not resolved.policy.caged:
@@ -80,7 +88,7 @@ def _demand_a_project(resolved: Resolved, cwd: str) -> None:
         )
 
 
-def of_resolved(resolved: Resolved, cwd: str, recipes: Sequence[str]) -> Asked:
-    _demand_a_project(resolved, cwd)
+def of_resolved(resolved: Resolved, cwd: str, recipes: Sequence[str]) -> ResolvedRequest:
+    _check_project(resolved, cwd)
     labels = {"recipes": list(recipes)} if recipes else {}
-    return Asked(shielded(resolved, cwd), resolved.looked, labels, resolved.layers)
+    return ResolvedRequest(shielded(resolved, cwd), resolved.looked, labels, resolved.layers, resolved.because)

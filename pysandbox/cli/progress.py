@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Self, TextIO
+
+from pysandbox.shapes import Self, TextIO
 
 PATIENCE = 1.0  # seconds before anything is shown
 CLEAR = "\r\x1b[K"

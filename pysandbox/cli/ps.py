@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
-from typing import Any
 
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
-from pysandbox.launch import descent, freeze, registry
-from pysandbox.launch.registry import Record
+from pysandbox.live import processes
+from pysandbox.records import registry
+from pysandbox.records.registry import CageRecord
+from pysandbox.shapes import Any, asdict
 
 EPILOG = """\
 Examples:
@@ -46,20 +46,20 @@ def _list(*, as_json: bool) -> int:
     return 0
 
 
-def state(record: Record) -> str:
+def state(record: CageRecord) -> str:
     """`paused` when every process of it stands still."""
-    every = descent.tasks(descent.descendants(record.init.pid))
+    every = processes.tasks(processes.descendants(record.init.pid))
     tasks = [task for task in every if task.state not in "ZX"]
     if tasks and all(task.state in "Tt" for task in tasks):
         return "paused"
     if record.detached:
         return "detached"
-    return "running" if freeze.moving(tasks) else "idle"
+    return "running" if processes.moving(tasks) else "idle"
 
 
-def document(record: Record) -> dict[str, Any]:
+def document(record: CageRecord) -> dict[str, Any]:
     values = asdict(record)
-    del values["key"]  # it opens the door to the keeper
+    del values["key"]  # it opens the door to the shim
     return values | {
         "init": record.init.pid,
         "host": record.host.pid,

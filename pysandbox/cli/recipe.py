@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
-from pysandbox.cli import console, recipe_text
+from pysandbox.cli import console, recipe_compare, recipe_text
+from pysandbox.cli.actions import Action, act, answer, parser_of
 from pysandbox.cli.flags import Parser, UsageError
-from pysandbox.cli.policy_of import working_directory
-from pysandbox.cli.trusting import Shown, agreed
+from pysandbox.cli.policy_of import search_here, working_directory
+from pysandbox.cli.trusting import ManifestReport, agreed
 from pysandbox.compile.seccomp import describe
 from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
@@ -27,6 +26,7 @@ from pysandbox.policy.recipe import with_base
 from pysandbox.policy.render import to_toml
 from pysandbox.policy.search import Search, known, place_of
 from pysandbox.probe import paths
+from pysandbox.shapes import Any, NamedTuple, replace
 
 HELP = """\
 Usage: pysandbox recipe ACTION ...
@@ -36,6 +36,8 @@ Actions:
   show [-r NAME] [-- COMMAND]   the policy they come to, as TOML that is a recipe itself
   explain NAME...               what a recipe does, in words
   suggest COMMAND               recipes that a command may want
+  check NAME...                 whether recipes, or a manifest, can be carried out
+  diff OLD NEW                  how the policies of two recipes differ
   trust FILE                    let a recipe, or the manifest, of a project grant what it grants
 
 Each takes --json, and --help says more. Nothing is executed.
@@ -48,52 +50,18 @@ Examples:
 
 
 def main(arguments: list[str], verbose: bool) -> int:
-    if arguments[:1] and arguments[0] in ("-v", "--verbose"):
-        arguments = [*arguments[1:2], "-v", *arguments[2:]]
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        console.generated(HELP)
-        return 0 if arguments else 125
-    name, *rest = arguments
-    if name not in ACTIONS:
-        hint = console.meant(name, ACTIONS)
-        return console.usage_error(f"unknown action {name!r}{hint}", "pysandbox recipe --help")
-    try:
-        return ACTIONS[name][0](action_parser(name).read(rest))
-    except UsageError as wrong:
-        return console.usage_error(str(wrong), f"pysandbox recipe {name} --help")
-    except SystemExit as stop:  # argparse printed the help
-        return int(stop.code or 0)
-
-
-def action_parser(name: str) -> Parser:
-    _, declare, description = ACTIONS[name]
-    declared = Parser(f"pysandbox recipe {name}", description, "")
-    declared.add_argument("--json", action="store_true", help="Print one JSON document.")
-    declare(declared)
-    return declared
+    return act("recipe", HELP, ACTIONS, arguments)
 
 
 def actions() -> dict[str, Parser]:
-    return {name: action_parser(name) for name in ACTIONS}
-
-
-def _search() -> Search:
-    return Search.here(working_directory(), os.environ)
-
-
-def _print(namespace: Namespace, document: Any, text: Iterator[str]) -> int:
-    if namespace.json:
-        console.document(document, indent=2)
-    else:
-        console.out(*text)
-    return 0
+    return {name: parser_of("recipe", name, action) for name, action in ACTIONS.items()}
 
 
 # ---- list --------------------------------------------------------------------------------------------------------
 
 
 def _list(namespace: Namespace) -> int:
-    search = _search()
+    search = search_here()
     problems: list[PolicyError] = []
     found = list(_readable(search, problems))
     baseline = _baseline(search, problems)
@@ -110,7 +78,7 @@ def _list(namespace: Namespace) -> int:
     }
     for error in problems:
         console.warning(str(error))
-    return _print(namespace, document, recipe_text.listing(document))
+    return answer(namespace, document, recipe_text.listing(document))
 
 
 def _readable(search: Search, problems: list[PolicyError]) -> Iterator[Layer]:
@@ -163,7 +131,7 @@ def _show(namespace: Namespace) -> int:
     resolved = resolve(namespace.recipe, command=command or None)
     policy = standalone(resolved)
     document = {"policy": _plain(policy), "layers": _layers(resolved), "digest": policy.digest}
-    return _print(namespace, document, recipe_text.shown(to_toml(policy), document["layers"]))
+    return answer(namespace, document, recipe_text.shown(to_toml(policy), document["layers"]))
 
 
 def standalone(resolved: Resolved) -> Policy:
@@ -182,13 +150,14 @@ def _plain(policy: Policy) -> Any:
 
 def _layers(resolved: Resolved) -> list[dict[str, str]]:
     layers = [*resolved.layers, *([resolved.baseline] if resolved.baseline else [])]
-    return [{"name": each.name, "path": each.path or "shipped", "why": each.why} for each in layers]
+    rows = [{"name": each.name, "path": each.path or "shipped", "why": each.why} for each in layers]
+    return rows + ([{"name": "command", "path": resolved.because, "why": "detected"}] if resolved.because else [])
 
 
 def _show_baseline(namespace: Namespace) -> int:
-    counts = describe(compose([], baseline=_search().override("default")))
+    counts = describe(compose([], baseline=search_here().override("default")))
     document = {"allow": list(counts.allowed), "deny": list(counts.denied)}
-    return _print(namespace, document, recipe_text.baseline(document))
+    return answer(namespace, document, recipe_text.baseline(document))
 
 
 # ---- explain -----------------------------------------------------------------------------------------------------
@@ -200,7 +169,7 @@ def _declare_explain(parser: Parser) -> None:
 
 
 def _explain(namespace: Namespace) -> int:
-    layers = list(_search().asked(namespace.name))
+    layers = list(search_here().asked(namespace.name))
     policy = compose(layers)
     prefixes = [each for layer in layers if layer.recipe.meta for each in layer.recipe.meta.match_prefix]
     document = {
@@ -212,7 +181,7 @@ def _explain(namespace: Namespace) -> int:
         "env_set": [name for name in policy.env_passthrough if name in os.environ],
         "env_unset": [name for name in policy.env_passthrough if name not in os.environ],
     }
-    return _print(namespace, document, recipe_text.explanation(policy, document))
+    return answer(namespace, document, recipe_text.explanation(policy, document))
 
 
 # ---- suggest -----------------------------------------------------------------------------------------------------
@@ -221,7 +190,7 @@ def _explain(namespace: Namespace) -> int:
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "python": ("python", "untrusted"), "python3": ("python", "untrusted"), "pip": ("python-pip",),
     "pip3": ("python-pip",), "pytest": ("pytest", "python"), "uv": ("uv",), "uvx": ("uv",), "node": ("node",),
-    "npm": ("node-build", "service:npm"), "npx": ("node-build",), "yarn": ("node-build",), "pnpm": ("node-build",),
+    "npm": ("node-build",), "npx": ("node-build",), "yarn": ("node-build",), "pnpm": ("node-build",),
     "go": ("go",), "gofmt": ("go",), "java": ("java",), "javac": ("java",), "mvn": ("java",), "gradle": ("java",),
     "cargo": ("rust",), "rustc": ("rust",), "mix": ("elixir",), "iex": ("elixir",), "elixir": ("elixir",),
     "erl": ("elixir",), "nvim": ("neovim",), "opencode": ("opencode",), "claude": ("claude-code",),
@@ -238,7 +207,7 @@ def _suggest(namespace: Namespace) -> int:
     command = namespace.command[1:] if namespace.command[:1] == ["--"] else namespace.command
     if not command:
         raise UsageError("no command given")
-    search = _search()
+    search = search_here()
     detected = {layer.name: "its program lies there" for layer in search.detected(command)}
     known = dict(search.available())
     stem = os.path.basename(command[0])
@@ -249,7 +218,7 @@ def _suggest(namespace: Namespace) -> int:
         {"name": name, "because": why, "path": known[name], "automatic": name in detected}
         for name, why in found.items()
     ]
-    return _print(namespace, {"command": command, "recipes": rows}, recipe_text.suggestions(command, rows))
+    return answer(namespace, {"command": command, "recipes": rows}, recipe_text.suggestions(command, rows))
 
 
 # ---- trust -------------------------------------------------------------------------------------------------------
@@ -268,7 +237,7 @@ def _trust(namespace: Namespace) -> int:
     path = place_of(namespace.file)
     if namespace.revoke:
         pin({path: None})
-        return _print(namespace, {"file": path, "trusted": False}, iter([f"no longer trusted: {path}"]))
+        return answer(namespace, {"file": path, "trusted": False}, iter([f"no longer trusted: {path}"]))
     shown = _manifest_shown(path) if os.path.basename(path) == MANIFEST else _recipe_shown(path)
     if not namespace.json:
         console.out(*shown.lines)
@@ -280,10 +249,10 @@ def _trust(namespace: Namespace) -> int:
         "file": path, "trusted": True, "sha256": shown.digests[path], "loosens": shown.loosens, "with": others,
     }  # fmt: skip
     said = (f"trusted as it is now (in {trust_file()}): {each}" for each in (path, *others))
-    return _print(namespace, document, said)
+    return answer(namespace, document, said)
 
 
-class _Shown(NamedTuple):
+class _RecipeReport(NamedTuple):
     """What is put before the user, and what is remembered of it: the SHA-256 of the bytes that were read for it,
     whatever the files hold by the time he answers."""
 
@@ -292,19 +261,19 @@ class _Shown(NamedTuple):
     loosens: list[str]
 
 
-def _recipe_shown(path: str) -> _Shown:
+def _recipe_shown(path: str) -> _RecipeReport:
     stem = os.path.basename(path).removesuffix(".toml")
-    layer = _search().read(path, "base" if stem in ("base", "default") else "asked", stem)
+    layer = search_here().read(path, "base" if stem in ("base", "default") else "asked", stem)
     without, policy = _with_and_without(layer)
     keys = list(loosened_by(without, policy))
-    return _Shown(list(recipe_text.difference(without, policy, path, keys)), {path: layer.digest}, keys)
+    return _RecipeReport(list(recipe_text.difference(without, policy, path, keys)), {path: layer.digest}, keys)
 
 
-def _manifest_shown(path: str) -> _Shown:
+def _manifest_shown(path: str) -> _RecipeReport:
     from pysandbox.policy.manifest_file import read_manifest
 
-    shown = Shown(read_manifest(path))
-    return _Shown(list(shown.lines()), shown.digests, shown.loosens)
+    shown = ManifestReport(read_manifest(path))
+    return _RecipeReport(list(shown.lines()), shown.digests, shown.loosens)
 
 
 def _with_and_without(layer: Layer) -> tuple[Policy, Policy]:
@@ -316,11 +285,16 @@ def _with_and_without(layer: Layer) -> tuple[Policy, Policy]:
     return with_base(Policy()), compose([], base=layer)
 
 
-Action = tuple[Callable[[Namespace], int], Callable[[Parser], object], str]
 ACTIONS: dict[str, Action] = {
     "list": (_list, lambda parser: None, "The recipes there are, and the baseline of system calls."),
     "show": (_show, _declare_show, "The policy that recipes come to, as TOML. The command is not executed."),
     "explain": (_explain, _declare_explain, "What a recipe does, in words."),
     "suggest": (_suggest, _declare_suggest, "Recipes that a command may want. The command is not executed."),
+    "check": (
+        recipe_compare.check,
+        recipe_compare.declare_check,
+        "Whether recipes, or a manifest, can be carried out.",
+    ),
+    "diff": (recipe_compare.diff, recipe_compare.declare_diff, "How the policies of two recipes differ."),
     "trust": (_trust, _declare_trust, "Show what a recipe of a project grants, and trust it as it is now."),
 }

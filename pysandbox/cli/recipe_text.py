@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-from pysandbox.policy.model import Grant, Policy
+from pysandbox.policy.explain import words
+from pysandbox.policy.model import GRANT_LISTS, Grant, Policy, options
 from pysandbox.policy.render import to_toml
-from pysandbox.policy.way_out import way_out
+from pysandbox.policy.way_out import effective_egress
+from pysandbox.shapes import Any
 
+LISTED = {field.name: described.listed for field, described in options()}  # its heading, "" is the last one
 GROUPS = (("Recipes", ""), ("Services (contracts of hosts)", "service:"), ("Tools (with their credentials)", "tool:"))
 
 
@@ -60,19 +62,19 @@ def explanation(policy: Policy, document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{row['name']}: {row['description'] or 'no description'} ({row['path']})"
     if policy.strict:
         yield "Strict: a process is killed at its first refused system call, and nothing may degrade."
-    yield from _paths("Read-only", policy.allow)
-    yield from _paths("Writable", policy.allow_write)
-    yield from _paths("Denied", policy.deny)
-    yield from _paths("Shown empty", policy.mask)
-    yield f"Network: {way_out(policy)}"
+    for name in GRANT_LISTS:
+        yield from _paths(LISTED[name], getattr(policy, name))
+    yield f"Network: {effective_egress(policy)}"
     yield from _block("Hosts", (_host(rule.given) for rule in policy.hosts))
+    yield from _block("Secrets", map(str, policy.secrets))
     yield from _block("Variables passed through", (*(f"{name} (set)" for name in document["env_set"]),
                                                    *(f"{name} (unset)" for name in document["env_unset"])))  # fmt: skip
     yield from _block("Variables set", (f"{name}={value}" for name, value in policy.env))
     yield from _block("Executables", policy.allow_execve)
-    yield from _block("Limits", (f"{name}: {value}" for name, value in _limits(policy)))
+    yield from _block("Limits", (f"{name}: {words(value)}" for name, value in _listed_as("Limits", policy)))
     yield from _block("System calls", (*(f"+{name}" for name in policy.allow_syscalls),
                                        *(f"-{name}" for name in policy.deny_syscalls)))  # fmt: skip
+    yield from _block("Besides", (f"{name}: {words(value)}" for name, value in _listed_as("", policy)))
     yield from _block("Found by the place of a program below", document["match_prefix"])
 
 
@@ -96,9 +98,9 @@ def _words(value: object) -> str:
     return " ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _limits(policy: Policy) -> Iterator[tuple[str, object]]:
-    names = ("max_pids", "memory_mb", "cpu_percent", "walltime_sec", "address_space_gb", "open_files", "tmp_mb")
-    return ((name, policy.given[name]) for name in names if name in policy.given)
+def _listed_as(heading: str, policy: Policy) -> Iterator[tuple[str, object]]:
+    """The options under one heading that the policy gives; "" has those that have none of their own."""
+    return ((name, value) for name, value in policy.explicit.items() if LISTED[name] == heading)
 
 
 def suggestions(command: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -110,10 +112,15 @@ def suggestions(command: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> It
         yield f"  {row['name']:<20}  {row['because']}; {how}"
 
 
-def difference(without: Policy, policy: Policy, path: str, keys: Sequence[str]) -> Iterator[str]:
-    """What the file changes, as lines of TOML."""
+def toml_diff(old: Policy, new: Policy, old_name: str, new_name: str) -> Iterator[str]:
+    """What differs, as lines of TOML."""
     from difflib import unified_diff
 
-    before, after = (to_toml(each).splitlines() for each in (without, policy))
-    yield from unified_diff(before, after, "without it", path, lineterm="", n=1)
+    before, after = (to_toml(each).splitlines() for each in (old, new))
+    return unified_diff(before, after, old_name, new_name, lineterm="", n=1)
+
+
+def difference(without: Policy, policy: Policy, path: str, keys: Sequence[str]) -> Iterator[str]:
+    """What the file changes."""
+    yield from toml_diff(without, policy, "without it", path)
     yield f"grants more in: {', '.join(keys)}" if keys else "grants no more than there would be without it"

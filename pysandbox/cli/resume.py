@@ -6,7 +6,7 @@ import signal
 
 from pysandbox.cli import cages
 from pysandbox.cli.flags import Parser
-from pysandbox.launch import descent
+from pysandbox.live import stopping
 
 EPILOG = """\
 Examples:
@@ -25,5 +25,5 @@ def parser() -> Parser:
 def _resume(text: str) -> int:
     record = cages.live(text)
     with cages.pinned(record) as pidfd:
-        descent.signal_below(record.init.pid, pidfd, signal.SIGCONT)
+        stopping.signal_below(record.init.pid, pidfd, signal.SIGCONT)
     return 0

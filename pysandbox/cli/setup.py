@@ -15,11 +15,11 @@ from collections.abc import Mapping
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.exit_codes import OUR_FAILURE
 from pysandbox.probe.features import Host, mac_system
 from pysandbox.setup.status import INSTALLED, NOT_INSTALLED, compare, present, wanted
-from pysandbox.setup.target import Target, find_target, is_shared
+from pysandbox.setup.target import InstallTarget, find_target, is_shared
 
-OUR_FAILURE = 125
 SYSTEMS = {"apparmor": "AppArmor", "selinux": "SELinux"}
 
 EPILOG = """\
@@ -41,7 +41,7 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
     host = host or Host()
     try:
         namespace = parser().read(arguments)
-        _demand_sense(namespace)
+        _check_flags(namespace)
     except UsageError as wrong:
         return console.usage_error(str(wrong), "pysandbox setup --help")
     except SystemExit as stop:  # argparse printed the help
@@ -71,7 +71,7 @@ def parser() -> Parser:
     return parser
 
 
-def _demand_sense(namespace: Namespace) -> None:
+def _check_flags(namespace: Namespace) -> None:
     if namespace.mac and not namespace.dry_run:
         raise UsageError("--mac goes with --dry-run: a policy is installed for the system that is active")
     if namespace.remove and (namespace.force or namespace.dry_run):
@@ -80,7 +80,7 @@ def _demand_sense(namespace: Namespace) -> None:
         raise UsageError(f"--interpreter {namespace.interpreter!r} is not an executable file")
 
 
-def _change(namespace: Namespace, arguments: list[str], mac: str, target: Target, root: str) -> int:
+def _change(namespace: Namespace, arguments: list[str], mac: str, target: InstallTarget, root: str) -> int:
     """Install or remove, if there is anything to do, the caller is root and nobody says no."""
     files = {root + path: text for path, text in wanted(mac, target, root).items()}
     found = present(files)
@@ -108,7 +108,7 @@ SHARED = (
 
 
 def _sudo(arguments: list[str]) -> str:
-    """The same command for root, who has another PATH; -P, or a package in the current directory would run as root."""
+    """This command, to be run by sudo: root has another PATH, and -P keeps a package in the current directory out."""
     return shlex.join(["sudo", sys.executable, "-P", "-m", "pysandbox", "setup", *arguments])
 
 
@@ -158,7 +158,7 @@ def _show_all(files: Mapping[str, str]) -> int:
 # ---- the doing -----------------------------------------------------------------------------------------------
 
 
-def _carry_out(namespace: Namespace, mac: str, target: Target, files: Mapping[str, str]) -> int:
+def _carry_out(namespace: Namespace, mac: str, target: InstallTarget, files: Mapping[str, str]) -> int:
     from pysandbox.setup.install import SetupError, install, remove
 
     try:

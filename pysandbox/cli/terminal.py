@@ -11,15 +11,15 @@ import select
 import termios
 import tty
 
+from pysandbox.exit_codes import BROKEN_PIPE
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Self
-
     from pysandbox.cli.attend import Attendance
+    from pysandbox.shapes import Any, Self
 
 CHUNK = 65536
 END_OF_INPUT = b"\x04"  # Ctrl-D: what a pty has for an end of file
-BROKEN_PIPE = 128 + 13
 
 
 class RawMode:
@@ -45,7 +45,7 @@ def copy_size(screen: int, pty: int) -> None:
         termios.tcsetwinsize(pty, termios.tcgetwinsize(screen))
 
 
-class Relay:
+class TerminalRelay:
     """Copies keyboard to pty and pty to screen, and the size of the screen to the pty."""
 
     def __init__(self, attendance: Attendance, pty: int, *, keyboard: int = 0, screen: int = 1) -> None:

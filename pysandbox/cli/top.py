@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
 from pysandbox.cli.ps import state
-from pysandbox.launch import registry, stats
-from pysandbox.launch.registry import Record
-from pysandbox.launch.stats import Stats
+from pysandbox.live import stats
+from pysandbox.live.stats import Stats
+from pysandbox.records import registry
+from pysandbox.records.registry import CageRecord
 
 EPILOG = """\
 Examples:
@@ -62,7 +63,7 @@ def _show(interval: float) -> int:
                 return 0
 
 
-def table(live: list[Record], before: Look, columns: int) -> tuple[list[str], Look]:
+def table(live: list[CageRecord], before: Look, columns: int) -> tuple[list[str], Look]:
     """The lines, and what the next table needs of this look."""
     head = dict(zip(("id", "cpu", "memory", "io", "processes", "threads", "state", "command"),
                     ("ID", "CPU%", "MEMORY", "IO", "PROCS", "THR", "STATE", "COMMAND"), strict=True))  # fmt: skip

@@ -9,20 +9,20 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from pysandbox.cli import console
 from pysandbox.cli.policy_of import DEFAULTS
 from pysandbox.errors import PolicyError
 from pysandbox.policy.review import Reviewed, digests, review_all
 from pysandbox.policy.search import SYSTEM
+from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.policy.compose import Layer
     from pysandbox.policy.manifest import Manifest
 
 
-class Shown:
+class ManifestReport:
     """A manifest, all of it, read for being shown: `lines` for people, `digests` to be pinned."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -48,7 +48,7 @@ class Shown:
 def described(reviewed: Reviewed) -> Iterator[str]:
     """One sandbox: what it runs, where its recipes come from, what it may do, and the lines that it changes."""
     from pysandbox.cli.recipe_text import difference
-    from pysandbox.compile.explain import topics
+    from pysandbox.policy.explain import topics
     from pysandbox.policy.recipe import with_base
 
     sandbox, policy = reviewed.sandbox, reviewed.resolved.policy
@@ -94,7 +94,7 @@ def ask_for_trust(manifest: Manifest) -> bool:
     """At a terminal: show all of the manifest, ask, and remember a yes."""
     from pysandbox.policy.trust import pin
 
-    shown = Shown(manifest)
+    shown = ManifestReport(manifest)
     console.show(shown.lines())
     if not agreed(f"Trust {os.path.abspath(manifest.file or '')} to run this, as long as nothing of it changes?"):
         return False

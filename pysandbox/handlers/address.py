@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from pysandbox.policy.endpoint import MAPPED, TCP, UDP
+from pysandbox.shapes import NamedTuple
 
 AF_UNSPEC, AF_UNIX, AF_INET, AF_INET6 = 0, 1, 2, 10
 IPPROTO_TCP, IPPROTO_UDP = 6, 17

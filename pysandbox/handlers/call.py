@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pysandbox.shapes import dataclass
 
 NETWORK = frozenset({"CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"})
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`kind` is a call class of csrc/host/notify.h without PSB_CALL_; `syscall` the name of the call itself.
+    """`kind` is a call class of csrc/host/notify/notify.h without PSB_CALL_; `syscall` the name of the call itself.
 
     `address` is the struct sockaddr that was read, and that will be used if the call is done; `protocol` is the
     socket's (IPPROTO_*), 0 where there is none. `argv` (with `path` before it, as execve has them) and `path` are

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from pysandbox.handlers import execve, network, openat
 from pysandbox.handlers.call import Call
-from pysandbox.handlers.rules import Rules
+from pysandbox.handlers.rules import CallRules
 from pysandbox.handlers.verdict import Errno, Kill, Verdict
 
-Handler = Callable[[Call, Rules], Verdict]
+Handler = Callable[[Call, CallRules], Verdict]
 
 HANDLERS: Mapping[str, Handler] = {
     "CONNECT": network.decide,
@@ -22,7 +22,7 @@ HANDLERS: Mapping[str, Handler] = {
 }
 
 
-def decide(call: Call, rules: Rules) -> Verdict:
+def decide(call: Call, rules: CallRules) -> Verdict:
     return HANDLERS[call.kind](call, rules)
 
 

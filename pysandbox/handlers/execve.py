@@ -4,9 +4,9 @@ may refuse on the arguments, and what is judged is what runs."""
 from __future__ import annotations
 
 from pysandbox.handlers.call import Call
-from pysandbox.handlers.rules import Rules
+from pysandbox.handlers.rules import CallRules
 from pysandbox.handlers.verdict import Execute, Verdict
 
 
-def decide(call: Call, rules: Rules) -> Verdict:
+def decide(call: Call, rules: CallRules) -> Verdict:
     return Execute()

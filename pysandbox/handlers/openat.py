@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pysandbox.handlers.call import Call
-from pysandbox.handlers.rules import Rules
+from pysandbox.handlers.rules import CallRules
 from pysandbox.handlers.verdict import InjectFd, Verdict
 
 
-def decide(call: Call, rules: Rules) -> Verdict:
+def decide(call: Call, rules: CallRules) -> Verdict:
     return InjectFd(call.path, call.flags, call.mode)

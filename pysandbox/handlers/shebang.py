@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from pysandbox.shapes import NamedTuple
 
 HEAD = 256  # BINPRM_BUF_SIZE: all that the kernel looks at
 MOST_LEVELS = 5  # interpreters that are scripts themselves

@@ -3,8 +3,7 @@ read them again, and another thread may have changed them meanwhile (seccomp_uno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from pysandbox.shapes import TypeAlias, dataclass
 
 
 @dataclass(frozen=True, slots=True)

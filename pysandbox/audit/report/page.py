@@ -1,19 +1,16 @@
 """The page of a run: a verdict, the pictures, then lists for whoever wants the names; in the order of the page.
 
-Whatever was not recorded is said to be not observed. The page carries a policy that forbids it everything but its own
-style (CSP), so that even a hole in the escaping would run nothing and ask nothing of any server.
+Whatever was not recorded is said to be not observed.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 
+from pysandbox.audit.report.frame import whole_page
 from pysandbox.audit.report.markup import Markup, el, shortened
 from pysandbox.audit.report.pictures import cage_picture, limits_picture, timeline
-from pysandbox.audit.report.style import STYLE
-from pysandbox.audit.runs import Contact, Refusal, Run
+from pysandbox.audit.runs import Contact, Refusal, Run, WrittenApart
 from pysandbox.audit.tell import NO_LINE, NOT_WATCHED, outcome, refusals
 
 FILES_NOT_OBSERVED = (
@@ -24,20 +21,10 @@ TITLE = 160  # characters; the whole command is under "Ran"
 NO_NETWORK = "Nothing: the cage had no network."
 
 
-def page(run: Run) -> str:
-    style_hash = b64encode(sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{style_hash}'; base-uri 'none'; form-action 'none'"
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=policy),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="referrer", content="no-referrer"),
-        el("title", f"{_name(run)} · run {run.id}"),
-        Markup(f"<style>{STYLE}</style>"),
-    )
-    body = el("body", el("main", _header(run), _tiles(run), _sections(run), _footer(run)))
-    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+def page(run: Run, diff: Sequence[str] = ()) -> str:
+    """`diff`: the lines of a patch of what is still kept of the run's workspace."""
+    parts = _header(run), _tiles(run), _sections(run, diff), _footer(run)
+    return whole_page(f"{_name(run)} · run {run.id}", *parts)
 
 
 def _name(run: Run) -> str:
@@ -98,15 +85,21 @@ def _tiles(run: Run) -> Markup:
     )
 
 
-def _sections(run: Run) -> Iterable[Markup]:
+def _sections(run: Run, diff: Sequence[str]) -> Iterable[Markup]:
     if run.commands:
         yield _section("The cage", "What could pass its walls, and what was turned away.", cage_picture(run))
         yield _section("The run", "Each command from its start to its end; dots are recorded events.", timeline(run))
         yield _section("Limits and use", "", limits_picture(run))
-    yield _section("Refused", "Each with the rule, and the one policy line that would allow it.", _refused(run))
+    yield _section("Refused", "Each with the rule, and what would allow it.", _refused(run))
     yield el(
         "div", _section("Read", "", _files(run, "read")), _section("Written", "", _files(run, "write")), class_="two"
     )
+    if run.apart:
+        why = "To copy-on-write directories, in a layer of its own, and what became of it."
+        yield _section("Written apart", why, el("ul", map(_apart, run.apart)))
+    if diff:
+        why = "The patch of what is kept of it now; pysandbox commit writes it."
+        yield _section("The changes", why, el("div", map(_patch_line, diff)))
     yield _section("Reached", "", _reached(run))
     yield _section("Ran", "", el("ul", (_command(run, number) for number in range(len(run.commands)))))
     if run.notes:
@@ -135,6 +128,30 @@ def _refusal(each: Refusal) -> Markup:
         el("div", f"by {each.rule or 'a rule that was not recorded'}", class_="by"),
         el("code", each.fix or NO_LINE, class_="fix"),
     )
+
+
+BECAME = {"kept": "warn", "committed": "good", "aborted": "plain"}  # the colours
+SIGNS = {"+": "mono added", "-": "mono gone"}  # of a line of a patch
+
+
+def _apart(each: WrittenApart) -> Markup:
+    counts = ", ".join(f"{number} {kind}" for kind, number in each.counts.items())
+    more = sum(each.counts.values()) - len(each.paths)
+    said = (each.reason, f"SHA-256 of the list of changes: {each.digest}" if each.digest else "",
+            f"undone for an hour by: pysandbox commit --undo {each.commit[-8:]}" if each.commit else "")  # fmt: skip
+    return el(
+        "li",
+        el("span", each.became, class_=f"pill {BECAME.get(each.became, 'plain')}"),
+        el("code", ", ".join(each.trees)),
+        el("span", f"  {counts}", class_="by"),
+        (el("div", path, class_="mono") for path in each.paths),
+        el("div", f"and {more} more", class_="by") if each.paths and more > 0 else None,
+        (el("div", text, class_="by") for text in said if text),
+    )
+
+
+def _patch_line(line: str) -> Markup:
+    return el("div", line.expandtabs(4) or " ", class_=SIGNS.get(line[:1], "mono"))
 
 
 def _files(run: Run, access: str) -> Markup:

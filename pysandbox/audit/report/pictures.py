@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from pysandbox.audit.report.markup import Markup, el, shortened
-from pysandbox.audit.runs import Command, Run
+from pysandbox.audit.runs import CommandRun, Run
 from pysandbox.audit.tell import refusals
+from pysandbox.shapes import NamedTuple
 
 WIDTH = 960
 ROW = 34
@@ -159,7 +159,7 @@ def timeline(run: Run) -> Markup:
     return _svg("What happened when", floor + 30, [*parts, *_axis(floor, span)])
 
 
-def _lane(command: Command, y: int, at: Callable[[str], float]) -> Iterable[Markup]:
+def _lane(command: CommandRun, y: int, at: Callable[[str], float]) -> Iterable[Markup]:
     left = at(command.began)
     right = at(command.ended) if command.ended else float(WIDTH)
     kind = "bar" if command.exit_code == 0 else "bar alone" if command.exit_code is None else "bar near"

@@ -30,9 +30,10 @@ section{padding:24px 26px;margin:0 0 22px}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:22px}.two section{min-width:0}
 ul{list-style:none;margin:0;padding:0}li{padding:9px 0;border-top:1px solid var(--line)}li:first-child{border-top:0}
 .by{color:var(--soft);font-size:13px}.none{color:var(--soft);font-style:italic;margin:0}
-.fix{display:block;background:var(--track);border-radius:8px;padding:8px 12px;margin-top:6px}
+.fix{display:block;background:var(--track);border-radius:8px;padding:8px 12px;margin-top:6px;white-space:pre-wrap}
 .count{float:right;color:var(--soft);font-size:13px}
 section{overflow-x:auto}
+.mono{white-space:pre-wrap}.added{color:var(--good)}.gone{color:var(--bad)}
 svg{display:block;width:100%;min-width:640px;height:auto}
 svg text{fill:var(--ink);font:12.5px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 svg .say{fill:var(--soft);font:12.5px system-ui,sans-serif}

@@ -1,6 +1,6 @@
-"""The keeper of one detached cage: the process that holds it, when the one that asked for it is gone.
+"""The shim of one detached cage: the process that holds it, when the one that asked for it is gone.
 
-Started by `detached.start`, with the order on its stdin. It forks once, so that it is nobody's child, starts the
+Started by `detached.start_detached`, the order on its stdin. It forks once, so that it is nobody's child, starts the
 command, says its id on stdout, and from then on owns three things until the command ends: the cage, the files of its
 output, and a socket at which this user may send a signal, ask for the end, or wait. Killed by whatever, it takes the
 cage with it, as any host does. It reads nothing of what the command writes: it only counts the bytes.
@@ -21,19 +21,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
-from typing import IO, Any
 
 from pysandbox.cage import PIPE, Cage
 from pysandbox.detached import DONE, LARGEST, OUTCOME, SOCKET, STREAMS
 from pysandbox.errors import CageError, PolicyError, StartError, UnsupportedError
-from pysandbox.launch import registry
-from pysandbox.launch.orphans import SPOOL, remove_spool
 from pysandbox.launch.owner import Owner, owner_of, this_process
-from pysandbox.launch.registry import Record, shortened
-from pysandbox.launch.runtime import Runtime
 from pysandbox.policy.model import Policy
 from pysandbox.process import Process
+from pysandbox.records import registry
+from pysandbox.records.orphans import SPOOL, remove_spool
+from pysandbox.records.registry import CageRecord, shortened
+from pysandbox.runtime.runtime import Runtime
+from pysandbox.shapes import IO, Any, asdict
 
 MOST_TALKS = 64  # connections at a time; more are turned away
 CHUNK = 65536
@@ -48,14 +47,14 @@ def main() -> None:
     runtime = Runtime(warm=0, register=False)
     try:
         process, grace, digest = _spawn(order, runtime)
-        keeper = _or_close(process, lambda: Keeper(process, order["argv"], digest))
+        shim = _or_close(process, lambda: Shim(process, order["argv"], digest))
     except (CageError, OSError, ValueError, TypeError) as error:
         _say(_described(error))
         sys.exit(1)
-    signal.signal(signal.SIGTERM, lambda number, frame: keeper.end())
+    signal.signal(signal.SIGTERM, lambda number, frame: shim.end())
     _say({"id": process.cage_id, "grace": grace, "notes": [asdict(note) for note in process.notes]})
     _leave_the_terminal()
-    keeper.keep()
+    shim.serve()
     runtime.drain()
 
 
@@ -72,7 +71,7 @@ def _spawn(order: dict[str, Any], runtime: Runtime) -> tuple[Process, float, str
     return process, policy.grace_sec, digest
 
 
-def _or_close(process: Process, make: Callable[[], Keeper]) -> Keeper:
+def _or_close(process: Process, make: Callable[[], Shim]) -> Shim:
     try:
         return make()
     except BaseException:
@@ -138,7 +137,7 @@ class Spooled:
         return bool(piece)
 
 
-class Keeper:
+class Shim:
     """Everything of one detached cage; `keep` returns when it is over."""
 
     def __init__(self, process: Process, argv: list[str], digest: str) -> None:
@@ -180,7 +179,7 @@ class Keeper:
     def _write_record(self, argv: tuple[str, ...], digest: str) -> None:
         init = owner_of(self._process.init_pid) or Owner(0, 0, 0)  # it is over already
         registry.write(
-            Record(
+            CageRecord(
                 id=self._process.cage_id, init=init, host=this_process(), argv=shortened(argv), digest=digest,
                 started=self._began, detached=True, key=self._key,
             )
@@ -188,7 +187,7 @@ class Keeper:
 
     # ---- until the end ------------------------------------------------------------------------------------------
 
-    def keep(self) -> None:
+    def serve(self) -> None:
         self._selector.register(self._process, selectors.EVENT_READ, lambda: None)
         while self._process.poll() is None:
             for key, _ in self._selector.select():
@@ -246,7 +245,7 @@ class Keeper:
         return silent is not None
 
     def _on_message(self, talk: socket.socket) -> None:
-        """What is not a message with the key ends the connection; so does the deed, except that waiting goes on."""
+        """What is not a message with the key ends the connection; so does what was asked, but for waiting."""
         message = self._read(talk)
         if message.get("do") == "wait":
             self._talks[talk] = True

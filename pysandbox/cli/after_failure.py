@@ -1,0 +1,35 @@
+"""What is said of a command that the launcher has run, and that failed (csrc/launcher/failure.c). Nobody types it.
+
+    pysandbox-python after-failure CODE [flags of run] -- COMMAND ...
+
+Exits with CODE whatever happens: the run is over, and its exit code is the command's.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+
+def main(arguments: list[str], verbose: bool) -> int:
+    code = int(arguments[0])
+    with suppress(Exception):  # a line that may help, and nothing that anybody asked for
+        _say(code, arguments[1:])
+    return code
+
+
+def _say(code: int, arguments: list[str]) -> None:
+    import os
+
+    from pysandbox.cli import console, why_failed
+    from pysandbox.cli.descriptors import wants_pty
+    from pysandbox.cli.flags import policy_values
+    from pysandbox.cli.policy_of import policy_of
+    from pysandbox.cli.run import read_arguments
+    from pysandbox.runtime.runtime import Runtime
+
+    namespace, argv = read_arguments(arguments)
+    policy = policy_of(namespace.recipe, command=argv, extra=policy_values(namespace), pty=wants_pty(namespace)).policy
+    plan = Runtime(warm=0).prepare(policy, os.getcwd()).plan
+    line = why_failed.without_record(argv, plan, os.getcwd(), policy) or why_failed.pointer("", code, policy)
+    if line:
+        console.say(line)

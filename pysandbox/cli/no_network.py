@@ -1,0 +1,61 @@
+"""What a command that failed may have wanted of a network, in a cage without one: read off its arguments alone. Pure.
+
+Nothing hears a name looked up, or an address called, where there is no way out: that is why such a cage costs nothing.
+Who asks with --why is told what was tried (`policy.way_out.has_doors`); everybody else gets this guess, and only where
+an argument names a host, or a tool was asked for what it can do over a network alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from pysandbox.policy.model import Policy
+from pysandbox.policy.names import canonical
+from pysandbox.policy.way_out import effective_egress
+
+# https://host, ssh://user@host:port, and scp's user@host:path.
+NAME = "[A-Za-z0-9][A-Za-z0-9.-]*"
+URL = re.compile(rf"(?!file:)[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?({NAME})(?:[:/?#]|$)|[\w.-]+@({NAME}):")
+LOCAL = ("localhost", ".localhost")
+# (program, what it does over a network alone, the shipped recipe with its hosts)
+TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
+    ("pip", frozenset({"install", "download", "wheel", "index"}), "tool:pip"),
+    ("npm", frozenset({"install", "i", "ci", "add", "update", "view", "audit", "publish"}), "tool:npm"),
+    ("cargo", frozenset({"install", "fetch", "update", "add", "search", "publish"}), "tool:cargo"),
+    ("git", frozenset({"clone", "fetch", "pull", "push", "ls-remote"}), "tool:git"),
+)
+
+
+def line(argv: Sequence[str], policy: Policy) -> str:
+    """ "" where the cage has a way out, where it was told to have none, or where nothing speaks of a network."""
+    if not policy.caged or policy.egress != "proxy-only" or effective_egress(policy) != "none" or policy.left_out:
+        return ""
+    flag = _named_host(argv[1:]) or _recipe(argv)
+    return f"the sandbox has no network; to allow it: {flag}" if flag else ""
+
+
+def _named_host(arguments: Sequence[str]) -> str:
+    for argument in arguments:
+        found = URL.match(argument)
+        if found is None:
+            continue
+        try:
+            host = canonical(found[1] or found[2])
+        except ValueError:
+            continue
+        if not isinstance(host, str):
+            return f"--allow-ip {host}"
+        if not host.endswith(LOCAL):
+            return f"--host {host}"
+    return ""
+
+
+def _recipe(argv: Sequence[str]) -> str:
+    words = [os.path.basename(argv[0]), *argv[1:]]
+    if len(words) > 2 and words[1] == "-m":  # python3 -m pip
+        words = words[2:]
+    name = re.sub(r"[\d.]+$", "", words[0])  # pip3, pip3.12
+    verb = next((word for word in words[1:] if not word.startswith("-")), "")
+    return next((f"-r {recipe}" for tool, verbs, recipe in TOOLS if tool == name and verb in verbs), "")

@@ -1,0 +1,124 @@
+"""Words that people bring along from docker, bwrap, firejail, deno and subprocess, and what says the same here.
+
+What means the same is a flag (`add_docker_flags`); what does not is refused with the flag that does, and is never
+guessed: a flag that was understood in another way would grant, or take away, something else. Imported for `run`, and
+for a word that nobody knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+MIB = 1 << 20
+UNITS = {"b": 1, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"(\d{1,12})(?:([bkmgt])(?:i?b)?)?", re.IGNORECASE)
+_VOLUME = re.compile(r"[^:]+:/[^:]*(?::[\w,]*)?")
+LEAST_MEMORY = 6 * MIB  # docker's own
+
+OF_ITSELF = "every cage has it so; leave it out"
+READ, WRITE, HIDE = "--allow PATH shows it, read-only", "--allow-write PATH grants it", "--deny PATH closes it"
+NAMES = "nothing is reached but what is named with --host NAME; for nothing at all leave it out"
+EVERYTHING = "the host's own network is --egress direct --unsafe-direct; what is named alone: --host NAME"
+RECIPE = "a policy is given with -r FILE"
+WHO = "--run-as nobody, self or root is whom the command takes itself for"
+A_PATH = "a path keeps its name in the cage: --allow-write PATH grants it, --allow PATH shows it read-only"
+PASSED = "--env-passthrough NAME passes one of your variables on"
+
+FLAGS = {
+    # docker
+    "--volume": A_PATH, "--mount": A_PATH, "--bind": A_PATH, "--volumes": A_PATH,
+    "--read-only": "--workdir read leaves this directory as it is",
+    "--network": NAMES, "--net": NAMES, "--allow-net": NAMES, "--internet": NAMES, "--allow-host": NAMES,
+    "--domain": NAMES, "--user": WHO, "--uid": WHO, "--gid": WHO, "-u": WHO,
+    "--env-file": "--env NAME=VALUE sets one, and a table of them is a recipe's: env in [process]",
+    "--entrypoint": "the command itself is what follows --",
+    "--privileged": "no cage has more rights than you; --no-sandbox is no cage at all",
+    "--cap-add": "no cage holds a capability; for one system call: --allow-syscall NAME",
+    "--cap-drop": OF_ITSELF, "--init": OF_ITSELF, "--security-opt": "--seccomp PROFILE chooses the filter",
+    "--name": "a cage is known by its id: pysandbox ps", "--shm-size": "--tmp-mb MiB bounds what is written in memory",
+    "--memory-swap": "--memory bounds what is swapped out, too", "--ulimit": "--open-files N, --file-size-gb GiB",
+    "--publish": "--port PORT, or HOST:CAGE, as -p does", "--expose": "--port PORT publishes it",
+    "--cpu-quota": "--cpu-percent %, or --cpus N", "--platform": "a cage runs programs of this machine",
+    # bwrap
+    "--ro-bind": READ, "--dev-bind": A_PATH, "--setenv": "--env NAME=VALUE", "--unsetenv": OF_ITSELF,
+    "--clearenv": OF_ITSELF, "--chdir": "-w DIR is the command's directory", "--share-net": EVERYTHING,
+    "--unshare-net": OF_ITSELF, "--unshare-all": OF_ITSELF, "--unshare-pid": OF_ITSELF, "--unshare-user": OF_ITSELF,
+    "--die-with-parent": OF_ITSELF, "--new-session": OF_ITSELF, "--proc": OF_ITSELF, "--dev": OF_ITSELF,
+    "--tmpfs": "--mask PATH shows an empty directory there; /tmp is the cage's own",
+    # firejail, deno, sandbox-exec and guesses
+    "--private": "--workdir none hides this directory, too", "--whitelist": WRITE, "--blacklist": HIDE, "--hide": HIDE,
+    "--noprofile": OF_ITSELF, "--noroot": OF_ITSELF, "--caps.drop": OF_ITSELF, "--nonewprivs": OF_ITSELF,
+    "--rlimit-as": "--address-space-gb GiB", "--private-tmp": OF_ITSELF, "--no-network": OF_ITSELF,
+    "--no-net": OF_ITSELF, "--offline": OF_ITSELF, "--isolate": OF_ITSELF,
+    "--ro": READ, "--read": READ, "--allow-read": READ, "--readonly": READ, "--rw": WRITE, "--write": WRITE,
+    "--path": READ, "--allow-run": "--allow-execve PATH, for each program", "--allow-exec": "--allow-execve PATH",
+    "--allow-env": PASSED, "--keep-env": PASSED, "--preserve-env": PASSED, "-E": PASSED, "--pass-env": PASSED,
+    "--allow-all": "--no-sandbox is no cage at all", "-A": "--no-sandbox is no cage at all",
+    "--learn": "--monitor lets pass, and tells, what would be refused", "--audit": "pysandbox audit shows the trail",
+    "--learning": "--monitor lets pass, and tells, what would be refused", "--trace": "--monitor tells what is refused",
+    "--mem": "--memory 512m, or --memory-mb MiB", "--memory-limit": "--memory 512m, or --memory-mb MiB",
+    "--cpu": "--cpus N, or --cpu-percent %", "--pids": "--max-pids N", "--procs": "--max-pids N",
+    "--time": "--timeout S, or --walltime S", "--time-limit": "--timeout S, or --walltime S",
+    "--scan": "--dlp scans what is sent for credentials", "--secrets": "--dlp scans what is sent for credentials",
+    "--policy": RECIPE, "--config": RECIPE,
+    "-c": "run -- sh -c 'LINE' runs a line of a shell; " + RECIPE, "-f": RECIPE, "--file": RECIPE,
+    "--profile": "--seccomp PROFILE chooses the filter; " + RECIPE,
+    "--quiet": OF_ITSELF, "-q": OF_ITSELF,
+    "--shell": "run -- sh -c 'LINE' runs a line of a shell", "--background": "--detach runs it on",
+    "--interactive-shell": "run -- bash -i",
+}  # fmt: skip
+
+COMMANDS = {
+    "shell": "run -- bash -i", "sh": "run -- sh", "bash": "run -- bash -i", "exec": "run -- PROGRAM",
+    "start": "run -- PROGRAM", "spawn": "run -- PROGRAM", "learn": "run --monitor -- PROGRAM",
+    "monitor": "run --monitor -- PROGRAM", "trace": "run --monitor -- PROGRAM", "list": "ps",
+    "stop": "kill ID", "rm": "kill ID", "log": "logs ID", "stats": "top", "doctor": "check", "status": "check",
+    "info": "check", "install": "setup", "version": "--version", "recipes": "recipe list", "policy": "explain",
+    "policies": "recipe list", "why": "explain --last", "report": "audit", "prune": "orphans --remove",
+    "trust": "recipe trust", "show": "explain",
+}  # fmt: skip
+
+
+def add_docker_flags(parser: argparse.ArgumentParser) -> None:
+    """What docker run spells in another way, and means the same by."""
+    add = parser.add_argument_group("as docker spells it").add_argument
+    add("-m", "--memory", dest="memory_mb", type=_memory, metavar="SIZE", default=None,
+        help="As --memory-mb, with a unit: 512m, 2g.")  # fmt: skip
+    add("--cpus", dest="cpu_percent", type=_cpus, metavar="N", default=None, help="As --cpu-percent: 1.5 is 150.")
+    add("--pids-limit", dest="max_pids", type=int, metavar="N", default=None, help="As --max-pids.")
+    add("-w", "--cwd", dest="cwd", metavar="DIR", default=None, help="The command's directory, in the cage.")
+    add("-t", "--tty", dest="pty", action="store_true", default=None, help="As --pty.")
+    add("-i", "--interactive", action="store_true", help="Nothing: a command always reads what you type.")
+    add("--rm", action="store_true", help="Nothing: a cage is always gone with its command.")
+
+
+def _memory(text: str) -> int:
+    """MiB."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512m or 2g")
+    size = int(found[1]) * UNITS[(found[2] or "b").lower()]
+    if size < LEAST_MEMORY:
+        meant = f"; did you mean {found[1]}m?" if found[2] is None and int(found[1]) >= LEAST_MEMORY // MIB else ""
+        raise argparse.ArgumentTypeError(f"{text} is {size} bytes, in which no program runs{meant}")
+    return size // MIB
+
+
+def _cpus(text: str) -> int:
+    try:
+        percent = round(float(text) * 100)
+    except (ValueError, OverflowError):
+        percent = 0
+    if percent <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processors, such as 1.5")
+    return percent
+
+
+def volume(word: str) -> str | None:
+    """What to say of `-v SOURCE:TARGET`, whose -v is --verbose here; None for what is no volume."""
+    if not _VOLUME.fullmatch(word):
+        return None
+    source, _, rest = word.partition(":")
+    flag = "--allow" if rest.partition(":")[2].startswith("ro") else "--allow-write"
+    return f"-v is --verbose here, and {word!r} is no command; a path keeps its name in the cage: {flag} {source}"

@@ -1,0 +1,108 @@
+"""The one line on standard error after a command that failed: what the cage had to do with it, and the flag that helps.
+
+Nothing here is asked while a command runs, or of one that succeeds. What was recorded is told, the last refusal first;
+without a record, an argument that names a file which is on this host and not in the cage, or a host where the cage has
+no network (`no_network`); without that, the switch that records more, but only where the end itself points at the cage.
+A command that fails ordinarily (grep, test) is left alone. With --json the document says it, and with --monitor its own
+summary does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+
+from pysandbox.cli import no_network
+from pysandbox.compile.plan import MountKind
+from pysandbox.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+from pysandbox.policy.match import covers
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import Plan
+    from pysandbox.denial import Denial
+    from pysandbox.policy.model import Policy
+    from pysandbox.result import Result
+
+# Signals by which somebody ended it, and what a reader who went away sends: nothing that a refusal does.
+BY_SOMEBODY = frozenset({
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL, signal.SIGPIPE,
+})  # fmt: skip
+EMPTY = frozenset({MountKind.DIR, MountKind.TMPFS})  # directories of the cage's own, without the host's files
+DENIED = frozenset({MountKind.DENY_FILE, MountKind.DENY_DIR})
+LONGEST = 4096  # PATH_MAX
+
+
+def line(result: Result, policy: Policy, plan: Plan, cwd: str, *, recorded: bool) -> str:
+    """ "" where there is nothing to say. `recorded`: `pysandbox explain` knows the run."""
+    if result.ok or result.signal in BY_SOMEBODY or result.reason in ("timeout", "cancelled", "oom"):
+        return ""
+    if result.denials:
+        return refused(result.denials, recorded=recorded)
+    return without_record(result.argv, plan, cwd, policy) or pointer(result.reason, result.exit_code, policy)
+
+
+def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
+    """The last one that a flag allows, else the last: what a program was refused before it gave up."""
+    last = next((denial for denial in reversed(denials) if denial.flag), denials[-1])
+    named = f" ({last.call}: {errno.errorcode.get(last.errno, last.errno)})" if last.call and last.errno else ""
+    allow = f"; to allow it: {last.flag}" if last.flag else f"; by {last.rule}" if last.rule else ""
+    others = len(denials) - 1
+    more = f"; {others} more" if others else ""
+    return f"refused: {last.kind} {last.target}{named}{allow}{more}{'; see: pysandbox explain --last' * recorded}"
+
+
+# ---- without a record --------------------------------------------------------------------------------------------
+
+
+def without_record(argv: Sequence[str], plan: Plan, cwd: str, policy: Policy) -> str:
+    """What the arguments alone tell."""
+    return absent(argv, plan, cwd) or no_network.line(argv, policy)
+
+
+def absent(argv: Sequence[str], plan: Plan, cwd: str) -> str:
+    """About the first argument that names a file of the host's which the cage does not show."""
+    for path in _named_paths(argv, cwd):
+        real = os.path.realpath(path)
+        step = None if _is_shown(path, plan) else path
+        hidden = step or (None if _is_shown(real, plan) else real)
+        if hidden is None:
+            continue
+        if any(each.kind in DENIED and covers(each.target, real) for each in plan.mounts):
+            return f"{path} is denied to the sandbox (filesystem.deny)"
+        quoted = shlex.quote(real)
+        return f"{path} is not in the sandbox; to allow it: --allow {quoted}, or --allow-write {quoted} to change it"
+    return ""
+
+
+def _named_paths(argv: Sequence[str], cwd: str) -> Iterator[str]:
+    for argument in argv[1:]:
+        text = argument.partition("=")[2] if argument.startswith("-") else argument
+        if text and len(text) < LONGEST and text.isprintable() and os.path.lexists(path := os.path.join(cwd, text)):
+            yield os.path.normpath(path)
+
+
+def _is_shown(path: str, plan: Plan) -> bool:
+    """Whether the cage shows the host's file, or some of what is below it."""
+    if not plan.mounts:
+        rules = plan.landlock.rules if plan.landlock is not None else ()
+        return plan.landlock is None or any(
+            rule.path and (covers(rule.path, path) or covers(path, rule.path)) for rule in rules
+        )
+    if any(covers(path, step.target) for step in plan.mounts if step.kind not in DENIED):
+        return True
+    over = [step for step in plan.mounts if covers(step.target, path) and step.kind.name not in ("PROTECT", "PIN")]
+    nearest = max(over, key=lambda step: len(step.target), default=None)
+    return nearest is not None and nearest.kind not in EMPTY | DENIED | {MountKind.UNPROTECT_ROOT}
+
+
+def pointer(reason: str, code: int, policy: Policy) -> str:
+    """Only where a refusal is likely: the end of strict, and the shell's word for a program that it could not run."""
+    if reason == "seccomp":
+        return "ended at a system call that no profile allows, or strict refuses; without --strict, --why names it"
+    if code in (NOT_EXECUTABLE, NOT_FOUND) and not policy.why:
+        return "a program was not found, or could not be run; if the sandbox may be why: pysandbox run --why ..."
+    return ""

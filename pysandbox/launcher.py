@@ -1,0 +1,187 @@
+"""What one Cage starts its commands with: its policy and all that was said of it, and the cages that come from that.
+
+prepare   the Plan of the policy, from the runtime's cache
+open      a cage of that plan: a waiting one where there is one, with whoever decides its calls and its network
+start     a command in it, sent on its way by `start.start`, and told to the audit
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pysandbox.audit.told import spawn_event
+from pysandbox.errors import PolicyError, StartError
+from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
+from pysandbox.policy.model import Policy
+from pysandbox.shapes import TYPE_CHECKING, dataclass
+
+if TYPE_CHECKING:
+    from pysandbox.asking import CallbackOptions
+    from pysandbox.command import Command, LaunchRequest
+    from pysandbox.gate.secrets import CageSecrets
+    from pysandbox.launch.scratch import Session
+    from pysandbox.live.init import CageInit
+    from pysandbox.runtime.prepared import Prepared
+    from pysandbox.runtime.runtime import Runtime
+    from pysandbox.workspace.apart import KeptApart
+
+NONE: Mapping[str, str] = {}
+TRIES = 4  # of a start; whoever adds an account replaces the same files several times
+SYSTEM = ("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/")  # every cage has them, wherever they are called
+
+
+@dataclass(slots=True)
+class Launcher:
+    """Starts the commands of one Cage. It holds no cage itself."""
+
+    runtime: Runtime
+    policy: Policy
+    cwd: str | None  # in which the policy is read; None: the host's
+    session: Session | None
+    labels: Mapping[str, object]
+    callbacks: CallbackOptions
+    secrets: CageSecrets | None = None  # None: none was given, and none needed yet
+
+    def policy_for(self, command: Command) -> Policy:
+        """The policy of a cage that one command has to itself. Raises PolicyError."""
+        program = command.argv[0]
+        if not self.policy.caged or program.startswith(SYSTEM):
+            return self.policy
+        if "/" not in program and "PATH" in command.env:  # it is looked for there, in the cage
+            return self.policy
+        if "/" in program and command.cwd is not None:
+            program = os.path.join(command.cwd, program)
+        return self.runtime.policy_for(self.policy, program, self.cwd or working_directory())
+
+    def prepare(self, policy: Policy) -> Prepared:
+        """Raises PolicyError, SandboxPathMissing, UnsupportedError."""
+        return self.runtime.prepare(
+            policy, self.cwd or working_directory(), self.callbacks.watch, self.labels.get("invocation_id")
+        )
+
+    def is_warm(self, policy: Policy) -> bool:
+        """Whether a cage of this policy already waits."""
+        return self.runtime.is_warm(policy, self.cwd or working_directory(), self.callbacks.watch)
+
+    def open(self, policy: Policy, prepared: Prepared) -> tuple[CageInit, Prepared]:
+        """A cage of this plan that waits for its first order; or of one that is made now, where the host has replaced a
+        system file meanwhile. Raises StartError, CageClosedError."""
+        if prepared.native.keeps_apart:
+            from pysandbox.workspace.apart import finish_others
+
+            finish_others(self.runtime.sink)
+        for _ in range(TRIES - 1):
+            try:
+                return self._take(prepared), prepared
+            except StartError as error:
+                prepared = self._prepare_again(error, policy, prepared)
+        return self._take(prepared), prepared
+
+    def _prepare_again(self, error: StartError, policy: Policy, failed: Prepared) -> Prepared:
+        """Raises `error` where another try is none of ours."""
+        from pysandbox.runtime.replaced import may_be_made_again, only_the_base_changed
+
+        if not may_be_made_again(error, policy, failed):
+            raise error
+        again = self.prepare(policy)
+        if not only_the_base_changed(policy, failed.paths, again.paths):
+            raise error
+        return again
+
+    def _take(self, prepared: Prepared) -> CageInit:
+        if prepared.plan.net is None or prepared.plan.net.inspection is None:
+            return self._admitted(prepared)
+        from pysandbox.gate.inspector import trusting
+
+        secrets = prepared.plan.net.inspection.secrets
+        placeholders = self._known_secrets().prepare(prepared.plan, secrets) if secrets else {}
+        with trusting(self.runtime, prepared):
+            return self._admitted(prepared, placeholders)
+
+    def _admitted(self, prepared: Prepared, placeholders: Mapping[str, str] = NONE) -> CageInit:
+        live = self.runtime.take(prepared, self._shared(prepared))
+        live.placeholders = placeholders
+        live.id = str(self.labels.get("invocation_id", live.id))
+        if prepared.native.keeps_apart:
+            from pysandbox.workspace.apart import keep_apart
+
+            keep_apart(self.runtime, live, prepared)
+        if prepared.plan.notify is not None or prepared.plan.net is not None:
+            self.serve(live, prepared)
+        return live
+
+    def serve(self, live: CageInit, prepared: Prepared) -> None:
+        """Whoever decides its calls and its network has a part in this cage from now on. Raises StartError,
+        CageClosedError; the cage ends then."""
+        if prepared.plan.notify is not None:
+            self.callbacks.supervise(self.runtime, live, prepared)
+        if prepared.plan.net is not None:
+            if prepared.routed:
+                from pysandbox.gate.routed import route
+
+                route(live, prepared.plan, self.runtime.sink)
+            from pysandbox.gate.gatekeeper import admit
+
+            admit(self.runtime, live, prepared.plan.net, self.secrets if live.placeholders else None)
+
+    def give(self, secrets: Mapping[str, str]) -> None:
+        """Values of secrets that the policy calls "given". Raises PolicyError, TypeError."""
+        from pysandbox.gate.secrets import given_secrets
+
+        self.secrets = given_secrets(self.policy, secrets)
+
+    def _known_secrets(self) -> CageSecrets:
+        if self.secrets is None:
+            from pysandbox.gate.secrets import CageSecrets
+
+            self.secrets = CageSecrets({})
+        return self.secrets
+
+    def opened(self, live: CageInit, prepared: Prepared, argv: tuple[str, ...] = ()) -> KeptApart | None:
+        """The cage has its order, or is a session (no `argv`): another one takes its place, and it gets a record.
+        Returns what keeps apart what it writes, where its policy has that."""
+        self.runtime.replenish(prepared, self._shared(prepared))
+        if self.policy.caged:
+            self.runtime.record(live, argv, prepared.plan)
+        if not prepared.native.keeps_apart:
+            return None
+        from pysandbox.workspace.apart import kept_apart
+
+        return kept_apart(live, argv)
+
+    def tell(self, policy: Policy, request: LaunchRequest) -> None:
+        """The events of a command that was started under this policy."""
+        sink = self.runtime.sink
+        if sink is ignore:
+            return
+        reason = "daemon_no_sandbox" if self.runtime.no_sandbox else "dsl_disabled"
+        sink(spawn_event(policy, request, self.labels, reason))
+        for note in request.prepared.plan.notes:
+            if note.event == LIMITS_NOT_ENFORCED.name:
+                sink(Event(LIMITS_SKIPPED.name, {"invocation_id": request.live.id, "reason": note.message}))
+
+    def _shared(self, prepared: Prepared) -> Session | None:
+        """The session, where the plan has a directory to share."""
+        return self.session if prepared.uses_scratch else None
+
+
+def working_directory() -> str:
+    """The host's. Raises PolicyError."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        message = "the working directory was deleted"
+        raise PolicyError(message, key="cwd", suggestion="change to another one, or pass cwd=") from None
+
+
+def policy_of(given: Policy | str | None, cwd: str | os.PathLike[str] | None) -> Policy:
+    """Raises PolicyError, TypeError."""
+    if isinstance(given, str):
+        from pysandbox.policy.compose import resolve
+
+        return resolve((given,), cwd=os.path.abspath(cwd) if cwd is not None else working_directory()).policy
+    if given is not None and not isinstance(given, Policy):
+        raise TypeError(f"policy must be a Policy, or the name of a recipe, not {type(given).__name__}: "
+                        "write Policy(allow=[...])")  # fmt: skip
+    return given if given is not None else Policy()
