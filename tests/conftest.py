@@ -59,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "landlock(abi): needs this Landlock ABI; on a kernel of the matrix that is known to have less it is left out",
     ):
         config.addinivalue_line("markers", line)
+    if not os.geteuid():  # PSB_SUITE_AS_ROOT: it is true of each cage; what is said of it, tests of that ask for
+        config.addinivalue_line("filterwarnings", "ignore:root starts this cage")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

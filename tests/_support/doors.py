@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from _support.gate import net_plan
 from _support.sockets import PATIENCE
 from pysandbox.events import Event
-from pysandbox.gate.admission import Admission, in_loop
+from pysandbox.gate.admission import CageSession
+from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.ledger import Ledger
-from pysandbox.gate.relay import Relay
-from pysandbox.gate.streams import serve
-from pysandbox.gate.upstream import Upstream
+from pysandbox.gate.tcp.relay import SocketRelay
+from pysandbox.gate.tcp.streams import serve
+from pysandbox.gate.threads import in_loop
 
 ALLOWED = "example.com"
 ALSO_ALLOWED = "other.example.com"
@@ -39,11 +40,11 @@ class Doors:
         self.events: list[Event] = []
         self._listeners: list[socket.socket] = []
         self._loop = asyncio.new_event_loop()
-        relay = Relay(self._loop)
+        relay = SocketRelay(self._loop)
         plan = net_plan(*patterns, ips=("127.0.0.1",))
-        upstream = Upstream(("127.0.0.1:9",), hosts=str(hosts))
+        upstream = Resolver(("127.0.0.1:9",), hosts=str(hosts))
         ledger = Ledger("cage", self.events.append)
-        self.admission = Admission("cage", plan, ledger, self._loop, upstream, relay)
+        self.admission = CageSession("cage", plan, ledger, self._loop, upstream, relay)
         self._relay = relay
         known = self.admission.names.name_of
         self.admission.names.name_of = (  # type: ignore[method-assign]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.events import Event
-from pysandbox.gate.admission import Admission
+from pysandbox.gate.admission import CageSession
+from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.ledger import Ledger
-from pysandbox.gate.upstream import Upstream
 from pysandbox.policy.endpoint import parse_endpoint
 
 NOBODY = "127.0.0.1:9"
@@ -23,9 +23,9 @@ def net_plan(
     return NetPlan((), b"", b"nft", hosts, tuple(map(parse_endpoint, ips)), (), loopback, "", ipv6)
 
 
-def upstream(*servers: str, hosts: Path | str = "/nonexistent") -> Upstream:
-    return Upstream(servers or (NOBODY,), hosts=str(hosts))
+def upstream(*servers: str, hosts: Path | str = "/nonexistent") -> Resolver:
+    return Resolver(servers or (NOBODY,), hosts=str(hosts))
 
 
-def admitted(net: NetPlan, upstream: Upstream, events: list[Event], cage: str = "cage") -> Admission:
-    return Admission(cage, net, Ledger(cage, events.append), asyncio.get_running_loop(), upstream)
+def admitted(net: NetPlan, upstream: Resolver, events: list[Event], cage: str = "cage") -> CageSession:
+    return CageSession(cage, net, Ledger(cage, events.append), asyncio.get_running_loop(), upstream)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 
-LOWEST, SPAN = 100, 800  # the mark lies above what sessions and services start with, and below the maximum of 1000
+LOWEST, SPAN = 100, 399  # the mark lies above what sessions and services start with
+IN_A_CAGE, MOST = 500, 1000  # what cage-init adds for what it runs (csrc/init/main.c); so no mark is another's and this
 
 _mark: int | None = None
 
@@ -26,7 +27,7 @@ def mark_this_process() -> None:
 
 def is_ours(pid: str | int) -> bool:
     """Whether the process bears the mark. OSError when there is no such process any more."""
-    return _mark is not None and _score(pid) == _mark
+    return _mark is not None and _score(pid) in (_mark, min(_mark + IN_A_CAGE, MOST))
 
 
 def is_foreign(pid: str | int) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,3 +63,16 @@ class Outcome:
             counts = {kind: len(terminalreporter.stats.get(kind, [])) for kind in KINDS}
             with open(file, "a", encoding="utf-8") as out:
                 out.write(json.dumps(counts) + "\n")
+        file = os.environ.get("PSB_FAILED")
+        if file:
+            Path(file).write_text(
+                "".join(f"{each}\n" for each in _worth_a_second_look(terminalreporter.stats)), "utf-8"
+            )
+
+
+def _worth_a_second_look(stats: Mapping[str, list[Any]]) -> list[str]:
+    """What failed, as `KIND NODE_ID`; nothing when a file could not even be read: then tests are missing."""
+    failed = [(kind, each) for kind in ("failed", "error") for each in stats.get(kind, [])]
+    if any(each.when == "collect" for _, each in failed):
+        return []
+    return [f"{kind} {each.nodeid}" for kind, each in failed]

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*) *$")
-MARK = re.compile(r"^ *<!-- docs: (?P<word>shown|file|output|exit)(?::? +(?P<rest>.+?))? *-->$")
+MARK = re.compile(r"^ *<!-- docs: (?P<word>shown|wrong|file|output|exit)(?::? +(?P<rest>.+?))? *-->$")
 SECONDS = 60  # for one bash block
 
 

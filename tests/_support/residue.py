@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -31,6 +33,7 @@ ADVICE = {
     "strays": "a process that outlived the test that started it: a cage, or a program of one",
     "mounts": "a mount in the host's mount namespace: propagation was not cut",
     "paths": "a temporary directory or cgroup that was not removed",
+    "settings": "a setting of this process that every later test meets: put it back, or use monkeypatch",
     "threads": f"a thread; only the background worker ({WORKER_PREFIX}*) may stay",
 }
 
@@ -44,6 +47,7 @@ class Picture:
     strays: Mapping[str, str]
     mounts: Mapping[str, str]
     paths: Mapping[str, str]
+    settings: Mapping[str, str]
     threads: Mapping[str, str]
 
     @classmethod
@@ -55,6 +59,7 @@ class Picture:
             strays=dict(_strays()) if cages else {},
             mounts=dict(_mounts()),
             paths=dict(_paths()),
+            settings=dict(_settings()),
             threads=dict(_threads()),
         )
 
@@ -66,6 +71,14 @@ class Picture:
             new = {key: text for key, text in mine.items() if theirs.get(key) != text}
             lines += [f"{each.name}: {text} ({ADVICE[each.name]})" for text in new.values()]
         return lines
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    yield "cwd", f"working directory {os.getcwd()}"
+    root = logging.root
+    yield "logging", f"root logger of level {root.level}, logging up to level {root.manager.disable} switched off"
+    for number in signal.valid_signals():
+        yield f"signal {number}", f"handler of signal {number}: {signal.getsignal(number)}"
 
 
 def _fds() -> Iterator[tuple[str, str]]:
@@ -146,14 +159,14 @@ def _is_of_another_host(path: str) -> bool:
 
 def _stale_records() -> set[str]:
     """Those of hosts that a test has killed: they stand for nothing, and the next host removes them."""
-    orphans = sys.modules.get("pysandbox.launch.orphans")
+    orphans = sys.modules.get("pysandbox.records.orphans")
     found = () if orphans is None else orphans.find_orphans()
     return {each.path for each in found if each.kind == "record" and not each.detail}
 
 
 def _registry() -> str:
     """The directory of the records of live cages stays; what is in it does not."""
-    registry = sys.modules.get("pysandbox.launch.registry")
+    registry = sys.modules.get("pysandbox.records.registry")
     return "" if registry is None else str(registry.private_directory())
 
 

@@ -30,7 +30,8 @@ import contextlib, json, os, sys
 from _support.rooted import *
 from _support.cage import cage_python, uncaged_python
 from pysandbox import Cage, Policy
-from pysandbox.launch.runtime import Runtime
+from pysandbox.gate.routed import Attachment
+from pysandbox.runtime.runtime import Runtime
 
 def report(value):
     print("\\n" + json.dumps(value), flush=True)

@@ -32,6 +32,17 @@ def everything(sock: socket.socket) -> bytes:
     return bytes(got)
 
 
+def is_cut(connection: socket.socket) -> bool:
+    """Whether its other side is gone by now."""
+    connection.settimeout(0)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except BlockingIOError:
+        return False
+
+
 def fill(sock: socket.socket) -> int:
     """Sends until nothing more is taken for a while: how many bytes were."""
     sent, block = 0, bytes(65536)

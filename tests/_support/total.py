@@ -9,7 +9,7 @@ import json
 import sys
 from collections import Counter
 
-ORDER = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "error")
+ORDER = ("failed", "unstable", "passed", "skipped", "deselected", "xfailed", "xpassed", "error")
 
 
 def total(text: str) -> Counter[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -15,6 +16,13 @@ def _package() -> Path:
 
 
 PACKAGE = _package()
+
+
+def installed(path: Path) -> Path:
+    """A path of the repository; for one of the package, where it is installed."""
+    source = REPOSITORY / "pysandbox"
+    resolved = Path(os.path.normpath(path))
+    return PACKAGE / resolved.relative_to(source) if resolved.is_relative_to(source) else resolved
 
 
 def modules() -> list[Path]:

@@ -20,10 +20,14 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def hand_over(self, line: str, within: float = 20.0) -> None:
-        """Types a line that starts a job or brings one forward; returns when the keys go to the job, not the shell."""
+        """Types a line that starts a job or brings one forward; returns when the keys go to the job, not the shell.
+
+        Until it executes its program a job is a copy of the shell, which does as the shell does with a key: Ctrl-Z is
+        ignored there.
+        """
         shell, deadline = os.tcgetpgrp(self.fd), time.monotonic() + within
         self.send(line)
-        while os.tcgetpgrp(self.fd) == shell:
+        while (group := os.tcgetpgrp(self.fd)) == shell or _program(group) == _program(shell):
             assert time.monotonic() < deadline, f"{line!r} did not take the terminal; it shows:\n{self.seen}"
             time.sleep(0.01)
 
@@ -44,3 +48,11 @@ class Terminal:
         end = self.seen.index(text) + len(text)
         before, self.seen = self.seen[:end], self.seen[end:]
         return before
+
+
+def _program(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from pysandbox import AsyncCage, AuditLog, Cage, Policy, Runtime
-from pysandbox.audit.read import Record, records, verify
+from pysandbox.audit.read import AuditRecord, records, verify
+from pysandbox.denial import Denial
 from pysandbox.errors import AuditError, PolicyError, StartError
 from pysandbox.events import TYPES, Event
-from pysandbox.process import Denial, Result, _outcome
+from pysandbox.result import Result, outcome
 
 MODULE = [sys.executable, "-m", "pysandbox"]
 
@@ -35,7 +36,7 @@ class Trail:
     def cage(self, policy: Policy | None = None, **options: Any) -> Cage:
         return Cage(policy, runtime=self.runtime, **options)
 
-    def records(self, type: str = "") -> list[Record]:
+    def records(self, type: str = "") -> list[AuditRecord]:
         return [each for each in records(str(self.path)) if type in ("", each.type)]
 
 
@@ -322,7 +323,7 @@ def test_a_run_that_is_not_there_is_told(shell: Shell) -> None:
 
 def test_the_end_of_a_command_carries_its_denials() -> None:
     denial = Denial("open", "/a", "filesystem.allow", 'allow = ["/a"]')
-    told = _outcome(Result(("x",), 1, "exited", denials=(denial,)))
+    told = outcome(Result(("x",), 1, "exited", denials=(denial,)))
     (kept,) = told["denials"]  # type: ignore[misc]
     assert (kept["kind"], kept["target"], kept["rule"], kept["fix"]) == tuple(asdict(denial).values())[:4]
-    assert "denials" not in _outcome(Result(("x",), 1, "exited"))
+    assert "denials" not in outcome(Result(("x",), 1, "exited"))

@@ -142,3 +142,39 @@ def test_what_is_weaker_is_said_without_being_asked(home: Home) -> None:
 def test_what_this_host_has_not_is_not_called_weaker(home: Home) -> None:
     assert "because they do not exist" not in home.call("explain", "--", "true").stdout
     assert "because they do not exist" not in home.call("run", "--json", "--", "true").stdout
+
+
+def test_the_advice_shows_the_tree_that_a_program_is_part_of(home: Home) -> None:
+    home.tool("app/bin/mine", '#!/bin/sh\nexec "$(dirname "$0")/../libexec/real"\n')
+    home.tool("app/libexec/real")
+    home.on_path("app/bin")
+    advice = re.search(r"\((--allow .*)\)$", home.call("run", "--", "mine").stderr.strip())
+    assert advice and home.call("run", *shlex.split(advice[1])).stdout == "it ran\n"
+
+
+def test_the_advice_is_no_grant_of_what_is_shown_already(home: Home) -> None:
+    file = home.project / "node_modules" / ".bin" / "mine"
+    file.parent.mkdir(parents=True)
+    file.write_text("#!/bin/sh\necho it ran\n")
+    file.chmod(0o755)
+    home.env["PATH"] = f"{file.parent}:{os.environ['PATH']}"
+    said = home.call("run", "--", "mine").stderr.strip()
+    assert "--allow" not in said
+    advice = re.search(r"\(-- (.*)\)$", said)
+    assert advice and home.call("run", "--", advice[1]).stdout == "it ran\n"
+    # With nothing of the project shown it is a grant again, and works too.
+    advice = re.search(r"\((--allow .*)\)$", home.call("run", "--workdir", "none", "--", "mine").stderr.strip())
+    assert advice and home.call("run", "--workdir", "none", *shlex.split(advice[1])).stdout == "it ran\n"
+
+
+def test_what_is_denied_gets_no_advice(home: Home) -> None:
+    file = home.tool("tools/mine")
+    said = home.call("run", "--deny", str(file.parent), "--", str(file)).stderr
+    assert "--allow" not in said and "denies" in said
+
+
+def test_a_link_of_the_project_calls_for_no_recipe(home: Home) -> None:
+    home.tool(".chain/bin/mytool")
+    (home.project / "mine").symlink_to(home.root / ".chain/bin/mytool")
+    assert home.call("run", "--", "./mine").returncode == 127
+    assert home.call("run", "--", str(home.root / ".chain/bin/mytool")).returncode == 0  # CONTROL

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from _support.hosts import comes_true, host, said
-from pysandbox.launch import descent, freeze, registry
-from pysandbox.launch.registry import Record
+from pysandbox.live import processes
+from pysandbox.records import registry
+from pysandbox.records.registry import CageRecord
 
 HOST = """
     import sys
@@ -24,7 +25,7 @@ HOST = """
     with Cage(Policy(isolation=sys.argv[1], run_as="self")) as cage:
         process = cage.spawn(command, stdout=-1)
         process.stdout.read(1)
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         print(cage.id, flush=True)
         result = process.result()
         print(result.exit_code, result.reason, flush=True)
@@ -37,7 +38,7 @@ def pysandbox(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(params=["full", "landlock"])
-def busy(request: pytest.FixtureRequest, registry_home: Path) -> Iterator[tuple[subprocess.Popen[str], Record]]:
+def busy(request: pytest.FixtureRequest, registry_home: Path) -> Iterator[tuple[subprocess.Popen[str], CageRecord]]:
     """A host with a busy session, and the session's record."""
     with host(HOST, request.param) as running:
         cage_id = said(running)
@@ -47,18 +48,18 @@ def busy(request: pytest.FixtureRequest, registry_home: Path) -> Iterator[tuple[
         if running.poll() is None:
             subprocess.run(["kill", "-TERM", str(running.pid)], check=True)
             running.wait()
-    from pysandbox.launch.orphans import find_orphans, remove
+    from pysandbox.records.orphans import find_orphans, remove
 
     assert comes_true(lambda: all(each.kind != "cage" for each in find_orphans()))
     for each in find_orphans():
         remove(each)
 
 
-Busy = tuple[subprocess.Popen[str], Record]
+Busy = tuple[subprocess.Popen[str], CageRecord]
 
 
-def still(record: Record) -> bool:
-    return not freeze.moving(descent.tasks(descent.descendants(record.init.pid)))
+def still(record: CageRecord) -> bool:
+    return not processes.moving(processes.tasks(processes.descendants(record.init.pid)))
 
 
 def test_ps_lists_it_with_what_runs(busy: Busy) -> None:
@@ -124,7 +125,7 @@ def test_a_forged_record_gets_nobody_killed(registry_home: Path) -> None:
     victim = subprocess.Popen(["/bin/sleep", "600"])
     init = owner_of(victim.pid)
     assert init is not None
-    registry.write(Record("01FORGED", init, init, (), "", 0.0))
+    registry.write(CageRecord("01FORGED", init, init, (), "", 0.0))
     for number in ("TERM", "KILL"):
         done = pysandbox("kill", "01FORGED", "--signal", number)
         assert (done.returncode, "no live cage" in done.stderr) == (125, True)

@@ -89,3 +89,20 @@ def test_a_trail_that_is_not_there_does_not_hold(place: Place) -> None:
         assert process.wait(LIMIT) == 125
         assert process.stdout is not None and process.stderr is not None
         assert "holds" not in process.stdout.read() and "is not there" in process.stderr.read()
+
+
+WITHOUT_A_RESOLVER = """
+    echo nameserver 127.0.0.1 > resolv && mount --bind resolv /etc/resolv.conf || exit 9
+    "$@" run --host a.test --workdir none -- python3 -c 'import socket; socket.gethostbyname("a.test")'
+    "$@" audit show --last
+"""
+
+
+def test_a_resolver_that_is_gone_is_in_the_trail_and_in_what_is_told_of_it(place: Place) -> None:
+    """The host has a network of its own here, in which nobody resolves anything."""
+    private = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--propagation", "private"]
+    command = [*private, "sh", "-c", WITHOUT_A_RESOLVER, "sh", sys.executable, "-m", "pysandbox"]
+    done = subprocess.run(command, cwd=place.root / "p", env=place.env, capture_output=True, text=True, timeout=LIMIT)
+    assert "Temporary failure in name resolution" in done.stderr
+    assert "127.0.0.1:53" in place.last()["gatekeeper.upstream_unreachable"]["error"]
+    assert "upstream_unreachable" in done.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox.cli import warm
+from pysandbox.launch import plans
 
 
 @pytest.mark.parametrize("arguments", [["run", "--", "true"], ["explain"], ["up"], ["recipe", "list"]], ids=" ".join)
@@ -21,8 +21,8 @@ def test_a_deleted_directory_is_named(tmp_path: Path, arguments: list[str]) -> N
     assert "the working directory was deleted" in done.stderr and "change to another one" in done.stderr
 
 
-def test_where_namespaces_are_hidden_nothing_is_kept_or_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert warm.key_of([], "true") is not None
+def test_where_namespaces_are_hidden_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plans.key_of("/launcher", [], "true", at_a_terminal=False) is not None
     plain = os.stat
 
     def hidden(path: object, *rest: object, **named: object) -> object:
@@ -31,5 +31,4 @@ def test_where_namespaces_are_hidden_nothing_is_kept_or_found(monkeypatch: pytes
         return plain(path, *rest, **named)  # type: ignore[call-overload]
 
     monkeypatch.setattr(os, "stat", hidden)
-    assert warm.key_of([], "true") is None
-    assert warm.run_again(["--", "true"]) is None
+    assert plans.key_of("/launcher", [], "true", at_a_terminal=False) is None

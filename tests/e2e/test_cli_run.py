@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ from typing import Any
 import pytest
 
 MODULE = [sys.executable, "-m", "pysandbox"]
+LAUNCHER = shutil.which("pysandbox", path=str(Path(sys.executable).parent)) or "pysandbox"
 LIMIT = 60  # seconds after which a test is stuck
+KEPT = 0.5  # seconds after which the plan of a command that runs is kept
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(params=["python", "launcher"])
+def way(request: pytest.FixtureRequest) -> str:
+    """Python's command line, or the launcher, which starts what a first run has kept."""
+    return str(request.param)
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs `pysandbox run` with these arguments in an empty directory."""
+def run(tmp_path: Path, way: str) -> Run:
+    """Runs `pysandbox run` with these arguments in an empty directory; by the launcher twice, and the second counts."""
 
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         settings = {
@@ -34,17 +43,27 @@ def run(tmp_path: Path) -> Run:
         }
         if "input" in options:
             del settings["stdin"]
-        return subprocess.run([*MODULE, "run", *arguments], **settings | options)
+        if way == "launcher" and "-v" not in arguments:  # which nothing is kept of
+            subprocess.run([LAUNCHER, "run", *arguments], **settings | options)
+        command = [LAUNCHER] if way == "launcher" else MODULE
+        return subprocess.run([*command, "run", *arguments], **settings | options)
 
     return run
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts `pysandbox run` and waits for its command to say "ready"."""
+def start(tmp_path: Path, way: str) -> Callable[..., subprocess.Popen[str]]:
+    """Starts `pysandbox run` and waits for its command to say "ready"; by the launcher when another such run has."""
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [*MODULE, "run", *arguments]
+        if way == "python":
+            return begin(*MODULE, "run", *arguments)
+        with begin(LAUNCHER, "run", *arguments) as first:
+            time.sleep(KEPT)
+            first.kill()
+        return begin(LAUNCHER, "run", *arguments)
+
+    def begin(*command: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -247,6 +266,27 @@ def test_a_signal_that_the_command_heeds_without_ending_ends_nothing(start: Any,
         assert process.stdout.readline() == "heard\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT) == 3
+
+
+def test_a_new_size_of_the_screen_is_told_to_a_command_without_a_terminal_of_its_own(start: Any) -> None:
+    with start("--", "sh", "-c", "trap 'exit 9' WINCH; echo ready; while :; do sleep 0.05; done") as process:
+        process.send_signal(signal.SIGWINCH)
+        assert process.wait(LIMIT) == 9
+
+
+def test_a_stop_from_the_keyboard_stops_the_command_and_then_us(start: Any) -> None:
+    script = "trap 'exit 4' TERM; trap 'echo asked' TSTP; echo ready; while :; do echo tick; sleep 0.01; done"
+    with start("--", "sh", "-c", script) as process:
+        process.send_signal(signal.SIGTSTP)
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        os.set_blocking(process.stdout.fileno(), False)
+        assert b"asked\n" in os.read(process.stdout.fileno(), 1 << 20)
+        time.sleep(0.2)
+        with pytest.raises(BlockingIOError):  # it stands, too
+            os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT) == 4
 
 
 def test_a_command_that_will_not_go_is_killed_after_its_grace(start: Any) -> None:

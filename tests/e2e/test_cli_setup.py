@@ -11,10 +11,10 @@ import pytest
 from pysandbox.setup import apparmor, install, selinux
 from pysandbox.setup.install import SetupError, compile_module
 from pysandbox.setup.status import ABI_DIRECTORY, wanted
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
 
 PATH = install.PATH
-TARGET = Target("/opt/app/bin/python3.11", "/opt/app/lib/cage-init")
+TARGET = InstallTarget("/opt/app/bin/python3.11", "/opt/app/lib/cage-init")
 KNOWN_ABIS = [abi for abi in apparmor.ABIS if Path(ABI_DIRECTORY, abi).exists()]
 
 

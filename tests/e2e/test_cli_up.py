@@ -189,7 +189,7 @@ def test_an_unknown_name_lists_what_there_is(up: Up) -> None:
     assert 'did you mean "zeta"?' in done.stderr
 
 
-@pytest.mark.parametrize("flags", [["-m", "-s"], ["-p", "port:80"], ["--json", "--pty"], ["--alow", "/"]])
+@pytest.mark.parametrize("flags", [["--monitor", "-s"], ["-p", "port:80"], ["--json", "--pty"], ["--alow", "/"]])
 def test_what_it_cannot_do_runs_nothing(up: Up, flags: list[str]) -> None:
     done = up(*flags)
     assert (done.returncode, done.stdout) == (125, "")
@@ -225,3 +225,63 @@ def test_the_home_directory_is_as_far_up_as_it_goes(project: Path) -> None:
     below = str(project / "below" / "deeper")
     assert find_manifest(below) == f"{project}/pysandbox.toml"
     assert find_manifest(below, home=str(project / "below")) is None
+
+
+def test_the_sandboxes_are_listed_and_nothing_is_run(up: Up, project: Path) -> None:
+    done = up("--list")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["alpha", "look", "wide", "zeta"]
+    assert "the last: sh -c 'pwd; exit 3'" in done.stdout
+    listed = json.loads(up("--list", "--json").stdout)
+    assert listed["first"] == "alpha"
+    assert listed["sandboxes"][0]["argv"] == ["echo", "in alpha"]
+    assert not (project / "made").exists()
+
+
+PIPELINE = """
+[[pipeline.loud.stage]]
+sandbox = "alpha"
+
+[[pipeline.loud.stage]]
+sandbox = "zeta"
+command = "tr a-z A-Z"
+
+[pipeline.bad]
+stages = ["alpha", "zeta"]
+
+[[pipeline.slow.stage]]
+sandbox = "alpha"
+command = "sleep 60"
+[[pipeline.slow.stage]]
+sandbox = "alpha"
+command = "cat"
+
+[[pipeline.gone.stage]]
+sandbox = "alpha"
+[[pipeline.gone.stage]]
+sandbox = "zeta"
+command = "no-such-program"
+"""
+
+
+def test_a_pipeline_is_run_by_its_name(up: Up, project: Path) -> None:
+    (project / "pysandbox.toml").write_text(MANIFEST + PIPELINE)
+    done = up("loud")
+    assert (done.returncode, done.stdout) == (0, "IN ALPHA\n"), done.stderr
+    told = json.loads(up("loud", "--json").stdout)
+    assert told["stdout"] == "IN ALPHA\n" and told["ok"] is True
+    assert [each["argv"][0] for each in told["stages"]] == ["echo", "tr"]
+    assert up("bad").returncode == 3
+    assert up("slow", "--timeout", "0.5").returncode == 124
+    missing = up("gone")
+    assert missing.returncode == 127 and "'no-such-program' was not found" in missing.stderr
+    assert "loud   echo 'in alpha' | tr a-z A-Z" in up("--list").stdout
+    assert up("loud", "--dry-run").stdout.count("# sandbox: ") == 2
+    assert "pty is of one sandbox" in up("loud", "--pty").stderr
+
+
+def test_nobody_is_asked_to_run_a_stage_that_was_not_looked_at(up: Up, project: Path) -> None:
+    (project / "pysandbox.toml").write_text(MANIFEST + PIPELINE)
+    done = up("loud", trusted=False)
+    assert done.returncode == 125 and "you have not trusted it" in done.stderr and not done.stdout
+    assert "runs: tr a-z A-Z" in recipe("trust", "--yes", str(project / "pysandbox.toml")).stdout

@@ -4,108 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pysandbox
+from _support.kept_runs import COMMAND, LIMIT, PYTHON, Home, story
 from pysandbox.policy.recipe import PACKAGED
-
-LIMIT = 60  # seconds after which a test is stuck
-
-# Runs the command line as the installed command does, and tells on a descriptor which modules that took.
-TOLD = """
-import os, sys
-base = set(sys.modules)
-from pysandbox.cli.main import main
-code = main(sys.argv[1:])
-os.write(int(os.environ["PSB_TELL"]), "\\n".join(sorted(set(sys.modules) - base)).encode())
-sys.exit(code)
-"""
-LONG_WAY = "argparse"  # whatever it comes to
-MOST_MODULES = 41  # of the package and the interpreter; two of them look at what was planted. The long way has some 200
-PIPED = {"pysandbox.launch.intake", "pysandbox.launch.relay"}  # the test's own ends are pipes
-HEAVY = {"argparse", "asyncio", "collections", "dataclasses", "enum", "functools", "hashlib", "inspect", "json", "re",
-         "pathlib", "signal", "socket", "subprocess", "threading", "tomllib", "typing"}  # fmt: skip
-
-
-@dataclass
-class Ran:
-    code: int
-    stdout: bytes
-    stderr: bytes
-    modules: set[str]
-
-    @property
-    def warm(self) -> bool:
-        return LONG_WAY not in self.modules
-
-
-class Home:
-    """A user's home with its cache, and a project to run commands in."""
-
-    def __init__(self, root: Path) -> None:
-        self.cache, self.project = root / "home" / ".cache" / "pysandbox", root / "project"
-        (root / "home").mkdir()
-        self.project.mkdir()
-        self.env = os.environ | {"HOME": str(root / "home"), "PSB_WORD": "before"}
-        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "PYSANDBOX_AUDIT"):
-            self.env.pop(name, None)
-        (root / "runtime").mkdir(mode=0o700)
-        self.env["XDG_RUNTIME_DIR"] = str(root / "runtime")
-        self.recipes = root / "home" / ".config" / "pysandbox" / "recipes"
-        self.audit = root / "home" / ".local" / "state" / "pysandbox" / "audit" / "events.jsonl"
-
-    def run(self, *arguments: str, input: bytes = b"") -> Ran:
-        read, write = os.pipe()
-        command = [sys.executable, "-c", TOLD, "run", *arguments]
-        try:
-            done = subprocess.run(
-                command,
-                cwd=self.project,
-                env=self.env | {"PSB_TELL": str(write)},
-                input=input,
-                capture_output=True,
-                timeout=LIMIT,
-                pass_fds=(write,),
-            )
-        finally:
-            os.close(write)
-        with open(read, "rb") as told:
-            return Ran(done.returncode, done.stdout, done.stderr, set(told.read().decode().split()))
-
-    def until_warm(self, *arguments: str) -> Ran:
-        """What was written a moment ago is not kept: the run after it is the one that keeps it."""
-        for _ in range(10):
-            ran = self.run(*arguments)
-            if ran.warm:
-                return ran
-        raise AssertionError(f"never warm: {arguments}, {ran}")
-
-    def recipe(self, directory: Path, said: str, extra: str = "") -> None:
-        """One of the name `word`, in a directory of recipes."""
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "word.toml").write_text(f'{extra}[process]\nenv = {{ SAID = "{said}" }}\n')
-
-    def records(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.audit.read_text().splitlines()]
-
-    def python(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "pysandbox", *arguments]
-        return subprocess.run(
-            command, cwd=self.project, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT
-        )
-
-    @property
-    def entries(self) -> list[Path]:
-        return sorted(self.cache.iterdir()) if self.cache.exists() else []
 
 
 @pytest.fixture
@@ -125,11 +37,9 @@ def python(code: str) -> list[str]:
 # ---- what it costs -------------------------------------------------------------------------------------------
 
 
-def test_a_warm_run_imports_next_to_nothing(home: Home) -> None:
+def test_a_warm_run_starts_no_python(home: Home) -> None:
     assert not home.run("--", "/bin/true").warm  # the control
-    modules = home.run("--", "/bin/true").modules - PIPED
-    assert not modules & HEAVY
-    assert len(modules) <= MOST_MODULES, " ".join(sorted(modules))
+    assert home.run("--", "/bin/true").warm
 
 
 # ---- it does the same ----------------------------------------------------------------------------------------
@@ -156,30 +66,41 @@ SAME: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_both_ways_come_to_the_same_end(home: Home, name: str) -> None:
-    cold, warm = (home.run(*SAME[name], input=b"through") for _ in range(2))
-    assert (cold.warm, warm.warm) == (False, True)
-    assert (warm.code, warm.stdout) == (cold.code, cold.stdout)
-    assert warm.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
+    cold = home.run_by_python(*SAME[name], input=b"through")
+    first, warm = (home.run(*SAME[name], input=b"through") for _ in range(2))
+    assert (cold.warm, first.warm, warm.warm) == (False, False, True)
+    for ran in (first, warm):
+        assert (ran.code, ran.stdout) == (cold.code, cold.stdout)
+        assert ran.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
 
 
-def test_the_kept_plan_is_the_one_that_the_compiler_makes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kept_plan_is_the_one_that_the_compiler_makes(home: Home) -> None:
     home.run("--allow", "/opt", "--", "/bin/true")
     code = """
 import os, sys
+from pysandbox._native import ffi, lib
 from pysandbox.cli.policy_of import policy_of
-from pysandbox.cli.warm import key_of
-from pysandbox.launch import plans
-from pysandbox.launch.image import image_of
-from pysandbox.launch.runtime import Runtime
+from pysandbox.launch.kept import KeptFile
 from pysandbox.policy.model import Grant
-entry = plans.recall(key_of(["--allow", "/opt"], "/bin/true"))
+from pysandbox.runtime.runtime import Runtime
+with open(sys.argv[1], "rb") as file:
+    kept = file.read()
+head = ffi.from_buffer("struct psb_kept *", kept)
+def table(name, size):
+    section = head.sections[name]
+    return kept[section.at : section.at + section.count * size]
 policy = policy_of([], command=["/bin/true"], extra={"allow": (Grant("/opt"),)}).policy
 prepared = Runtime().prepare(policy, os.getcwd())
-print(entry["digest"] == prepared.plan.digest, entry["image"] == image_of(prepared.native))
+fresh = KeptFile(table(lib.PSB_KEPT_KEY, 1))
+fresh.plan(prepared.native)
+sizes = {lib.PSB_KEPT_PLAN: "plan", lib.PSB_KEPT_MOUNTS: "mount", lib.PSB_KEPT_RULES: "rule"}
+same = [table(name, ffi.sizeof(f"struct psb_{of}")) == fresh._tables[name][0] for name, of in sizes.items()]
+print(same, table(lib.PSB_KEPT_SETUP, 1) == fresh._tables[lib.PSB_KEPT_SETUP][0])
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=home.project, env=home.env, stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=LIMIT)  # fmt: skip
-    assert done.stdout == "True True\n", done.stderr
+    (entry,) = home.entries
+    done = subprocess.run([sys.executable, "-c", code, str(entry)], cwd=home.project, env=home.env,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)  # fmt: skip
+    assert done.stdout == "[True, True, True] True\n", done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
@@ -189,22 +110,22 @@ def test_a_signal_to_a_warm_run_lets_the_command_say_goodbye(home: Home, number:
     home.until_warm("--", "sh", "-c", script)
     (home.project / "stay").touch()
     home.env["PSB_TELL"] = "2"
-    command = [sys.executable, "-c", TOLD, "run", "--", "sh", "-c", script]
+    command = [COMMAND, "run", "--", "sh", "-c", script]
     with subprocess.Popen(command, cwd=home.project, env=home.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(number)
-        stdout, modules = process.communicate(timeout=LIMIT)
+        stdout, stderr = process.communicate(timeout=LIMIT)
     assert (process.returncode, stdout) == (7, b"bye\n")
-    assert LONG_WAY.encode() not in modules
+    assert PYTHON.encode() not in stderr
 
 
 def test_a_warm_cage_dies_with_us(home: Home) -> None:
     script = "echo ready; [ -e stay ] || exit 0; exec sleep 1000"
     home.until_warm("--", "sh", "-c", script)
     (home.project / "stay").touch()
-    command = [sys.executable, "-m", "pysandbox", "run", "--", "sh", "-c", script]
+    command = [COMMAND, "run", "--", "sh", "-c", script]
     with subprocess.Popen(command, cwd=home.project, env=home.env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE) as process:  # fmt: skip
         assert process.stdout is not None
@@ -218,7 +139,7 @@ def test_a_warm_run_that_lasts_can_be_found_and_killed(home: Home) -> None:
     home.until_warm("--", "sh", "-c", script)
     (home.project / "stay").touch()
     home.env["PSB_TELL"] = "2"
-    command = [sys.executable, "-c", TOLD, "run", "--", "sh", "-c", script]
+    command = [COMMAND, "run", "--", "sh", "-c", script]
     with subprocess.Popen(command, cwd=home.project, env=home.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:  # fmt: skip
         assert process.stdout is not None
@@ -227,9 +148,9 @@ def test_a_warm_run_that_lasts_can_be_found_and_killed(home: Home) -> None:
             assert process.poll() is None
         (cage,) = listed
         assert home.python("kill", cage["id"]).returncode == 0
-        _, modules = process.communicate(timeout=LIMIT)
+        _, stderr = process.communicate(timeout=LIMIT)
     assert process.returncode == 128 + signal.SIGTERM
-    assert LONG_WAY.encode() not in modules.split()
+    assert PYTHON.encode() not in stderr
     assert json.loads(home.python("ps", "--json").stdout) == []
     assert home.records()[-1]["data"]["invocation_id"] == cage["id"]
 
@@ -254,30 +175,19 @@ ENDS: dict[str, tuple[str, list[str]]] = {
     "recipe": ("subagent.spawn", ["-r", "python", "--max-pids", "1000", "--", "true"]),
     "no limits": ("subagent.spawn", ["--workdir", "read", "--", "true"]),
 }
-DIFFERS = {"invocation_id", "duration_ms", "user_ms", "system_ms", "max_rss_kb"}  # between any two runs
-
-
-def story(records: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """What was told, without what differs between two runs."""
-    told = []
-    for record in records:
-        data = {name: each for name, each in record["data"].items() if name not in DIFFERS}
-        if summary := data.get("cage_summary"):
-            data["cage_summary"] = summary.replace(record["data"]["invocation_id"][:6], "ID")
-        told.append((record["type"], data))
-    return told
 
 
 @pytest.mark.parametrize("name", ENDS)
 def test_both_ways_leave_the_same_records(home: Home, name: str) -> None:
     expected, arguments = ENDS[name]
-    home.run(*arguments)
+    home.run_by_python(*arguments)
     cold = home.records()
-    home.run(*arguments)
-    both = home.records()
+    for _ in range(2):
+        home.run(*arguments)
+    every = home.records()
     assert expected in {record["type"] for record in cold}
-    assert story(both[len(cold) :]) == story(cold)
-    assert {*both[-1]["data"]} == {*cold[-1]["data"]}
+    assert story(every[len(cold) :]) == story(cold) * 2
+    assert {*every[-1]["data"]} == {*cold[-1]["data"]}
     assert home.python("audit", "verify").returncode == 0
 
 
@@ -290,8 +200,11 @@ def test_a_warm_run_that_fails_to_start_leaves_that_as_well(home: Home) -> None:
     (home.project / "interpreter").unlink()
     assert home.run("--", "./program").code == 127
     told = [record for record in home.records()[before:] if record["type"].startswith(("subagent.", "cage."))]
-    assert [record["type"] for record in told] == ["subagent.spawn", "cage.start_failed"] * 2  # warm, then the long way
-    assert story(told[:2]) == story(told[2:])
+    assert [record["type"] for record in told] == [
+        "subagent.spawn",
+        "cage.start_failed",
+    ] * 3  # warm, with a new plan, by Python
+    assert story(told[:2]) == story(told[2:4]) == story(told[4:])
 
 
 def test_without_an_audit_nothing_is_written_either_way(home: Home) -> None:
@@ -315,31 +228,17 @@ def test_what_cannot_be_recorded_is_not_started(home: Home) -> None:
     assert (home.project / "ran").read_text() == ran
 
 
-def test_the_start_is_on_the_disk_before_the_command_is_ordered(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pysandbox.cli.warm import run_again
-    from pysandbox.launch.live import LiveInit
-
+def test_the_start_is_on_the_disk_before_the_command_is_ordered(home: Home) -> None:
     home.until_warm("--", "true")
-    seen: list[str] = []
-    execute, sync = LiveInit.execute, os.fdatasync
-
-    def ordered(self: LiveInit, *arguments: Any) -> None:
-        seen.append(home.records()[-1]["type"])
-        execute(self, *arguments)
-
-    def synced(fd: int) -> None:
-        sync(fd)
-        seen.append("synced")
-
-    monkeypatch.setattr(LiveInit, "execute", ordered)
-    monkeypatch.setattr(os, "fdatasync", synced)
-    monkeypatch.chdir(home.project)
-    for name, value in home.env.items():
-        monkeypatch.setenv(name, value)
-    for name in os.environ.keys() - home.env.keys():
-        monkeypatch.delenv(name)
-    assert run_again(["--", "true"]) == 0
-    assert seen == ["synced", "subagent.spawn"]
+    told = home.project.parent / "told"
+    traced = ["strace", "-f", "-o", str(told), "-e", "trace=sendmsg,fdatasync", COMMAND, "run", "--", "true"]
+    assert (
+        subprocess.run(traced, cwd=home.project, env=home.env, stdin=subprocess.DEVNULL, timeout=LIMIT).returncode == 0
+    )
+    lines = told.read_text().splitlines()
+    (on_disk,) = (at for at, line in enumerate(lines) if re.search(r"fdatasync.*\) += 0$", line))
+    (ordered,) = (at for at, line in enumerate(lines) if "SCM_RIGHTS" in line)
+    assert on_disk < ordered
 
 
 # ---- what makes it stale -------------------------------------------------------------------------------------
@@ -430,7 +329,7 @@ def test_another_installation_makes_a_plan_of_its_own(home: Home) -> None:
     """It may know of more to be guarded, and none of its files is among those whose stamps were kept."""
     home.until_warm("--", "true")
     shutil.copytree(Path(pysandbox.__file__).parent, home.project.parent / "other" / "pysandbox")
-    home.env["PYTHONPATH"] = str(home.project.parent / "other")
+    home.env["PYTHONPATH"] = f"{home.project.parent / 'other'}:{home.env['PYTHONPATH']}"
     assert not home.run("--", "true").warm
     assert home.until_warm("--", "true").code == 0
 
@@ -473,10 +372,50 @@ def test_a_variable_that_is_passed_through_is_read_anew_and_never_written_down(h
     assert (ran.warm, ran.stdout) == (True, b"another\n")
 
 
+SECRET = "a-secret-that-was-typed"
+
+
 @pytest.mark.parametrize(
     "flags",
-    [["--env", "TOKEN=secret"], ["--json"], ["-v"], ["--no-sandbox"], ["--max-pids", "50"],
-     ["--memory-mb", "200"], ["--cpu-percent", "50"], ["--state", "scratch"], ["-s"], ["-m"], ["--notifier"],
+    [["--env", f"TOKEN={SECRET}"], [f"--env=TOKEN={SECRET}"], ["--env", "TOKEN=old", "--env", f"TOKEN={SECRET}"],
+     ["--env", f"TOKEN={SECRET}", "--env", "EMPTY=", "--timeout", "50"], ["--env", f"TOKEN={SECRET}", "-r", "word"],
+     ["--env", f"HOME=/{SECRET}", "--env", f"TOKEN={SECRET}"]],
+)  # fmt: skip
+def test_a_variable_of_the_command_line_is_given_and_never_written_down(home: Home, flags: list[str]) -> None:
+    home.recipe(home.recipes, "kept")
+    command = ["--", "sh", "-c", 'echo "$TOKEN,$EMPTY,$SAID,$HOME"']
+    cold = home.run(*flags, *command)
+    warm = home.until_warm(*flags, *command)
+    assert (warm.stdout, warm.stderr) == (cold.stdout, cold.stderr)
+    assert SECRET.encode() in warm.stdout
+    written = [each for each in home.cache.parent.parent.rglob("*") if each.is_file() and each.name != "events.jsonl"]
+    assert not [each for each in written if SECRET.encode() in each.read_bytes()]
+
+
+def test_another_value_is_another_plan(home: Home) -> None:
+    arguments = ["--", "sh", "-c", "echo $TOKEN"]
+    home.until_warm("--env", f"TOKEN={SECRET}", *arguments)
+    ran = home.run("--env", "TOKEN=another", *arguments)
+    assert (ran.warm, ran.stdout) == (False, b"another\n")
+    assert home.run("--env", f"TOKEN={SECRET}", *arguments).stdout == f"{SECRET}\n".encode()
+
+
+def test_two_secrets_are_not_told_apart_by_who_reads_the_cache(home: Home) -> None:
+    """The name of an entry, and the key in it, are sealed: a guess cannot be tried on them."""
+    from pysandbox.launch import plans
+
+    home.until_warm("--env", f"TOKEN={SECRET}", "--", "/bin/true")
+    [entry] = home.entries
+    known = {plans.name_of(each) for each in (SECRET.encode(), f"TOKEN={SECRET}".encode(), b"--env")}
+    assert entry.name not in known
+    assert b"--env" not in entry.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--env", "PATH=/usr/bin"], ["--json"], ["-v"], ["--no-sandbox"], ["--max-pids", "50"],
+     ["--memory-mb", "200", "--allow-syscall", "memfd_create"],
+     ["--cpu-percent", "50"], ["--state", "scratch"], ["--monitor"], ["--notifier"],
      ["--allow-execve", "/bin/*", "--allow-execve", "/usr/bin/*"]],
 )  # fmt: skip
 def test_what_a_plan_does_not_hold_is_not_kept(home: Home, flags: list[str]) -> None:

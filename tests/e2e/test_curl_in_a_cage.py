@@ -11,8 +11,8 @@ from _support.doors import server
 from _support.sockets import everything
 from e2e.test_streams import Origin
 from pysandbox import Cage, Event, Policy
-from pysandbox.launch.runtime import Runtime
 from pysandbox.policy.names import HOST_ALIAS
+from pysandbox.runtime.runtime import Runtime
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is missing: apt-get install curl")
 

@@ -18,7 +18,7 @@ import pytest
 from _support.cage import cage_python, cage_script
 from _support.outside import LISTED, OTHER, outside
 from pysandbox import Cage, Policy
-from pysandbox.gate import outbound
+from pysandbox.gate.udp import forwarders as outbound
 
 PYTHON = "/usr/bin/python3"
 PRELUDE = """

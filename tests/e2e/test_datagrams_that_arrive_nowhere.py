@@ -28,7 +28,7 @@ def refused(policy: Policy | Cage, *places: str) -> dict[str, tuple[str, str, in
 
 
 def test_it_is_told_with_the_line_that_would_allow_it() -> None:
-    line = 'allow_ips = ["203.0.113.9:123/udp"]'
+    line = '[[also]]\nnetwork.allow_ips = ["203.0.113.9:123/udp"]'
     assert refused(HOSTS, "203.0.113.9:123") == {"203.0.113.9:123": ("network.allow_ips", line, 1)}
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from _support.hosts import comes_true, host, said
-from pysandbox import PIPE, Cage, CageClosedError, Policy, PolicyError, StartError
+from pysandbox import PIPE, Cage, CageClosedError, Policy, PolicyError, StartError, detached
 from pysandbox.detached import DONE, Detached
-from pysandbox.launch import registry
-from pysandbox.launch.orphans import find_orphans, remove
+from pysandbox.records import registry
+from pysandbox.records.orphans import find_orphans, remove
 
 LOOP = "echo on; while :; do sleep 0.01; done"
 
@@ -151,7 +151,7 @@ def test_a_directory_with_modules_of_our_names_changes_nothing(
 ) -> None:
     trap = tmp_path / "trap"
     (trap / "pysandbox").mkdir(parents=True)
-    for name in ("json.py", "pysandbox/__init__.py", "pysandbox/keeper.py", "sitecustomize.py"):
+    for name in ("json.py", "pysandbox/__init__.py", "pysandbox/shim.py", "sitecustomize.py"):
         (trap / name).write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')")
     monkeypatch.chdir(trap)
     command = Cage().detach(["/bin/true"])
@@ -292,25 +292,81 @@ def test_it_reads_its_file_on_when_its_host_is_gone(registry_home: Path, tmp_pat
     again.close()
 
 
+def test_the_keeper_takes_nothing_but_our_package_from_the_directory_that_holds_it(
+    registry_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module there that is named like one of Python's own comes after it, as in every other program."""
+    package = Path(detached.__file__).parent
+    (tmp_path / "pysandbox").symlink_to(package)
+    for name in ("selectors", "hmac", "secrets", "struct"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.setattr(detached, "__file__", str(tmp_path / "pysandbox" / "detached.py"))
+    command = Cage().detach(["/bin/echo", "on"])
+    assert (command.wait(30), command.output()) == (0, b"on\n")
+    command.close()
+
+
 def test_what_nobody_would_write_to_is_refused_by_name(registry_home: Path) -> None:
     with pytest.raises(ValueError, match="stdin: a detached command outlives"):
         Cage().detach(["/bin/cat"], stdin=PIPE)
-    for ends in (os.openpty(), os.pipe()):
+    for ends in (os.openpty(), [each.detach() for each in socket.socketpair()]):
         with pytest.raises(ValueError, match="stdin: a detached command outlives"):
             Cage().detach(["/bin/cat"], stdin=ends[0])
         os.close(ends[0])
         os.close(ends[1])
 
 
-def test_the_command_line_says_that_a_pipe_is_not_read(registry_home: Path, tmp_path: Path) -> None:
+def test_it_reads_a_pipe_to_its_end_when_its_host_is_gone(registry_home: Path) -> None:
+    """More than pipes hold, so that whoever passes it on has to outlive the host; what it does not read stays."""
+    ours, theirs = os.pipe()
+    body = f"""
+        from pysandbox import Cage
+        pipe = open("/proc/{os.getpid()}/fd/{ours}", "rb", buffering=0)
+        print(Cage().detach(["/bin/sh", "-c", "head -c 300000 | wc -c"], stdin=pipe).id, flush=True)
+        input()
+    """
+    with host(body) as gone:
+        cage_id = said(gone)
+        gone.kill()
+        gone.wait()
+    again = Cage.attach(cage_id)
+    os.set_blocking(ours, False)
+    with open(theirs, "wb", buffering=0) as pipe:
+        pipe.write(b"x" * 300_000)
+        assert (again.wait(30), again.output()) == (0, b"300000\n")
+        pipe.write(b"for the next")
+    assert os.read(ours, 100) == b"for the next"
+    os.close(ours)
+    again.close()
+
+
+def test_its_pipe_ends_with_the_last_writer(registry_home: Path) -> None:
+    ours, theirs = os.pipe()
+    command = Cage().detach(["/bin/cat"], stdin=ours)
+    os.close(ours)
+    os.write(theirs, b"all there is")
+    assert comes_true(lambda: command.output() == b"all there is")
+    assert command.poll() is None
+    os.close(theirs)
+    assert (command.wait(30), command.output()) == (0, b"all there is")
+    command.close()
+
+
+def test_the_command_line_has_it_read_a_file_or_a_pipe_and_says_that_it_reads_no_socket(
+    registry_home: Path, tmp_path: Path
+) -> None:
     (tmp_path / "input").write_text("from the file\n")
     command = [sys.executable, "-m", "pysandbox", "run", "--workdir", "none", "--detach", "--", "cat"]
-    piped = subprocess.run(command, cwd=tmp_path, input="lost", capture_output=True, text=True, timeout=60)
-    assert "reads nothing from this pipe" in piped.stderr
+    piped = subprocess.run(command, cwd=tmp_path, input="piped", capture_output=True, text=True, timeout=60)
     with open(tmp_path / "input") as file:
         filed = subprocess.run(command, cwd=tmp_path, stdin=file, capture_output=True, text=True, timeout=60)
-    assert filed.stderr == ""
-    for started, output in ((piped, b""), (filed, b"from the file\n")):
+    assert filed.stderr == piped.stderr == ""
+    near, far = socket.socketpair()
+    with near, far:
+        near.sendall(b"lost")
+        talked = subprocess.run(command, cwd=tmp_path, stdin=far.fileno(), capture_output=True, text=True, timeout=60)
+    assert "reads nothing from this socket" in talked.stderr
+    for started, output in ((piped, b"piped"), (filed, b"from the file\n"), (talked, b"")):
         again = Cage.attach(started.stdout.strip())
         assert (again.wait(30), again.output()) == (0, output)
         again.close()

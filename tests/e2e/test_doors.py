@@ -18,7 +18,8 @@ from _support.cage import cage_python
 from kernel.inject import ERRNO, answering, under
 from pysandbox import Cage, Event, Policy
 from pysandbox.errors import SandboxNetworkError
-from pysandbox.launch.runtime import Runtime
+from pysandbox.gate.gatekeeper import Gatekeeper
+from pysandbox.runtime.runtime import Runtime
 
 pytestmark = pytest.mark.guest
 
@@ -63,7 +64,7 @@ def test_a_cage_of_the_pool_has_them_too(runtime: Runtime) -> None:
     prepared = runtime.prepare(OUT, "/")
     runtime.take(prepared).close()
     runtime.replenish(prepared)
-    runtime.settle()
+    runtime.wait_idle()
     assert runtime.is_warm(OUT, "/")
     live = runtime.take(prepared)
     try:
@@ -95,7 +96,7 @@ def test_a_policy_without_a_network_has_none_and_starts_nothing(runtime: Runtime
     before = threading.active_count()
     assert doors_of(runtime, Policy(egress="proxy-only")) == set()
     assert runtime.host.nf_tables is None  # nobody has asked
-    assert (runtime.gatekeeper, threading.active_count()) == (None, before)
+    assert (runtime.shared.find(Gatekeeper), threading.active_count()) == (None, before)
 
 
 def test_the_cage_s_own_loopback_is_as_free_as_without_doors() -> None:

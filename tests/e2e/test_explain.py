@@ -37,9 +37,9 @@ def explain(*arguments: str, folder: Path, **options: object) -> subprocess.Comp
 
 
 def test_a_policy_is_explained_with_what_is_weaker_here(tmp_path: Path) -> None:
-    done = explain("--workdir", "read", "--walltime", "9", "--", "pytest", "-q", folder=tmp_path)
+    done = explain("--workdir", "read", "--walltime", "9", "--", "make", "-q", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("cage[pytest@-] fs=ro:. net=none")
+    assert done.stdout.startswith("cage[make@-] fs=ro:. net=none")
     for heading in ("Reads", "Writes", "Runs", "Reaches", "Uses", "Time", "Weaker on this host"):
         assert f"\n{heading}\n" in done.stdout
     assert "stopped after 9 s" in done.stdout
@@ -70,7 +70,8 @@ def test_a_run_is_explained_with_each_refusal_and_the_line_for_it(stream: Path, 
     done = explain("01HXAA", "--path", str(stream), folder=tmp_path)
     assert "open /srv/data  (2 times)" in done.stdout
     assert "by: not granted" in done.stdout
-    assert f"to allow: {FIX}" in done.stdout
+    assert f"pysandbox.toml:\n        [[also]]\n        {FIX}" in done.stdout
+    assert "as a flag: --allow /srv/data" in done.stdout
 
 
 def test_the_line_is_written_into_a_recipe_after_showing_the_change(stream: Path, tmp_path: Path) -> None:

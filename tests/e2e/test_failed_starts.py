@@ -79,7 +79,7 @@ WAYS = pytest.mark.parametrize("way", [one_shot, spawned, session], ids=lambda w
 def known_host(policy: Policy) -> Cage:
     """What is looked at once is looked at before the failure: only the start is to fail."""
     cage = Cage(policy, runtime=Runtime(warm=0))
-    cage.runtime._init(cage._prepare().plan)
+    cage.runtime._init(cage._launcher.prepare(policy).plan)
     return cage
 
 
@@ -118,31 +118,31 @@ def test_a_setup_that_is_killed(way: Callable[[Cage], None], policy: Policy) -> 
 
 # Stages of a start that are Python's: what is patched, and whether its work has been done when it raises.
 STAGES: list[tuple[str, bool]] = [
-    ("pysandbox.launch.runtime.make_scratch", False),
+    ("pysandbox.runtime.runtime.make_scratch", False),
     ("pysandbox.launch.native.NativePlan.open", False),
     ("pysandbox.launch.native.send", False),
     ("pysandbox.launch.native._send_setup", True),
-    ("pysandbox.launch.live.LiveInit.__init__", False),
-    ("pysandbox.launch.live.LiveInit.__init__", True),
-    ("pysandbox.launch.runtime.Runtime.record", False),
-    ("pysandbox.launch.live.LiveInit.new_command_id", False),
-    ("pysandbox.launch.live.LiveInit.nudge", False),
-    ("pysandbox.cage.open_stdio", False),
-    ("pysandbox.launch.orders.encode_order", False),
-    ("pysandbox.launch.live.LiveInit.execute", False),
-    ("pysandbox.launch.live.LiveInit.execute", True),
-    ("pysandbox.launch.orders.send_order", True),
+    ("pysandbox.live.init.CageInit.__init__", False),
+    ("pysandbox.live.init.CageInit.__init__", True),
+    ("pysandbox.runtime.runtime.Runtime.record", False),
+    ("pysandbox.live.commands.Commands.begin", False),
+    ("pysandbox.live.init.CageInit.wake_hint", False),
+    ("pysandbox.start.open_stdio", False),
+    ("pysandbox.launch.orders.encode_exec", False),
+    ("pysandbox.live.init.CageInit.execute", False),
+    ("pysandbox.live.init.CageInit.execute", True),
+    ("pysandbox.launch.orders.send_exec", True),
     ("pysandbox.process.Process.__init__", False),
     ("pysandbox.process.Process.__init__", True),
-    ("pysandbox.launch.runtime.Runtime.replenish", False),
-    ("pysandbox.launch.runtime.Runtime.hold", True),
-    ("pysandbox.cage.Cage._tell_start", False),
+    ("pysandbox.runtime.runtime.Runtime.replenish", False),
+    ("pysandbox.runtime.runtime.Runtime.track", True),
+    ("pysandbox.launcher.Launcher.tell", False),
     ("pysandbox.launch.orders.read_report", False),
 ]
 UNREACHED = {  # by one way or another
     "one_shot": set(),
     "spawned": set(),
-    "session": {"pysandbox.launch.runtime.Runtime.hold"},
+    "session": {"pysandbox.runtime.runtime.Runtime.track"},
 }
 
 

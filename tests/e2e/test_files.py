@@ -144,3 +144,88 @@ def test_the_scratch_of_landlock_mode_is_written_and_read() -> None:
         assert cage.run(["/bin/cat", f"{place}/note"]).stdout == "for the command"
         with pytest.raises(PermissionError):
             cage.files.read("/etc/machine-id")
+
+
+def test_names_are_made_and_changed_as_a_command_would(project: Path) -> None:
+    with Cage(Policy(workdir="write"), cwd=str(project)) as cage:
+        files = cage.files
+        files.mkdir("a/b/c", parents=True)
+        files.mkdir("a/b", exist_ok=True)
+        files.mkdir(str(project), parents=True, exist_ok=True)
+        files.write_text("a/b/note", "é\n")
+        assert cage.run(["cat", "a/b/note"]).stdout == files.read_text("./a/../a/b/note") == "é\n"
+        files.rename("a/b/note", "a/moved")
+        files.rename("a/b/c", "d")
+        assert (files.list("a"), files.list(project / "d")) == (["b", "moved"], [])
+        assert files.stat("a/moved").st_size == 3
+        cage.run(["ln", "-s", "a/moved", "way"], check=True)
+        assert (files.stat("way").st_size, files.stat("way", follow_symlinks=False).st_size) == (3, 7)
+        files.remove("way")
+        files.remove("a/moved")
+        files.rmdir("d")
+        assert sorted(each.name for each in project.rglob("*")) == ["a", "b"]
+
+
+def test_what_a_change_of_a_name_fails_with_is_the_kernel_s(project: Path) -> None:
+    (project / "file").touch()
+    (project / "full" / "x").mkdir(parents=True)
+    with Cage(Policy(workdir="write"), cwd=str(project)) as cage:
+        files = cage.files
+        for kind, call in (
+            (FileExistsError, lambda: files.mkdir("full")),
+            (FileExistsError, lambda: files.mkdir("file", exist_ok=True)),
+            (FileNotFoundError, lambda: files.mkdir("gone/x")),
+            (NotADirectoryError, lambda: files.mkdir("file/x", parents=True)),
+            (FileNotFoundError, lambda: files.remove("gone")),
+            (IsADirectoryError, lambda: files.remove("full")),
+            (NotADirectoryError, lambda: files.rmdir("file")),
+            (OSError, lambda: files.rmdir("full")),
+            (FileNotFoundError, lambda: files.rename("gone", "new")),
+            (OSError, lambda: files.rmdir("full/..")),
+            (OSError, lambda: files.remove(".")),
+            (FileNotFoundError, lambda: files.read("")),
+            (ValueError, lambda: files.read("file\0x")),
+        ):
+            with pytest.raises(kind) as caught:
+                call()
+            if isinstance(caught.value, OSError) and caught.value.filename:
+                assert str(caught.value.filename).startswith(str(project))
+    assert sorted(each.name for each in project.rglob("*")) == ["file", "full", "x"]
+
+
+@pytest.mark.landlock(3)
+def test_no_name_is_changed_where_no_command_may(project: Path, tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    (shown / "file").touch()
+    with Cage(Policy(workdir="write", allow=[str(shown)]), cwd=str(project)) as cage:
+        files = cage.files
+        files.write("mine", b"")
+        for call in (
+            lambda: files.mkdir("/x"), lambda: files.mkdir("/etc/x"), lambda: files.mkdir(shown / "x"),
+            lambda: files.remove(shown / "file"), lambda: files.rename(shown / "file", "taken"),
+            lambda: files.rename("mine", shown / "put"), lambda: files.rename("mine", shown / "file"),
+            lambda: files.remove("/etc/hosts"), lambda: files.rmdir("/tmp"), lambda: files.rename("mine", "/tmp/x"),
+            lambda: files.rmdir(project), lambda: files.rename(project, "/tmp/p"),
+        ):  # fmt: skip
+            with pytest.raises(OSError) as caught:
+                call()
+            assert caught.value.errno in (13, 16, 18, 30)  # EACCES, EBUSY, EXDEV, EROFS
+    assert [each.name for each in shown.iterdir()] == ["file"] and (project / "mine").exists()
+
+
+@pytest.mark.landlock(6)
+def test_the_scratch_of_landlock_mode_has_its_names_changed(project: Path) -> None:
+    policy = Policy(isolation="landlock", run_as="self", workdir="write")
+    with Cage(policy, cwd=str(project)) as cage:
+        place = cage.run(["/bin/sh", "-c", "printf %s $TMPDIR"]).stdout
+        for base in (place, "."):
+            cage.files.mkdir(f"{base}/a/b", parents=True)
+            cage.files.write_text(f"{base}/a/b/x", "x")
+            cage.files.rename(f"{base}/a/b/x", f"{base}/y")
+            assert cage.run(["cat", f"{base}/y"]).stdout == "x" and cage.files.stat(f"{base}/y").st_size == 1
+            cage.files.remove(f"{base}/y")
+            cage.files.rmdir(f"{base}/a/b")
+        for path in ("/tmp/psb-x", str(project.parent / "x")):
+            with pytest.raises(PermissionError):
+                cage.files.mkdir(path)

@@ -17,9 +17,10 @@ from _support.cage import PYTHON, cage_python, script
 from _support.nameserver import A, NameServer
 from pysandbox import PIPE, Cage, Policy
 from pysandbox.events import Event
-from pysandbox.launch.runtime import Runtime
+from pysandbox.gate.gatekeeper import Gatekeeper
 from pysandbox.policy.host import HostRule
 from pysandbox.probe.facts import HostFacts
+from pysandbox.runtime.runtime import Runtime
 
 pytestmark = pytest.mark.guest
 
@@ -53,7 +54,7 @@ def runtime(server: NameServer, events: list[Event]) -> Iterator[Runtime]:
     runtime = Runtime(sink=events.append, nameservers=[server.place])
     yield runtime
     runtime.drain()
-    assert runtime.gatekeeper is None
+    assert runtime.shared.find(Gatekeeper) is None
 
 
 def hosts(*domains: str, **more: object) -> Policy:
@@ -71,7 +72,7 @@ def test_an_allowed_name_resolves_and_no_other_does(runtime, events, server):
     assert rest[1:] == [NO_SUCH_NAME, "127.0.0.1", NO_SUCH_NAME]
     assert [name for name, *_ in server.asked] == ["a.test"]
     (denied, _) = told(events, "gatekeeper.dns_denied")
-    assert (denied["hostname"], denied["fix"]) == ("b.test", 'host = [{ domain = "b.test" }]')
+    assert (denied["hostname"], denied["fix"]) == ("b.test", '[[also]]\nhost = [{ domain = "b.test" }]')
     assert denied["invocation_id"] == told(events, "subagent.spawn")[0]["invocation_id"]
 
 
@@ -95,7 +96,7 @@ def test_the_line_that_a_refusal_gives_lets_the_name_resolve(runtime):
     refused = Cage(hosts("a.test"), runtime=runtime).run(
         [PYTHON, "-c", "import socket; socket.gethostbyname('b.test')"]
     )
-    allowed = Policy.parse(f"{refused.denials[0].fix}\n[network]\negress = 'proxy-only'")
+    allowed = Policy.parse(f"[network]\negress = 'proxy-only'\n{refused.denials[0].fix}")
     assert cage_python(Cage(allowed, runtime=runtime), RESOLVE, "b.test")[0].startswith("198.18.1.")
 
 
@@ -142,7 +143,7 @@ def test_without_nf_tables_there_are_listeners_for_the_names_that_were_resolved(
     def without(facts: HostFacts) -> HostFacts:
         return replace(facts, nf_tables=False)
 
-    monkeypatch.setattr("pysandbox.launch.runtime.asked_for_redirects", without)
+    monkeypatch.setattr("pysandbox.runtime.plans.asked_for_redirects", without)
     with socket.create_server(("127.0.0.1", 0)) as service:
         port = service.getsockname()[1]
         policy = Policy(egress="proxy-only", host_loopback_ports=[port])
@@ -158,14 +159,14 @@ def test_without_nf_tables_there_are_listeners_for_the_names_that_were_resolved(
 def test_without_a_way_out_no_gatekeeper_is_started(runtime):
     Cage(Policy(), runtime=runtime).run(["/bin/true"])
     Cage(hosts(), runtime=runtime).run(["/bin/true"])
-    assert runtime.gatekeeper is None
+    assert runtime.shared.find(Gatekeeper) is None
 
 
 def test_when_the_gatekeeper_dies_the_cage_is_cut_off(runtime, events):
     knock = f"import socket; report(attempt(socket.create_connection, {DOOR}, 10))"
     with Cage(hosts("a.test"), runtime=runtime) as cage:
         assert cage_python(cage, knock) == "ok"
-        keeper = runtime.gatekeeper
+        keeper = runtime.shared.find(Gatekeeper)
         keeper.loop.call_soon_threadsafe(keeper.loop.stop)
         keeper._thread.join(10)
         assert cage_python(cage, knock) == "ECONNREFUSED"
@@ -181,6 +182,16 @@ def test_a_resolver_that_is_gone_is_an_event(events):
     runtime.drain()
 
 
+def test_a_resolver_that_says_nothing_is_an_event_before_its_client_gives_up(events):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        runtime = Runtime(sink=events.append, nameservers=[f"127.0.0.1:{silent.getsockname()[1]}"] * 3)  # 12 seconds
+        give_up = "import signal; signal.signal(signal.SIGALRM, lambda *_: (report(0), sys.exit())); signal.alarm(3)\n"
+        assert cage_python(Cage(hosts("a.test"), runtime=runtime), give_up + RESOLVE, "a.test") == 0
+    assert "silent for 2.5 s" in str(told(events, "gatekeeper.upstream_unreachable")[0]["error"])
+    runtime.drain()
+
+
 def test_a_forked_copy_of_the_host_does_not_hold_the_doors_open(runtime):
     knock = f"import socket; report(attempt(socket.create_connection, {DOOR}, 10))"
     with Cage(hosts("a.test"), runtime=runtime) as cage:
@@ -192,7 +203,7 @@ def test_a_forked_copy_of_the_host_does_not_hold_the_doors_open(runtime):
             os.read(read, 1)
             os._exit(0)
         try:
-            keeper = runtime.gatekeeper
+            keeper = runtime.shared.find(Gatekeeper)
             keeper.loop.call_soon_threadsafe(keeper.loop.stop)
             keeper._thread.join(10)
             assert cage_python(cage, knock) == "ECONNREFUSED"
@@ -205,7 +216,7 @@ def test_a_forked_copy_of_the_host_does_not_hold_the_doors_open(runtime):
 def test_a_host_that_just_ends_ends_quietly(server):
     program = f"""
 from pysandbox import Cage, Policy
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 from pysandbox.policy.host import HostRule
 from pysandbox.probe.facts import HostFacts
 runtime = Runtime(nameservers=[{server.place!r}])

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from pysandbox import PIPE, Cage, CageClosedError, CageTimeout, Policy
-from pysandbox.launch.pool import MOST_OF_ALL
-from pysandbox.launch.runtime import Runtime
 from pysandbox.launch.stdio import null_device
+from pysandbox.runtime.pool import MOST_OF_ALL
+from pysandbox.runtime.runtime import Runtime
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,7 +53,7 @@ def test_different_policies_do_not_gather_waiting_cages() -> None:
     for number in range(3 * MOST_OF_ALL):
         Cage(Policy(env={"N": str(number)}), runtime=runtime).run(["/bin/true"])
 
-    runtime.settle()
+    runtime.wait_idle()
 
     assert 0 < len(children() - before) <= MOST_OF_ALL
     runtime.drain()
@@ -67,7 +67,7 @@ def is_dead(pid: int) -> bool:
 def test_a_waiting_cage_that_was_killed_is_not_handed_out() -> None:
     runtime, before = Runtime(), children()
     Cage(runtime=runtime).run(["/bin/true"])
-    runtime.settle()
+    runtime.wait_idle()
     killed = children() - before
     for pid in killed:
         os.kill(pid, signal.SIGKILL)

@@ -12,7 +12,7 @@ import pysandbox
 from pysandbox.policy.cage_block import from_cage_block, named_paths
 from pysandbox.policy.effective_cage import EffectiveCage
 from pysandbox.policy.model import Policy
-from pysandbox.probe.paths import look_at
+from pysandbox.probe.paths import stat_all
 
 LIMITS = {"memory_mb": 256, "cpu_shares": 100, "pids": 64, "walltime_sec": 600}
 
@@ -25,7 +25,7 @@ def block(**changes: Any) -> dict[str, Any]:
 
 
 def compiled(written: dict[str, Any], root: Path, **options: Any) -> tuple[Policy, EffectiveCage]:
-    paths = look_at(named_paths(written, str(root)), cwd=str(root), home="/tmp")
+    paths = stat_all(named_paths(written, str(root)), cwd=str(root), home="/tmp")
     return from_cage_block(
         written, project_root=str(root), project_id="shop", invocation_id="01HXABCDEFGHJKMNPQRSTVWXYZ", session_id="s1",
         daemon_mode="user", daemon_uid=os.getuid(), paths=paths, limits_required=False, name="scraper", **options,

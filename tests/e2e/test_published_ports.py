@@ -15,7 +15,8 @@ import pytest
 from _support.cage import script
 from pysandbox import Cage, Policy, Process
 from pysandbox.errors import SandboxNetworkError
-from pysandbox.launch.runtime import Runtime
+from pysandbox.gate.gatekeeper import Gatekeeper
+from pysandbox.runtime.runtime import Runtime
 
 PATIENCE = 20.0
 ECHO = """
@@ -217,7 +218,7 @@ def test_each_udp_caller_gets_its_own_answers(at: str) -> None:
 
 
 def test_a_flood_of_udp_callers_costs_a_bounded_number_of_sockets() -> None:
-    from pysandbox.gate import published
+    from pysandbox.gate.published import ports as published
 
     port = free(socket.SOCK_DGRAM)
     with serving(ECHO_UDP, "127.0.0.1", f"{port}:8000/udp"):
@@ -234,5 +235,5 @@ def test_a_flood_of_udp_callers_costs_a_bounded_number_of_sockets() -> None:
 def test_a_runtime_without_such_a_policy_has_no_gatekeeper() -> None:
     runtime = Runtime()
     Cage(Policy(), runtime=runtime).run(["/bin/true"])
-    assert runtime.gatekeeper is None
+    assert runtime.shared.find(Gatekeeper) is None
     runtime.drain()

@@ -14,15 +14,15 @@ import pytest
 from _support.hosts import comes_true, host, said
 from pysandbox import Cage, Policy, Runtime
 from pysandbox.events import NOTE, UNTRACKED, Event
-from pysandbox.launch import registry
-from pysandbox.launch.orphans import find_orphans
 from pysandbox.launch.owner import owner_of, this_process
-from pysandbox.launch.registry import Record
+from pysandbox.records import registry
+from pysandbox.records.orphans import find_orphans
+from pysandbox.records.registry import CageRecord
 
 KILLED = """
     from pysandbox import Cage
     cage = Cage().open()
-    cage.runtime.settle()
+    cage.runtime.wait_idle()
     print(cage.id, flush=True)
     input()
 """
@@ -30,7 +30,7 @@ KILLED = """
 
 def test_a_session_has_a_record_until_it_is_closed(registry_home: Path) -> None:
     with Cage() as cage:
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         (record,) = registry.live()
         assert (record.id, record.init.pid, record.argv) == (cage.id, cage.init_pid, ())
         assert record.host == this_process()
@@ -41,23 +41,23 @@ def test_a_session_has_a_record_until_it_is_closed(registry_home: Path) -> None:
 def test_a_command_of_its_own_cage_has_one_with_its_words(registry_home: Path) -> None:
     cage = Cage()
     with cage.spawn(["/bin/sleep", "60"]):
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         assert [record.argv for record in registry.live()] == [("/bin/sleep", "60")]
-    cage.runtime.settle()
+    cage.runtime.wait_idle()
     assert registry.records() == []
 
 
 def test_a_runtime_that_registers_nothing_leaves_no_record(registry_home: Path) -> None:
     runtime = Runtime(register=False)
     with Cage(runtime=runtime):
-        runtime.settle()
+        runtime.wait_idle()
         assert registry.records() == []
     runtime.drain()
 
 
 def test_the_directory_is_ours_alone(registry_home: Path) -> None:
     with Cage() as cage:
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         directory = registry_home / "pysandbox"
         assert directory.stat().st_mode & 0o777 == 0o700
         assert [path.stat().st_mode & 0o777 for path in directory.iterdir()] == [0o600]
@@ -82,7 +82,7 @@ def test_a_directory_that_is_not_is_not_used(registry_home: Path, spoil: object)
 
     with Cage(runtime=runtime) as cage:
         assert cage.run(["/bin/true"]).ok
-        runtime.settle()
+        runtime.wait_idle()
 
     assert [event.data["key"] for event in events if event.type == NOTE.name] == ["registry"]
     with pytest.raises(PermissionError, match=r"remove it, or set XDG_RUNTIME_DIR"):
@@ -90,9 +90,9 @@ def test_a_directory_that_is_not_is_not_used(registry_home: Path, spoil: object)
     runtime.drain()
 
 
-def forged(**changes: object) -> Record:
+def forged(**changes: object) -> CageRecord:
     me = this_process()
-    return replace(Record("01FORGED", me, me, (), "", 0.0), **changes)  # type: ignore[arg-type]
+    return replace(CageRecord("01FORGED", me, me, (), "", 0.0), **changes)  # type: ignore[arg-type]
 
 
 def test_a_process_that_is_no_cage_is_never_taken_for_one(registry_home: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_record_of_a_killed_host_is_swept_by_the_next(registry_home: Path) -
     assert [(each.kind, each.id) for each in find_orphans()] == [("record", cage_id)]
 
     with Cage(runtime=Runtime(warm=0)) as cage:
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         assert [record.id for record in registry.records()] == [cage.id]
 
 
@@ -150,7 +150,7 @@ def test_what_an_earlier_host_left_is_told_and_stays(registry_home: Path) -> Non
 
     with Cage(runtime=runtime) as cage:
         assert cage.run(["/bin/true"]).ok
-        runtime.settle()
+        runtime.wait_idle()
 
     told = {event.data["path"] for event in events if event.type == UNTRACKED.name and event.data["kind"] == "scratch"}
     assert told == scratches != set()
@@ -160,12 +160,12 @@ def test_what_an_earlier_host_left_is_told_and_stays(registry_home: Path) -> Non
 
 def test_a_forked_copy_leaves_the_records_of_the_original(registry_home: Path) -> None:
     with Cage() as cage:
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         pid = os.fork()
         if pid == 0:
             try:
                 cage.close()
-                cage.runtime.leave()
+                cage.runtime.at_exit()
             finally:
                 os._exit(0)
         os.waitpid(pid, 0)
@@ -173,7 +173,7 @@ def test_a_forked_copy_leaves_the_records_of_the_original(registry_home: Path) -
 
 
 def test_a_host_that_ends_without_closing_takes_its_record_along(registry_home: Path) -> None:
-    body = "from pysandbox import Cage; cage = Cage().open(); cage.runtime.settle(); print(cage.id)"
+    body = "from pysandbox import Cage; cage = Cage().open(); cage.runtime.wait_idle(); print(cage.id)"
     done = subprocess.run([sys.executable, "-c", body], check=True, capture_output=True, text=True)
     assert done.stdout.strip()
     assert registry.records() == []
@@ -182,6 +182,6 @@ def test_a_host_that_ends_without_closing_takes_its_record_along(registry_home: 
 def test_the_plan_of_a_cage_is_in_its_record(registry_home: Path) -> None:
     policy = Policy(env={"A": "B"})
     with Cage(policy) as cage:
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         (record,) = registry.live()
         assert record.digest == cage.runtime.prepare(policy, os.getcwd()).plan.digest

@@ -84,7 +84,7 @@ forced = PRELUDE.partition("stack =")[0] + '''
 from pysandbox.gate import routed as back_end
 back_end.secrets.randbelow = lambda slots: slots - 1
 with Cage(routed("{LISTED}")) as cage:
-    print(cage.open()._live.attachment.address, flush=True)
+    print(cage.open()._live.services.find(Attachment).address, flush=True)
     sys.stdin.read()
 '''
 hosts = [subprocess.Popen([sys.executable, "-c", forced], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -147,7 +147,7 @@ def test_connect_to_another_host_is_refused_with_the_line_that_would_allow_it(do
         body = everything(sock)
     assert answer.startswith(b"HTTP/1.1 415")
     assert b"x-pysandbox-error: contract-refused" in answer.lower()
-    assert b'host = [{ domain = "evil.com" }]' in body
+    assert b'    [[also]]\n    host = [{ domain = "evil.com" }]' in body
     assert doors.denied() == ["evil.com"]
 
 
@@ -521,7 +521,7 @@ def test_words_that_begin_no_known_request_are_not_held_up(doors: Doors, words: 
 
 
 def test_words_that_may_become_a_request_are_held_for_a_moment(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pysandbox.gate.carry.HOLD_SECONDS", 0.1)
+    monkeypatch.setattr("pysandbox.gate.tcp.first_bytes.HOLD_SECONDS", 0.1)
     with server(echo) as port:
         for words in (b"GET", b"\r\n", b"\x16", b"\xff"):
             _, sock = socks(doors.ports["socks"], ALLOWED, port)
@@ -588,9 +588,9 @@ def test_the_end_of_a_cage_cuts_what_it_was_connected_to(doors: Doors) -> None:
 
 
 def test_a_head_that_never_ends_is_hung_up_on(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pysandbox.gate.forward.HEAD_SECONDS", 0.1)
-    monkeypatch.setattr("pysandbox.gate.socks_door.HANDSHAKE_SECONDS", 0.1)
-    monkeypatch.setattr("pysandbox.gate.carry.WORDS_SECONDS", 0.1)
+    monkeypatch.setattr("pysandbox.gate.http.forward.HEAD_SECONDS", 0.1)
+    monkeypatch.setattr("pysandbox.gate.tcp.socks_door.HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr("pysandbox.gate.tcp.first_bytes.WORDS_SECONDS", 0.1)
     with connect(doors.ports["http"]) as sock:
         sock.sendall(b"GET http://example.com/ HTTP/1.1\r\nHost:")
         assert head(sock).startswith(b"HTTP/1.1 408")
@@ -604,9 +604,9 @@ def test_a_head_that_never_ends_is_hung_up_on(doors: Doors, monkeypatch: pytest.
             sock.recv(1)
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("count", [300, pytest.param(30_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)])])
 def test_junk_is_bounded_and_leaves_the_door_open(doors: Doors, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr("pysandbox.gate.streams.MOST_STREAMS", 20)
+    monkeypatch.setattr("pysandbox.gate.tcp.streams.MOST_STREAMS", 20)
     words = [b"", b"\5", b"\0" * 100, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b"\5\1\0\5\1\0\3\0\0\0", b"\4\1"]
     with server(echo) as port:
         for number in range(count):
@@ -618,7 +618,7 @@ def test_junk_is_bounded_and_leaves_the_door_open(doors: Doors, monkeypatch: pyt
 
 
 def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pysandbox.gate.streams.MOST_STREAMS", 3)
+    monkeypatch.setattr("pysandbox.gate.tcp.streams.MOST_STREAMS", 3)
     doors = Doors(tmp_path / "hosts")
     try:
         silent = [connect(doors.ports["http"]) for _ in range(3)]

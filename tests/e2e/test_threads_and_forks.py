@@ -42,7 +42,7 @@ def test_a_process_closed_while_another_thread_talks_to_it(talk: str, session: b
         thread = threading.Thread(target=talking)
         thread.start()
         entered.wait()
-        assert comes_true(lambda: process._users)
+        assert comes_true(lambda: process.in_use.count)
 
         process.close()
         pipes = [stack.enter_context(other_words()) for _ in range(20)]
@@ -51,7 +51,7 @@ def test_a_process_closed_while_another_thread_talks_to_it(talk: str, session: b
         assert len(ended) == 1
         assert "theirs" not in repr(ended)
         assert all(select.select([pipe], [], [], 0)[0] for pipe in pipes), "what the others wrote is still theirs"
-        assert (process._report_fd, process._stdio.stdout) == (-1, -1)
+        assert (process.fileno(), process.state.streams.stdio.stdout) == (-1, -1)
 
 
 class other_words:  # noqa: N801 - used as a function
@@ -79,13 +79,15 @@ def test_many_threads_may_close_one_process() -> None:
 
 LOCKS: dict[str, Callable[[Runtime, Cage, Process], object]] = {
     "runtime": lambda runtime, cage, process: runtime._lock,
+    "plans": lambda runtime, cage, process: runtime.plans._lock,
+    "shared": lambda runtime, cage, process: runtime.shared._making,
     "pool": lambda runtime, cage, process: runtime._pool._lock,
     "worker": lambda runtime, cage, process: runtime._worker._lock,
     "recorder": lambda runtime, cage, process: runtime._recorder._lock,
     "cage": lambda runtime, cage, process: cage._lock,
-    "live": lambda runtime, cage, process: process._live._lock,
-    "process": lambda runtime, cage, process: process._lock,
-    "users": lambda runtime, cage, process: process._users_lock,
+    "live": lambda runtime, cage, process: process.state.live._lock,
+    "process": lambda runtime, cage, process: process.state._lock,
+    "users": lambda runtime, cage, process: process.in_use._lock,
 }
 
 
@@ -97,7 +99,7 @@ def test_a_forked_copy_is_not_held_up_by_a_lock_of_another_thread(name: str, ses
     if session:
         cage.open()
     process = cage.spawn(["/bin/sleep", "600"])
-    runtime.settle()
+    runtime.wait_idle()
     lock = LOCKS[name](runtime, cage, process)
     with held_elsewhere(lock):
         pid = os.fork()

@@ -14,9 +14,10 @@ from pysandbox.compile.filters import Filters
 from pysandbox.compile.plan import Plan
 from pysandbox.policy.guarded import GIT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.paths_wanted import guarded_trees, wanted_paths, writable_trees
+from pysandbox.policy.paths_wanted import guarded_trees, hidden_patterns, wanted_paths, writable_trees
+from pysandbox.policy.patterns import covers_path
 from pysandbox.probe.executables import needed
-from pysandbox.probe.facts import STAGING_CANDIDATES, Executable, HostFacts, PathFact, PathFacts
+from pysandbox.probe.facts import STAGING_CANDIDATES, Executable, HostFacts, Matched, PathFact, PathFacts
 
 MODERN = HostFacts(
     kernel=(6, 18), machine="x86_64", uid=1000, gid=1000, landlock_abi=7, user_namespaces=True,
@@ -156,12 +157,18 @@ def look(policy: Policy, *, cwd: str = PROJECT, home: str = HOME, tree: str = TR
         inodes |= {path: number for number, path in enumerate(sorted(entries.keys() - inodes.keys()), start=1000)}
     wanted = (*wanted_paths(policy, cwd), cwd, home, *STAGING_CANDIDATES)
     seen = PathFacts(cwd, home, {path: _walk(path, entries, inodes) for path in wanted})
+    matched = {
+        pattern: Matched(key, (), tuple(path for path in entries if covers_path(pattern, path)), ())
+        for key, _, pattern in hidden_patterns(policy, cwd)
+    }
+    more = {path: _walk(path, entries, inodes) for each in matched.values() for path in each.paths}
+    seen = replace(seen, patterns=matched, facts={**more, **seen.facts})
     guards = _guards(policy, seen, home)
     seen = replace(seen, guards=guards, facts={
         **{guard.path: _walk(guard.path, entries, inodes) for guard in guards}, **seen.facts,
     })  # fmt: skip
-    more = needed(policy, seen, EXECUTABLES) if policy.allow_execve else ()
-    facts = {**seen.facts, **{path: _walk(path, entries, inodes) for path in more}}
+    needs = needed(policy, seen, EXECUTABLES) if policy.allow_execve else ()
+    facts = {**seen.facts, **{path: _walk(path, entries, inodes) for path in needs}}
     return replace(seen, facts=facts, executables=EXECUTABLES)
 
 

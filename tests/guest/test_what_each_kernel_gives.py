@@ -10,8 +10,8 @@ import pytest
 
 from _support.tree import REPOSITORY
 from golden.pretend import HOSTS
-from pysandbox.probe.facts import asked_for_redirects, host_facts
 from pysandbox.probe.features import read_all
+from pysandbox.probe.host import asked_for_redirects, host_facts
 from pysandbox.probe.kernel import version
 
 KERNEL = os.environ.get("PSB_GUEST", "")

@@ -7,7 +7,7 @@
  *   prctl(MAGIC, COUNT, part)           disarms; how many calls of this part there were
  *   prctl(MAGIC, HIT)                   the number of the call that was made to fail, or -1
  *
- * The parts: the thread that asks; what the host clones, until that execs (setup, an errand); cage-init; its children,
+ * The parts: the thread that asks; what the host clones, until that execs (setup, a short-lived child); cage-init; its children,
  * until they exec; every other thread of the host. A command runs on untraced. Calls that cannot fail are neither
  * counted nor touched. */
 #define _GNU_SOURCE

@@ -86,13 +86,13 @@ def holding(calls: Sequence[str], action: Callable[[], T]) -> tuple[T, int]:
     ENOSYS once the listener is closed. Not for calls of the setup: they would hold this very thread."""
     listener: list[int] = []
     code = b"".join(answering(HOLD, call, {})[: -len(ALLOW_ALL)] for call in calls) + ALLOW_ALL
-    returned = _in_thread(lambda: listener.append(_install(code, NEW_LISTENER)), action)
+    returned = _in_thread(lambda: listener.append(install(code, NEW_LISTENER)), action)
     return returned, listener[0]
 
 
 def under(code: bytes, action: Callable[[], T]) -> T:
     """Calls `action` in a thread that lives under the filter; gives what it returned, raises what it raised."""
-    return _in_thread(lambda: _install(code), action)
+    return _in_thread(lambda: install(code), action)
 
 
 def _in_thread(prepare: Callable[[], object], action: Callable[[], T]) -> T:
@@ -114,7 +114,7 @@ def _in_thread(prepare: Callable[[], object], action: Callable[[], T]) -> T:
     return outcome[0]
 
 
-def _install(code: bytes, flags: int = 0) -> int:
+def install(code: bytes, flags: int = 0) -> int:
     """What seccomp(2) returned: with NEW_LISTENER, its descriptor."""
     program = Program(len(code) // 8, code)
     one, mode_filter = 1, 1  # SECCOMP_SET_MODE_FILTER

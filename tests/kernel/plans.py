@@ -170,17 +170,16 @@ class Init:
     def signal(self, command: Command | None, number: int, scope: str = "one") -> None:
         orders.send_signal(self.opened.control, command.id if command else 0, number, scope)
 
-    def order(self, argv: Sequence[str], fds: Mapping[int, int], **options: Any) -> tuple[orders.Order, list[int]]:
+    def order(
+        self, argv: Sequence[str], fds: Mapping[int, int], **options: Any
+    ) -> tuple[orders.ExecMessage, list[int]]:
         """The encoded order and its descriptors; `fds` maps numbers in the cage to descriptors of this process."""
         given = {
             "env": ("PATH=/usr/bin:/bin",), "paths": argv[:1], "cwd": "/", "limits": b"", "n_limits": 0,
             "walltime": None, "grace": 5.0, "command_id": 1, "oneshot": False, "terminal": False, "quiet": False,
             **options,
         }  # fmt: skip
-        for name in ("env", "paths"):
-            given[name] = [os.fsencode(text) for text in given[name]]
-        given["cwd"] = os.fsencode(given["cwd"])
-        encoded = orders.encode_order(argv=[os.fsencode(text) for text in argv], targets=list(fds), **given)
+        encoded = orders.encode_exec(argv=argv, targets=list(fds), **given)
         return encoded, list(fds.values())
 
     def deliver(self, send: Any) -> Command:
@@ -196,7 +195,7 @@ class Init:
     def start(self, *argv: str, fds: Mapping[int, int] | None = None, **options: Any) -> Command:
         number = next(self.ids)
         order, sources = self.order(argv, fds or {}, command_id=number, **options)
-        command = self.deliver(lambda report: orders.send_order(self.opened.control, order, report, sources))
+        command = self.deliver(lambda report: orders.send_exec(self.opened.control, order, report, sources))
         command.id = number
         return command
 
@@ -267,11 +266,11 @@ def carry_out(wanted: Plan, *, uid: int | None = None, gid: int | None = None, h
     """Opens a cage. `first` replaces its first message, `program` is executed in place of cage-init."""
     carried = encode_plan(wanted, os.getuid() if uid is None else uid, os.getgid() if gid is None else gid)
     if first is not None:
-        carried._setup = first
+        carried.setup = first
     init_fd = os.open(program, os.O_PATH | os.O_CLOEXEC)
     try:
         opened = carried.open(init_fd, hostname, "")
-        opened.given()
+        opened.release()
         return Init(opened)
     finally:
         os.close(init_fd)

@@ -1,4 +1,5 @@
-"""csrc/host/clone3.c and launch/cgroup.py on the kernel: a cage is born in its group, held still, killed, removed.
+"""csrc/host/spawn/clone3.c and live/cgroup.py on the kernel: a cage is born in its group, held still, killed,
+removed.
 
 Where no part of the cgroup v2 tree is this process's to use, that is what is asserted, with what stands in for it.
 """
@@ -17,21 +18,21 @@ from pysandbox import Cage, Policy, Runtime
 from pysandbox.compile.plan import CgroupPlan, Plan, Setting
 from pysandbox.errors import StartError
 from pysandbox.launch import native
-from pysandbox.launch.cgroup import PREFIX, Cgroup
 from pysandbox.launch.structs import encode_plan
+from pysandbox.live.cgroup import PREFIX, CageCgroup
 from pysandbox.probe import cgroups, kernel
 
 from .plans import Init, flat, plan, refusal
 
 pytestmark = pytest.mark.guest
 
-FACTS = cgroups.look()
+FACTS = cgroups.find_cgroup()
 WHERE = CgroupPlan(FACTS.parent, FACTS.way, (), ())
 SCOPED = kernel.landlock_abi() >= 6  # else cage-init of landlock mode has no domain of its own
 MODES = pytest.mark.parametrize("wanted", [plan(), flat(scoped=SCOPED)], ids=["full", "flat"])
 
 
-def members(group: Cgroup) -> list[int]:
+def members(group: CageCgroup) -> list[int]:
     return sorted(map(int, Path(group.path, "cgroup.procs").read_text().split()))
 
 
@@ -40,20 +41,20 @@ def own_group(pid: int) -> str:
     return next(line[3:] for line in lines if line.startswith("0::"))
 
 
-def born_in(group: Cgroup, wanted: Plan | None = None) -> Init:
+def born_in(group: CageCgroup, wanted: Plan | None = None) -> Init:
     carried = encode_plan(wanted or plan(), os.getuid(), os.getgid())
     init_fd = os.open(native.INIT_PATH, os.O_PATH | os.O_CLOEXEC)
     try:
         cage = carried.open(init_fd, "cage", "", group.fd)
-        cage.given()  # Init closes it
+        cage.release()  # Init closes it
         return Init(cage)
     finally:
         os.close(init_fd)
 
 
 @contextlib.contextmanager
-def housed(name: str, wanted: Plan) -> Iterator[tuple[Cgroup, Init]]:
-    group = Cgroup.make(WHERE, name)
+def housed(name: str, wanted: Plan) -> Iterator[tuple[CageCgroup, Init]]:
+    group = CageCgroup.make(WHERE, name)
     try:
         init = born_in(group, wanted)
         try:
@@ -80,7 +81,7 @@ def test_a_descriptor_that_is_no_group_refuses_the_cage_and_leaves_nothing(tmp_p
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(StartError) as failure:
-            born_in(Cgroup(str(tmp_path), fd))
+            born_in(CageCgroup(str(tmp_path), fd))
     finally:
         os.close(fd)
     assert refusal(failure.value) == ("clone", "EBADF", None)
@@ -109,7 +110,7 @@ def test_a_group_is_not_seen_from_inside() -> None:
 def test_a_frozen_cage_stands_still_until_it_is_thawed_and_dies_of_a_kill() -> None:
     if have_none():
         return
-    group = Cgroup.make(WHERE, "kernel-frozen")
+    group = CageCgroup.make(WHERE, "kernel-frozen")
     init = born_in(group)
     try:
         group.freeze()
@@ -129,7 +130,7 @@ def test_a_frozen_cage_stands_still_until_it_is_thawed_and_dies_of_a_kill() -> N
 def test_closing_a_group_kills_what_is_left_in_it() -> None:
     if have_none():
         return
-    group = Cgroup.make(WHERE, "kernel-left")
+    group = CageCgroup.make(WHERE, "kernel-left")
     init = born_in(group)
     group.close()
     assert init.ended(0.1) and not os.path.exists(group.path)
@@ -149,10 +150,10 @@ def test_a_setting_is_in_force_or_the_missing_controller_is_an_error(setting: Se
     wanted = CgroupPlan(FACTS.parent, FACTS.way, given, (setting,))
     if not given:
         with pytest.raises(StartError) as failure:
-            Cgroup.make(wanted, "kernel-set")
+            CageCgroup.make(wanted, "kernel-set")
         assert (failure.value.step, failure.value.errno) == ("cgroup", errno.ENOENT)
         return
-    group = Cgroup.make(wanted, "kernel-set")
+    group = CageCgroup.make(wanted, "kernel-set")
     try:
         assert Path(group.path, setting.file).read_text().strip() == setting.value
     finally:
@@ -165,7 +166,7 @@ def test_the_cages_that_wait_have_their_groups_and_drop_them_with_the_runtime() 
     runtime = Runtime(warm=1)
     policy = Policy(cpu_percent=50, max_pids=50, limits_required=False)
     assert Cage(policy, runtime=runtime).run(["/bin/true"]).ok
-    runtime.settle()
+    runtime.wait_idle()
     waiting = [each for each in os.listdir(FACTS.parent) if each.startswith(PREFIX) and each != "pysandbox-host"]
     assert len(waiting) == 1
     runtime.drain()

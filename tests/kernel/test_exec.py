@@ -209,5 +209,5 @@ def test_commands_run_side_by_side(init: Init) -> None:
 
 def test_an_order_that_follows_a_nudge_is_run(init: Init) -> None:
     for _ in range(20):
-        orders.nudge(init.opened.control)
+        orders.wake_hint(init.opened.control)
         assert init.run("/bin/true").code == 0

@@ -1,4 +1,4 @@
-"""probe/netlink.py: the bytes are those that ip and nft would send. The oracles are nft itself and pyroute2."""
+"""netfilter/netlink.py: the bytes are those that ip and nft would send. The oracles are nft itself and pyroute2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pyroute2.netlink.nfnetlink.nftsocket import nft_rule_msg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from pysandbox.probe.netlink import REDIRECT, ROUTES, Reached, redirect
+from pysandbox.netfilter.netlink import REDIRECT, ROUTES, Reached, redirect
 
 RULES = """
 table ip pysandbox {

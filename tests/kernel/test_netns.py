@@ -1,4 +1,5 @@
-"""csrc/host/netns.c: sockets in a cage's network namespace, made from the host; and what is left when that fails."""
+"""csrc/host/net/netns.c: sockets in a cage's network namespace, made from the host; and what is left when that
+fails."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from ipaddress import IPv4Address
 import pytest
 
 from pysandbox.errors import SandboxNetworkError, StartError
-from pysandbox.gate import refused
+from pysandbox.gate.tcp import refused
 from pysandbox.launch import netns
-from pysandbox.probe import kernel, netlink
+from pysandbox.netfilter import netlink
+from pysandbox.probe import kernel
 
 from .inject import ERRNO, KILL, answering, under
 from .plans import Init, carry_out, opened, plan, refusal

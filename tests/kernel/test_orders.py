@@ -36,11 +36,11 @@ def signal(**fields: int) -> bytes:
     return struct_bytes("psb_signal", **{"kind": lib.PSB_MESSAGE_SIGNAL, "id": 1, "signal": 15, **fields})
 
 
-def with_body(order: orders.Order, body: bytes) -> orders.Order:
-    return orders.Order(order.header, body, order.body_in_fd)
+def with_body(order: orders.ExecMessage, body: bytes) -> orders.ExecMessage:
+    return orders.ExecMessage(order.header, body, order.body_in_fd)
 
 
-def changed(order: orders.Order, **fields: int) -> bytes:
+def changed(order: orders.ExecMessage, **fields: int) -> bytes:
     """The order's message, with other values in some fields of its header."""
     header = ffi.new("struct psb_exec *")
     ffi.memmove(header, order.header, len(order.header))

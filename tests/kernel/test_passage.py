@@ -1,4 +1,4 @@
-"""csrc/host/passage.c: whatever fails on the way from a host that is root to a cage that is not, says where."""
+"""csrc/host/spawn/passage.c: whatever fails on the way from a host that is root to a cage that is not, says where."""
 
 from __future__ import annotations
 

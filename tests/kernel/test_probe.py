@@ -1,4 +1,4 @@
-"""csrc/host/probe.c: it compiles without a warning anywhere, and its probes leave no trace of themselves."""
+"""csrc/host/probe/probe.c: it compiles without a warning anywhere, and its probes leave no trace of themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "csrc/host/probe.c"
+SOURCE = Path(__file__).parents[2] / "csrc/host/probe/probe.c"
 WARNINGS = ("-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wvla")
 COMPILERS = [name for name in ("gcc", "clang", "aarch64-linux-gnu-gcc") if shutil.which(name)]
 PARTS_OF_FULL = ("USER_NS", "PID_NS", "MOUNT_NS", "NET_NS", "IPC_NS", "UTS_NS", "CGROUP_NS", "PROC", "MOUNT_SETATTR")

@@ -16,7 +16,9 @@ from .plans import NULL, PATIENCE, PYTHON, ROOT, Command, Init, bare, flat, open
 
 pytestmark = pytest.mark.guest
 
-FULL_AND_FLAT = pytest.mark.parametrize("wanted", [plan(), flat()], ids=["full", "flat"])
+FULL_AND_FLAT = pytest.mark.parametrize(
+    "wanted", [plan(), flat(), flat(scoped=False)], ids=["full", "flat", "unscoped"]
+)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""csrc/host/relay.c through gate/relay.py: pairs of sockets, one thread, nothing held."""
+"""csrc/host/relay/relay.c through gate/relay.py: pairs of sockets, one thread, nothing held."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextlib import ExitStack
 import pytest
 
 from _support.sockets import PATIENCE, everything, exactly, fill, pair
-from pysandbox.gate.relay import Relay, Spliced
+from pysandbox.gate.tcp.relay import SocketRelay, Spliced
 
 SOAK = 2000  # pairs
 
@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.relay = Relay(self.loop)
+        self.relay = SocketRelay(self.loop)
         self.ended: list[Spliced] = []
         self.held: list[socket.socket] = []
 

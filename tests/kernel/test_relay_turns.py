@@ -1,4 +1,4 @@
-"""csrc/host/relay_turns.c: which events of a round are served, and in which order."""
+"""csrc/host/relay/relay_turns.c: which events of a round are served, and in which order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "csrc/host/relay_turns.c"
+SOURCE = Path(__file__).parents[2] / "csrc/host/relay/relay_turns.c"
 TURNS, EVENTS = 8, 64
 
 

@@ -31,7 +31,7 @@ def test_a_report_that_nobody_reads_is_no_error() -> None:
 def test_a_report_on_what_is_no_pipe_is_no_error() -> None:
     with opened(plan()) as init, open("/etc/passwd", "rb") as unwritable:
         order, _ = init.order(("/bin/true",), {})
-        orders.send_order(init.opened.control, order, unwritable.fileno(), ())
+        orders.send_exec(init.opened.control, order, unwritable.fileno(), ())
         assert init.run("/bin/true").code == 0
 
 

@@ -1,4 +1,4 @@
-"""csrc/host/spawn.c: a start leaves the host as it was; messages, records, lookups."""
+"""csrc/host/spawn/spawn.c: a start leaves the host as it was; messages, records, lookups."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_message_to_a_dead_cage_is_a_broken_pipe_and_no_signal() -> None:
         assert init.ended()
         with pytest.raises((BrokenPipeError, ConnectionResetError)):
             init.send(b"\4\0\0\0")
-        orders.nudge(init.opened.control)
+        orders.wake_hint(init.opened.control)
 
 
 def test_more_descriptors_than_a_message_can_carry_are_refused() -> None:

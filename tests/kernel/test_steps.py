@@ -108,6 +108,13 @@ PLANS: dict[str, tuple[Plan | PlanFor, str, str, str | None]] = {
     "a directory denied as a file": (plan(step("DENY_FILE", "/usr", inside_bind=True)), "deny", "ENOTDIR", "/usr"),
     "attributes on what is no mount": (plan(step("PROTECT", "/tmp", attrs=READ_ONLY)), "protect", "EINVAL", "/tmp"),
     "attributes on nothing": (plan(step("PROTECT", "/nowhere", attrs=READ_ONLY)), "protect", "ENOENT", "/nowhere"),
+    "unknown options of the layer of overlays": (
+        plan(step("UPPER", "/", data="colour=red")), "upper", "EINVAL", "colour=red"),
+    "an overlay without a layer": (
+        plan(step("OVERLAY", "/tmp", source="/usr", data="0", **seen("/usr"))), "upper", "ENOENT", "/tmp"),
+    "an overlay over a file": (
+        plan(FILE, step("UPPER", "/"), step("OVERLAY", "/a", source="/usr", data="0", **seen("/usr"))),
+        "overlay", "ENOTDIR", "/a"),
     "a root that is no mount": (bare(), "pivot_root", "EINVAL", "/mnt"),
     "loopback without a network namespace": (plan(**without("NET", loopback=True)), "loopback", "EPERM", "lo"),
     "a ruleset that handles nothing": (plan(landlock=ruled(handled=())), "landlock_ruleset", "ENOMSG", None),
@@ -259,6 +266,7 @@ def test_no_step_is_without_a_failure() -> None:
         named.add(ffi.string(name).decode())
     shown = {"uid_map", "gid_map", "init_exec", "seccomp", "cgroup", "listener"}  # in tests of their own
     shown |= {"idmap", "outside"}  # root's alone: test_passage.py
+    shown |= {"threads"}  # of a process that confines itself: tests/security/test_a_confined_process_stays_confined.py
     shown |= {"door_enter", "door_route", "door_redirect", "door_socket"}  # test_netns.py
     shown |= {row[1] for row in PLANS.values()} | {row[3] for row in INJECTED}
     shown |= {row[2] for row in ORDERS.values()} | {row[3] for row in INJECTED_LATER}

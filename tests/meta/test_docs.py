@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from _support import pages
-from _support.tree import REPOSITORY
+from _support.tree import REPOSITORY, installed
 from _support.tree import pages as all_pages
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?P<target>[^)\s]+)\)")
@@ -46,7 +46,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     targets = [found["target"] for found in LINK.finditer(page.read_text(encoding="utf-8"))]
     files = [target.partition("#")[0] for target in targets if not target.startswith(("http:", "https:", "#"))]
-    missing = [target for target in files if not (page.parent / target).exists()]
+    missing = [target for target in files if not installed(page.parent / target).exists()]
     assert not missing, f"{named(page)} links to {missing}"
 
 

@@ -14,16 +14,24 @@ from pysandbox._native import ffi, lib
 from _support.tree import REPOSITORY
 
 HOST = REPOSITORY / "csrc" / "host"
-# What a decided call may lead to: (file, function) -> why it lends nothing; the rows of csrc/host/on_behalf.c first.
+# What a decided call may lead to: (file, function) -> why it lends nothing; the rows of csrc/host/emulate/table.c
+# first.
 EFFECTS: dict[tuple[str, str], str] = {
-    ("behalf.c", "connect"): "row: no capability is asked",
-    ("behalf.c", "bind"): "row: low ports are refused",
-    ("behalf.c", "listen"): "row: no capability is asked",
-    ("behalf.c", "sendto"): "row: no capability is asked; netlink by behalf_netlink.c",
-    ("behalf_message.c", "sendmsg"): "row: ancillary data by a list; netlink by behalf_netlink.c",
-    ("behalf_netlink.c", "bind"): "row: no groups, a number of our choosing",
-    ("behalf_unix.c", "SYS_openat2"): "a path, without powers (lower_powers), O_PATH, below the caller's root",
-    ("behalf_unix.c", "open"): "the caller's root, O_PATH",
+    ("emulate.c", "connect"): "row: no capability is asked",
+    ("emulate.c", "bind"): "row: low ports are refused",
+    ("emulate.c", "listen"): "row: no capability is asked",
+    ("emulate.c", "sendto"): "row: no capability is asked; netlink by netlink.c",
+    ("door.c", "socket"): "a listener on our loopback for one connect, closed before the call is answered",
+    ("door.c", "setsockopt"): "on that listener; on the caller's own, that it connects now and not later",
+    ("door.c", "bind"): "that listener, to a port of the kernel's choosing",
+    ("door.c", "listen"): "that listener",
+    ("door.c", "accept4"): "on that listener; whoever is not the caller is closed",
+    ("door.c", "connect"): "the caller's own socket, to nowhere: what could not be handed over is undone",
+    ("door.c", "sendmsg"): "the other end of the caller's connection, to the gatekeeper",
+    ("message.c", "sendmsg"): "row: ancillary data by a list; netlink by netlink.c",
+    ("netlink.c", "bind"): "row: no groups, a number of our choosing",
+    ("unix.c", "SYS_openat2"): "a path, without powers (drop_effective_caps), O_PATH, below the caller's root",
+    ("unix.c", "open"): "the caller's root, O_PATH",
     ("direct.c", "socket"): "a plain one of the host's network, which any process may have",
     ("direct_filter.c", "setsockopt"): "on that socket: a filter, and its lock",
     ("direct_options.c", "setsockopt"): "on that socket, without powers: what the caller had set on its own",
@@ -32,13 +40,16 @@ EFFECTS: dict[tuple[str, str], str] = {
     ("direct_own.c", "send"): "the same",
     ("direct_table.c", "fopen"): "the caller's /proc, for reading",
     ("direct_table.c", "opendir"): "the same",
-    ("guest.c", "SYS_pidfd_open"): "the caller",
-    ("guest.c", "SYS_pidfd_getfd"): "the caller's descriptor, which it named",
-    ("guest.c", "open"): "the caller's /proc, for reading",
-    ("guest.c", "process_vm_readv"): "the caller's memory",
-    ("guest.c", "process_vm_writev"): "the caller's memory: the lengths of sendmmsg",
+    ("target.c", "SYS_pidfd_open"): "the caller",
+    ("target.c", "SYS_pidfd_getfd"): "the caller's descriptor, which it named",
+    ("target.c", "open"): "the caller's /proc, for reading",
+    ("target.c", "process_vm_readv"): "the caller's memory",
+    ("target.c", "process_vm_writev"): "the caller's memory: the lengths of sendmmsg",
     ("program.c", "open"): "the caller's root, O_PATH",
     ("program.c", "SYS_openat2"): "what the caller is about to execute, O_PATH, below its root, to say its whole path",
+    ("paths.c", "open"): "the caller's root, O_PATH",
+    ("paths.c", "SYS_openat2"): "what the call names, O_PATH, below its root, to say what it will be answered",
+    ("paths.c", "SYS_faccessat2"): "a question, about that file",
     ("answers.c", "SYS_tkill"): "SIGPIPE, to a caller that waits still",
 }
 CALLS = re.compile(
@@ -56,9 +67,9 @@ def code(path: Path) -> str:
 
 def on_behalf() -> list[Path]:
     """The files of the path on behalf, by what they include; the exec's own tracer is another matter."""
-    includes = re.compile(r'#include "(behalf|borrowed|answers|tickets|guests|direct|notifier)\.h"')
-    found = [path for path in HOST.glob("*.c") if includes.search(path.read_text())]
-    return sorted({*found, HOST / "guest.c"} - {HOST / "cut.c"})
+    includes = re.compile(r'#include "(?:[.\w/]*/)?(emulate|borrowed|answers|pending_calls|cages|direct|notifier)\.h"')
+    found = [path for path in HOST.rglob("*.c") if includes.search(path.read_text())]
+    return sorted({*found, HOST / "notify" / "target.c"} - {HOST / "relay" / "cut.c"})
 
 
 def test_every_effect_on_behalf_is_written_down() -> None:
@@ -72,12 +83,12 @@ def test_every_effect_on_behalf_is_written_down() -> None:
 
 def test_nothing_on_behalf_closes_a_descriptor_of_a_caged_process() -> None:
     """Construction: where borrowed.h is included close(2) does not compile. This looks that nobody went around it."""
-    assert "#pragma GCC poison close" in (HOST / "borrowed.h").read_text()
+    assert "#pragma GCC poison close" in (HOST / "notify" / "borrowed.h").read_text()
     for path in on_behalf():
         text = code(path)
         assert ("MAY_CLOSE" in text) == (path.name == "borrowed.c"), path.name
         assert not re.search(r"SYS_close|close_range|dup2|dup3|fclose\(.*socket", text), path.name
-        if path.name not in ("borrowed.c", "guest.c"):
+        if path.name not in ("borrowed.c", "target.c"):
             assert not re.search(r"(?<!\w)close\(", text), path.name
 
 
@@ -86,7 +97,17 @@ def test_a_class_without_an_action_is_refused() -> None:
     assert len(ffi.new("struct psb_rules *").action) == lib.PSB_CALL_CLASSES
 
 
+def test_the_facts_of_a_call_are_const_and_a_forgotten_one_opens_nothing() -> None:
+    """Construction: what writes a fact of a call that has begun does not compile, and nobody casts it away; zero is an
+    address of which nobody asked whose it is, and a route that leads nowhere."""
+    assert "const struct call_facts facts;" in (HOST / "emulate" / "emulate.h").read_text()
+    assert re.search(r"enum address_owner \{\s*OWNER_UNKNOWN,", (HOST / "emulate" / "call_facts.h").read_text())
+    for path in on_behalf():
+        assert not re.search(r"\(struct call_facts \*\)", code(path)), path.name
+    assert "!req->route.reach) return refuse(req)" in (HOST / "emulate" / "emulate.c").read_text()
+
+
 def test_powers_are_laid_down_in_one_place() -> None:
-    users = {path.name for path in HOST.glob("*.c") if re.search("SYS_capset|capset\\(", code(path))}
-    assert users == {"powers.c"}
-    assert "geteuid" not in code(HOST / "powers.c")
+    users = {path.name for path in HOST.rglob("*.c") if re.search("SYS_capset|capset\\(", code(path))}
+    assert users == {"effective_caps.c"}
+    assert "geteuid" not in code(HOST / "notify" / "effective_caps.c")

@@ -15,7 +15,7 @@ import pytest
 import pysandbox
 
 PACKAGE = Path(pysandbox.__file__).parent
-FILES = sorted([*PACKAGE.glob("policy/*.py"), *PACKAGE.glob("cli/*.py")])
+FILES = sorted([*PACKAGE.glob("policy/**/*.py"), *PACKAGE.glob("cli/*.py")])
 CLI = sorted(PACKAGE.glob("cli/*.py"))
 
 # (file, function): why it may open a file itself.
@@ -23,19 +23,21 @@ OPENS = {
     ("policy/reading.py", "read_regular"): "the one way",
     ("policy/trust.py", "pin"): "writes the user's own record",
     ("policy/bake.py", ""): "writes the package's own source, for its developers",
+    ("cli/app.py", "_draw"): "writes a report",
     ("cli/apply.py", "write"): "writes a new file, O_EXCL",
     ("cli/cages.py", "_command_line"): "/proc",
     ("cli/descriptors.py", "fill_standard_descriptors"): "/dev/null",
+    ("cli/dlp.py", "_read"): "what the command line names to be scanned, to a bound; nothing of it is obeyed",
     ("cli/explain.py", "_draw"): "writes a report",
     ("cli/fetch.py", "_write"): "writes the user's own recipe",
     ("cli/main.py", "main"): "/dev/null",
-    ("cli/not_found.py", "_interpreter"): "the first line of a program: never blocks, regular files alone",
-    ("cli/warm.py", "_open"): "cage-init, by O_PATH",
+    ("policy/toolchain/shebang.py", "first_bytes"): "the first line of a program: never blocks, regular files alone",
 }
 READERS = ("open", "read_text", "read_bytes", "fdopen", "load")
-PRINTS = {
-    ("cli/console.py", name): "the renderer" for name in ("out", "generated", "document", "ask", "_line", "say")
-} | {("cli/top.py", name): "lines that went through `plain`, and our own codes" for name in ("_show", "_screen")}
+RENDERER = ("out", "out_with_tabs", "show_parts", "generated", "document", "ask", "_line", "say")
+PRINTS = {("cli/console.py", name): "the renderer" for name in RENDERER} | {
+    ("cli/top.py", name): "lines that went through `plain`, and our own codes" for name in ("_show", "_screen")
+}
 TELLS = {("cli/setup.py", "_agreed"): "asks our own question", ("cli/explain.py", "_agreed"): "asks through `plain`"}
 
 

@@ -13,8 +13,8 @@ import pytest
 import pysandbox
 
 PACKAGE = Path(pysandbox.__file__).parent
-WATCHERS = ("launch/watchdog.py", "launch/tree.py", "launch/unreadable.py", "launch/proctext.py")
-LAYERS = ("launch/", "supervise/")
+WATCHERS = ("live/watchdog.py", "live/tree.py", "live/unreadable.py", "launch/proctext.py")
+LAYERS = ("launch/", "live/", "records/", "runtime/", "supervise/")
 
 
 def modules() -> dict[str, ast.Module]:
@@ -45,7 +45,7 @@ def opened_as_text(tree: ast.Module) -> Iterator[int]:
 def test_nobody_opens_anything_of_a_process_as_text() -> None:
     found = {f"{name}:{line}" for name, tree in modules().items() if name.startswith(LAYERS)
              for line in opened_as_text(tree)}  # fmt: skip
-    assert found == {f"launch/orphans.py:{line}" for line in opened_as_text(modules()["launch/orphans.py"])}, (
+    assert found == {f"records/orphans.py:{line}" for line in opened_as_text(modules()["records/orphans.py"])}, (
         "only the host's own /proc/self may be text"
     )
 
@@ -67,7 +67,7 @@ def test_a_watcher_swallows_no_error_that_it_does_not_name(name: str) -> None:
             assert "errno" in body or "raise" in body or "_nothing(error" in body, f"{name}:{node.lineno}: {body}"
 
 
-@pytest.mark.parametrize("name", ["launch/tree.py", "supervise/stopped.py"])
+@pytest.mark.parametrize("name", ["live/tree.py", "live/stopping.py"])
 def test_what_parses_it_cannot_raise_for_what_is_in_it(name: str) -> None:
     """No bare int() and no fixed place in a list but in the reader, which is fuzzed."""
     tree = modules()[name]

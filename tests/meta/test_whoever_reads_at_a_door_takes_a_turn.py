@@ -14,19 +14,22 @@ GATE = Path(pysandbox.__file__).parent / "gate"
 READS = {"sock_recv", "sock_recv_into", "sock_accept", "accept", "recv", "recvfrom", "recvmsg", "recv_into"}
 # Where it is done, in which function, and why it ends.
 KNOWN = {
-    ("stream.py", "read", "sock_recv"): "takes a turn first",
-    ("stream.py", "is_quiet", "recv"): "looks at one byte, once",
-    ("streams.py", "_accept", "accept"): "serve takes a turn for each",
-    ("published.py", "serve", "accept"): "takes a turn for each",
-    ("dns.py", "_accepted", "accept"): "serve_tcp takes a turn for each, and waits in between",
-    ("dns.py", "_answer_some", "recvfrom"): "a few in one turn",
-    ("datagrams.py", "_from_peers", "recvfrom"): "a few in one turn",
-    ("datagrams.py", "_from_other_side", "recv"): "a few in one turn",
-    ("lost.py", "hear", "recv"): "a few, then a pause",
-    ("refused.py", "hear", "recv"): "a few in one turn",
-    ("upstream.py", "_ask_server", "sock_recv"): "a name server's; gives way each time",
-    ("upstream.py", "_receive", "sock_recv"): "a name server's; gives way each time",
-    ("transaction.py", "_verdicts", "recv"): "the kernel's, in the thread that opens a cage",
+    ("tcp/stream.py", "read", "sock_recv"): "takes a turn first",
+    ("tcp/stream.py", "is_quiet", "recv"): "looks at one byte, once",
+    ("tcp/streams.py", "_accept", "accept"): "serve takes a turn for each",
+    ("published/ports.py", "serve", "accept"): "takes a turn for each",
+    ("dns/door.py", "_accepted", "accept"): "serve_tcp takes a turn for each, and waits in between",
+    ("dns/door.py", "_answer_some", "recvfrom"): "a few in one turn",
+    ("udp/relay.py", "_from_peers", "recvfrom"): "a few in one turn",
+    ("udp/relay.py", "_from_other_side", "recv"): "a few in one turn",
+    ("udp/lost.py", "record_lost", "recv"): "a few, then a pause",
+    ("tcp/refused.py", "record_refused", "recv"): "a few in one turn",
+    ("dns/resolver.py", "_ask_server", "sock_recv"): "a name server's; gives way each time",
+    ("dns/resolver.py", "_receive", "sock_recv"): "a name server's; gives way each time",
+    ("inspection/channel.py", "receive", "recvmsg"): "one record",
+    ("inspection/sides.py", "read", "recv"): "in the inspector: a few for each event",
+    ("inspection/sides.py", "_receive", "recv"): "in the inspector: one for each event",
+    ("dns/transaction.py", "_verdicts", "recv"): "the kernel's, in the thread that opens a cage",
 }
 
 
@@ -35,10 +38,10 @@ def test_every_reader_of_the_gatekeeper_is_known_and_ends() -> None:
 
 
 def readers() -> Iterator[tuple[str, str, str]]:
-    for path in sorted(GATE.glob("*.py")):
+    for path in sorted(GATE.rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from ((path.name, function.name, called) for called in calls(function))
+                yield from ((str(path.relative_to(GATE)), function.name, called) for called in calls(function))
 
 
 def calls(function: ast.AST) -> Iterator[str]:

@@ -256,4 +256,5 @@ def host_script(body: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]
 def first_line(process: subprocess.Popen[bytes], within: float = 30.0) -> bytes:
     """What a process says first, b"" when it ends or keeps silent; unlike readline it never waits for ever."""
     assert process.stdout is not None
-    return process.stdout.readline() if select.select([process.stdout], [], [], within)[0] else b""
+    patience = within * min(SLOWNESS, 4)
+    return process.stdout.readline() if select.select([process.stdout], [], [], patience)[0] else b""

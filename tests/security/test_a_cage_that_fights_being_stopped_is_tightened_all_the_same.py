@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from _support.sockets import is_cut
 from pysandbox import PIPE, Cage, Event, PolicyError, Process, Runtime
-from pysandbox.supervise import stopped
-from pysandbox.supervise.stopped import PATIENCE, _still, _Stopping
-from pysandbox.supervise.tasks import below, status_of
+from pysandbox.live import stopping
+from pysandbox.live.processes import descendants, status_of
+from pysandbox.live.stopping import PATIENCE, Stopping, _still
 
 from .harness import PYTHON, policy
 
@@ -60,17 +61,6 @@ def held(attacks: Path, how: str, server: socket.socket) -> Iterator[tuple[Cage,
         yield cage, process, events
 
 
-def is_cut(connection: socket.socket) -> bool:
-    """Already, when the restriction has returned."""
-    connection.settimeout(0)
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
-    except BlockingIOError:
-        return False
-
-
 def told(events: list[Event]) -> list[object]:
     return [pid for each in events if each.type == "cage.unstoppable" for pid in each.data["pids"]]  # type: ignore[attr-defined]
 
@@ -100,9 +90,9 @@ def test_who_does_not_fight_is_neither_killed_nor_waited_for(attack_bin: Path) -
 
 def never_stands(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a program that fights and always wins: it is seen to run until it is dead."""
-    monkeypatch.setattr(stopped, "PATIENCE", 0.3)
+    monkeypatch.setattr(stopping, "PATIENCE", 0.3)
     still = _still
-    monkeypatch.setattr(stopped, "_still", lambda each: still(each) if each != pid or is_dead(each) else None)
+    monkeypatch.setattr(stopping, "_still", lambda each: still(each) if each != pid or is_dead(each) else None)
 
 
 def is_dead(pid: int) -> bool:
@@ -121,7 +111,8 @@ def test_what_never_stops_is_killed_and_named(attack_bin: Path, monkeypatch: pyt
 
 
 def test_where_even_that_is_not_enough_the_whole_cage_ends(attack_bin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopped, "_send", lambda pid, number, cage: True)  # who is killed one by one has outrun it
+    # Who is killed one by one has outrun it.
+    monkeypatch.setattr(stopping, "signal_each", lambda init, pidfd, pids, number: set(pids))
     with socket.create_server(("127.0.0.1", 0)) as server, held(attack_bin, "nothing", server) as (cage, process, _):
         never_stands(process.pid, monkeypatch)
         with server.accept()[0] as connection:
@@ -134,18 +125,20 @@ def test_where_even_that_is_not_enough_the_whole_cage_ends(attack_bin: Path, mon
 def test_a_wait_that_is_lost_is_seen(attack_bin: Path) -> None:
     """The witness itself: what runs between two looks is found to have run, though it stands still at both."""
     with socket.create_server(("127.0.0.1", 0)) as server, held(attack_bin, "nothing", server) as (cage, process, _):
-        stopping = _Stopping(cage._live)  # type: ignore[arg-type]
+        pidfd = cage._live.pin()  # type: ignore[union-attr]
+        halt = Stopping(cage.init_pid or -1, pidfd, PATIENCE, lambda fighting, new: None)
         try:
-            seen = stopping.stop()
-            assert stopping.stood(seen)
-            assert not stopping.stood({tid: count - 1 for tid, count in seen.items()})
+            seen = halt.stop()
+            assert halt.stood(seen)
+            assert not halt.stood({tid: count - 1 for tid, count in seen.items()})
             os.kill(process.pid, signal.SIGCONT)
             time.sleep(0.05)
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(0.05)
-            assert not stopping.stood(seen)
+            assert not halt.stood(seen)
         finally:
-            stopping.release()
+            halt.release()
+            os.close(pidfd)
 
 
 @contextmanager
@@ -173,7 +166,7 @@ def bind_a_generation(cage: Cage) -> None:
     """One may end before it is bound; the next one is tried then."""
     assert cage._live is not None
     for _ in range(300):
-        for pid in below(cage._live.pid):
+        for pid in descendants(cage._live.pid):
             with suppress(PolicyError):
                 cage.context.restrict_pid_network(pid, [])
                 return

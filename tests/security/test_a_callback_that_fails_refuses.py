@@ -18,8 +18,9 @@ import pytest
 import pysandbox
 from pysandbox import Cage, Event
 from pysandbox.errors import StartError
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 from pysandbox.supervise import wire
+from pysandbox.supervise.supervisor import Supervisor
 
 from .harness import SLOWNESS, alive_with, first_line, host_script, in_cage, policy, program, token, wait_until
 
@@ -127,7 +128,7 @@ def takes_one(event: object) -> None:
 
 
 def deletes(event: object, context: Any) -> None:
-    del context._supervision
+    del context._live
     context.restrict_network([])
 
 
@@ -312,8 +313,10 @@ def test_the_end_of_the_loop_ends_its_cages() -> None:
     runtime = Runtime(sink=events.append, warm=0)
     with Cage(policy(), runtime=runtime, watch=["network"]) as cage:
         sleeper = cage.spawn(["sleep", "1000"])
-        wire.stop(runtime.supervisor.notifier)
-        runtime.supervisor._leader.join(PATIENT)
+        supervisor = runtime.shared.find(Supervisor)
+        assert supervisor is not None
+        wire.stop(supervisor.notifier)
+        supervisor._leader.join(PATIENT)
         cage._live.end()  # type: ignore[union-attr]  # what a loop that fails does for each of its cages
         assert sleeper.wait(PATIENT) != 0
     runtime.drain()

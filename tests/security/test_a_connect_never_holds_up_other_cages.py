@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pysandbox
 from pysandbox import Cage, Policy
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import policy
 

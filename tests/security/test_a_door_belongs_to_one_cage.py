@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from pysandbox import Cage, Policy
-from pysandbox.launch.runtime import Runtime
-from pysandbox.probe.netlink import DOORS
+from pysandbox.netfilter.netlink import DOORS
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import in_cage, program
 

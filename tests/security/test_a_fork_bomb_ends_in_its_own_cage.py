@@ -24,7 +24,7 @@ MOST = 20
 
 def refuses_forks(isolation: str) -> bool:
     """Otherwise the watchdog counts, and ends the cage."""
-    return "pids" in cgroups.look().controllers or (isolation == "full" and os.geteuid() != 0)
+    return "pids" in cgroups.find_cgroup().controllers or (isolation == "full" and os.geteuid() != 0)
 
 
 @pytest.mark.parametrize("kind", ["fork", "thread"])
@@ -46,7 +46,7 @@ def test_the_bomb_stops_at_the_limit(attack_bin: Path, isolation: str, kind: str
     violations = [(each.data["limit"], each.data["value"]) for each in events if each.type == "policy.violation"]
     if refuses_forks(isolation):
         assert json.loads(said) == {"try": kind, "errno": "EAGAIN", "value": MOST - 1}
-        told = [("pids", MOST)] if "pids" in cgroups.look().controllers else []
+        told = [("pids", MOST)] if "pids" in cgroups.find_cgroup().controllers else []
         assert violations == told, "the kernel counts what it refuses in a cgroup alone"
     else:
         assert (result.reason, violations) == ("cancelled", [("pids", MOST)])

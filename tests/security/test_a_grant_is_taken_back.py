@@ -16,6 +16,7 @@ from _support.outside import LISTED, OTHER, outside
 from pysandbox import Cage
 from pysandbox.policy.endpoint import MAPPED
 from pysandbox.policy.host import HostRule
+from pysandbox.supervise.supervision import Supervision
 
 from .harness import PYTHON, policy, wait_until
 
@@ -150,7 +151,7 @@ def named() -> dict[str, Any]:
         cage = stack.enter_context(Cage(rules))
         process = stack.enter_context(_start(cage, ASKS))
         assert process.stdin is not None and process.stdout is not None
-        supervision = cage._live.supervision  # type: ignore[union-attr]
+        supervision = cage._live.services.find(Supervision)  # type: ignore[union-attr]
 
         def ask(name: str, to_port: int = port) -> None:
             assert process.stdin is not None and process.stdout is not None

@@ -53,7 +53,7 @@ def after_the_look(action: Callable[[], None]) -> Iterator[list[str]]:
     done: list[str] = []
 
     def hook(frame: FrameType, event: str, _: object) -> None:
-        if event == "return" and frame.f_code is paths.look.__code__ and not done:
+        if event == "return" and frame.f_code is paths.stat_paths.__code__ and not done:
             done.append("swapped")
             action()
 

@@ -210,7 +210,7 @@ def _said(report: Report, host: Host) -> dict[str, Any]:
         "heard": report["heard"].value if "heard" in report.attempts else "",
         "errnos": {name: each.errno for name, each in report.attempts.items()}, "stderr": report.stderr,
         "reached": host.reached(), "denied": sorted({each.target.rpartition(":")[0] for each in denials}),
-        "fixes": sorted({each.fix.split("=")[0].strip() for each in denials if each.fix}),
+        "fixes": sorted({each.fix.splitlines()[1].split("=")[0].strip() for each in denials if each.fix}),
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pysandbox
 from pysandbox.compile.plan import MountKind
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .conftest import Ground
 from .harness import policy, program
@@ -52,7 +52,7 @@ def test_a_directory_flipped_with_a_link_while_a_cage_opens_gives_nothing(ground
         assert b"flipping" in bytes(flipping.stdout.readline())
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
-            runtime._prepared.clear()  # as each `pysandbox run` does
+            runtime.plans.forget_all()  # as each `pysandbox run` does
             try:
                 with pysandbox.Cage(rules, runtime=runtime) as cage:
                     opened += 1

@@ -8,6 +8,7 @@ EVIDENCE  the next run is as if nothing were kept; the secret's keyring answers 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,29 +17,31 @@ from _support.cage import cage_python
 from pysandbox import Policy
 
 LIMIT = 60  # seconds after which a test is stuck
-COMMAND = ["run", "--", "sh", "-c", "echo $SAID"]
+COMMAND = shutil.which("pysandbox", path=str(Path(sys.executable).parent)) or "pysandbox"
+RUN = ["run", "-r", "said.toml", "--", "sh", "-c", "echo $SAID"]
 
 # As the host keeps it: with its secret.
 KEEP = """
-from pysandbox.cli.warm import key_of
+import os, sys
 from pysandbox.launch import plans
-key = key_of([], "sh")
-entry = plans.recall(key)
-entry["env"]["SAID"] = "changed"
-assert plans.keep(key, entry)
+(name,) = os.listdir(sys.argv[1])
+path = f"{sys.argv[1]}/{name}"
+with open(path, "rb") as file:
+    body = file.read()[32:].replace(b"SAID=before", b"SAID=chosen")
+with open(path, "wb") as file:
+    file.write(plans.sign(plans._secret(), body) + body)
 """
 
 # As a cage can: every byte is in its hands, and a secret of its own.
 FORGE = """
-import hashlib, marshal
+import hashlib, hmac
 folder = sys.argv[1]
 (name,) = os.listdir(folder)
 with open(f"{folder}/{name}", "rb") as file:
-    plain, entry = marshal.loads(file.read()[32:])
-entry["env"]["SAID"] = "forged"
-body = marshal.dumps((plain, entry), 2)
-sign = lambda **key: hashlib.blake2b(body, digest_size=32, person=b"pysandbox plan", **key).digest()
-for each in (sign(), sign(key=bytes(32))):
+    kept = file.read()
+body = kept[32:].replace(b"SAID=chosen", b"SAID=forged")
+for each in (kept[:32], hashlib.sha256(body).digest(), hmac.digest(b"", body, "sha256"),
+             hmac.digest(bytes(32), body, "sha256")):
     with open(f"{folder}/{name}", "wb") as file:
         file.write(each + body)
 import ctypes
@@ -52,7 +55,7 @@ report([found, errno.errorcode.get(ctypes.get_errno())])
 def run(home: Path, project: Path, *command: str) -> str:
     env = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"} | {"HOME": str(home)}
     done = subprocess.run(
-        [sys.executable, *command], cwd=project, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        command, cwd=project, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=LIMIT, check=True,
     )  # fmt: skip
     return done.stdout.strip()
@@ -62,10 +65,11 @@ def test_a_plan_that_a_cage_wrote_is_not_believed(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
     project.mkdir()
+    (project / "said.toml").write_text('[process]\nenv = { SAID = "before" }\n')
     cache = home / ".cache" / "pysandbox"
-    assert run(home, project, "-m", "pysandbox", *COMMAND) == ""
-    run(home, project, "-c", KEEP)
-    assert run(home, project, "-m", "pysandbox", *COMMAND) == "changed"
+    assert [run(home, project, COMMAND, *RUN) for _ in range(2)] == ["before"] * 2
+    run(home, project, sys.executable, "-c", KEEP, str(cache))
+    assert run(home, project, COMMAND, *RUN) == "chosen"
 
     policy = Policy(allow_write=[str(home)], run_as="self")
     found, errno = cage_python(policy, FORGE, str(cache))
@@ -73,4 +77,4 @@ def test_a_plan_that_a_cage_wrote_is_not_believed(tmp_path: Path) -> None:
 
     (entry,) = cache.iterdir()
     assert b"forged" in entry.read_bytes()  # it was written, by the cage
-    assert run(home, project, "-m", "pysandbox", *COMMAND) == ""
+    assert run(home, project, COMMAND, *RUN) == "before"

@@ -117,7 +117,7 @@ def test_another_name_of_a_guarded_file_is_told(ground: Ground) -> None:
 def looked_at(project: Path) -> int:
     """How many names the search of a plan has read and heeds."""
     rules = policy(allow_write=[str(project)])
-    seen = paths.look(rules, cwd=str(project))
+    seen = paths.stat_paths(rules, cwd=str(project))
     return sum(len(names) for _, _, _, names in seen.searched)
 
 
@@ -149,7 +149,7 @@ def test_no_number_of_repositories_is_guarded(ground: Ground, monkeypatch: pytes
     caged(program(flood, TREE=str(ground.inside)), policy(allow_write=[str(ground.inside)]))
     monkeypatch.setattr(guards, "MOST_REPOSITORIES", 20)
     rules = policy(allow_write=[str(ground.inside)])
-    assert len(paths.look(rules, cwd=str(ground.inside)).guards) < 200
+    assert len(paths.stat_paths(rules, cwd=str(ground.inside)).guards) < 200
     report = caged(program(WRITE, FILE=str(config)), rules)
     assert report["write"].errno in REFUSED and report.result is not None
     assert any("holds more directories" in note.message for note in report.result.notes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from _support.rooted import HOST, LISTED, METADATA, OTHER, PRIVATE, on_a_host
 
 BARE = """
-from pysandbox.probe import nftables as nft
+from pysandbox.netfilter import nftables as nft
 from pysandbox.launch import netns
 def bared(cage):
     batch = nft.batch(nft.IPV4, [nft.delete_table("pysandbox")])
@@ -120,7 +120,7 @@ cage_python(routed("{HOST}"), ask, "{HOST}")
 control = heard()
 places = ["{HOST}", "127.0.0.1"]
 with Cage(routed("0.0.0.0/0", "203.0.113.0/24", "10.0.0.0/8")) as cage:
-    gateway = cage.open()._live.attachment.address
+    gateway = cage.open()._live.services.find(Attachment).address
     places.append(gateway.rsplit(".", 1)[0] + "." + str(int(gateway.rsplit(".", 1)[1]) - 1))
     attacks = cage_python(cage, ask, *places, timeout=60)
     bared(cage)
@@ -155,7 +155,7 @@ asked()
 from pysandbox import PIPE
 from _support.cage import script
 with Cage(routed("10.0.0.0/8")) as one, Cage(routed("10.0.0.0/8")) as other:
-    place = other.open()._live.attachment.address
+    place = other.open()._live.services.find(Attachment).address
     process = other.spawn(script(listening, place), stdin=PIPE, stdout=PIPE)
     assert process.stdout.readline() == b"listening\\n"
     process.stdout.readline()

@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from pysandbox import PIPE, Cage, Event, Policy, Result, Runtime
-from pysandbox.launch.duty import DEFIANCE
-from pysandbox.launch.unwaited import Unwaited, Used, newcomers, told
+from pysandbox.live.cpu_budget import DEFIANCE
+from pysandbox.live.unwaited import Unwaited, Used, explain_unwaited, newcomers
 from pysandbox.probe import cgroups
 
 PERCENT = 20
 SECONDS = 5
 ROOM = 0.4  # CPU seconds: what is used before the first look, and between two
 
-pytestmark = pytest.mark.skipif("cpu" in cgroups.look().controllers, reason="the kernel's controller holds the share")
+pytestmark = pytest.mark.skipif(
+    "cpu" in cgroups.find_cgroup().controllers, reason="the kernel's controller holds the share"
+)
 
 
 def fight(attacks: Path, how: str) -> tuple[Result, float, float, list[str]]:
@@ -61,11 +63,11 @@ def test_children_that_nobody_waits_for_are_seen_to_run() -> None:
     for look in range(500):
         before = {"2": parent, str(look + 10): Used(0, 0, runs=True)}
         now = {"2": parent, str(look + 11): Used(0, 0, runs=True)}
-        booked += account.owed(len(newcomers(before, now)) * 0.01, told(before, now))
+        booked += account.owed(len(newcomers(before, now)) * 0.01, explain_unwaited(before, now))
     assert booked == pytest.approx(5, abs=0.25)
 
     account = Unwaited()
     for look in range(500):
         before = {"2": Used(0, look * 0.01, runs=False), str(look + 10): Used(0, 0, runs=True)}
         now = {"2": Used(0, (look + 1) * 0.01, runs=False), str(look + 11): Used(0, 0, runs=True)}
-        assert account.owed(len(newcomers(before, now)) * 0.01, told(before, now)) == 0
+        assert account.owed(len(newcomers(before, now)) * 0.01, explain_unwaited(before, now)) == 0

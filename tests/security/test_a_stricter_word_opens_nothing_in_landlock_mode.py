@@ -68,7 +68,7 @@ PROBES = """
         "route": lambda: socket.socket().setsockopt(0, 4, bytes([131, 7, 4, 127, 0, 0, 1, 0])),
         "segment": segment, "watch": lambda: call("inotify_add_watch",
         libc.inotify_init(), OUTSIDE, 0x100), "run": lambda: run("/bin/true"), "signal": lambda: os.kill(VICTIM, 0),
-        "nice": lambda: os.setpriority(0, VICTIM, 5), "limit": lambda: call("prlimit64", VICTIM, 7, 0, bytes(16)),
+        "nice": lambda: os.setpriority(0, VICTIM, 19), "limit": lambda: call("prlimit64", VICTIM, 7, 0, bytes(16)),
         "trace": lambda: call("ptrace", 16, VICTIM, 0, 0), "ring": lambda: call("io_uring_setup", 1, bytes(128)),
         "user": lambda: call("unshare", 0x10000000), "mount": lambda: call("mount", "none", "/tmp", "tmpfs", 0, 0),
         "bpf": lambda: call("bpf", 0, 0, 0), "key": lambda: call("keyctl", 0, -3, 0),

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from pysandbox import Cage, Event
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import Report, caged, in_cage, policy, program
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pysandbox import Cage, Event, Policy, Result, Runtime
-from pysandbox.launch import watchdog
-from pysandbox.launch.tree import Tree
+from pysandbox.live import watchdog
+from pysandbox.live.tree import ProcessTree
 from pysandbox.probe import cgroups
 
 from .harness import PYTHON, wait_until
@@ -92,7 +92,7 @@ def test_a_process_whose_first_thread_has_ended_is_seen() -> None:
 
 @pytest.fixture
 def watched() -> Iterator[tuple[Runtime, list[Event]]]:
-    if "memory" in cgroups.look().controllers:
+    if "memory" in cgroups.find_cgroup().controllers:
         pytest.skip("the kernel's controller counts here: there is no watchdog to fail")
     events: list[Event] = []
     runtime = Runtime(sink=events.append, warm=0)
@@ -121,11 +121,11 @@ def test_a_watchdog_that_fails_ends_its_cages_and_watches_the_next(
             raise failure
 
         with monkeypatch.context() as patched:
-            patched.setattr(*((Tree, "memory") if where == "look" else (watchdog, "_look")), fail)
+            patched.setattr(*((ProcessTree, "memory") if where == "look" else (watchdog, "_check")), fail)
             if where == "thread":  # as if the failure came between two looks
-                seen = watchdog.Watch.look
+                seen = watchdog.Watch.check
                 patched.setattr(
-                    watchdog, "_look", lambda watch: seen(watch, time.monotonic()) if watch.doomed else fail()
+                    watchdog, "_check", lambda watch: seen(watch, time.monotonic()) if watch.doomed else fail()
                 )
             assert running.wait(PATIENCE) == -9
         result = running.result()
@@ -139,16 +139,16 @@ def test_a_watchdog_that_fails_ends_its_cages_and_watches_the_next(
 
 def test_a_short_shortage_is_waited_out(watched: tuple[Runtime, list[Event]], monkeypatch: pytest.MonkeyPatch) -> None:
     runtime, _ = watched
-    seen, failed = Tree.memory, threading.Event()
+    seen, failed = ProcessTree.memory, threading.Event()
 
-    def fail_twice(tree: Tree, limit: int) -> int | None:
+    def fail_twice(tree: ProcessTree, limit: int, *more: Any) -> int | None:
         if not failed.is_set():
             failed.set()
             raise OSError(errno.EMFILE, "Too many open files")
-        return seen(tree, limit)
+        return seen(tree, limit, *more)
 
     with Cage(Policy(memory_mb=LIMIT_MB), runtime=runtime) as cage:
-        monkeypatch.setattr(Tree, "memory", fail_twice)
+        monkeypatch.setattr(ProcessTree, "memory", fail_twice)
         assert cage.run(["/bin/sleep", "0.3"]).ok and failed.is_set()
         assert cage.run(["/bin/true"]).ok
 

@@ -13,7 +13,9 @@ from pysandbox.probe import cgroups
 from .harness import program
 
 LIMIT_MB = 256
-pytestmark = pytest.mark.skipif("memory" in cgroups.look().controllers, reason="the kernel's controller counts all")
+pytestmark = pytest.mark.skipif(
+    "memory" in cgroups.find_cgroup().controllers, reason="the kernel's controller counts all"
+)
 
 FILL = """
     import array, socket

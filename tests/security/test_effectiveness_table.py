@@ -100,7 +100,7 @@ def test_row_9_in_landlock_isolation_ends_the_cage() -> None:
     under = caged(["/bin/sh", "-c", "for i in 1 2 3; do true & done; wait"], policy("landlock", max_pids=10))
 
     assert over.result is not None and under.result is not None
-    counted = "pids" in cgroups.look().controllers
+    counted = "pids" in cgroups.find_cgroup().controllers
     assert (over.result.reason, under.result.reason) == ("exited" if counted else "cancelled", "exited")
     assert (over.exit_code, under.exit_code) == (2 if counted else 137, 0)  # a shell ends where it cannot fork
 

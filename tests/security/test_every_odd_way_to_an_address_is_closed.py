@@ -117,7 +117,7 @@ def test_a_list_in_landlock_isolation(server: socket.socket) -> None:
     rules = policy("landlock", allow_ips=["192.0.2.1"])
     with Cage(rules) as cage:
         report = in_cage(cage, program(ATTACK, PORT=server.getsockname()[1], OWN=False))
-        assert {each.rule for each in cage.run(["true"]).denials} == {"network.allow_ips"}
+        assert {each.rule for each in cage.denials} == {"network.allow_ips"}
     assert report.differs(CLOSED) == {}
     assert not reached(server)
 

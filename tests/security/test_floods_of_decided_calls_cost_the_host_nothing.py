@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pysandbox import Cage
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import PATIENCE, in_cage, policy, wait_until
 

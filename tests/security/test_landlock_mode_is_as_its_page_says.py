@@ -86,9 +86,9 @@ CLOSED: dict[str, tuple[str, dict[str, Any]]] = {
     """, {"mem": "EACCES", "environ": "EACCES", "maps": "EACCES", "cwd": "EACCES", "exe": "EACCES", "ns": "EACCES",
           "root": "EACCES", "fds": "EACCES", "advise": ("EPERM", "EACCES")}),
     "no scheduling, no resource limits": ("""
-        "nice": lambda: os.setpriority(os.PRIO_PROCESS, VICTIM, 5),
-        "nice group": lambda: os.setpriority(os.PRIO_PGRP, os.getpgid(VICTIM), 5),
-        "nice user": lambda: os.setpriority(os.PRIO_USER, 0, 5),
+        "nice": lambda: os.setpriority(os.PRIO_PROCESS, VICTIM, 19),
+        "nice group": lambda: os.setpriority(os.PRIO_PGRP, os.getpgid(VICTIM), 19),
+        "nice user": lambda: os.setpriority(os.PRIO_USER, 0, 19),
         "affinity": lambda: os.sched_setaffinity(VICTIM, {0}),
         "policy": lambda: os.sched_setscheduler(VICTIM, os.SCHED_BATCH, os.sched_param(0)),
         "attributes": lambda: call("sched_setattr", VICTIM, sched, 0),

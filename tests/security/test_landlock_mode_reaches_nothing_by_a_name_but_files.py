@@ -93,7 +93,7 @@ def test_no_port_of_the_host_is_taken() -> None:
 SCHEDULING = """
     def affinity(pid):
         os.sched_setaffinity(pid, os.sched_getaffinity(0))
-    attempt("nice", os.setpriority, os.PRIO_PROCESS, TARGET, 5)
+    attempt("nice", os.setpriority, os.PRIO_PROCESS, TARGET, 19)
     attempt("nice of all", os.setpriority, os.PRIO_USER, 0, 19)
     attempt("affinity", affinity, TARGET)
     attempt("policy", os.sched_setscheduler, TARGET, os.SCHED_BATCH, os.sched_param(0))
@@ -101,7 +101,7 @@ SCHEDULING = """
     attempt("disk", call, "ioprio_set", 1, TARGET, 3 << 13)
 """
 OWN = """
-    attempt("own nice", os.setpriority, os.PRIO_PROCESS, 0, 5)
+    attempt("own nice", os.setpriority, os.PRIO_PROCESS, 0, 19)
     attempt("own affinity", affinity, 0)
     attempt("own policy", os.sched_setscheduler, 0, os.SCHED_BATCH, os.sched_param(0))
     attempt("own disk", call, "ioprio_set", 1, 0, 3 << 13)

@@ -1,5 +1,11 @@
-"""Claim: without a cgroup, memory that one process or many take in a burst ends the cage before there is twice of
-memory_mb, of whatever kind it is and however soon it would be given back.
+"""Claim: without a cgroup, memory that one process or many take in a burst ends the cage long before they have what
+they want, of whatever kind it is, however soon it would be given back, and however many of them want a processor.
+
+CONTROL   with a limit that is high enough the same programs take all that they want
+ATTACK    one process or 64, which together want many times the limit; each in a session of its own, so that the
+          watchdog has a 33rd of the processors while it looks
+EVIDENCE  each run ends as out of memory, and in two of three with less than half of what was wanted: what samples may
+          be late once on a machine that does something else. How much it was where it was measured: docs/limits.md
 """
 
 from __future__ import annotations
@@ -7,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -17,15 +24,20 @@ from .harness import wait_until
 
 LIMIT_MB = 256
 MOST = 256  # processes that attacks/burst.c counts
-pytestmark = pytest.mark.skipif("memory" in cgroups.look().controllers, reason="the kernel's controller counts all")
+pytestmark = pytest.mark.skipif(
+    "memory" in cgroups.find_cgroup().controllers, reason="the kernel's controller counts all"
+)
 
 
 class Burst:
     """attacks/burst.c and the file in which each of its processes counts what it has taken."""
 
     def __init__(self, attacks: Path, counts: Path) -> None:
-        counts.write_bytes(bytes(8 * (MOST + 1)))
         self.program, self.counts = attacks / "burst", counts
+        self.forget()
+
+    def forget(self) -> None:
+        self.counts.write_bytes(bytes(8 * (MOST + 1)))
 
     def taken_mb(self) -> int:
         return sum(struct.unpack(f"{MOST + 1}Q", self.counts.read_bytes())[1:]) >> 20
@@ -45,16 +57,36 @@ def burst(attack_bin: Path, tmp_path: Path) -> Burst:
     return Burst(attack_bin, tmp_path / "counts")
 
 
-@pytest.mark.parametrize(
-    ("kind", "processes", "megabytes"),
-    [("anon", 1, 1100), ("anon", 64, 100), ("freed", 1, 700), ("shared", 64, 60), ("memfd", 64, 60), ("tmpfs", 64, 60)],
-)
-def test_a_burst_ends_before_twice_the_limit(burst: Burst, kind: str, processes: int, megabytes: int) -> None:
-    with Cage(burst.policy(LIMIT_MB, kind)) as cage:
-        result: Result = cage.run(burst.argv(kind, processes, megabytes), timeout=60)
+KINDS = [
+    ("anon", 1, 1100),
+    ("anon", 64, 100),
+    ("freed", 1, 1100),
+    ("shared", 64, 60),
+    ("memfd", 64, 60),
+    ("tmpfs", 64, 60),
+]
 
-    assert result.reason == "oom", result
-    assert burst.taken_mb() < 2 * LIMIT_MB
+
+@pytest.mark.parametrize(("kind", "processes", "megabytes"), KINDS)
+def test_a_burst_ends_before_it_has_half(burst: Burst, kind: str, processes: int, megabytes: int) -> None:
+    assert median(taken_by(burst, burst.argv(kind, processes, megabytes))) < processes * megabytes / 2
+
+
+@pytest.mark.parametrize("kind", ["anon", "shared", "memfd"])
+def test_a_crowd_does_not_keep_the_watchdog_from_looking(burst: Burst, kind: str) -> None:
+    assert median(taken_by(burst, [*burst.argv(kind, 64, 60), "apart"])) < 64 * 60 / 2
+
+
+def taken_by(burst: Burst, argv: list[str]) -> list[int]:
+    """Megabytes, of three cages."""
+    taken = []
+    for _ in range(3):
+        burst.forget()
+        with Cage(burst.policy(LIMIT_MB, argv[1])) as cage:
+            result: Result = cage.run(argv, timeout=60)
+        assert result.reason == "oom", result
+        taken.append(burst.taken_mb())
+    return taken
 
 
 @pytest.mark.parametrize("kind", ["anon", "memfd"])

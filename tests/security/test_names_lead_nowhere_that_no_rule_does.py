@@ -11,8 +11,8 @@ import pytest
 from _support.nameserver import TXT, A, NameServer
 from pysandbox import Cage
 from pysandbox.events import Event
-from pysandbox.launch.runtime import Runtime
 from pysandbox.policy.host import HostRule
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import in_cage, policy, program
 

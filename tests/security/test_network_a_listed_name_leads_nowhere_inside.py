@@ -63,3 +63,26 @@ def test_a_name_does_not_lift_the_list_of_addresses(way: str, net_host: Host, ne
 
     assert said.let_through() == {}
     assert came_in(net) == []
+
+
+# ---- the host itself, port by port -----------------------------------------------------------------------------------
+
+PORTS = (places.ECHO, places.GREET)
+TO_THE_HOST = 'for port in PORTS: says(str(port), direct, "self.example", port)'
+# At every port but one the name does without a relay, from ECHO on for instance.
+DIRECT = [{"domain": "self.example", "direct": True}, {"domain": "*.example", "ports": [places.ECHO - 1]}]
+
+
+def test_uncaged_the_name_of_the_host_leads_to_its_services(net_host: Host) -> None:
+    reached = control(net_host, TO_THE_HOST, names={"PORTS": PORTS})
+
+    assert dict(reached.values) == dict.fromkeys(map(str, PORTS), "reached")
+
+
+def test_one_port_of_the_host_that_is_listed_opens_no_other(net_host: Host, net: Internet) -> None:
+    said = attack(net_host, TO_THE_HOST, names={"PORTS": PORTS}, hosts=DIRECT,
+                  allow_ips=[f"{places.HOST}:{places.ECHO}"])  # fmt: skip
+
+    assert said[str(places.ECHO)] == "reached"
+    assert {*said.let_through()} == {str(places.ECHO)}
+    assert {each["port"] for each in net.arrivals_at(places.HOST)} <= {places.ECHO}

@@ -11,7 +11,7 @@ import pytest
 from _support.nameserver import A, NameServer
 from pysandbox import Cage
 from pysandbox.events import Event
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import in_cage, policy, program, uncaged
 
@@ -81,7 +81,7 @@ def test_an_address_that_is_not_listed_is_refused_and_recorded(said: str) -> Non
     assert report.differs(dict.fromkeys(refused, "ECONNREFUSED")) == {}
     assert report.result is not None
     told = {denial.target: denial.fix for denial in report.result.denials}
-    assert told == {each: f'allow_ips = ["{each}/tcp"]' for each in refused}
+    assert told == {each: f'[[also]]\nnetwork.allow_ips = ["{each}/tcp"]' for each in refused}
 
 
 def test_a_port_that_a_name_s_grant_does_not_list_is_refused_and_recorded(server: NameServer) -> None:

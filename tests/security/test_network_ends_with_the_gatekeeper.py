@@ -17,6 +17,7 @@ from .network import DOORS
 HOST = """
 import json, sys, time
 from pysandbox import Cage, Policy, Runtime, DEVNULL, PIPE
+from pysandbox.gate.gatekeeper import Gatekeeper
 from pysandbox.policy.host import HostRule
 runtime = Runtime(warm=0)
 policy = Policy(egress="proxy-only", hosts=(HostRule(domain="origin.example"),))
@@ -25,7 +26,7 @@ with Cage(policy, runtime=runtime) as cage:
         print(process.stdout.readline().decode().strip(), flush=True)
         order = sys.stdin.readline().strip()
         if order == "stop the loop":
-            loop = runtime.gatekeeper.loop
+            loop = runtime.shared.find(Gatekeeper).loop
             loop.call_soon_threadsafe(loop.stop)
             while loop.is_running():
                 time.sleep(0.01)

@@ -120,6 +120,17 @@ def test_no_road_but_the_name_leads_out(net_host: Host, net: Internet) -> None:
     assert said.answer.denials
 
 
+@pytest.mark.parametrize("body", [ROADS, DATAGRAMS, RESOLVERS])
+def test_whoever_asks_why_opens_nothing(body: str, net_host: Host, net: Internet) -> None:
+    """A cage without a way out has doors then, and all of them refuse."""
+    said = attack(net_host, body, names={**NAMES, "OTHER": places.OTHER_RESOLVER}, why=True)
+
+    no_name = {name for name, value in said.values.items() if value == [3]}
+    assert said.let_through((*NOT_SENT, *["EAI_NONAME"] * (body is not RESOLVERS))).keys() <= no_name
+    assert net.arrivals_at(*SERVERS) == [] and net.questions() == []
+    assert said.answer.denials
+
+
 def test_no_datagram_leaves(net_host: Host, net: Internet) -> None:
     said = attack(net_host, DATAGRAMS, names=NAMES, hosts=HOSTS)
 

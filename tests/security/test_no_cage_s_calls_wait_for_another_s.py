@@ -14,7 +14,7 @@ import pytest
 
 import pysandbox
 from pysandbox import Cage, Policy
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import SLOWNESS, program, wait_until
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from _support.lineage import is_ours
-from pysandbox.launch.orphans import find_orphans, remove
+from pysandbox.records.orphans import find_orphans, remove
 
 from .harness import SLOWNESS, wait_until
 

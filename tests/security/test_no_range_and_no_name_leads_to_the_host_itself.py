@@ -14,7 +14,7 @@ import pytest
 from _support.nameserver import NameServer
 from _support.outside import LISTED, OTHER, SIX, outside
 from pysandbox import Cage, Runtime, SandboxCompileError
-from pysandbox.gate.message import A
+from pysandbox.gate.dns.message import A
 
 from .harness import in_cage, policy, program, uncaged
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox.launch import registry
 from pysandbox.launch.owner import this_process
-from pysandbox.launch.registry import Record
+from pysandbox.records import registry
+from pysandbox.records.registry import CageRecord
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def record() -> Record:
+def record() -> CageRecord:
     owner = this_process()
-    return Record("01TAKEN", owner, owner, ("true",), "digest", 1.0)
+    return CageRecord("01TAKEN", owner, owner, ("true",), "digest", 1.0)
 
 
 def squat(path: Path, how: str) -> None:

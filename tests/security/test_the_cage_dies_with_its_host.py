@@ -9,7 +9,7 @@ import signal
 
 import pytest
 
-from pysandbox.launch.orphans import find_orphans, remove
+from pysandbox.records.orphans import find_orphans, remove
 
 from .conftest import Ground
 from .harness import SLOWNESS, alive_with, first_line, host_script, token, wait_until

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pysandbox import Cage, PolicyError, SandboxCompileError
-from pysandbox.launch import registry
-from pysandbox.testing import settle
+from pysandbox.records import registry
+from pysandbox.testing import wait_idle
 
 from .harness import caged, policy, program, uncaged
 
@@ -36,7 +36,7 @@ KNOCK = """
 @pytest.mark.parametrize("grant", ["allow", "allow_write"])
 def test_its_directory_is_not_in_any_grant(registry_home: Path, grant: str) -> None:
     with Cage() as known:
-        known.runtime.settle()
+        known.runtime.wait_idle()
         directory = registry.private_directory()
         look = program(LOOK, DIRECTORY=directory)
         control = uncaged(look)
@@ -45,7 +45,7 @@ def test_its_directory_is_not_in_any_grant(registry_home: Path, grant: str) -> N
 
         attack = caged(look, policy(**{grant: [str(registry_home)]}))
 
-        settle()
+        wait_idle()
         assert {each.errno for each in attack.attempts.values()} <= {"ENOENT", "EACCES", "EROFS"}
         assert os.listdir(directory) == [f"{known.id}.json"]
 
@@ -53,16 +53,31 @@ def test_its_directory_is_not_in_any_grant(registry_home: Path, grant: str) -> N
 @pytest.mark.parametrize("grant", ["allow", "allow_write"])
 def test_a_grant_of_the_directory_itself_is_refused_by_name(registry_home: Path, grant: str, isolation: str) -> None:
     with Cage() as known:
-        known.runtime.settle()
+        known.runtime.wait_idle()
         with pytest.raises(PolicyError, match="registry of cages"):
             Cage(policy(isolation, **{grant: [registry.private_directory()]})).run(["/bin/true"])
+
+
+def test_a_grant_of_a_keeper_s_socket_is_refused_by_name(registry_home: Path, isolation: str) -> None:
+    """As the grant of a file in it is: whatever an option grants at a path, nothing in the directory can be it."""
+    command = Cage().detach(["/bin/sleep", "600"])
+    try:
+        (record,) = registry.live()
+        socket = f"{registry.private_directory()}/{record.id}.spool/socket"
+        assert os.path.exists(socket)
+        with pytest.raises(PolicyError, match="registry of cages"):
+            Cage(policy(isolation, unix_sockets=[socket])).run(["/bin/true"])
+    finally:
+        command.kill()
+        command.wait(10)
+        command.close()
 
 
 def test_its_directory_is_hidden_where_it_was_made_after_the_policy_was_read(registry_home: Path) -> None:
     rules = policy(allow_write=[str(registry_home)])
     with Cage(rules) as cage:
         directory = registry.private_directory()
-        cage.runtime.settle()
+        cage.runtime.wait_idle()
         assert os.path.isdir(directory)
         assert cage.run(["/bin/ls", "-A", directory]).stdout == ""
 

@@ -9,7 +9,7 @@ import pytest
 
 import pysandbox
 from pysandbox import Cage
-from pysandbox.launch.runtime import Runtime
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import in_cage, policy, program, uncaged
 from .harness import victim as a_victim

@@ -18,8 +18,8 @@ import pytest
 import pysandbox
 from pysandbox import Cage, Event, Policy
 from pysandbox.events import PLANTED
-from pysandbox.launch.runtime import Runtime
 from pysandbox.probe import paths
+from pysandbox.runtime.runtime import Runtime
 
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged

@@ -10,7 +10,7 @@ import pytest
 
 import pysandbox
 from pysandbox import Policy
-from pysandbox.handlers.denial import FURTHER
+from pysandbox.denial import FURTHER
 
 from .harness import PYTHON, caged, program, uncaged
 

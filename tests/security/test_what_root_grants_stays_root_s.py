@@ -220,7 +220,7 @@ def test_what_is_mounted_after_the_plan_was_made_is_an_error_once(tmp_path: Path
     said = in_mounts_of_its_own(
         """
         os.makedirs(at + "/tree/below")
-        from pysandbox.launch.runtime import Runtime
+        from pysandbox.runtime.runtime import Runtime
         runtime = Runtime(warm=0)
         rules = Policy(allow_write=[Grant(at + "/tree")])
         def attempt():

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox.launch.orphans import find_orphans, remove
+from pysandbox.records.orphans import find_orphans, remove
 
 from .harness import SLOWNESS, wait_until
 from .test_no_moment_of_a_host_s_death_leaves_a_process import SEED, of_this_run

@@ -14,7 +14,7 @@ import pytest
 
 from pysandbox import Cage, Event, Policy, Result, Runtime
 from pysandbox.errors import UnsupportedError
-from pysandbox.launch.written import MIB, Written, most_lost
+from pysandbox.live.written import MIB, Written, most_lost
 
 from .harness import PYTHON
 

@@ -20,6 +20,18 @@ SIX = "2001:4860:4860::10"
 SITES = ("origin.example", "www.origin.example", "git.example", "pypi.example", "npm.example")
 DENIED_SITES = ("denied.example", "evilorigin.example", "origin.example.evil.test")
 
+# Names of services that shipped recipes are for, on the same server: stand-ins, which only these tests trust.
+SERVICES = (
+    "pypi.org", "files.pythonhosted.org", "index.crates.io", "static.crates.io", "crates.io", "auth.docker.io",
+    "registry-1.docker.io", "hub.docker.com", "production.cloudflare.docker.com", "github.com", "api.github.com",
+    "uploads.github.com", "codeload.github.com", "raw.githubusercontent.com", "objects.githubusercontent.com",
+    "release-assets.githubusercontent.com", "huggingface.co", "cdn-lfs.huggingface.co", "cdn-lfs-us-1.hf.co",
+    "cas-bridge.xethub.hf.co", "registry.npmjs.org", "api.openai.com", "api.anthropic.com", "slack.com",
+    "files.slack.com", "hooks.slack.com", "api.stripe.com", "files.stripe.com", "s3.amazonaws.com", "sts.amazonaws.com",
+    "iam.amazonaws.com", "s3.eu-central-1.amazonaws.com", "claude.ai", "console.anthropic.com", "platform.claude.com",
+    "auth.openai.com", "chatgpt.com", "api.githubcopilot.com", "copilot-proxy.githubusercontent.com", "opencode.ai",
+)  # fmt: skip
+
 # Every other name, with what the resolver says.
 RECORDS = {
     "rebind.example": "127.0.0.1",
@@ -38,6 +50,7 @@ TEXTS = {"origin.example": "a text of the origin", "text.tunnel.example": "a tex
 ADDRESSES = (ORIGIN, DENIED, RESOLVER, OTHER_RESOLVER, METADATA, PRIVATE)
 
 HTTP, HTTPS, REDIS = 80, 443, 6379
+HTTP2, GRPC = 8445, 8446  # the same web server in HTTP/2; one of gRPC, where a test starts it
 ECHO = 7007  # returns what it gets
 GREET = 7008  # speaks first, then returns what it gets
 DRAIN = 7009  # reads all until the end, then says how much it was

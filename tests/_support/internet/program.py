@@ -19,11 +19,14 @@ from typing import Any
 
 import pysandbox
 from pysandbox import Cage, Event, Policy, Runtime
+from pysandbox.policy.compose import resolve
 from pysandbox.policy.host import HostRule
 
 
 def made(fields: dict[str, Any]) -> Policy:
-    """A Policy, of which `hosts` may be names instead of blocks."""
+    """A Policy, of which `hosts` may be names instead of blocks; with `recipes`, what these make, with this on top."""
+    if recipes := fields.pop("recipes", ()):
+        return resolve(recipes, extra=fields).policy
     hosts = [each if isinstance(each, dict) else {"domain": each} for each in fields.pop("hosts", ())]
     if hosts or "allow_ips" in fields or "ports" in fields:
         fields.setdefault("egress", "proxy-only")
@@ -50,6 +53,8 @@ class Program:
         with Cage(made(question["policy"]), runtime=self.runtime) as cage:
             result = cage.run(argv, env=env, timeout=timeout, stdin=pysandbox.DEVNULL)
         denials = [asdict(each) for each in result.denials]
+        if question["policy"].get("proxy_upstream_ca"):
+            self.runtime.drain()  # the inspector ends with it
         return {
             "exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr, "denials": denials,
             "events": [each for each in self.events if not each[0].startswith("subagent.")],

@@ -28,7 +28,9 @@ def write_pages(top: Path) -> None:
     (site / "bulk").write_bytes(os.urandom(BULK))
     (denied / "index.html").write_text(places.SECRET_PAGE)
     _write_pip(top / "pypi")
-    _write_npm(top / "npm")
+    _write_pip(top / "pypi.org", files="https://files.pythonhosted.org")
+    _write_npm(top / "npm", "npm.example")
+    _write_npm(top / "registry", "registry.npmjs.org")
 
 
 def write_git(top: Path) -> None:
@@ -44,8 +46,8 @@ def write_git(top: Path) -> None:
     subprocess.run(["git", "update-server-info"], cwd=bare, env=isolated, **QUIET)  # type: ignore[call-overload]
 
 
-def _write_pip(top: Path) -> None:
-    """One wheel, `parcel`, in a simple index (PEP 503)."""
+def _write_pip(top: Path, files: str = "") -> None:
+    """One wheel, `parcel`, in a simple index (PEP 503), which has its files on another host or on its own."""
     wheel = io.BytesIO()
     about = {
         "METADATA": "Metadata-Version: 2.1\nName: parcel\nVersion: 1.0\n",
@@ -60,10 +62,10 @@ def _write_pip(top: Path) -> None:
     digest = hashlib.sha256(data).hexdigest()
     (top / "simple" / "parcel").mkdir(parents=True)
     (top / name).write_bytes(data)
-    (top / "simple" / "parcel" / "index.html").write_text(f'<a href="/{name}#sha256={digest}">{name}</a>\n')
+    (top / "simple" / "parcel" / "index.html").write_text(f'<a href="{files}/{name}#sha256={digest}">{name}</a>\n')
 
 
-def _write_npm(top: Path) -> None:
+def _write_npm(top: Path, host: str) -> None:
     """One package, `parcel`, in a registry of files."""
     package = io.BytesIO()
     with tarfile.open(fileobj=package, mode="w:gz") as archive:
@@ -76,7 +78,7 @@ def _write_npm(top: Path) -> None:
     top.mkdir()
     (top / "parcel-1.0.0.tgz").write_bytes(data)
     dist = {
-        "tarball": "https://npm.example/parcel-1.0.0.tgz",
+        "tarball": f"https://{host}/parcel-1.0.0.tgz",
         "integrity": "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode(),
     }
     version = {"name": "parcel", "version": "1.0.0", "main": "index.js", "dist": dist}
@@ -90,7 +92,7 @@ def write_certificates(top: Path) -> None:
     top.mkdir()
     _openssl(top, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
              "ca.key", "-out", "ca.crt", "-days", "30", "-subj", "/CN=CA of the tests")  # fmt: skip
-    for name, sites in (("origin", places.SITES), ("denied", places.DENIED_SITES)):
+    for name, sites in (("origin", (*places.SITES, *places.SERVICES)), ("denied", places.DENIED_SITES)):
         (top / "extensions").write_text("subjectAltName=" + ",".join(f"DNS:{each}" for each in sites) + "\n")
         _openssl(top, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
                  f"{name}.key", "-out", "request", "-subj", f"/CN={sites[0]}")  # fmt: skip

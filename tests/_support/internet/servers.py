@@ -34,7 +34,8 @@ http {
 %(servers)s}
 """
 SITE = """
-  server { listen %(address)s:80 %(default)s; listen %(address)s:443 ssl %(default)s; server_name %(names)s;
+  server { listen %(address)s:80 %(default)s; listen %(address)s:443 ssl %(default)s;
+    listen %(address)s:%(http2)s ssl http2 %(default)s; server_name %(names)s;
     access_log %(top)s/%(log)s.log line; root %(top)s/www/%(root)s;
     ssl_certificate %(top)s/tls/%(log)s.crt; ssl_certificate_key %(top)s/tls/%(log)s.key; }
 """
@@ -139,7 +140,7 @@ def _sink(mark: tuple[str, int]) -> str:
 
 def _dnsmasq(top: Path) -> list[str]:
     """-d: in the foreground, without a change of user, of which there is only one here."""
-    names = [f"--host-record={name},{places.ORIGIN}" for name in places.SITES]
+    names = [f"--host-record={name},{places.ORIGIN}" for name in (*places.SITES, *places.SERVICES)]
     names += [f"--host-record={name},{places.DENIED}" for name in places.DENIED_SITES]
     names += [f"--host-record={name},{address}" for name, address in places.RECORDS.items()]
     names += [f"--host-record={name},{address}" for name, address in places.SIX_RECORDS.items()]
@@ -154,11 +155,12 @@ def _dnsmasq(top: Path) -> list[str]:
 
 
 def _nginx(top: Path) -> list[str]:
-    roots = {"git.example": "git", "pypi.example": "pypi", "npm.example": "npm"}
-    sites = [(places.ORIGIN, name, "origin", roots.get(name, "origin")) for name in places.SITES]
+    roots = {"git.example": "git", "pypi.example": "pypi", "npm.example": "npm", "pypi.org": "pypi.org",
+             "files.pythonhosted.org": "pypi", "github.com": "git", "registry.npmjs.org": "registry"}  # fmt: skip
+    sites = [(places.ORIGIN, name, "origin", roots.get(name, "origin")) for name in (*places.SITES, *places.SERVICES)]
     sites += [(places.DENIED, name, "denied", "denied") for name in places.DENIED_SITES]
     blocks = [
-        SITE % {"address": address, "names": name, "log": log, "root": root, "top": top,
+        SITE % {"address": address, "names": name, "log": log, "root": root, "top": top, "http2": places.HTTP2,
                 "default": "default_server" if name in ("origin.example", "denied.example") else ""}
         for address, name, log, root in sites
     ]  # fmt: skip

@@ -1,6 +1,8 @@
-/* burst KIND PROCESSES MIB COUNTS: processes that start at once each take MIB of one kind of memory, as fast as they
- * can, and keep it. Each tells after every piece, in its own slot of the file COUNTS, how much it has taken so far: the
- * host reads there what was in use at the end. "freed" takes it, gives it back and does so again. */
+/* burst KIND PROCESSES MIB COUNTS [apart]: processes that start at once each take MIB of one kind of memory, as fast as
+ * they can, and keep it. Each tells after every piece, in its own slot of the file COUNTS, how much it has taken so
+ * far: the host reads there what was in use at the end. "freed" takes it, gives it back and does so again. "apart":
+ * each in a session of its own, which sched(7) gives as much of a processor as all others of the machine have together.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -67,15 +69,16 @@ static void fill(const char *kind, int i, uint64_t bytes, int memfd, int process
 }
 
 int main(int argc, char **argv) {
-    const int processes = argc == 5 ? atoi(argv[2]) : 0;
-    const int counts = argc == 5 ? open(argv[4], O_RDWR) : -1;
-    const int memfd = argc == 5 && !strcmp(argv[1], "memfd") ? memfd_create("burst", 0) : -1;
+    const int processes = argc >= 5 ? atoi(argv[2]) : 0;
+    const int counts = argc >= 5 ? open(argv[4], O_RDWR) : -1;
+    const int memfd = argc >= 5 && !strcmp(argv[1], "memfd") ? memfd_create("burst", 0) : -1;
     int i;
     if (counts < 0 || processes < 1 || processes > MOST) return 2;
     taken = mmap(NULL, (MOST + 1) * sizeof *taken, PROT_READ | PROT_WRITE, MAP_SHARED, counts, 0);
     if (taken == MAP_FAILED) return 3;
     for (i = 1; i < processes; i++)
         if (!fork()) break;
+    if (argc > 5 && i < processes) setsid();
     fill(argv[1], i, (uint64_t)atoi(argv[3]) * PIECE, memfd, processes);
     return 0;
 }

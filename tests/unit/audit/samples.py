@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pysandbox.audit.read import Record
+from pysandbox.audit.read import AuditRecord
 from pysandbox.audit.runs import Run, run_of
 
 ID = "01HXABCDEFGHJKMNPQRSTVWXYZ"
 HOSTILE = "\"'><script>alert(1)</script><img src=http://example.invalid/x onerror=alert(1)>\x1b[2J\u202e\udc80&amp;"
 
 
-def record(seq: int, second: float, type: str, **data: Any) -> Record:
-    return Record(seq, f"2026-01-01T00:00:{second:09.6f}Z", 1, type, {"invocation_id": ID, **data}, "", "")
+def record(seq: int, second: float, type: str, **data: Any) -> AuditRecord:
+    return AuditRecord(seq, f"2026-01-01T00:00:{second:09.6f}Z", 1, type, {"invocation_id": ID, **data}, "", "")
 
 
-def spawned(seq: int, second: float, command: int, *argv: str, **data: Any) -> Record:
+def spawned(seq: int, second: float, command: int, *argv: str, **data: Any) -> AuditRecord:
     given = {
         "cwd": "/proj", "cage_summary": "cage[x@01HXAB] fs=rw:. net=none state=ephemeral mem=64mb walltime=9s",
         "effective_cage_hash": "ab12", "recipes": ["python"], "limits": {"memory_mb": 64, "walltime_sec": 9},
@@ -26,12 +26,12 @@ def spawned(seq: int, second: float, command: int, *argv: str, **data: Any) -> R
     return record(seq, second, "subagent.spawn", command=command, argv=list(argv), **(given | data))
 
 
-def exited(seq: int, second: float, command: int, code: int = 0, **data: Any) -> Record:
+def exited(seq: int, second: float, command: int, code: int = 0, **data: Any) -> AuditRecord:
     used = {"duration_ms": 1500, "user_ms": 200, "system_ms": 100, "max_rss_kb": 32768, "reason": "exited"}
     return record(seq, second, "subagent.exit", command=command, exit_code=code, **(used | data))
 
 
-def denied(seq: int, second: float, target: str, **data: Any) -> Record:
+def denied(seq: int, second: float, target: str, **data: Any) -> AuditRecord:
     given = {"kind": "open", "rule": "filesystem.allow", "fix": f'filesystem.allow = ["{target}"]', "count": 1}
     return record(seq, second, "cage.denied", target=target, **(given | data))
 
@@ -54,6 +54,8 @@ def hostile() -> Run:
         record(3, 1.2, "gatekeeper.tcp_allowed", target=HOSTILE, port=1),
         record(4, 1.3, "cage.file_opened", target=HOSTILE, access="read"),
         record(5, 1.4, "policy.violation", limit=HOSTILE, value=HOSTILE),
+        record(6, 1.5, "workspace.kept", workspace=HOSTILE, trees=[HOSTILE], counts={HOSTILE: 3}, paths=[HOSTILE],
+               digest=HOSTILE, reason=HOSTILE),
         record(6, 1.5, "subagent.killed", command=1, reason=HOSTILE),
         exited(7, 2, 1, 137, reason=HOSTILE),
     ])  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pysandbox.audit.chain import START, hash_of, link_of, seal
 from pysandbox.audit.files import head_text, read_head
-from pysandbox.audit.read import Verdict, records, verify
+from pysandbox.audit.read import ChainReport, records, verify
 
 from .conftest import EVENTS, filled
 
@@ -21,7 +21,7 @@ with tempfile.TemporaryDirectory() as folder:
 LINES = WHOLE.splitlines(keepends=True)
 
 
-def verdict_on(content: bytes, head: bytes = HEAD) -> Verdict:
+def verdict_on(content: bytes, head: bytes = HEAD) -> ChainReport:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "events.jsonl"
         path.write_bytes(content)

@@ -18,7 +18,7 @@ from pysandbox.audit.report.page import FILES_NOT_OBSERVED, NO_NETWORK
 from pysandbox.audit.runs import Run
 from pysandbox.audit.tell import NOT_WATCHED
 
-from .samples import hostile, ordinary, silent
+from .samples import HOSTILE, hostile, ordinary, silent
 
 RUNS = {"ordinary": ordinary, "hostile": hostile, "silent": silent}
 ALLOWED = frozenset(
@@ -104,3 +104,11 @@ def test_text_never_becomes_markup(text: str, attribute: str) -> None:
 @given(st.text(max_size=80), st.integers(5, 40))
 def test_a_label_is_never_too_long(text: str, length: int) -> None:
     assert len(shortened(text, length)) <= length
+
+
+def test_the_changes_that_are_kept_are_shown_line_by_line_and_escaped() -> None:
+    text = page(hostile(), [f"+{HOSTILE}", "-old\tline", "", f"--- a/{HOSTILE}"])
+    seen = Seen(text)
+    assert seen.names <= ALLOWED and "<script" not in text and "\x1b" not in text
+    assert "+\"'><script>alert(1)" in seen.text and "-old    line" in seen.text and "Written apart" in seen.text
+    assert text.count('class="mono added"') == 1 and text.count('class="mono gone"') == 2

@@ -8,7 +8,7 @@ import pytest
 
 from pysandbox.audit import AuditLog
 from pysandbox.audit.runs import all_runs, find_id, find_run, run_of
-from pysandbox.audit.tell import NOT_WATCHED, fixes, refusals, tell
+from pysandbox.audit.tell import NOT_WATCHED, describe_run, fixes, refusals
 from pysandbox.errors import AuditError
 from pysandbox.events import TYPES
 
@@ -26,10 +26,13 @@ def test_a_run_holds_its_commands_with_their_ends() -> None:
 def test_the_same_refusal_is_told_once_with_its_count() -> None:
     run = ordinary()
     assert [(each.target, each.count) for each in refusals(run)] == [("/etc/shadow", 3), ("/usr/bin/curl", 1)]
-    assert fixes(run) == ('filesystem.allow = ["/etc/shadow"]', 'process.allow_execve = ["/usr/bin/curl"]')
-    told = "\n".join(tell(run))
+    assert fixes(run) == (
+        '[[also]]\nfilesystem.allow = ["/etc/shadow"]', '[[also]]\nprocess.allow_execve = ["/usr/bin/curl"]'
+    )  # fmt: skip
+    told = "\n".join(describe_run(run))
     assert "Refused (4):" in told
-    assert 'to allow: filesystem.allow = ["/etc/shadow"]' in told
+    assert 'pysandbox.toml:\n        [[also]]\n        filesystem.allow = ["/etc/shadow"]' in told
+    assert "as a flag: --allow /etc/shadow" in told and "Policy(allow=['/etc/shadow'])" in told
     assert "by: process.allow_execve" in told
 
 
@@ -41,16 +44,18 @@ def test_the_end_of_a_command_sums_up_what_had_no_event_of_its_own() -> None:
         exited(3, 3, 1, denials=[known, other]),
     ])  # fmt: skip
     assert [(each.target, each.count) for each in refusals(run)] == [("/a", 5), ("/b", 2)]
-    assert fixes(run) == ('filesystem.allow = ["/a"]', 'process.allow_execve = ["/b"]')
+    assert fixes(run) == (
+        '[[also]]\nfilesystem.allow = ["/a"]', '[[also]]\nprocess.allow_execve = ["/b"]'
+    )  # fmt: skip
 
 
 def test_what_was_only_monitored_says_so() -> None:
     found = record(2, 2, "cage.denied", kind="open", target="/a", rule="r", fix="", monitor=True)
-    assert "only monitored" in "\n".join(tell(run_of(ID, [spawned(1, 1, 1, "x"), found])))
+    assert "only monitored" in "\n".join(describe_run(run_of(ID, [spawned(1, 1, 1, "x"), found])))
 
 
 def test_what_was_not_recorded_is_not_invented() -> None:
-    told = "\n".join(tell(silent()))
+    told = "\n".join(describe_run(silent()))
     assert "No end was recorded" in told
     assert NOT_WATCHED in told
 
@@ -61,7 +66,7 @@ def test_every_kind_of_end_is_told() -> None:
         spawned(4, 3, 2, "nope"),
         record(5, 3, "cage.start_failed", command=2, step="exec", errno=2, path="nope"),
     ]  # fmt: skip
-    told = "\n".join(tell(run_of(ID, [spawned(1, 1, 1, "sleep"), *ends])))
+    told = "\n".join(describe_run(run_of(ID, [spawned(1, 1, 1, "sleep"), *ends])))
     assert "Ended by force: walltime_exceeded, exit code 124" in told
     assert "It never ran: exec: errno 2: nope." in told
 
@@ -70,7 +75,7 @@ def test_an_uncaged_run_says_so() -> None:
     found = record(1, 1, "subagent.spawn.uncaged", command=1, argv=["ls"], reason="dsl_disabled", cage_summary="x")
     run = run_of(ID, [found])
     assert not run.caged
-    assert "There was NO CAGE (dsl_disabled)." in "\n".join(tell(run))
+    assert "There was NO CAGE (dsl_disabled)." in "\n".join(describe_run(run))
 
 
 def test_a_record_of_an_odd_shape_does_no_harm() -> None:

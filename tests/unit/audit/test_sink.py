@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pysandbox.audit import AuditLog, files
-from pysandbox.audit.read import Record, read, records, verify
-from pysandbox.audit.stream import Stream
+from pysandbox.audit.read import AuditRecord, read, records, verify
+from pysandbox.audit.stream import AuditStream
 from pysandbox.errors import AuditError
 from pysandbox.events import DENIED, EXIT, SPAWN, TCP_ALLOWED, TCP_DENIED, Event
 
@@ -84,7 +84,7 @@ def test_only_what_must_be_durable_is_synced(tmp_path: Path, monkeypatch: pytest
 def test_one_sync_serves_all_that_was_written_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    stream = Stream(str(tmp_path / "events.jsonl"), 1 << 20, lambda: "t")
+    stream = AuditStream(str(tmp_path / "events.jsonl"), 1 << 20, lambda: "t")
     first, second = stream.append("a", {}), stream.append("b", {})
     stream.sync(second)
     stream.sync(first)
@@ -244,4 +244,4 @@ def test_a_reader_may_start_after_a_record(stream: Path) -> None:
     filled(stream, events=20, rotate_mb=0.001)
     last = max(each.seq for each in records(str(stream)))
     assert [each.seq for each in records(str(stream), last - 1)] == [last]
-    assert all(isinstance(each, Record) for each in read(str(stream)))
+    assert all(isinstance(each, AuditRecord) for each in read(str(stream)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
 import pysandbox
-from pysandbox.launch.stdio import Stdio
 from pysandbox.policy.model import Policy
 
 
@@ -35,7 +35,8 @@ class FakeProcess:
         self.stdout: Any = None
         self.stderr: Any = None
         self._result, self._obeys = result, obeys
-        self._stdio = Stdio()
+        self.relays: list[Any] = []
+        self.loss: OSError | None = None
         self._read, self._write = os.pipe()
         if ended:
             self.end()
@@ -54,7 +55,7 @@ class FakeProcess:
     def fileno(self) -> int:
         return self._read
 
-    def signal(self, number: int) -> None:
+    def signal(self, number: int, *, tree: bool = False) -> None:
         self.calls.append(signal.Signals(number).name)
         if self._obeys:
             self._result.exit_code = self._result.returncode = 128 + number
@@ -99,11 +100,15 @@ class FakeCage:
         self.ended, self.obeys = True, True
         self.process: FakeProcess | None = None
         self.drained_after: list[str] | None = None
+        self.audited = False
 
     def __call__(self, policy: Policy, sink: Callable[[Any], None], no_sandbox: bool) -> FakeCage:
         self.policy, self.sink, self.caged = policy, sink, policy.caged and not no_sandbox
         self.runtime = self
         return self
+
+    def prepare(self, policy: Policy, cwd: str) -> SimpleNamespace:
+        return SimpleNamespace(plan=SimpleNamespace(mounts=(), landlock=None))
 
     def drain(self) -> None:
         self.drained_after = [] if self.process is None else [*self.process.calls]

@@ -22,7 +22,7 @@ def host(*refused: str) -> Host:
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-@pytest.mark.parametrize(("refused", "code"), [("NET_NS", 0), ("USER_NS", 1)])
+@pytest.mark.parametrize(("refused", "code"), [("IPC_NS", 0), ("NET_NS", 1), ("PROC", 1), ("USER_NS", 1)])
 def test_the_exit_code_says_whether_cages_can_run(
     flags: list[str], refused: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,7 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ([], "no command given"),
         (["-v"], "no command given"),
         (["rnu"], "unknown command 'rnu', did you mean \"run\"?"),
-        (["ls"], "to run a program: pysandbox run -- PROGRAM"),
+        (["ls"], "to run a program: pysandbox run -- ls"),
         (["--verzion"], 'did you mean "--version"?'),
         (["help", "chekc"], 'did you mean "check"?'),
         (["check", "--josn"], 'did you mean "--json"?'),

@@ -12,7 +12,7 @@ import pytest
 from pysandbox.cli import setup
 from pysandbox.probe.features import Host
 from pysandbox.setup import apparmor, install
-from pysandbox.setup.target import Target, find_target
+from pysandbox.setup.target import InstallTarget, find_target
 
 Answer = Callable[[str], str]
 
@@ -193,7 +193,7 @@ def test_flags_that_make_no_sense_together_are_refused(
 def test_a_failure_of_the_tools_is_one_line(
     host: Host, done: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(mac: str, files: dict[str, str], target: Target) -> None:
+    def fail(mac: str, files: dict[str, str], target: InstallTarget) -> None:
         raise install.SetupError("not found: apparmor_parser (package apparmor)")
 
     monkeypatch.setattr(install, "install", fail)

@@ -11,8 +11,8 @@ from golden.pretend import MODERN, SYSTEM, plan_of
 from pysandbox.compile.doors import PROXIES, PROXY_VARIABLES, TRANSPARENT
 from pysandbox.compile.plan import HostGrant, NetPlan, Published
 from pysandbox.errors import PolicyError
+from pysandbox.netfilter import netlink
 from pysandbox.policy.model import Policy
-from pysandbox.probe import netlink
 
 HOST = [{"domain": "a.example"}]
 OUT: dict[str, Any] = {"egress": "proxy-only", "hosts": HOST}

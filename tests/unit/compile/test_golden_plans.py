@@ -64,9 +64,10 @@ def policy_named(name: str) -> Policy:
     if name in POLICIES:
         return POLICIES[name]
     from pysandbox.policy.expand import expand
-    from pysandbox.policy.recipe import shipped, with_base
+    from pysandbox.policy.recipe import with_base
+    from pysandbox.policy.sources import shipped
 
-    return expand(with_base(shipped(name).policy()), env={"HOME": HOME}, cwd=PROJECT, home=HOME)
+    return expand(with_base(shipped(name).policy(Policy)), env={"HOME": HOME}, cwd=PROJECT, home=HOME)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

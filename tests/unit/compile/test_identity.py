@@ -79,6 +79,6 @@ def test_the_structs_have_another_user_outside_only_then() -> None:
     from pysandbox._native import lib
 
     for host, user in ((ROOT, lib.PSB_OUTSIDE), (WEAK, 0)):
-        struct = encode_plan(planned(host), 0, 0)._struct
+        struct = encode_plan(planned(host), 0, 0).struct
         assert (struct.outside_uid, struct.outside_gid, bool(struct.unrooted)) == (user, user, host is ROOT)
         assert struct.idmap_fd == -1, "it is the launcher's to fill in"

@@ -27,7 +27,6 @@ def wall(plan: Plan) -> LandlockPlan:
 
 
 @pytest.mark.parametrize(("options", "key"), [
-    ({"run_as": "nobody"}, "process.run_as"),
     ({"run_as": "root"}, "process.run_as"),
     ({"state": "scratch"}, "filesystem.state"),
     ({"allow_syscalls": ("io_uring_setup",)}, "syscalls.allow_extra"),
@@ -106,9 +105,15 @@ def test_guards_that_cannot_be_made_are_named_and_strict_refuses_them() -> None:
 def test_strict_refuses_each_gap_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
     for gap in degrade.GAPS:
         monkeypatch.setattr(degrade, "GAPS", (gap,))
-        asked = {"allow_execve": ("/bin/sh",), "allow_syscalls": ("shmget",), "allow": grants("/proc"), **DIRECT}
+        asked = {
+            "run_as": "nobody",
+            "allow_execve": ("/bin/sh",),
+            "allow_syscalls": ("shmget",),
+            "allow": grants("/proc"),
+            **DIRECT,
+        }
         with pytest.raises(UnsupportedError, match=r"leaves open: .*full"):
-            degrade.weigh(alone(strict=True, **asked), MODERN)
+            degrade.evaluate(alone(strict=True, **asked), MODERN)
 
 
 def test_a_guard_that_cannot_be_made_is_no_rule_either() -> None:
@@ -162,3 +167,40 @@ def test_what_decides_on_sockets_cannot_be_switched_off() -> None:
         granted(DATABASE, notifier=False)
     with pytest.raises(UnsupportedError):
         plan_of(alone(unix_sockets=grants(DATABASE)), replace(MODERN, user_notif=False), tree=LISTENING)
+
+
+HOSTS_BY_NAME = [{"domain": "pypi.org"}]
+
+
+def test_hosts_are_reached_through_doors_that_nobody_listens_at() -> None:
+    plan = plan_of(alone(hosts=HOSTS_BY_NAME, egress="proxy-only"))
+    assert plan.net is not None and plan.notify is not None and plan.landlock is not None
+    assert {(door.kind, door.protocol, door.port) for door in plan.net.doors} == {
+        ("http", "handed", 3128), ("socks", "handed", 1080),
+    }  # fmt: skip
+    assert (plan.net.routes, plan.net.redirect, plan.namespaces) == (b"", b"", ())
+    assert dict(plan.env)["HTTPS_PROXY"] == "http://198.18.0.1:3128"
+    assert dict(plan.notify.actions) == {"CONNECT": "LIST"} and plan.notify.doors
+    assert set(plan.landlock.handled_net) == {"CONNECT_TCP", "BIND_TCP"}  # whatever the supervisor does not connect
+
+
+def test_addresses_alone_need_no_door() -> None:
+    plan = plan_of(alone(allow_ips=("192.0.2.7:443/tcp",)))
+    assert plan.net is None and plan.notify is not None and not plan.notify.doors
+
+
+@pytest.mark.parametrize("listed", ["198.18.0.1", "198.19.3.4:3128/tcp", "198.18.0.0/15"])
+def test_the_addresses_of_doors_are_nobody_s_grant(listed: str) -> None:
+    with pytest.raises(SandboxCompileError, match="stand for names"):
+        plan_of(alone(hosts=HOSTS_BY_NAME, egress="proxy-only", allow_ips=(listed,)))
+
+
+def test_hosts_need_a_supervisor_and_say_so() -> None:
+    with pytest.raises(UnsupportedError, match="host needs calls to be decided"):
+        plan_of(alone(hosts=HOSTS_BY_NAME, egress="proxy-only"), replace(MODERN, user_notif=False))
+
+
+def test_a_command_keeps_its_caller_s_id_without_being_told_to() -> None:
+    plan = plan_of(Policy(isolation="landlock"))
+    assert (plan.inside_uid, plan.inside_gid) == (-1, -1)
+    assert any("user id" in note for note in notes_of(plan, ISOLATION_GAP))

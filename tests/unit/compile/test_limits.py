@@ -15,8 +15,8 @@ from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import CgroupFacts
 
 EVERY = ("cpu", "memory", "pids")
-DEFAULTS = {"NPROC": 4096, "AS": 8 << 30, "NOFILE": 4096, "FSIZE": 4 << 30, "CORE": 0,
-            "SIGPENDING": 1024, "MSGQUEUE": 204_800}  # fmt: skip
+DEFAULTS = {"NPROC": 4096, "AS": None, "NOFILE": 4096, "FSIZE": 4 << 30, "CORE": 0,
+            "SIGPENDING": 1024, "MSGQUEUE": 204_800, "MEMLOCK": 4 << 20}  # fmt: skip
 ALL = {"memory_mb": 512, "cpu_percent": 50, "cpu_shares": 30, "max_pids": 20}
 
 

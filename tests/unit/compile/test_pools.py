@@ -8,7 +8,7 @@ import pytest
 
 from pysandbox.compile import pools
 from pysandbox.compile.plan import HostGrant
-from pysandbox.gate.names import DOORS, NAMES_KEPT, SYNTHETIC
+from pysandbox.gate.dns.names import DOORS, NAMES_KEPT, SYNTHETIC
 from pysandbox.policy.names import HOST_ALIAS
 
 HOSTS = (

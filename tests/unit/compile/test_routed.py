@@ -8,8 +8,8 @@ import pytest
 from pysandbox import Policy
 from pysandbox.compile import routed
 from pysandbox.compile.routed import passages
+from pysandbox.netfilter import nftables as nft
 from pysandbox.policy.endpoint import parse_endpoint
-from pysandbox.probe import nftables as nft
 
 
 def order(*texts: str) -> list[tuple[bytes, bool]]:
@@ -61,13 +61,13 @@ def test_echo_is_part_of_an_address_and_not_of_a_port() -> None:
 
 @pytest.mark.parametrize("slot", [0, 63, 64, 16383])
 def test_the_addresses_of_a_pair_are_one_network_of_four(slot: int) -> None:
-    from pysandbox.gate.routed import Slot
+    from pysandbox.gate.routed import AddressSlot
 
-    gateway, cage = Slot(slot).gateway, Slot(slot).cage
+    gateway, cage = AddressSlot(slot).gateway, AddressSlot(slot).cage
     assert gateway[:2] == cage[:2] == routed.NETWORK[:2]
     assert (cage[3] & 3, gateway[3] & 3) == (2, 1)
     assert gateway[2] == cage[2] == slot // 64  # 10.143.<cage>.<endpoint>
-    assert len(Slot(slot).device) < 16  # IFNAMSIZ
+    assert len(AddressSlot(slot).device) < 16  # IFNAMSIZ
 
 
 def test_a_range_that_does_not_begin_with_the_bytes_of_the_guarded_one_is_compared_by_bits() -> None:

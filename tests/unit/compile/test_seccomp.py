@@ -406,10 +406,19 @@ def test_an_opened_call_is_described_as_allowed_and_no_longer_as_closed() -> Non
 
 
 def test_an_extra_does_not_lift_a_rule_on_arguments() -> None:
-    asked = x86(allow_syscalls=("socket", "ioctl", "chmod", "clone", "clone3", "openat2", "seccomp"))
+    asked = x86(allow_syscalls=("socket", "ioctl", "chmod", "clone", "seccomp"))
     assert asked("socket", VSOCK, STREAM, 0) == asked("ioctl", 0, 0x5412) == asked("chmod", 0, 0o4755) == EPERM
     assert asked("clone", 0x10000000) == asked("seccomp", 1, 8) == EPERM
     assert asked("clone3") == asked("openat2") == ENOSYS
+
+
+@pytest.mark.parametrize("profile", ["baseline", "seed-187", "default", "relaxed"])
+@pytest.mark.parametrize("name", ["clone3", "openat2"])
+def test_an_extra_that_would_do_nothing_is_an_error(name: str, profile: str) -> None:
+    for attempt in (lambda p: seccomp.compile_filter(p, "x86_64"), seccomp.describe):
+        with pytest.raises(PolicyError, match=f"{name!r} is answered as by a kernel without it") as caught:
+            attempt(Policy(seccomp=profile, allow_syscalls=("ptrace", name)))  # type: ignore[arg-type]
+        assert caught.value.key == "syscalls.allow_extra"
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 
 from pysandbox.compile import seccomp
+from pysandbox.compile.bpf import CallAction
 from pysandbox.compile.filters import compile_filters
 from pysandbox.compile.init_calls import left_open
 from pysandbox.compile.profiles import SHIPPED
 from pysandbox.compile.syscalls import MACHINES
 from pysandbox.policy.model import Policy
+from pysandbox.probe import prebuilt
 
 TOOL = Path(__file__).parents[3] / "tools" / "compile_profiles.py"
 PLAIN = [
-    Policy(seccomp=name, seccomp_mode=mode, strict=strict, isolation=isolation)
-    for name, mode, strict, isolation in product(
-        SHIPPED, ("allow-list", "deny-list"), (False, True), ("full", "landlock")
+    Policy(seccomp=name, seccomp_mode=mode, strict=strict, isolation=isolation, deny_syscalls=closed)
+    for name, mode, strict, isolation, closed in product(
+        SHIPPED, ("allow-list", "deny-list"), (False, True), ("full", "landlock"), ((), (seccomp.SYSV_MEMORY,))
     )
 ]
 
@@ -37,8 +39,8 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def shipped(tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     main: Callable[[list[str]], int] = tool["main"]
     assert main([str(tmp_path)]) == 0
-    monkeypatch.setattr(seccomp, "SHIPPED", f"{tmp_path}/seccomp/")
-    seccomp._shipped.cache_clear()
+    monkeypatch.setattr(prebuilt, "DIRECTORY", f"{tmp_path}/seccomp/")
+    prebuilt.prebuilt_filter.cache_clear()
     return tmp_path / "seccomp"
 
 
@@ -50,34 +52,36 @@ def test_every_policy_without_extras_finds_its_filter_and_needs_no_compiler(
     assert {policy.seccomp for policy, _ in fresh} >= {"baseline", "default", "relaxed"}
     monkeypatch.setattr(seccomp, "build", None)
     for (policy, machine), program in fresh.items():
-        assert compile_filters(policy, machine) == (program, b"", b"")
+        assert compile_filters(policy, machine, prebuilt=prebuilt.prebuilt_filter) == (program, b"", b"")
     assert {path.read_bytes() for path in shipped.iterdir()} == set(fresh.values())
-    seccomp._shipped.cache_clear()
+    prebuilt.prebuilt_filter.cache_clear()
 
 
 def test_a_policy_with_extras_is_compiled_and_never_looked_up(shipped: Path) -> None:
     for path in shipped.iterdir():
         path.write_bytes(b"")
-    assert seccomp.compile_filter(Policy(deny_syscalls=("ptrace",)), "x86_64")
-    seccomp._shipped.cache_clear()
+    for extras in (("ptrace",), (seccomp.SYSV_MEMORY, "ptrace")):
+        assert seccomp.compile_filter(Policy(deny_syscalls=extras), "x86_64", prebuilt=prebuilt.prebuilt_filter)
+    prebuilt.prebuilt_filter.cache_clear()
 
 
 def test_an_installed_package_carries_what_this_tree_compiles() -> None:
     """Filters left over from an older build would be used in place of the profiles beside them."""
-    directory = Path(seccomp.SHIPPED)
+    directory = Path(prebuilt.DIRECTORY)
     for policy, machine in product(PLAIN, MACHINES):
         choice = seccomp.choose(policy)
         carried = directory / choice.file(machine)
         assert not carried.exists() or carried.read_bytes() == seccomp.build(choice, machine)
 
 
-def test_a_build_without_libseccomp_says_so(
+def test_a_build_needs_no_libseccomp_and_a_check_without_it_fails(
     tool: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyseccomp", None)
     assert tool["main"]([str(tmp_path)]) == 0
-    assert "NOT checked" in capsys.readouterr().err
-    assert tool["main"]([str(tmp_path), "--require-oracle"]) == 1
+    assert capsys.readouterr().err == ""
+    assert tool["main"]([str(tmp_path), "--check-numbers"]) == 1
+    assert "cannot be checked" in capsys.readouterr().err
 
 
 def test_a_number_libseccomp_disputes_stops_the_build(
@@ -85,7 +89,7 @@ def test_a_number_libseccomp_disputes_stops_the_build(
 ) -> None:
     pytest.importorskip("pyseccomp")
     monkeypatch.setitem(seccomp_numbers(), "read", 1000)
-    assert tool["main"]([str(tmp_path)]) == 1
+    assert tool["main"]([str(tmp_path), "--check-numbers"]) == 1
     assert "x86_64 read 0 (here 1000)" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -94,3 +98,22 @@ def seccomp_numbers() -> dict[str, int]:
     from pysandbox.compile.syscalls import x86_64
 
     return x86_64.NUMBERS
+
+
+def test_whether_memory_files_can_be_made_is_known_without_the_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = {
+        (policy, machine): seccomp.decide(seccomp.choose(policy), machine)["memfd_create"] is CallAction.ALLOW
+        for policy, machine in product(PLAIN, MACHINES)
+    }
+    assert {*opened.values()} == {True, False}
+    for (policy, machine), expected in opened.items():
+        assert seccomp.makes_memory_files(seccomp.choose(policy), machine) is expected
+    assert seccomp.makes_memory_files(
+        seccomp.choose(Policy(seccomp="baseline", allow_syscalls=("memfd_create",))), "x86_64"
+    )
+    assert not seccomp.makes_memory_files(
+        seccomp.choose(Policy(seccomp="default", deny_syscalls=("memfd_create",))), "x86_64"
+    )
+    monkeypatch.setattr(seccomp, "decide", None)
+    for policy in (each for each in PLAIN if not each.deny_syscalls):
+        seccomp.makes_memory_files(seccomp.choose(policy), "x86_64")

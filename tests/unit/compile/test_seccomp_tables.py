@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from pysandbox.compile import syscalls
@@ -68,6 +70,20 @@ def test_aarch64_has_only_the_forms_that_take_a_directory_descriptor() -> None:
 @pytest.mark.parametrize("name", ["umount", "socketcall", "clock_gettime64", "stime", "open", "arch_prctl"])
 def test_a_name_only_another_machine_has_is_a_name(name: str) -> None:
     assert syscalls.is_name(name)
+
+
+OTHERS = ("X86", "ARM", "MIPS", "MIPS64", "PPC", "PPC64LE", "S390X", "RISCV64", "PARISC")  # as tools/gen_syscalls.py
+
+
+@pytest.mark.parametrize("label", OTHERS)
+def test_every_name_that_libseccomp_has_for_another_machine_is_a_name(label: str) -> None:
+    arch, names = getattr(pyseccomp.Arch, label), set()
+    for number in (*range(7000), *range(0xF0000, 0xF0010)):
+        with suppress(ValueError):
+            names.add(pyseccomp.resolve_syscall(arch, number))
+    found = {name.decode() if isinstance(name, bytes) else name for name in names} - {None, ""}
+    assert len(found) > 200
+    assert {name for name in found if not syscalls.is_name(name)} == set()
 
 
 @pytest.mark.parametrize("name", ["opennat", "", "OPEN", "none", "syscalls"])

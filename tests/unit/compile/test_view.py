@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from golden.pretend import PROJECT, grants, notes_of, paths_of, plan_of
+from golden.pretend import PROJECT, SYSTEM, grants, look, notes_of, paths_of, plan_of
+from pysandbox.compile.absent_names import placeholders
 from pysandbox.compile.notes import GRANT_SKIPPED, NOT_COVERABLE, WIDE_GRANT
+from pysandbox.compile.view import build_view
 from pysandbox.errors import PolicyError, SandboxCompileError, SandboxPathMissing
 from pysandbox.policy.model import Grant, Policy
 
@@ -89,20 +91,30 @@ LATER = "/data/set/later"
 
 
 @pytest.mark.parametrize("word", ["deny", "mask"])
-@pytest.mark.parametrize("isolation", ["full", "landlock"])
-def test_an_absent_denial_is_refused_where_the_cage_could_create_it(word: str, isolation: str) -> None:
-    rules = Policy(allow_write=grants("/data/set"), isolation=isolation, run_as="self", **{word: grants(LATER)})  # type: ignore[arg-type]
-    with pytest.raises(SandboxCompileError, match=f"'{LATER}' does not exist") as caught:
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_absent_denial_is_covered_by_a_placeholder(word: str, strict: bool) -> None:
+    rules = Policy(allow_write=grants("/data/set"), strict=strict, **{word: grants(LATER)})  # type: ignore[arg-type]
+    plan = plan_of(rules)
+    assert LATER in paths_of(plan, f"{word.upper()}_FILE")
+    assert placeholders(plan, look(rules)) == (LATER,)
+
+
+@pytest.mark.parametrize("word", ["deny", "mask"])
+@pytest.mark.parametrize("isolation, name", [("landlock", LATER), ("full", "/data/set/nowhere/later")])
+def test_an_absent_denial_is_refused_where_nothing_can_cover_it(word: str, isolation: str, name: str) -> None:
+    rules = Policy(allow_write=grants("/data/set"), isolation=isolation, run_as="self", **{word: grants(name)})  # type: ignore[arg-type]
+    with pytest.raises(SandboxCompileError, match=f"'{name}' does not exist") as caught:
         plan_of(rules)
     assert (caught.value.key, "create it" in str(caught.value)) == (f"filesystem.{word}", True)
 
 
 @pytest.mark.parametrize("word", ["deny", "mask"])
-def test_an_optional_one_is_noted_and_strict_takes_no_such_excuse(word: str) -> None:
+def test_an_optional_one_is_noted_and_strict_covers_it(word: str) -> None:
     rules = Policy(allow_write=grants("/data/set"), **{word: (Grant(LATER, optional=True),)})  # type: ignore[arg-type]
-    assert any(f"'{LATER}' does not exist" in each for each in notes_of(plan_of(rules), NOT_COVERABLE))
-    with pytest.raises(SandboxCompileError, match="leave strict out"):
-        plan_of(replace(rules, strict=True))
+    plan = plan_of(rules)
+    assert any(f"'{LATER}' does not exist" in each for each in notes_of(plan, NOT_COVERABLE))
+    assert placeholders(plan, look(rules)) == ()
+    assert LATER in paths_of(plan_of(replace(rules, strict=True)), f"{word.upper()}_FILE")
 
 
 @pytest.mark.parametrize("changes", [{"allow": grants("/data/set")}, {}, {"allow_write": grants("/data/set"),
@@ -112,13 +124,31 @@ def test_an_absent_denial_is_nothing_where_the_cage_cannot_create_it(changes: di
     assert not any(LATER in each for each in notes_of(plan, NOT_COVERABLE))
 
 
-@pytest.mark.parametrize("pattern", ["*.key", "/data/set/?", "/nowhere/[ab]"])
-@pytest.mark.parametrize("optional", [False, True])
-def test_a_pattern_that_no_file_is_called_is_refused(pattern: str, optional: bool) -> None:
-    with pytest.raises(SandboxCompileError, match="is a pattern"):
-        plan_of(Policy(deny=(Grant(pattern, optional),)))
-    tree = "/data/set/?\n/nowhere/[ab]\n/home/ann/project/*.key\n/mnt/"
-    plan_of(Policy(deny=(Grant(pattern, optional),)), tree=tree)  # CONTROL: a file may be called that
+KEYS = "/data/set/a.key\n/data/set/deep/b.key\n/data/set/*.key\n/data/set/c.pub\n/mnt/"
+
+
+@pytest.mark.parametrize("pattern, covered", [
+    ("/data/set/*.key", ["*.key", "a.key"]),
+    ("/data/**/*.key", ["*.key", "a.key", "deep/b.key"]),
+    ("/data/set/[*].key", ["*.key"]),
+    ("/data/set/nothing?", []),
+])  # fmt: skip
+def test_a_pattern_covers_what_matches(pattern: str, covered: list[str]) -> None:
+    rules = Policy(allow=grants("/data/set"), deny=grants(pattern))
+    plan = plan_of(rules, tree=KEYS)
+    assert paths_of(plan, "DENY_FILE") == [f"/data/set/{name}" for name in covered]
+    assert not notes_of(plan, NOT_COVERABLE)
+
+
+@pytest.mark.parametrize(
+    "pattern, told", [("/data/set/*.key", True), ("/**/*.key", True), ("/home/*.key", False), ("/data/*.key", False)]
+)
+def test_where_a_cage_may_make_what_matches_it_is_told_and_strict_refuses_it(pattern: str, told: bool) -> None:
+    rules = Policy(allow_write=grants("/data/set"), deny=grants(pattern))
+    assert any(pattern in each for each in notes_of(plan_of(rules, tree=KEYS), NOT_COVERABLE)) == told
+    if told:
+        with pytest.raises(SandboxCompileError, match="leave strict out"):
+            plan_of(replace(rules, strict=True), tree=KEYS)
 
 
 @pytest.mark.parametrize("cwd", ["/tmp", "/scratch", "/dev/shm"])
@@ -202,3 +232,17 @@ def test_a_denied_working_directory_is_not_where_commands_start() -> None:
 def test_a_path_that_was_not_expanded_is_refused() -> None:
     with pytest.raises(PolicyError, match="not expanded"):
         plan_of(Policy(deny=grants("$HOME/.ssh")))
+
+
+def test_a_view_that_was_handed_out_cannot_be_changed() -> None:
+    """Mounts, Landlock and the environment read one and the same view, whichever of them is compiled first."""
+    policy = Policy(allow=SYSTEM, allow_execve=("/usr/bin/env",))
+    view = build_view(policy, look(policy))
+    assert view.programs is not None
+    with pytest.raises(FrozenInstanceError):
+        view.notes = ()  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        view.programs.files = {}  # type: ignore[misc]
+    for table in (view.trees, view.holes, view.links, view.sockets, view.own, view.programs.files):
+        with pytest.raises(TypeError):
+            table["/x"] = None  # type: ignore[index]

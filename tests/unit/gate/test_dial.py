@@ -13,9 +13,12 @@ import pytest
 from _support.gate import admitted, net_plan, upstream
 from _support.nameserver import A, NameServer
 from pysandbox.events import Event
-from pysandbox.gate.dial import Denied, Target, Unreachable, dial, target_of
+from pysandbox.gate.direct import grant_direct
+from pysandbox.gate.dns.resolver import Answer
 from pysandbox.gate.rules import sixteen
-from pysandbox.gate.upstream import Answer
+from pysandbox.gate.tcp import target as gate_target
+from pysandbox.gate.tcp.dial import dial
+from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, target_of
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.names import HOST_ALIAS
 
@@ -33,7 +36,7 @@ def server() -> Iterator[NameServer]:
         yield server
 
 
-def try_to_dial(target: Target, net, server: NameServer, events: list[Event]) -> str:
+def try_to_dial(target: DialTarget, net, server: NameServer, events: list[Event]) -> str:
     async def attempt() -> str:
         admission = admitted(net, upstream(server.place), events)
         with closing(await dial(admission, target)) as connected:
@@ -45,7 +48,7 @@ def try_to_dial(target: Target, net, server: NameServer, events: list[Event]) ->
 def test_an_allowed_name_whose_address_is_listed_is_connected(service, server):
     events: list[Event] = []
     net = net_plan("a.com", ips=(f"127.0.0.1:{service}",))
-    assert try_to_dial(Target("A.com.", service), net, server, events) == "127.0.0.1"
+    assert try_to_dial(DialTarget("A.com.", service), net, server, events) == "127.0.0.1"
     assert events == [Event("gatekeeper.tcp_allowed", {"invocation_id": "cage", "target": "a.com", "port": service})]
 
 
@@ -54,14 +57,14 @@ def test_an_allowed_name_does_not_lead_to_the_host_itself_or_to_metadata(host, s
     """Rebinding: whoever owns an allowed name may have it resolve to anything."""
     events: list[Event] = []
     with pytest.raises(Denied) as caught:
-        try_to_dial(Target(host, service), net_plan(host), server, events)
+        try_to_dial(DialTarget(host, service), net_plan(host), server, events)
     assert caught.value.decision.rule == "network.allow_ips"
     assert [each.type for each in events] == ["gatekeeper.tcp_denied"]
 
 
 def test_a_refused_name_is_not_even_asked_for(service, server):
     with pytest.raises(Denied):
-        try_to_dial(Target("evil.com", service), net_plan("a.com"), server, [])
+        try_to_dial(DialTarget("evil.com", service), net_plan("a.com"), server, [])
     assert server.asked == []
 
 
@@ -74,24 +77,24 @@ def test_a_refused_name_is_not_even_asked_for(service, server):
 def test_no_spelling_leads_where_no_rule_does(host, service, server):
     events: list[Event] = []
     with pytest.raises(Denied):
-        try_to_dial(Target(host, service), net_plan("a.com", ips=("0.0.0.0/0", "::/0")), server, events)
+        try_to_dial(DialTarget(host, service), net_plan("a.com", ips=("0.0.0.0/0", "::/0")), server, events)
     assert [each.type for each in events] == ["gatekeeper.tcp_denied"]
     assert server.asked == []
 
 
 def test_the_alias_leads_to_the_hosts_loopback_and_only_where_it_is_allowed(service, server):
-    assert try_to_dial(Target(HOST_ALIAS, service), net_plan(loopback=(service,)), server, []) == "127.0.0.1"
+    assert try_to_dial(DialTarget(HOST_ALIAS, service), net_plan(loopback=(service,)), server, []) == "127.0.0.1"
     for net in (net_plan("a.com"), net_plan(loopback=(1,))):
         with pytest.raises(Denied):
-            try_to_dial(Target(HOST_ALIAS, service), net, server, [])
+            try_to_dial(DialTarget(HOST_ALIAS, service), net, server, [])
 
 
 def test_a_synthetic_address_is_its_name_again(service, server):
     async def by_address() -> str:
         admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
         synthetic = admission.names.address_of("a.com")
-        assert target_of(admission, synthetic, 1) == target_of(admission, str(synthetic), 1) == Target("a.com", 1)
-        with closing(await dial(admission, Target(str(synthetic), service))) as connected:
+        assert target_of(admission, synthetic, 1) == target_of(admission, str(synthetic), 1) == DialTarget("a.com", 1)
+        with closing(await dial(admission, DialTarget(str(synthetic), service))) as connected:
             return str(connected.getpeername()[0])
 
     assert asyncio.run(by_address()) == "127.0.0.1"
@@ -102,17 +105,17 @@ def test_what_cannot_be_had_says_why(server):
         taken.bind(("127.0.0.1", 0))  # does not listen
         port = taken.getsockname()[1]
         with pytest.raises(Unreachable, match="refused") as caught:
-            try_to_dial(Target("a.com", port), net_plan("a.com", ips=("127.0.0.1",)), server, [])
+            try_to_dial(DialTarget("a.com", port), net_plan("a.com", ips=("127.0.0.1",)), server, [])
     assert caught.value.errno == 111
     with pytest.raises(Unreachable):
-        try_to_dial(Target("none.com", 80), net_plan("none.com"), server, [])
+        try_to_dial(DialTarget("none.com", 80), net_plan("none.com"), server, [])
 
 
 def test_resolvers_that_are_gone_are_told_of():
     events: list[Event] = []
 
     async def attempt() -> None:
-        await dial(admitted(net_plan("a.com"), upstream(), events), Target("a.com", 80))
+        await dial(admitted(net_plan("a.com"), upstream(), events), DialTarget("a.com", 80))
 
     with pytest.raises(Unreachable):
         asyncio.run(attempt())
@@ -122,7 +125,7 @@ def test_resolvers_that_are_gone_are_told_of():
 def test_the_address_that_answers_is_taken_when_another_does_not(service):
     with NameServer({("a.com", A): ["127.0.0.2", "127.0.0.1"]}) as server:
         net = net_plan("a.com", ips=("127.0.0.1", "127.0.0.2"))
-        assert try_to_dial(Target("a.com", service), net, server, []) == "127.0.0.1"
+        assert try_to_dial(DialTarget("a.com", service), net, server, []) == "127.0.0.1"
 
 
 def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server):
@@ -131,21 +134,21 @@ def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server
     async def tighten() -> None:
         net = net_plan("a.com", loopback=(), ips=(f"127.0.0.1:{service}",))
         admission = admitted(net, upstream(server.place), [])
-        with closing(await dial(admission, Target("a.com", service))) as named:
-            number = admission.hold(Target("a.com", service), named, lambda: cut.append("named"))
-            with closing(await dial(admission, Target("127.0.0.1", service))) as plain:
-                admission.hold(Target("127.0.0.1", service), plain, lambda: cut.append("plain"))
+        with closing(await dial(admission, DialTarget("a.com", service))) as named:
+            number = admission.register(DialTarget("a.com", service), named, lambda: cut.append("named"))
+            with closing(await dial(admission, DialTarget("127.0.0.1", service))) as plain:
+                admission.register(DialTarget("127.0.0.1", service), plain, lambda: cut.append("plain"))
                 assert admission.tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
-                admission.release(number)
+                admission.unregister(number)
                 assert admission.tighten((parse_endpoint("8.8.8.8"),)) == 1
                 with pytest.raises(OSError):
                     plain.send(b"never sent")
                 await asyncio.sleep(0)
                 assert cut == ["plain"]
                 with pytest.raises(Denied):
-                    admission.hold(Target("a.com", service), named, lambda: None)
+                    admission.register(DialTarget("a.com", service), named, lambda: None)
         with pytest.raises(Denied) as caught:
-            await dial(admission, Target("a.com", service))
+            await dial(admission, DialTarget("a.com", service))
         assert caught.value.decision.rule == "policy_fn"
 
     asyncio.run(tighten())
@@ -155,18 +158,18 @@ def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
     ended: list[str] = []
 
     async def tighten() -> None:
-        target = Target("127.0.0.1", service)
+        target = DialTarget("127.0.0.1", service)
         admission = admitted(net_plan(ips=(f"127.0.0.1:{service}",)), upstream(server.place), [])
 
         async def carry() -> None:
             with closing(await dial(admission, target)) as connected:
                 task = asyncio.current_task()
                 assert task is not None
-                number = admission.hold(target, connected, task.cancel)
+                number = admission.register(target, connected, task.cancel)
                 try:
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    admission.release(number)
+                    admission.unregister(number)
                     ended.append("carried")
 
         carrying = asyncio.create_task(carry())
@@ -182,7 +185,7 @@ def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
 def test_rules_that_are_tightened_while_it_connects_hold_for_what_it_connects(service, server):
     async def race() -> None:
         admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
-        dialling = asyncio.create_task(dial(admission, Target("a.com", service)))
+        dialling = asyncio.create_task(dial(admission, DialTarget("a.com", service)))
         await asyncio.sleep(0)  # it has looked at the rules, and asks for the address
         admission.tighten(())
         with pytest.raises(Denied):
@@ -210,12 +213,31 @@ def test_a_direct_grant_is_made_for_the_addresses_that_a_dial_would_take(address
 
     async def resolve() -> None:
         admission = admitted(net_plan("a.com", ports=(443,), direct=True), upstream(), [])
-        admission._supervision = lambda: supervision
-        admission.grant_direct("a.com", Answer((ip_address(address),), 30))
+        admission.grant = supervision.grant_address
+        grant_direct(admission, "a.com", Answer((ip_address(address),), 30))
 
     asyncio.run(resolve())
     synthetic, real = sixteen(ip_address("198.19.0.0")), sixteen(ip_address(address))
     assert supervision.granted == ([(synthetic, real, 443, 443, 30.0)] if granted else [])
+
+
+@pytest.mark.parametrize(("ports", "listed", "granted"), [
+    ((), "203.0.113.7:1", []), ((), "203.0.113.7", []), ((1,), "203.0.113.7:1", [(1, 1)]),
+    ((1, 2), "203.0.113.7:1", [(1, 1)]), ((), "203.0.113.0/24", []),
+])  # fmt: skip
+def test_a_name_that_leads_to_the_host_itself_is_granted_port_by_port(monkeypatch, ports, listed, granted):
+    """Whoever owns the name points it at an address of the host's, of which the policy lists one port: the first of
+    those that the name may be dialled at. The others stay the host's."""
+    monkeypatch.setattr(gate_target, "_is_own", lambda packed, second: True)
+    supervision = Supervision()
+
+    async def resolve() -> None:
+        admission = admitted(net_plan("a.com", ports=ports, ips=(listed,), direct=True), upstream(), [])
+        admission.grant = supervision.grant_address
+        grant_direct(admission, "a.com", Answer((ip_address("203.0.113.7"),), 30))
+
+    asyncio.run(resolve())
+    assert [(first, last) for _, _, first, last, _ in supervision.granted] == granted
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -224,8 +246,8 @@ def test_a_direct_grant_that_is_not_taken_or_not_asked_for_leaves_the_relay(dire
 
     async def resolve() -> None:
         admission = admitted(net_plan("a.com", direct=direct), upstream(), [])
-        admission._supervision = lambda: supervision
-        admission.grant_direct("a.com", Answer((ip_address("203.0.113.7"),), 30))
+        admission.grant = supervision.grant_address
+        grant_direct(admission, "a.com", Answer((ip_address("203.0.113.7"),), 30))
         assert admission.rules.name("a.com", 443).allowed
 
     asyncio.run(resolve())

@@ -12,8 +12,8 @@ import pytest
 from _support.gate import admitted, net_plan, upstream
 from _support.nameserver import AAAA, TXT, A, NameServer
 from pysandbox.events import Event
-from pysandbox.gate import dns
-from pysandbox.gate.admission import Admission
+from pysandbox.gate.admission import CageSession
+from pysandbox.gate.dns import door as dns
 from pysandbox.policy.names import HOST_ALIAS
 
 NXDOMAIN, SERVFAIL, FORMERR = 3, 2, 1
@@ -41,7 +41,7 @@ def address(answer: bytes) -> tuple[str, int]:
 class Door:
     """The doors of one admission, on loopback."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: CageSession) -> None:
         self.admission = admission
         answers = dns.Answers(admission)
         self.udp, self.tcp = socket.socket(type=socket.SOCK_DGRAM), socket.socket()

@@ -14,11 +14,15 @@ import pytest
 from _support.gate import net_plan
 from pysandbox.errors import StartError
 from pysandbox.events import Event, ignore
-from pysandbox.gate.admission import in_loop
-from pysandbox.gate.dial import Target
-from pysandbox.gate.gatekeeper import Gatekeeper, admit, gatekeeper_of
+from pysandbox.gate.admission import CageSession
+from pysandbox.gate.gatekeeper import Gatekeeper, admit, join_gatekeeper
+from pysandbox.gate.tcp.target import DialTarget
+from pysandbox.gate.threads import in_loop
+from pysandbox.live.commands import Commands
+from pysandbox.live.served import CageServices
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.names import HOST_ALIAS
+from pysandbox.runtime.shared import SharedServices
 
 ASKED = struct.pack("!6H", 77, 0x0100, 1, 0, 0, 0) + b"\4evil\3com\0" + struct.pack("!2H", 1, 1)
 
@@ -27,7 +31,8 @@ class Live:
     """What the gatekeeper needs of a cage: its doors, here on loopback."""
 
     def __init__(self) -> None:
-        self.id, self.hostname, self.supervision, self.admission = "cage", "cage-1", None, None
+        self.id, self.hostname, self.services = "cage", "cage-1", CageServices()
+        self.pid, self.commands = os.getpid(), Commands()
         door = socket.socket(type=socket.SOCK_DGRAM)
         door.bind(("127.0.0.1", 0))
         self.place = door.getsockname()
@@ -36,6 +41,10 @@ class Live:
     def take_doors(self) -> dict[tuple[str, str], int]:
         taken, self._doors = self._doors, {}
         return taken
+
+    @property
+    def admission(self) -> Any:
+        return self.services.find(CageSession)
 
     def asks(self) -> bytes:
         """Raises ConnectionRefusedError when nobody is there."""
@@ -49,19 +58,22 @@ class Live:
 def runtime() -> Iterator[Any]:
     events: list[Event] = []
     runtime = SimpleNamespace(
-        sink=events.append, events=events, nameservers=["127.0.0.1:9"], gatekeeper=None, collected=[]
+        sink=events.append, events=events, nameservers=["127.0.0.1:9"], shared=SharedServices(), collected=[]
     )
     runtime.collect = runtime.collected.append
     yield runtime
-    if runtime.gatekeeper is not None:
-        runtime.gatekeeper.retire()
+    runtime.shared.retire()
 
 
 def admitted(runtime: Any, *patterns: str, **plan: Any) -> Live:
     live = Live()
     admit(runtime, live, net_plan(*patterns, **plan))
-    live.keeper = runtime.gatekeeper
+    live.keeper = runtime.shared.find(Gatekeeper)
     return live
+
+
+def serving(runtime: Any) -> Gatekeeper:
+    return join_gatekeeper(runtime, lambda keeper: keeper)
 
 
 def left(live: Live) -> None:
@@ -75,7 +87,7 @@ def left(live: Live) -> None:
 
 def test_one_gatekeeper_serves_all_cages_and_ends_when_the_last_has_left(runtime):
     one, other = admitted(runtime), admitted(runtime)
-    keeper = runtime.gatekeeper
+    keeper = runtime.shared.find(Gatekeeper)
     assert one.asks()[3] & 0xF == other.asks()[3] & 0xF == 3
     left(one)
     assert not keeper.retire()
@@ -84,7 +96,7 @@ def test_one_gatekeeper_serves_all_cages_and_ends_when_the_last_has_left(runtime
     assert other.asks()
     left(other)
     assert keeper.retire() and not keeper._thread.is_alive() and keeper.loop.is_closed()
-    assert gatekeeper_of(runtime) is not keeper
+    assert serving(runtime) is not keeper
 
 
 @pytest.mark.parametrize("death", ["stopped", "raised"])
@@ -94,9 +106,9 @@ def test_its_death_closes_every_door_and_is_an_event(runtime, death):
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as there:
         port = listener.getsockname()[1]
         live.admission.rules = live.admission.rules.of(net_plan(ips=(f"127.0.0.1:{port}",)))
-        target = Target("127.0.0.1", port)
-        in_loop(live.admission.loop, lambda: live.admission.hold(target, there, lambda: cut.append("cut")))
-        keeper = runtime.gatekeeper
+        target = DialTarget("127.0.0.1", port)
+        in_loop(live.admission.loop, lambda: live.admission.register(target, there, lambda: cut.append("cut")))
+        keeper = runtime.shared.find(Gatekeeper)
 
         def die() -> None:
             raise SystemExit("a bug")
@@ -118,12 +130,12 @@ def test_a_cage_that_ends_at_once_leaves_no_door(runtime):
     live = admitted(runtime)
     doors = live.admission.doors
     live.admission.end()  # most likely before the loop has begun to serve it
-    assert runtime.gatekeeper.retire()
+    assert runtime.shared.find(Gatekeeper).retire()
     assert all(door.fileno() < 0 for door in doors)
 
 
 def test_a_cage_that_cannot_be_admitted_does_not_start(runtime):
-    keeper = gatekeeper_of(runtime)
+    keeper = serving(runtime)
     keeper.loop.call_soon_threadsafe(keeper.loop.stop)
     keeper._thread.join(10)
     keeper._retired = False  # it has not been noticed yet
@@ -140,7 +152,7 @@ def test_tightening_holds_when_it_returns(runtime):
     live = admitted(runtime, "a.com", loopback=())
     assert live.admission.rules.name(HOST_ALIAS, 1).allowed
     assert live.admission.tighten((parse_endpoint("8.8.8.8"),)) == 0
-    assert not live.admission.rules.reached("a.com", live.admission.names.address_of("a.com"), 1).allowed
+    assert not live.admission.rules.resolved("a.com", live.admission.names.address_of("a.com"), 1, own=False).allowed
     live.admission.tighten(())
     assert not live.admission.rules.name("a.com", None).allowed
     left(live)
@@ -156,16 +168,17 @@ def test_a_sink_that_fails_is_survived():
     assert keeper.retire()
     other = Live()
     keeper = Gatekeeper(broken, ["127.0.0.1:9"])
-    live.keeper, live.admission = keeper, keeper.admit(other, net_plan(), [])
+    other.keeper = keeper
+    other.services.add(keeper.admit(other, net_plan(), []))
     assert other.asks() and other.asks()
-    left(live)
+    left(other)
     assert keeper.retire()
 
 
 def test_a_forked_copy_keeps_no_door(runtime):
     live = admitted(runtime)
     fds = [door.fileno() for door in live.admission.doors]
-    runtime.gatekeeper.abandon()
+    runtime.shared.find(Gatekeeper).after_fork_in_child()
     for fd in fds:
         with pytest.raises(OSError, match="Bad file"):
             os.fstat(fd)

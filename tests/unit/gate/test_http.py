@@ -1,4 +1,4 @@
-"""gate/http.py: where a request goes, and what is left of it when it is forwarded."""
+"""gate/http/messages.py: where a request goes, and what is left of it when it is forwarded."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate import http, http2
-from pysandbox.gate.dial import Target
-from pysandbox.gate.http import Authority, BadRequest
+from pysandbox.gate.http import http2
+from pysandbox.gate.http import messages as http
+from pysandbox.gate.http.messages import Authority, BadRequest
+from pysandbox.gate.tcp.target import DialTarget
 
 
 def request(target: str, *headers: tuple[str, str], method: str = "GET", version: str = "1.1") -> h11.Request:
@@ -46,7 +47,7 @@ def test_any_bytes_are_an_authority_or_refused(text: bytes) -> None:
         found = http.authority(text)
     except BadRequest:
         return
-    assert http.authority(http.host_header(Target(found.host, found.port or 80))).host == found.host
+    assert http.authority(http.host_header(DialTarget(found.host, found.port or 80))).host == found.host
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_any_bytes_are_an_authority_or_refused(text: bytes) -> None:
     ],
 )
 def test_an_absolute_target_is_taken_apart(target: str, path: bytes) -> None:
-    assert http.absolute_target(request(target)) == (Target("a.com", 80), path)
+    assert http.absolute_target(request(target)) == (DialTarget("a.com", 80), path)
 
 
 @pytest.mark.parametrize(

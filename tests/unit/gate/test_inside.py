@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from pysandbox.gate.inside import as_sockets
+from pysandbox.gate.published.inside import as_sockets
 
 
 def test_all_are_closed_when_one_is_none() -> None:

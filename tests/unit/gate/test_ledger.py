@@ -5,6 +5,7 @@ from __future__ import annotations
 from pysandbox.events import Event
 from pysandbox.gate.ledger import ERROR_PAUSE, FURTHER, KINDS_KEPT, Ledger
 from pysandbox.gate.rules import Decision
+from pysandbox.live.commands import Asker
 
 NO = Decision(False, "host", 'host = [{ domain = "x" }]')
 
@@ -24,6 +25,15 @@ def test_a_refusal_is_an_event_once_and_counted_always():
     assert [(each.kind, each.target, each.fix, each.count) for each in ledger.denials()] == [
         ("tcp", "x:443", NO.fix, 3), ("dns", "x", NO.fix, 1)
     ]  # fmt: skip
+
+
+def test_what_holds_a_credential_is_not_told_with_its_arguments():
+    events: list[Event] = []
+    ledger = Ledger("cage", events.append, who=lambda: Asker(7, ("curl", "-d", "the token")))
+    ledger.denied("dlp", "x", None, NO)
+    ledger.denied("http", "x", None, NO)
+    assert [each.argv for each in ledger.denials()] == [("curl",), ("curl", "-d", "the token")]
+    assert [each.data["argv"] for each in events] == [("curl",), ("curl", "-d", "the token")]
 
 
 def test_a_flood_is_counted_and_takes_no_room():

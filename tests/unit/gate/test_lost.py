@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate.lost import answers, destination
+from pysandbox.gate.udp.lost import answers, destination
 
 
 def packet(options: bytes = b"") -> bytes:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pysandbox.gate import message
-from pysandbox.gate.message import A, Malformed, Record
+from pysandbox.gate.dns import message
+from pysandbox.gate.dns.message import A, Malformed, ResourceRecord
 
 
 def asked(name: bytes = b"\x07example\x03com\0", kind: int = A, *, flags=0x0100, counts=(1, 0, 0, 0), of=1, rest=b""):
@@ -22,7 +22,7 @@ OPTIONS = b"\0" + struct.pack("!2HIH", 41, 4096, 0, 0)
 def test_a_question_is_read_and_its_answer_repeats_it_as_it_was_spelled():
     question = message.read_question(asked(b"\x07eXaMple\x03com\0"))
     assert (question.number, question.labels, question.kind) == (77, (b"eXaMple", b"com"), A)
-    answer = message.answer(question, 0, [Record(A, 60, bytes((198, 18, 1, 0)))])
+    answer = message.answer(question, 0, [ResourceRecord(A, 60, bytes((198, 18, 1, 0)))])
     assert answer == (
         struct.pack("!6H", 77, 0x8180, 1, 1, 0, 0) + b"\x07eXaMple\x03com\0\0\x01\0\x01"
         + b"\xc0\x0c" + struct.pack("!2HIH", 1, 1, 60, 4) + bytes((198, 18, 1, 0))

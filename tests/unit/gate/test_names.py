@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address
 
-from pysandbox.gate.names import DOORS, SYNTHETIC, Names
+from pysandbox.gate.dns.names import DOORS, SYNTHETIC, Names
 
 
 def test_a_name_has_one_address_which_stands_for_it_alone():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate.refused import meant
+from pysandbox.gate.tcp.refused import meant
 
 
 def packet(options: bytes = b"", flags: int = 0x02) -> bytes:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
+from _support.gate import net_plan
 from pysandbox.compile.plan import HostGrant
-from pysandbox.gate.rules import Rules
+from pysandbox.gate.rules import GateRules
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.model import Policy
 from pysandbox.policy.names import HOST_ALIAS
 
 
-def rules(*patterns: str, ips: tuple[str, ...] = (), ports: tuple[int, ...] = (), loopback=None, direct=False) -> Rules:
-    hosts = tuple(HostGrant(each, ports, direct) for each in patterns)
-    return Rules(hosts, tuple(map(parse_endpoint, ips)), loopback)
+def rules(
+    *patterns: str, ips: tuple[str, ...] = (), ports: tuple[int, ...] = (), loopback=None, direct=False
+) -> GateRules:
+    return GateRules.of(net_plan(*patterns, ips=ips, ports=ports, loopback=loopback, direct=direct))
+
+
+def granting(*hosts: HostGrant) -> GateRules:
+    return GateRules.of(replace(net_plan(), hosts=hosts))
 
 
 def test_an_empty_list_allows_nothing():
@@ -23,14 +30,17 @@ def test_an_empty_list_allows_nothing():
     assert not nothing.name("example.com", 443).allowed
     assert not nothing.name("example.com", None).allowed
     assert not nothing.name(HOST_ALIAS, 443).allowed
-    assert not nothing.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert not nothing.address(ip_address("203.0.113.7"), 443, "tcp", own=False).allowed
     assert nothing.tightened(()).name("example.com", 443).allowed is False
 
 
 def test_a_name_permits_no_address_and_a_range_permits_no_name():
     named, ranged = rules("example.com"), rules(ips=("0.0.0.0/0", "::/0"))
-    assert named.name("example.com", 443).allowed and ranged.address(ip_address("203.0.113.7"), 443, "tcp").allowed
-    assert not named.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert (
+        named.name("example.com", 443).allowed
+        and ranged.address(ip_address("203.0.113.7"), 443, "tcp", own=False).allowed
+    )
+    assert not named.address(ip_address("203.0.113.7"), 443, "tcp", own=False).allowed
     assert not ranged.name("example.com", 443).allowed
 
 
@@ -55,9 +65,9 @@ def test_the_line_for_another_port_allows_that_port():
 
 @pytest.mark.parametrize(("address", "port"), [("203.0.113.7", 443), ("2001:db8::7", 80), ("10.0.0.1", 5432)])
 def test_the_line_for_an_address_allows_it(address, port):
-    decision = rules().address(ip_address(address), port, "tcp")
+    decision = rules().address(ip_address(address), port, "tcp", own=False)
     listed = Policy.parse("[network]\n" + decision.fix).allow_ips
-    assert rules(ips=listed).address(ip_address(address), port, "tcp").allowed
+    assert rules(ips=listed).address(ip_address(address), port, "tcp", own=False).allowed
 
 
 SPECIAL = [
@@ -71,29 +81,29 @@ SPECIAL = [
 @pytest.mark.parametrize("address", SPECIAL)
 def test_a_name_leads_to_no_special_address_unless_that_is_listed(address):
     there = ip_address(address)
-    decision = rules("example.com").reached("example.com", there, 80)
+    decision = rules("example.com").resolved("example.com", there, 80, own=False)
     assert not decision.allowed and decision.rule == "network.allow_ips"
     listed = rules("example.com", ips=(f"[{address}]:80" if ":" in address else f"{address}:80",))
-    assert listed.reached("example.com", there, 80).allowed
-    assert not listed.reached("example.com", there, 81).allowed
+    assert listed.resolved("example.com", there, 80, own=False).allowed
+    assert not listed.resolved("example.com", there, 81, own=False).allowed
 
 
 @pytest.mark.parametrize("address", SPECIAL)
 def test_everywhere_does_not_mean_a_special_address(address):
     everywhere = rules("example.com", ips=("0.0.0.0/0", "::/0", "0.0.0.0/1", "128.0.0.0/1"))
-    assert everywhere.address(ip_address("8.8.8.8"), 80, "tcp").allowed
-    assert not everywhere.address(ip_address(address), 80, "tcp").allowed
-    assert not everywhere.reached("example.com", ip_address(address), 80).allowed
+    assert everywhere.address(ip_address("8.8.8.8"), 80, "tcp", own=False).allowed
+    assert not everywhere.address(ip_address(address), 80, "tcp", own=False).allowed
+    assert not everywhere.resolved("example.com", ip_address(address), 80, own=False).allowed
 
 
 def test_a_range_inside_a_special_one_is_a_word_for_it():
     office = rules(ips=("10.20.0.0/16",))
-    assert office.address(ip_address("10.20.1.1"), 22, "tcp").allowed
-    assert not office.address(ip_address("10.21.1.1"), 22, "tcp").allowed
+    assert office.address(ip_address("10.20.1.1"), 22, "tcp", own=False).allowed
+    assert not office.address(ip_address("10.21.1.1"), 22, "tcp", own=False).allowed
 
 
 def test_an_ordinary_address_is_reached_by_name():
-    assert rules("example.com").reached("example.com", ip_address("8.8.8.8"), 443).allowed
+    assert rules("example.com").resolved("example.com", ip_address("8.8.8.8"), 443, own=False).allowed
 
 
 def test_the_alias_leads_to_the_ports_it_was_given():
@@ -102,40 +112,40 @@ def test_the_alias_leads_to_the_ports_it_was_given():
     some = rules(loopback=(5432,))
     assert some.name(HOST_ALIAS, 5432).allowed and some.name(HOST_ALIAS, None).allowed
     assert not some.name(HOST_ALIAS, 80).allowed
-    assert some.reached(HOST_ALIAS, ip_address("127.0.0.1"), 5432).allowed
+    assert some.resolved(HOST_ALIAS, ip_address("127.0.0.1"), 5432, own=False).allowed
 
 
 def test_tightening_leaves_what_is_in_both():
     before = rules("example.com", ips=("203.0.113.0/24",), loopback=())
     after = before.tightened((parse_endpoint("203.0.113.7:443"),))
-    assert after.address(ip_address("203.0.113.7"), 443, "tcp").allowed
-    assert not after.address(ip_address("203.0.113.8"), 443, "tcp").allowed
-    assert after.reached("example.com", ip_address("203.0.113.7"), 443).allowed
-    assert not after.reached("example.com", ip_address("203.0.113.8"), 443).allowed
-    assert not after.reached(HOST_ALIAS, ip_address("127.0.0.1"), 443).allowed
+    assert after.address(ip_address("203.0.113.7"), 443, "tcp", own=False).allowed
+    assert not after.address(ip_address("203.0.113.8"), 443, "tcp", own=False).allowed
+    assert after.resolved("example.com", ip_address("203.0.113.7"), 443, own=False).allowed
+    assert not after.resolved("example.com", ip_address("203.0.113.8"), 443, own=False).allowed
+    assert not after.resolved(HOST_ALIAS, ip_address("127.0.0.1"), 443, own=False).allowed
 
 
 def test_tightening_to_nothing_allows_nothing():
     after = rules("example.com", ips=("203.0.113.0/24",), loopback=()).tightened(())
     assert not after.name("example.com", None).allowed and not after.name(HOST_ALIAS, 80).allowed
-    assert not after.address(ip_address("203.0.113.7"), 443, "tcp").allowed
+    assert not after.address(ip_address("203.0.113.7"), 443, "tcp", own=False).allowed
     assert after.name("example.com", 443) == (False, "policy_fn", "", False, False)
 
 
 def test_tightening_never_widens():
     """A range that did not mean the loopback does not mean it when it is cut down to it."""
     after = rules("example.com", ips=("0.0.0.0/0",)).tightened((parse_endpoint("127.0.0.1"),))
-    assert not after.address(ip_address("127.0.0.1"), 80, "tcp").allowed
-    assert not after.reached("example.com", ip_address("127.0.0.1"), 80).allowed
+    assert not after.address(ip_address("127.0.0.1"), 80, "tcp", own=False).allowed
+    assert not after.resolved("example.com", ip_address("127.0.0.1"), 80, own=False).allowed
     again = after.tightened((parse_endpoint("0.0.0.0/0"),))
-    assert not again.address(ip_address("8.8.8.8"), 80, "tcp").allowed
+    assert not again.address(ip_address("8.8.8.8"), 80, "tcp", own=False).allowed
 
 
 def test_direct_grants_are_those_that_no_other_grant_wants_relayed():
     assert rules("example.com").direct_ports("example.com") == ()
     assert rules("example.com", direct=True).direct_ports("example.com") == ((1, 65535),)
     assert rules("example.com", ports=(443, 80), direct=True).direct_ports("example.com") == ((80, 80), (443, 443))
-    both = Rules((HostGrant("a.b", (), True), HostGrant("*.b", (443,), False)), (), None)
+    both = granting(HostGrant("a.b", (), True), HostGrant("*.b", (443,), False))
     assert both.direct_ports("a.b") == ((1, 442), (444, 65535))
     assert both.name("a.b", 443).direct is False and both.name("a.b", 80).direct is True
-    assert Rules((HostGrant("a.b", (), True), HostGrant("*.b", (), False)), (), None).direct_ports("a.b") == ()
+    assert granting(HostGrant("a.b", (), True), HostGrant("*.b", (), False)).direct_ports("a.b") == ()

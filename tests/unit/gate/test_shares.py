@@ -63,7 +63,7 @@ def test_one_that_is_cancelled_while_it_waits_takes_nothing():
 def test_who_goes_without_is_told_of():
     told: list[int] = []
     share = Account(lambda: 4).share(full=told.append)
-    assert share.demand(2) and not share.demand(1) and told == [2]
+    assert share.take_or_tell(2) and not share.take_or_tell(1) and told == [2]
 
 
 def test_half_of_the_descriptors_stay_with_the_program():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate.sni import LONGEST_HELLO, ClientHello, HelloReader, NotTls
+from pysandbox.gate.tcp.sni import LONGEST_HELLO, ClientHello, HelloReader, NotTls
 from unit.gate.hellos import ECH, GREASE, alpn, body, extension, handshake, hello, records, server_name, vector
 
 WHOLE = hello(GREASE, server_name(b"example.com"), alpn(b"h2", b"http/1.1"))

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate.dial import Target
-from pysandbox.gate.sniff import UNRECOGNIZED_NAME, Sniffer, Verdict, Way
+from pysandbox.gate.tcp.sniff import UNRECOGNIZED_NAME, Sniffer, SniffResult, Way
+from pysandbox.gate.tcp.target import DialTarget
 from unit.gate.hellos import ECH, GREASE, body, handshake, hello, records, server_name
 
 NAME, ADDRESS = "example.com", "192.0.2.7"
 TO_NAME, TO_OTHER = server_name(b"Example.COM"), server_name(b"evil.com")
 
 
-def judged(port: int, said: bytes, host: str = NAME, *, at: int = 0) -> Verdict | None:
+def judged(port: int, said: bytes, host: str = NAME, *, at: int = 0) -> SniffResult | None:
     """The verdict, when the bytes come in two pieces; "allowed.com" is what the rules allow besides."""
-    sniffer = Sniffer(Target(host, port), lambda name, port: name == "allowed.com")
+    sniffer = Sniffer(DialTarget(host, port), lambda name, port: name == "allowed.com")
     for piece in (said[:at], said[at:]):
-        if piece and (verdict := sniffer.hear(piece)) is not None:
+        if piece and (verdict := sniffer.read(piece)) is not None:
             return verdict
     return None
 
@@ -110,9 +110,9 @@ def test_what_could_become_either_is_waited_for(said: bytes) -> None:
     [(443, b"", PASS), (443, hello(TO_NAME)[:-1], REFUSE), (8080, b"GE", PASS), (8080, b"\x16\3\1", REFUSE)],
 )
 def test_an_end_in_between_says_what_it_was(port: int, said: bytes, expected: Way) -> None:
-    sniffer = Sniffer(Target(NAME, port), lambda name, port: False)
+    sniffer = Sniffer(DialTarget(NAME, port), lambda name, port: False)
     if said:
-        assert sniffer.hear(said) is None
+        assert sniffer.read(said) is None
     assert sniffer.end().way is expected
 
 
@@ -123,10 +123,10 @@ def test_a_wrong_name_is_told_so_in_tls() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=20), st.sampled_from([25, 80, 443, 8080]))
 def test_nothing_that_is_said_is_lost(pieces: list[bytes], port: int) -> None:
-    sniffer, heard = Sniffer(Target(NAME, port), lambda name, port: False), b""
+    sniffer, heard = Sniffer(DialTarget(NAME, port), lambda name, port: False), b""
     for piece in pieces:
         heard += piece
-        verdict = sniffer.hear(piece)
+        verdict = sniffer.read(piece)
         assert bytes(sniffer.said) == heard
         if verdict is not None:
             break
@@ -137,9 +137,9 @@ def test_nothing_that_is_said_is_lost(pieces: list[bytes], port: int) -> None:
 @given(st.integers(0, 3), st.integers(1, 9), st.sampled_from([b"\r\n", b"\n"]))
 def test_no_split_of_a_request_hides_it(blank: int, size: int, end: bytes) -> None:
     said = end * blank + b"GET /path HTTP/1.1" + end
-    sniffer, verdict = Sniffer(Target(NAME, 8080), lambda name, port: False), None
+    sniffer, verdict = Sniffer(DialTarget(NAME, 8080), lambda name, port: False), None
     for start in range(0, len(said), size):
-        verdict = sniffer.hear(said[start : start + size])
+        verdict = sniffer.read(said[start : start + size])
         if verdict is not None:
             break
     assert verdict is not None and verdict.way is Way.HTTP

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate.socks import Refused, Request, read_greeting, read_request, reply
+from pysandbox.gate.tcp.socks import Request, SocksRefused, read_greeting, read_request, reply
 from pysandbox.policy.names import canonical
 
 
@@ -41,7 +41,7 @@ def test_an_address_of_version_4_in_one_of_version_6_is_one_of_version_4() -> No
     "name", [b"", b"example.com\0.evil.com", b"a b", b"user@example.com", b"[::1", b"a..b", b"\xff", b"a" * 255, b"*.x"]
 )
 def test_a_name_with_two_readings_is_not_allowed(name: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(SocksRefused) as refused:
         read_request(named(name))
     assert refused.value.answer == reply(2)
 
@@ -54,7 +54,7 @@ def test_a_name_with_two_readings_is_not_allowed(name: bytes) -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_connect_is_refused_as_the_rfc_says(said: bytes, answer: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(SocksRefused) as refused:
         read_request(said)
     assert refused.value.answer == answer
 
@@ -63,7 +63,7 @@ def test_a_greeting_needs_the_method_without_authentication() -> None:
     greeting = read_greeting(b"\5\2\2\0")
     assert greeting is not None and greeting.size == 4
     for said, answer in ((b"\5\1\2", b"\5\xff"), (b"\5\0", b"\5\xff"), (b"\4", b""), (b"GET", b"")):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(SocksRefused) as refused:
             read_greeting(said)
         assert refused.value.answer == answer
 
@@ -72,7 +72,7 @@ def test_a_greeting_needs_the_method_without_authentication() -> None:
 def test_any_bytes_are_read_refused_or_waited_for(said: bytes) -> None:
     try:
         found = read_request(b"\5" + said)
-    except Refused:
+    except SocksRefused:
         return
     if found is not None:
         assert canonical(str(found.host)) == found.host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from pysandbox.gate.turns import SLICE, TURNS, WOKEN, Turns
+from pysandbox.gate.turns import SLICE, TURNS, WOKEN, LoopTurns
 
 
 def rounds_of(work) -> list[int]:
@@ -13,7 +13,7 @@ def rounds_of(work) -> list[int]:
 
     async def run() -> list[int]:
         loop, heard, seen = asyncio.get_running_loop(), [], []
-        tasks = [loop.create_task(each) for each in work(Turns(loop, clock=lambda: 0.0), heard)]
+        tasks = [loop.create_task(each) for each in work(LoopTurns(loop, clock=lambda: 0.0), heard)]
         while not all(each.done() for each in tasks):
             await asyncio.sleep(0)
             seen.append(len(heard))
@@ -22,7 +22,7 @@ def rounds_of(work) -> list[int]:
     return asyncio.run(run())
 
 
-async def hungry(turns: Turns, heard: list[int], times: int) -> None:
+async def hungry(turns: LoopTurns, heard: list[int], times: int) -> None:
     for _ in range(times):
         await turns.take()
         heard.append(1)
@@ -43,10 +43,10 @@ def test_a_crowd_has_no_more_than_one_that_never_runs_dry():
 def test_another_cage_has_its_turn_at_once():
     async def run() -> int:
         loop, heard = asyncio.get_running_loop(), []
-        tasks = [loop.create_task(hungry(crowd, heard, 50)) for crowd in [Turns(loop)] for _ in range(100)]
+        tasks = [loop.create_task(hungry(crowd, heard, 50)) for crowd in [LoopTurns(loop)] for _ in range(100)]
         await asyncio.sleep(0)
         before = len(heard)
-        await Turns(loop).take()
+        await LoopTurns(loop).take()
         waited = len(heard) - before
         for task in tasks:
             task.cancel()
@@ -58,7 +58,7 @@ def test_another_cage_has_its_turn_at_once():
 
 def test_those_who_wait_come_in_their_order():
     async def run() -> list[int]:
-        turns, order = Turns(asyncio.get_running_loop()), []
+        turns, order = LoopTurns(asyncio.get_running_loop()), []
 
         async def one(number: int) -> None:
             await turns.take()
@@ -73,7 +73,7 @@ def test_those_who_wait_come_in_their_order():
 def test_a_turn_that_takes_long_ends_the_round():
     async def run() -> list[bool]:
         ticks = count(step=SLICE * 2)
-        turns = Turns(asyncio.get_running_loop(), clock=lambda: next(ticks))
+        turns = LoopTurns(asyncio.get_running_loop(), clock=lambda: next(ticks))
         return [turns.now() for _ in range(3)]
 
     assert asyncio.run(run()) == [True, False, False]
@@ -81,7 +81,7 @@ def test_a_turn_that_takes_long_ends_the_round():
 
 def test_one_that_is_cancelled_while_it_waits_holds_up_nobody():
     async def run() -> bool:
-        turns = Turns(asyncio.get_running_loop())
+        turns = LoopTurns(asyncio.get_running_loop())
         while turns.now():
             pass
         waiting = [asyncio.ensure_future(turns.take()) for _ in range(10)]

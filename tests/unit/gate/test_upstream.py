@@ -8,14 +8,14 @@ from ipaddress import ip_address
 import pytest
 
 from _support.nameserver import AAAA, CNAME, A, NameServer
-from pysandbox.gate.upstream import Answer, Upstream, read_hosts, read_resolv_conf, read_server
+from pysandbox.gate.dns.resolver import Answer, Resolver, read_hosts, read_resolv_conf, read_server
 
 EIGHT = ip_address("8.8.8.8")
 
 
 def ask(*names: str, servers, clock=None, hosts="/nonexistent", six=False) -> list[Answer]:
     async def each() -> list[Answer]:
-        made = Upstream(servers, hosts=str(hosts), **({"clock": clock} if clock else {}))
+        made = Resolver(servers, hosts=str(hosts), **({"clock": clock} if clock else {}))
         return [await made.resolve(name, six=six) for name in names]
 
     return asyncio.run(each())
@@ -32,7 +32,7 @@ def test_a_name_is_asked_for_once_while_its_answer_holds():
 
 def test_equal_questions_at_one_time_are_one_question():
     async def both(place: str) -> list[Answer]:
-        made = Upstream([place], hosts="/nonexistent")
+        made = Resolver([place], hosts="/nonexistent")
         return await asyncio.gather(*(made.resolve("a.com") for _ in range(10)))
 
     with NameServer({("a.com", A): ["8.8.8.8"]}, ttl=0) as server:
@@ -87,7 +87,7 @@ def test_etc_hosts_comes_first_and_is_read_again_when_it_changes(tmp_path):
     hosts.write_text("10.0.0.1 Db.Internal. alias # a comment\n::1 db.internal\nnonsense line\n300.1.1.1 bad\n")
 
     async def twice() -> list[Answer]:
-        made = Upstream(["127.0.0.1:9"], hosts=str(hosts))
+        made = Resolver(["127.0.0.1:9"], hosts=str(hosts))
         first = await made.resolve("db.internal")
         hosts.write_text("10.0.0.22 db.internal\n")
         return [first, await made.resolve("db.internal")]

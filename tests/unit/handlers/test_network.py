@@ -9,16 +9,17 @@ from errno import EPERM
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pysandbox._native import ffi, lib
+from pysandbox._native import lib
 
+from _support.network_rules import in_c_half
 from pysandbox.handlers.address import AF_INET, AF_INET6, AF_UNSPEC
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import decide
-from pysandbox.handlers.network import way_to
-from pysandbox.handlers.rules import Rules, both
+from pysandbox.handlers.network import reach_of
+from pysandbox.handlers.network_rules import NetworkRules, both
+from pysandbox.handlers.rules import CallRules
 from pysandbox.handlers.verdict import Errno, OnBehalf
 from pysandbox.policy.endpoint import ANYWHERE, MAPPED, Endpoint
-from pysandbox.supervise import wire
 
 # Few bytes, so that addresses and networks meet.
 BYTES = st.sampled_from([0, 1, 10, 127, 128, 192, 254, 255])
@@ -36,6 +37,7 @@ def endpoints(draw: st.DrawFn) -> Endpoint:
 
 
 LISTS = st.lists(endpoints(), max_size=4).map(tuple)
+EVERYWHERE = NetworkRules((ANYWHERE,))
 
 
 @st.composite
@@ -69,10 +71,10 @@ def settled(raw: bytes) -> bytes:
 @settings(max_examples=500, deadline=None)
 @given(LISTS, addresses(), st.sampled_from([0, 6, 17]))
 def test_c_and_python_say_the_same(listed: tuple[Endpoint, ...], raw: bytes, protocol: int) -> None:
-    encoded = wire.encode_rules({}, listed, init_pid=1, deadline=1, sealed=False, abstract=False, refuse_control=False)
-    in_c = lib.psb_listed(encoded, ffi.from_buffer(raw) if raw else ffi.NULL, len(raw), protocol) if raw else 0
+    rules = NetworkRules(listed)
+    in_c = in_c_half(rules, raw, protocol) if raw else 0
     call = Call("CONNECT", "connect", 1, protocol=protocol, address=settled(raw))
-    assert (decide(call, Rules(listed)) == OnBehalf()) == bool(in_c)
+    assert (decide(call, CallRules(rules)) == OnBehalf()) == bool(in_c)
 
 
 @given(LISTS, LISTS, SIX, PORTS, st.sampled_from([1, 2]))
@@ -95,19 +97,19 @@ def test_a_mark_binds_beside_the_list_of_all() -> None:
     raw = struct.pack("=H", AF_INET) + struct.pack("!H", 80) + b"\x0a\0\0\x01" + bytes(8)
     call = Call("CONNECT", "connect", 1, protocol=6, address=raw)
     marked = Call("CONNECT", "connect", 1, protocol=6, address=raw, marks=frozenset({7}))
-    rules = Rules((ANYWHERE,), {7: ()})
+    rules = CallRules(EVERYWHERE, {7: ()})
     assert decide(call, rules) == OnBehalf()
     assert decide(marked, rules) == Errno(EPERM, "policy_fn")
-    assert decide(marked, Rules((ANYWHERE,), {7: (ANYWHERE,)})) == OnBehalf()
+    assert decide(marked, CallRules(EVERYWHERE, {7: (ANYWHERE,)})) == OnBehalf()
 
 
 def test_a_bind_is_no_question_of_addresses() -> None:
-    assert decide(Call("BIND", "bind", 1), Rules(())) == OnBehalf()
+    assert decide(Call("BIND", "bind", 1), CallRules(NetworkRules())) == OnBehalf()
 
 
 def test_a_send_without_an_address_goes_where_the_socket_leads_and_a_connect_does_not() -> None:
-    assert decide(Call("SENDMSG", "sendmsg", 1), Rules(())) == OnBehalf()
-    assert decide(Call("CONNECT", "connect", 1), Rules((ANYWHERE,))) == Errno(EPERM, "network.egress")
+    assert decide(Call("SENDMSG", "sendmsg", 1), CallRules(NetworkRules())) == OnBehalf()
+    assert decide(Call("CONNECT", "connect", 1), CallRules(EVERYWHERE)) == Errno(EPERM, "network.egress")
 
 
 @settings(max_examples=500, deadline=None)
@@ -115,23 +117,21 @@ def test_a_send_without_an_address_goes_where_the_socket_leads_and_a_connect_doe
 def test_they_name_the_same_way(
     listed: tuple[Endpoint, ...], granted: tuple[Endpoint, ...], raw: bytes, protocol: int
 ) -> None:
-    encoded = wire.encode_rules(
-        {}, listed, init_pid=1, deadline=1, sealed=False, abstract=False, refuse_control=False, grants=granted
-    )
-    in_c = lib.psb_listed(encoded, ffi.from_buffer(raw) if raw else ffi.NULL, len(raw), protocol) if raw else 0
+    rules = NetworkRules(listed, granted)
+    in_c = in_c_half(rules, raw, protocol) if raw else 0
     call = Call("CONNECT", "connect", 1, protocol=protocol, address=settled(raw))
-    ways = {0: "", lib.PSB_WAY_LOCAL: "local", lib.PSB_WAY_GRANT: "grant"}
-    assert way_to(call, Rules(listed, grants=granted)) == ways[in_c]
+    ways = {0: "", lib.PSB_REACH_LOCAL: "local", lib.PSB_REACH_GRANT: "grant"}
+    assert reach_of(call, rules) == ways[in_c]
 
 
 @pytest.mark.parametrize("own", ["127.0.0.1", "127.8.0.1", "0.0.0.0", "198.18.0.1", "198.19.255.255"])
 def test_no_grant_leads_to_what_the_cage_has_for_itself(own: str) -> None:
     raw = settled(struct.pack("=H", AF_INET) + struct.pack("!H", 80) + socket.inet_aton(own) + bytes(8))
     call = Call("CONNECT", "connect", 1, protocol=6, address=raw)
-    assert way_to(call, Rules((), grants=(ANYWHERE,))) == ""
-    assert way_to(call, Rules((ANYWHERE,), grants=(ANYWHERE,))) == "local"
+    assert reach_of(call, NetworkRules(grants=(ANYWHERE,))) == ""
+    assert reach_of(call, NetworkRules((ANYWHERE,), (ANYWHERE,))) == "local"
 
 
 def test_a_narrower_list_narrows_every_way() -> None:
-    rules = Rules((ANYWHERE,), grants=(ANYWHERE,), named=(ANYWHERE,)).narrowed((), "policy_fn")
-    assert rules == Rules((), source="policy_fn")
+    rules = CallRules(NetworkRules(*[(ANYWHERE,)] * 4)).narrowed((), "policy_fn")
+    assert rules == CallRules(NetworkRules(), source="policy_fn")

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import HANDLERS, decide
-from pysandbox.handlers.rules import Rules
+from pysandbox.handlers.network_rules import NetworkRules
+from pysandbox.handlers.rules import CallRules
 from pysandbox.handlers.verdict import Errno
 from pysandbox.policy.endpoint import ANYWHERE, LOOPBACK
 from pysandbox.supervise.policy_fn import Nonsense, read_answer
-from pysandbox.supervise.record import Recorder, read_records, replay
+from pysandbox.supervise.record import VerdictWriter, read_records, replay
 
 CALLS = st.builds(
     Call, st.sampled_from(sorted(HANDLERS)), st.sampled_from(["connect", "openat"]), st.integers(1, 2**22),
@@ -22,14 +23,15 @@ CALLS = st.builds(
     st.integers(0, 2**31), st.integers(0, 0o7777), st.frozensets(st.sampled_from([3, 4])),
 )  # fmt: skip
 LISTS = st.sampled_from([(), (ANYWHERE,), LOOPBACK])
-RULES = st.builds(Rules, LISTS, st.fixed_dictionaries({3: LISTS, 4: LISTS}), st.sampled_from(["a", "b"]), LISTS, LISTS)
+NETWORKS = st.builds(NetworkRules, LISTS, LISTS, LISTS, LISTS)
+RULES = st.builds(CallRules, NETWORKS, st.fixed_dictionaries({3: LISTS, 4: LISTS}), st.sampled_from(["a", "b"]))
 
 
 @given(CALLS, RULES)
-def test_a_record_reads_back_equal_and_replays_without_a_difference(call: Call, rules: Rules) -> None:
+def test_a_record_reads_back_equal_and_replays_without_a_difference(call: Call, rules: CallRules) -> None:
     file = io.StringIO()
     verdict = decide(call, rules)
-    Recorder(file).write(call, rules, verdict)
+    VerdictWriter(file).write(call, rules, verdict)
     assert list(read_records(file.getvalue().splitlines())) == [(call, rules, verdict)]
     assert replay(file.getvalue().splitlines()) == []
 
@@ -37,7 +39,7 @@ def test_a_record_reads_back_equal_and_replays_without_a_difference(call: Call, 
 def test_a_verdict_that_is_not_the_handlers_shows() -> None:
     file = io.StringIO()
     call = Call("BIND", "bind", 1)
-    Recorder(file).write(call, Rules(()), Errno(13))
+    VerdictWriter(file).write(call, CallRules(NetworkRules()), Errno(13))
     ((found, then, now),) = replay(file.getvalue().splitlines())
     assert (found, then) == (call, Errno(13)) and then != now
 

@@ -11,8 +11,8 @@ import pytest
 
 from pysandbox.compile.plan import CgroupPlan, Setting
 from pysandbox.errors import StartError
-from pysandbox.launch.cgroup import LEAF, PREFIX, Cgroup
 from pysandbox.launch.owner import this_process
+from pysandbox.live.cgroup import LEAF, PREFIX, CageCgroup
 
 
 def plan(parent: Path, *settings: Setting, controllers: tuple[str, ...] = (), way: str = "below") -> CgroupPlan:
@@ -27,16 +27,16 @@ def parent(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def group(parent: Path) -> Iterator[Cgroup]:
+def group(parent: Path) -> Iterator[CageCgroup]:
     path = parent / "pysandbox-x"
     path.mkdir()
-    group = Cgroup(str(path), os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+    group = CageCgroup(str(path), os.open(path, os.O_RDONLY | os.O_DIRECTORY))
     yield group
     group.abandon()  # and not closed: the directory holds files here
 
 
 def test_a_new_group_is_the_owner_s_alone_and_gone_when_closed(parent: Path) -> None:
-    made = Cgroup.make(plan(parent), "01J")
+    made = CageCgroup.make(plan(parent), "01J")
     assert os.stat(made.path).st_mode & 0o777 == 0o700
     made.close()
     made.close()
@@ -44,12 +44,12 @@ def test_a_new_group_is_the_owner_s_alone_and_gone_when_closed(parent: Path) -> 
 
 
 def test_missing_controllers_are_handed_down_first(parent: Path) -> None:
-    Cgroup.make(plan(parent, controllers=("memory", "cpu", "pids")), "1").close()
+    CageCgroup.make(plan(parent, controllers=("memory", "cpu", "pids")), "1").close()
     assert (parent / "cgroup.subtree_control").read_text() == "+memory +pids"
 
 
 def test_nothing_is_written_when_all_are_handed_down(parent: Path) -> None:
-    Cgroup.make(plan(parent, controllers=("cpu",)), "1").close()
+    CageCgroup.make(plan(parent, controllers=("cpu",)), "1").close()
     assert (parent / "cgroup.subtree_control").read_text() == "cpu"
 
 
@@ -57,13 +57,13 @@ def test_a_process_that_has_to_leave_takes_its_group_s_processes_along(parent: P
     (parent / "cgroup.procs").write_text("12\n")
     (parent / LEAF).mkdir()
     (parent / LEAF / "cgroup.procs").write_text("")
-    Cgroup.make(plan(parent, controllers=("memory",), way="leave"), "1").close()
+    CageCgroup.make(plan(parent, controllers=("memory",), way="leave"), "1").close()
     assert (parent / LEAF / "cgroup.procs").read_text() == "12"
 
 
 def test_a_setting_that_cannot_be_made_refuses_the_group_and_leaves_none(parent: Path) -> None:
     with pytest.raises(StartError) as failure:
-        Cgroup.make(plan(parent, Setting("memory.max", "1")), "1")
+        CageCgroup.make(plan(parent, Setting("memory.max", "1")), "1")
     assert (failure.value.step, failure.value.errno) == ("cgroup", errno.ENOENT)
     assert failure.value.filename == f"{parent}/{PREFIX}{this_process()}-1/memory.max" and "pysandbox check" in str(
         failure.value
@@ -72,22 +72,22 @@ def test_a_setting_that_cannot_be_made_refuses_the_group_and_leaves_none(parent:
 
 
 def test_an_optional_setting_may_be_missing(parent: Path) -> None:
-    Cgroup.make(plan(parent, Setting("memory.swap.max", "0", optional=True)), "1").close()
+    CageCgroup.make(plan(parent, Setting("memory.swap.max", "0", optional=True)), "1").close()
 
 
 def test_a_parent_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(StartError) as failure:
-        Cgroup.make(plan(tmp_path / "gone"), "1")
+        CageCgroup.make(plan(tmp_path / "gone"), "1")
     assert (failure.value.step, failure.value.errno) == ("cgroup", errno.ENOENT)
 
 
 def test_the_directory_names_its_owner(parent: Path) -> None:
-    group = Cgroup.make(plan(parent), "1")
+    group = CageCgroup.make(plan(parent), "1")
     assert os.path.basename(group.path) == f"{PREFIX}{this_process()}-1"
     group.close()
 
 
-def test_a_kill_is_one_write(group: Cgroup) -> None:
+def test_a_kill_is_one_write(group: CageCgroup) -> None:
     file = Path(group.path, "cgroup.kill")
     file.write_text("")
     group.kill()
@@ -95,7 +95,7 @@ def test_a_kill_is_one_write(group: Cgroup) -> None:
 
 
 @pytest.mark.parametrize(("act", "value"), [("freeze", "1"), ("thaw", "0")])
-def test_holding_still_waits_for_the_kernel_to_say_so(act: str, value: str, group: Cgroup) -> None:
+def test_holding_still_waits_for_the_kernel_to_say_so(act: str, value: str, group: CageCgroup) -> None:
     file = Path(group.path, "cgroup.freeze")
     file.write_text("")
     Path(group.path, "cgroup.events").write_text(f"populated 1\nfrozen {value}\n")
@@ -103,7 +103,7 @@ def test_holding_still_waits_for_the_kernel_to_say_so(act: str, value: str, grou
     assert file.read_text() == value
 
 
-def test_figures_are_read_and_a_missing_controller_is_none(group: Cgroup) -> None:
+def test_figures_are_read_and_a_missing_controller_is_none(group: CageCgroup) -> None:
     empty = group.stats()
     assert (empty.memory, empty.memory_peak, empty.cpu_usec, empty.io_bytes, empty.pids) == (None,) * 5
     for name, text in {

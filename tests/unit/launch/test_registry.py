@@ -1,4 +1,4 @@
-"""launch/registry.py and launch/owner.py: a record is read as it was written, or not at all."""
+"""records/registry.py and launch/owner.py: a record is read as it was written, or not at all."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pysandbox.launch.owner import Owner
-from pysandbox.launch.registry import LONGEST_ARGV, Record, parse, shortened
+from pysandbox.records.registry import LONGEST_ARGV, CageRecord, parse, shortened
 
 OWNER = Owner(4026531836, 12, 345)
-RECORD = Record("01ID", OWNER, OWNER, ("sh", "-c", "true"), "digest", 1.5, "/cg", "/tmp/s", True, "key")
+RECORD = CageRecord("01ID", OWNER, OWNER, ("sh", "-c", "true"), "digest", 1.5, "/cg", "/tmp/s", True, "key")
 
 
 def text_of(**changes: object) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pysandbox.launch import relay
-from pysandbox.launch.relay import Feed, Relay
+from pysandbox.launch.relay import InputFeed, OutputRelay
 
 PATIENCE = 10.0
 
@@ -39,16 +39,17 @@ class Poller:
         pass
 
 
-def served(monkeypatch: pytest.MonkeyPatch, target: Path, poll: Any) -> tuple[int, Relay]:
-    """The writing end, and a relay that a thread serves."""
+def served(monkeypatch: pytest.MonkeyPatch, target: Path, poll: Any) -> tuple[int, OutputRelay, threading.Thread]:
+    """The writing end, and a relay with the thread that serves it."""
     source, end = os.pipe()
     with target.open("wb") as file:
-        made = Relay(source, file.fileno())
+        made = OutputRelay(source, file.fileno())
     monkeypatch.setattr(relay.select, "poll", lambda: Poller(poll))
-    monkeypatch.setattr(relay, "start_new_thread", lambda run, arguments: threading.Thread(target=run).start())
+    thread = threading.Thread(target=made._run)
+    monkeypatch.setattr(relay, "start_new_thread", lambda run, arguments: thread.start())
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     made.serve()
-    return end, made
+    return end, made, thread
 
 
 def comes_true(what: Any) -> bool:
@@ -66,16 +67,18 @@ def is_broken(end: int) -> bool:
 
 @pytest.mark.parametrize("number", [errno.ENOMEM, errno.EAGAIN, errno.EINTR], ids=errno.errorcode.get)
 def test_a_moment_s_want_is_waited_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int) -> None:
-    end, made = served(monkeypatch, tmp_path / "out", failing(number, 3, lambda: [(0, 1)]))
+    end, made, thread = served(monkeypatch, tmp_path / "out", failing(number, 3, lambda: [(0, 1)]))
     os.write(end, b"all of it")
     os.close(end)
     assert comes_true(lambda: (tmp_path / "out").read_bytes() == b"all of it" and made.source < 0)
+    thread.join(PATIENCE)
 
 
 def test_a_relay_that_cannot_go_on_lets_nobody_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whoever writes hears of it: a pipe that nobody empties would hold a command for ever."""
-    end, made = served(monkeypatch, tmp_path / "out", failing(errno.EBADF, 1000, None))
+    end, made, thread = served(monkeypatch, tmp_path / "out", failing(errno.EBADF, 1000, None))
     assert comes_true(lambda: made.source < 0 and is_broken(end))
+    thread.join(PATIENCE)  # what it raises is silenced for as long as this test lasts
     os.close(end)
 
 
@@ -84,7 +87,7 @@ def test_a_relay_that_is_not_made_holds_nothing(monkeypatch: pytest.MonkeyPatch)
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "set_blocking", failing(errno.ENOMEM, 1, None))
     with pytest.raises(OSError, match="memory"):
-        Relay(source, end)
+        OutputRelay(source, end)
     assert len(os.listdir("/proc/self/fd")) == before
     os.close(source)
     os.close(end)
@@ -95,6 +98,6 @@ def test_input_is_not_cut_short_by_a_moment_s_want(monkeypatch: pytest.MonkeyPat
     source, sink = os.pipe()
     monkeypatch.setattr(os, "pread", failing(errno.ENOMEM, 2, os.pread))
     with (tmp_path / "in").open("rb") as file:
-        Feed(file.fileno(), sink)._run()
+        InputFeed(file.fileno(), sink)._run()
     with open(source, "rb") as fed:
         assert fed.read() == b"all of it"

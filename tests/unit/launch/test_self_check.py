@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from pysandbox.errors import StartError
-from pysandbox.launch import native, self_check
-from pysandbox.launch.runtime import Runtime
+from pysandbox.launch import native
+from pysandbox.runtime import self_check
+from pysandbox.runtime.runtime import Runtime
 
 PROGRAMS = ("INIT_PATH", "UNCAGED_INIT_PATH")
 

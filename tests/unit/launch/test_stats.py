@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pysandbox.launch.stats import Stats, _counted
+from pysandbox.live.stats import Stats, _counted
 
 
 @dataclass(frozen=True)

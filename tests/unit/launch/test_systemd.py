@@ -14,7 +14,7 @@ import pytest
 
 from pysandbox.compile.plan import Setting
 from pysandbox.errors import StartError
-from pysandbox.launch.systemd import enter_scope, properties
+from pysandbox.live.systemd import enter_scope, properties
 
 jeepney = pytest.importorskip("jeepney", reason="pip install 'pysandbox[systemd]'")
 

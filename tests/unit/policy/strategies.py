@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pysandbox.policy.host import HostRule
-from pysandbox.policy.merge import blocks
+from pysandbox.policy.merge import blocks, named
 from pysandbox.policy.model import Grant, Policy, options
+from pysandbox.policy.secret import Secret
 
 NAMES = st.text("ABXYZ_09", min_size=1, max_size=4)
 # Whatever a file name may hold, with what TOML and expansion find special made likely.
@@ -30,6 +31,10 @@ ITEMS = {
     "URL path": st.sampled_from(["/", "/v1/"]),
     "detector": st.sampled_from(["github_pat", "npm_token"]),
     "interface": st.sampled_from(["kaged-br0", "br.7"]),
+    "certificates": st.sampled_from(["/etc/ssl/own.pem", "/ca.pem"]),
+    "secret name": st.sampled_from(["TOKEN", "API_KEY"]),
+    "secret source": st.sampled_from(["given", "env:TOKEN", "file:/run/token"]),
+    "secret place": st.sampled_from(["header:authorization", "query:key", "basic", "body"]),
     "guard": st.sampled_from([".git", ".vscode", ".config/fish", "pysandbox"]),
 }
 PORT_NUMBERS = st.integers(1, 65535)
@@ -45,6 +50,16 @@ HOSTS = st.builds(
     direct=st.booleans(),
     contract_mode=st.sampled_from([None, "strict", "relaxed"]),
     include_subdomains=st.booleans(),
+    websocket=st.booleans(),
+)
+
+
+SECRETS = st.builds(
+    Secret,
+    name=ITEMS["secret name"],
+    source=ITEMS["secret source"],
+    hosts=st.lists(ITEMS["domain"], unique=True, min_size=1).map(tuple),
+    places=st.lists(ITEMS["secret place"], unique=True, min_size=1).map(tuple),
 )
 
 
@@ -68,6 +83,7 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
             st.sampled_from(option.choices or ["github_pat", "npm_token"]),
             st.lists(ITEMS.get(option.item, TEXT), max_size=3).map(tuple),
         ).map(lambda table: tuple(table.items())),
+        "tuple[Secret, ...]": st.lists(SECRETS, max_size=3).map(named),
         "tuple[HostRule, ...]": st.lists(HOSTS, max_size=3).map(blocks),
         "tuple[tuple[str, str], ...]": st.dictionaries(NAMES, TEXT, max_size=4).map(lambda table: tuple(table.items())),
     }
@@ -77,12 +93,22 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
 FIELDS = {field.name: values(str(field.type), described) for field, described in options()}
 
 
+LEAST_MEMORY = 64  # MiB
+
+
 def _without_contradictions(layer: dict[str, Any]) -> dict[str, Any]:
     if layer.get("egress") == "direct":
         layer["unsafe_direct"] = True
     if layer.get("strict"):
         layer |= {"limits_required": True, "caged": True}
-    layer.pop("monitor", None)  # contradicts strict, which may come with any other layer
+    if layer.get("workdir") == "cow" or layer.get("cow"):
+        layer |= {"caged": True, "cow_mb": layer.get("cow_mb", LEAST_MEMORY)}
+    if "cow_mb" in layer:  # whatever layer it is merged with
+        layer["cow_mb"] = min(layer["cow_mb"], LEAST_MEMORY - 1)
+    if layer.get("memory_mb") is not None:
+        layer["memory_mb"] = max(layer["memory_mb"], LEAST_MEMORY)
+    for name in ("monitor", "on_exit", "on_error"):  # what they contradict may come with any other layer
+        layer.pop(name, None)
     return layer
 
 

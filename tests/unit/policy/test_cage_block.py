@@ -15,7 +15,7 @@ from pysandbox.policy.cage_block import from_cage_block, named_paths
 from pysandbox.policy.cage_shape import is_ulid
 from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.way_out import way_out
+from pysandbox.policy.way_out import effective_egress
 from pysandbox.probe.facts import PathFact
 
 ULID = "01HXABCDEFGHJKMNPQRSTVWXYZ"
@@ -60,7 +60,7 @@ def test_a_block_becomes_its_policy():
         seccomp_mode="deny-list", run_as="nobody", memory_mb=256, cpu_shares=100, max_pids=32, walltime_sec=600,
     )  # fmt: skip
     assert policy.base
-    assert way_out(policy) == "none"
+    assert effective_egress(policy) == "none"
     assert policy.limits_required
 
 
@@ -234,7 +234,12 @@ def test_a_name_without_a_port_allows_them_all_whatever_else_is_said_of_it(entri
 
 def test_no_network_entry_is_no_network():
     policy, effective = compiled(block_with(net={"allow": []}))
-    assert (way_out(policy), policy.hosts, policy.allow_ips, effective.netns.enabled) == ("none", (), (), False)
+    assert (effective_egress(policy), policy.hosts, policy.allow_ips, effective.netns.enabled) == (
+        "none",
+        (),
+        (),
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from pysandbox.policy import search
 from pysandbox.policy.compose import Layer, compose, loosened_by, resolve, shielded
 from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.reading import sha256
-from pysandbox.policy.recipe import shipped
-from pysandbox.policy.sources import parse_baseline, parse_recipe
+from pysandbox.policy.sources import parse_baseline, parse_recipe, shipped
 from pysandbox.policy.trust import pin, pins, trust_file
 
 Write = Callable[[str, str], Path]
@@ -120,7 +119,9 @@ def test_a_slash_or_a_suffix_makes_it_a_file(host: Path, write: Write):
 
 
 def test_services_and_tools_are_found_by_their_kind(host: Path, write: Write):
-    assert resolve(["service:github"]).policy.hosts == shipped("service:github").policy().hosts
+    github = shipped("service:github").policy(Policy).hosts
+    found = resolve(["service:github"]).policy
+    assert {*found.left_out, *(rule.domain for rule in found.hosts)} == {rule.domain for rule in github}
     assert resolve(["tool:gh"]).layers[-1].path.endswith("recipes/tools/gh.toml")
     write("user/services/ours.toml", '[[host]]\ndomain = "ours.example"')
     assert resolve(["service:ours"]).policy.hosts[0].domain == "ours.example"
@@ -302,13 +303,13 @@ def test_a_projects_recipe_that_widens_is_refused_until_it_is_trusted(host: Path
     assert key in caught.value.message
     assert f"pysandbox recipe trust {path}" in (caught.value.suggestion or "")
     trust(path)
-    assert resolve(["ours"]).policy == parse_recipe(text).policy()
+    assert resolve(["ours"]).policy == parse_recipe(text).policy(Policy)
 
 
 @pytest.mark.parametrize("text", NARROWER)
 def test_a_projects_recipe_that_only_narrows_needs_no_trust(host: Path, write: Write, text: str):
     write("project/ours.toml", text)
-    assert resolve(["ours"]).policy == parse_recipe(text).policy()
+    assert resolve(["ours"]).policy == parse_recipe(text).policy(Policy)
     assert not os.path.exists(trust_file())
 
 

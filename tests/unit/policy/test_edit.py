@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.edit import add_to, layer_of, located
+from pysandbox.policy import also
+from pysandbox.policy.edit import add_to, add_to_manifest, as_also
+from pysandbox.policy.manifest import parse_manifest
 from pysandbox.policy.model import Policy
 from pysandbox.policy.recipe import Recipe
 from pysandbox.policy.sources import parse_recipe
@@ -36,11 +39,16 @@ def layer(line: str) -> Any:
     return parse_recipe(line).given
 
 
+def layer_of(line: str) -> Any:
+    """Of a line without the section of its key."""
+    return also.layer_of(as_also(line))
+
+
 @pytest.mark.parametrize(("line", "removed", "added"), [
-    ('filesystem.allow = ["/c"]', '    "/b"   # two', '    "/b",   # two\n    # the end\n    "/c",\n]'),
+    ('filesystem.allow = ["/c"]', '    "/b"   # two', '    "/b",   # two\n    # the end\n    "/c"\n]'),
     ('filesystem.deny = ["/y", "/z"]', 'deny = ["/x"]', 'deny = ["/x", "/y", "/z"]   # never'),
     ('filesystem.allow_write = ["/w"]', "", 'never\nallow_write = ["/w"]\n'),
-    ("resources.memory_mb = 64", "", "[resources]\nmemory_mb = 64\n# nothing yet"),
+    ("resources.memory_mb = 64", "", "[resources]\n# nothing yet\nmemory_mb = 64\n"),
     ("strict = true", "strict = false", "strict = true  # for now"),
     ('network.egress = "none"', "", '\n[network]\negress = "none"\n'),
     ('isolation = "landlock"', "", 'now\nisolation = "landlock"\n'),
@@ -66,27 +74,62 @@ def test_keys_with_their_section_in_front_get_one_more_such() -> None:
     assert edited == 'filesystem.allow = ["/a"]  # first\nfilesystem.deny = ["/b"]\n'
 
 
-def test_a_layout_that_cannot_grow_is_left_alone() -> None:
-    with pytest.raises(PolicyError, match="by hand"):
-        add_to('filesystem = { allow = ["/a"] }\n', layer('filesystem.deny = ["/b"]'), "mine.toml")
+@pytest.mark.parametrize("text", [
+    "", "# ours", 'filesystem = { allow = ["/a"] }\n', 'filesystem.allow = ["/a"]', "[network]\negress = 'proxy-only'",
+    '[[host]]\ndomain = "b.example"\n', 'host = [{ domain = "b.example" }]\n', 'host = [\n]\n[filesystem]\nallow = []',
+    '[[host]]\ndomain = "evil.example"\nports = [80]\n\n[process]\nallow_execve = ["/x"]  # ours',
+    'strict = true\n[network]\n[filesystem]\ndeny = [\n  "/x"  # no comma\n]\n',
+])  # fmt: skip
+@pytest.mark.parametrize("line", [
+    'host = [{ domain = "evil.example" }]', 'allow_execve = ["/usr/bin/git"]', 'allow_ips = ["203.0.113.7:443/tcp"]',
+    'allow_extra = ["ptrace"]', 'filesystem.deny = ["/y"]', "strict = false",
+])  # fmt: skip
+def test_any_file_takes_any_line(text: str, line: str) -> None:
+    edited = add_to(text, layer_of(line), "mine.toml")
+    wanted = parse_recipe(text).merge(Recipe(layer_of(line))).given
+    assert parse_recipe(edited).given == wanted
+    assert [each for each in re.findall("#.*", text) if each not in edited] == []
+
+
+@pytest.mark.parametrize("text", [
+    "also = [{ process.max_pids = 3 }]\n", "also = []\n[process]\nmax_pids = 2",
+    "[[also]]\nprocess.max_pids = 3  # mine",
+    "process = { max_pids = 1 }  # ours\n[[also]]\nstrict = true",
+])  # fmt: skip
+@pytest.mark.parametrize(
+    "line", ['host = [{ domain = "evil.example" }]', "max_pids = 4", 'allow_execve = ["/usr/bin/git"]']
+)
+def test_a_file_with_tables_of_the_kind_takes_any_line(text: str, line: str) -> None:
+    edited = add_to(text, layer_of(line), "mine.toml")
+    assert parse_recipe(edited).given == parse_recipe(text).merge(Recipe(layer_of(line))).given
+    assert [each for each in re.findall("#.*", text) if each not in edited] == []
+
+
+TWO = "[sandbox.a]\nrecipes = ['base']\ncommand = 'x'\n# mine\n[sandbox.b]\nrecipes = ['base']\ncommand = 'y'\n"
+
+
+@pytest.mark.parametrize(
+    "more", ["", "[[sandbox.b.host]]\ndomain = 'x.example'", "[sandbox.a.process]\nmax_pids = 3\n"]
+)
+@pytest.mark.parametrize(
+    "line", ['host = [{ domain = "evil.example" }]', "max_pids = 4", 'allow_execve = ["/usr/bin/git"]']
+)
+def test_of_a_manifest_one_sandbox_takes_it(more: str, line: str) -> None:
+    edited = add_to_manifest(TWO + more, layer_of(line), "a", "pysandbox.toml")
+    before, after = parse_manifest(TWO + more).sandboxes, parse_manifest(edited).sandboxes
+    assert after["b"] == before["b"] and edited.startswith(TWO + more)
+    assert after["a"].overrides == Recipe(before["a"].overrides).merge(Recipe(layer_of(line))).given
+    assert add_to_manifest(edited, layer_of(line), "a") == edited
 
 
 @pytest.mark.parametrize(("line", "whole"), [
-    ('allow_execve = ["/x"]', 'process.allow_execve = ["/x"]'),
-    ('process.allow_execve = ["/x"]', 'process.allow_execve = ["/x"]'),
-    ("strict = true", "strict = true"),
-    ("", ""),
+    ('allow_execve = ["/x"]', '[[also]]\nprocess.allow_execve = ["/x"]'),
+    ('process.allow_execve = ["/x"]', '[[also]]\nprocess.allow_execve = ["/x"]'),
+    ("strict = true", "[[also]]\nstrict = true"), ("[[also]]\nstrict = true", "[[also]]\nstrict = true"),
+    ("", ""), ("nothing", ""), ("nothing = 1", ""),
 ])  # fmt: skip
-def test_a_line_gets_the_section_of_its_key(line: str, whole: str) -> None:
-    assert located(line) == whole
-
-
-@pytest.mark.parametrize("line", [
-    "", "allow =", "nothing = 1", 'allow = ["/a"]\nstrict = true', '[filesystem]\nallow = ["/a"]', "# allow",
-])  # fmt: skip
-def test_what_is_not_one_line_of_a_policy_is_refused(line: str) -> None:
-    with pytest.raises(PolicyError):
-        layer_of(line)
+def test_a_fix_that_an_earlier_version_recorded_is_read_still(line: str, whole: str) -> None:
+    assert as_also(line) == whole
 
 
 @given(POLICIES, POLICIES)
@@ -94,9 +137,9 @@ def test_what_is_not_one_line_of_a_policy_is_refused(line: str) -> None:
 def test_the_result_reads_as_the_merge(first: Policy, second: Policy) -> None:
     try:
         text = first.to_toml()
-        edited = add_to(text, second.given)
+        edited = add_to(text, second.explicit)
     except PolicyError:
         return  # a name that TOML cannot hold, or a layout that is left alone
-    wanted = Recipe(first.given).merge(Recipe(second.given)).given
+    wanted = Recipe(first.explicit).merge(Recipe(second.explicit)).given
     read = parse_recipe(edited).given
     assert {name: read[name] for name in wanted} == dict(wanted)

@@ -20,7 +20,7 @@ from pysandbox.policy.endpoint import (
     special,
     without_special,
 )
-from pysandbox.policy.refusal import Refused
+from pysandbox.policy.refusal import CommandRefused
 
 NETWORKS = st.one_of(
     st.tuples(st.ip_addresses(v=4), st.integers(0, 32)), st.tuples(st.ip_addresses(v=6), st.integers(0, 128))
@@ -64,7 +64,7 @@ def test_ports_are_inclusive(address, one, other, port) -> None:  # type: ignore
 def test_no_text_fails_otherwise(text: str) -> None:
     try:
         endpoint = parse_endpoint(text)
-    except Refused:
+    except CommandRefused:
         return
     assert len(endpoint.address) == 16 and 0 <= endpoint.prefix <= 128
     assert 0 <= endpoint.first_port <= endpoint.last_port <= 65535
@@ -76,7 +76,7 @@ def test_no_text_fails_otherwise(text: str) -> None:
      "1.2.3.4:9-8", "1.2.3.4/tcpudp", "1.2.3.4 ", "1.2.3.4\n", "[1.2.3.4", "::1:", "fe80::1%eth0", "١.2.3.4"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(CommandRefused):
         parse_endpoint(text)
 
 

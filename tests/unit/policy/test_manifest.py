@@ -92,7 +92,18 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         (MINIMAL + "[sandboxes.x]\n", 5, "sandboxes", "no such section"),
         (MINIMAL + "[pipeline.all]\nstages = []\n", 6, "pipeline.all.stages", "is empty"),
         (MINIMAL + '[pipeline.all]\nstages = ["test", "tset"]\n', 6, "pipeline.all.stages.1", "is no sandbox"),
-        (MINIMAL + '[pipeline.all]\nstages = ["test"]\nstage = 1\n', 7, "pipeline.all.stage", "no such key"),
+        (MINIMAL + '[pipeline.all]\nstages = ["test"]\nstage = 1\n', 7, "pipeline.all.stage", "beside 'stages'"),
+        (MINIMAL + '[pipeline.all]\nstages = ["test"]\nsteps = 1\n', 7, "pipeline.all.steps", "no such key"),
+        (MINIMAL + "[pipeline.all]\n", 5, "pipeline.all", "lacks 'stages'"),
+        (MINIMAL + "[pipeline.all]\nstage = []\n", 6, "pipeline.all.stage", "must be tables"),
+        (MINIMAL + '[pipeline.all]\nstage = ["test"]\n', 6, "pipeline.all.stage.0", "must be a table"),
+        (MINIMAL + '[[pipeline.all.stage]]\ncommand = "ls"\n', 5, "pipeline.all.stage.0", "lacks 'sandbox'"),
+        (MINIMAL + '[[pipeline.all.stage]]\nsandbox = "tset"\n', 6, "pipeline.all.stage.0.sandbox", "is no sandbox"),
+        (MINIMAL + '[[pipeline.all.stage]]\nsandbox = "test"\ncommand = " "\n', 7, "pipeline.all.stage.0.command",
+         "names no program"),
+        (MINIMAL + '[[pipeline.all.stage]]\nsandbox = "test"\nsandboxes = 1\n', 7, "pipeline.all.stage.0.sandboxes",
+         "no such key"),
+        (MINIMAL + '[pipeline.test]\nstages = ["test"]\n', 5, "pipeline.test", "is the name of a sandbox, too"),
         ("[sandbox.test\n", 1, None, "not TOML"),
     ],
 )  # fmt: skip
@@ -104,8 +115,15 @@ def test_what_is_wrong_is_named_with_its_sandbox_and_line(
     assert words in error.message
 
 
-def test_a_pipeline_is_read_and_running_it_is_refused_by_name() -> None:
+def test_a_pipeline_is_read_with_the_commands_of_its_stages() -> None:
     manifest = parse_manifest(MINIMAL + '[pipeline.all]\nstages = ["test", "test"]\n')
     assert manifest.pipelines["all"].stages == ("test", "test")
-    with pytest.raises(PolicyError, match="running a pipeline is not part of this version"):
+    assert manifest.stages("all") == (manifest.sandboxes["test"],) * 2
+    with pytest.raises(PolicyError, match="is a pipeline of several sandboxes"):
         manifest.sandbox("all")
+
+    other = '[[pipeline.all.stage]]\nsandbox = "test"\n[[pipeline.all.stage]]\nsandbox = "test"\ncommand = "wc -l"\n'
+    manifest = parse_manifest(MINIMAL + other)
+    assert [each.argv for each in manifest.stages("all")] == [manifest.sandboxes["test"].argv, ("wc", "-l")]
+    assert [each.argv for each in manifest.all_commands] == [manifest.sandboxes["test"].argv, ("wc", "-l")]
+    assert manifest.stages("test") == (manifest.sandboxes["test"],)

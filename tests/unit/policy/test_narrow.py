@@ -95,7 +95,7 @@ def test_every_choice_has_a_place_in_its_order():
 )
 def test_less_is_granted(tighter):
     narrowed = WIDE.narrow(**tighter)
-    assert narrowed == Policy(**{**WIDE.given, **tighter})
+    assert narrowed == Policy(**{**WIDE.explicit, **tighter})
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_narrowing_both_ways_happens_only_between_equally_tight_policies(first, 
 @settings(max_examples=40, deadline=None)
 @given(POLICIES)
 def test_every_policy_narrows_to_itself(policy):
-    assert policy.narrow(**policy.given) == policy
+    assert policy.narrow(**policy.explicit) == policy
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pysandbox.policy.netallow import entry
-from pysandbox.policy.refusal import Refused
+from pysandbox.policy.refusal import CommandRefused
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_valid_entry_is_brought_to_its_canonical_form(value, canonical):
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_and_named(value):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CommandRefused) as caught:
         entry(value)
     assert not isinstance(value, str) or len(value) > 50 or not value or repr(value) in caught.value.message
 
@@ -57,7 +57,7 @@ def test_anything_else_is_refused_and_named(value):
 def test_no_text_fails_otherwise_and_what_passes_is_canonical(value):
     try:
         canonical = entry(value)
-    except Refused:
+    except CommandRefused:
         return
     assert entry(canonical) == canonical
     assert canonical.isascii()

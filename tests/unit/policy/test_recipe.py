@@ -9,7 +9,8 @@ from pysandbox.policy import bake, base_grants
 from pysandbox.policy.expand import expand
 from pysandbox.policy.match import access, covers
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.recipe import SHIPPED, shipped, shipped_file, with_base
+from pysandbox.policy.recipe import SHIPPED, shipped_file, with_base
+from pysandbox.policy.sources import shipped
 
 DOCUMENTED = [
     "/bin",
@@ -58,12 +59,12 @@ def test_a_shipped_recipe_reads_strictly_and_is_named_after_its_file(name):
     assert recipe.meta is not None
     assert recipe.meta.description
     assert recipe.meta.version
-    assert recipe.policy().caged
+    assert recipe.policy(Policy).caged
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_recipe_expands_without_any_variable_and_demands_no_path(name):
-    policy = expand(shipped(name).policy(), env={}, cwd="/w", home="/home/u")
+    policy = expand(shipped(name).policy(Policy), env={}, cwd="/w", home="/home/u")
     assert all(each.optional for each in (*policy.allow, *policy.allow_write, *policy.deny))
     assert not policy.allow_write or name in ("claude-code", "codex", "opencode")
 
@@ -112,14 +113,14 @@ def test_no_base_grant_lies_below_another_but_those_that_landlock_mode_needs_by_
 
 
 def test_untrusted_is_tighter_than_the_default_and_node_lifts_the_address_space():
-    untrusted = shipped("untrusted").policy()
+    untrusted = shipped("untrusted").policy(Policy)
     assert Policy().narrow(**shipped("untrusted").given) == untrusted
     assert untrusted.strict
-    assert shipped("node").policy().address_space_gb == 0
+    assert shipped("node").policy(Policy).address_space_gb == 0
 
 
 def test_generic_strict_holds_the_documents_values():
-    policy = shipped("generic-strict").policy()
+    policy = shipped("generic-strict").policy(Policy)
     assert policy.strict
     assert policy.max_pids == 64
     assert policy.env_passthrough == ("PATH", "LANG", "TERM")

@@ -7,7 +7,9 @@ import re
 import pytest
 
 from pysandbox.policy.expand import expand_prefixes
-from pysandbox.policy.recipe import SHIPPED, shipped, shipped_file
+from pysandbox.policy.model import Policy
+from pysandbox.policy.recipe import SHIPPED, shipped_file
+from pysandbox.policy.sources import shipped
 
 PREFIXES = {
     "nix": ["/nix/store"],
@@ -61,13 +63,13 @@ def test_a_package_manager_is_known_by_its_prefixes_and_shows_them_alone(name: s
 
 
 def test_the_toolchains_of_rust_are_shown_without_the_tokens() -> None:
-    denied = [each.path for each in shipped("cargo").policy().deny]
+    denied = [each.path for each in shipped("cargo").policy(Policy).deny]
     assert denied == ["~/.cargo/credentials.toml", "~/.cargo/credentials"]
 
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_documented_recipe_holds_the_documents_values(name: str) -> None:
-    policy = shipped(name).policy()
+    policy = shipped(name).policy(Policy)
     assert policy.max_pids == LIMITS[name]
     assert [rule.domain for rule in policy.hosts] == DOMAINS[name].split()
     assert list(policy.env_passthrough) == VARIABLES[name].split()
@@ -76,8 +78,8 @@ def test_a_documented_recipe_holds_the_documents_values(name: str) -> None:
 
 
 def test_the_editor_and_elixir_get_the_calls_that_they_need() -> None:
-    assert shipped("elixir").policy().allow_syscalls == ("ptrace", "memfd_create")
-    assert shipped("neovim").policy().allow_syscalls == ("ptrace", "memfd_create")
+    assert shipped("elixir").policy(Policy).allow_syscalls == ("ptrace", "memfd_create")
+    assert shipped("neovim").policy(Policy).allow_syscalls == ("ptrace", "memfd_create")
 
 
 def test_an_agent_gets_its_own_files_and_none_of_the_keys() -> None:
@@ -93,10 +95,10 @@ def test_an_agent_gets_its_own_files_and_none_of_the_keys() -> None:
         "~/.config/gh",
     }
     for name in ("opencode", "claude-code", "codex", "mcp-server"):
-        policy = shipped(name).policy()
+        policy = shipped(name).policy(Policy)
         assert secrets <= {each.path for each in policy.deny}
         assert policy.dlp_enabled
-    opencode = shipped("opencode").policy()
+    opencode = shipped("opencode").policy(Policy)
     assert [each.path for each in opencode.allow] == ["~/.opencode", "~/.config/opencode"]
     assert [each.path for each in opencode.allow_write] == ["~/.local/share/opencode"]
 

@@ -15,7 +15,6 @@ from pysandbox.policy.recipe import Recipe, RecipeMeta
 from pysandbox.policy.sources import (
     ABSENT,
     REPLACED,
-    parse_policy,
     parse_recipe,
     read_recipe,
 )
@@ -178,7 +177,7 @@ def test_no_word_is_both_refused_by_name_and_declared():
 
 def test_a_contradiction_is_reported_with_its_line():
     with pytest.raises(PolicyError) as caught:
-        parse_policy("[network]\n\negress = 'direct'", "x.toml")
+        Policy.parse("[network]\n\negress = 'direct'", "x.toml")
     assert (caught.value.file, caught.value.line, caught.value.key) == ("x.toml", 3, "network.egress")
 
 
@@ -269,7 +268,7 @@ SECTIONS = st.dictionaries(KEYS, VALUES, max_size=3)
 
 def _refused_or_read(text: str) -> None:
     try:
-        parse_policy(text, "x.toml")
+        Policy.parse(text, "x.toml")
     except PolicyError as error:
         assert error.line is None or 1 <= error.line <= text.count("\n") + 1
         assert "\n" not in str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -42,7 +43,7 @@ class Tree:
         (self.group(path) / "cgroup.subtree_control").unlink()
 
     def look(self, uid: int = 1000) -> CgroupFacts:
-        return cgroups.look(str(self.root), pid=ME, uid=uid)
+        return cgroups.find_cgroup(str(self.root), pid=ME, uid=uid)
 
 
 def test_a_process_in_a_leaf_of_what_was_handed_to_it_makes_groups_beside_itself(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_what_is_delegated_to_the_user_s_own_systemd_is_not_ours(tmp_path: Path)
 def with_bus(tree: Tree, monkeypatch: pytest.MonkeyPatch, *, library: bool) -> None:
     tree.put("/run/user/1000/bus", "")
     tree.group("user.slice/user-1000.slice/user@1000.service")
-    monkeypatch.setattr(cgroups, "find_spec", lambda name: object() if library else None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if library else None)
 
 
 def test_where_nothing_is_delegated_the_user_s_systemd_is_asked(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pysandbox.policy.model import Policy
 from pysandbox.probe.executables import names_of, needed, read_executable
 from pysandbox.probe.facts import Executable, PathFact
-from pysandbox.probe.paths import look
+from pysandbox.probe.paths import stat_paths
 
 LINKER = b"/lib/ld.so"
 
@@ -87,7 +87,7 @@ def test_the_look_follows_what_the_listed_files_need(tmp_path: Path) -> None:
     (tmp_path / "bin/run").write_text("#!/bin/sh\n")
     (tmp_path / "run").symlink_to("bin/run")
     policy = Policy(allow_execve=[str(tmp_path / "run"), f"{tmp_path}/bin/*"])
-    seen = look(policy, cwd="/")
+    seen = stat_paths(policy, cwd="/")
     assert seen.executables == {f"{tmp_path}/bin/run": Executable("script", "/bin/sh")}
     assert seen["/bin/sh"].kind == "file"
     assert {f"{tmp_path}/lib", f"{tmp_path}/lib64"} <= set(needed(policy, seen, seen.executables))

@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from pysandbox.errors import StartError
 from pysandbox.probe import kernel
-from pysandbox.probe.facts import HostFacts, asked_for_redirects, host_facts
+from pysandbox.probe.facts import HostFacts
+from pysandbox.probe.host import asked_for_redirects, host_facts
 
 FULL_NEEDS = ("USER_NS", "NET_NS", "MOUNT_SETATTR", "PROC")
 
@@ -24,6 +26,17 @@ def facts_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., HostFacts]:
         return host_facts()
 
     return facts
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("where", ["FULL", "USER_NOTIF", "WAIT_KILLABLE"])
+def test_what_is_lacking_at_the_moment_is_an_error_and_no_fact(
+    monkeypatch: pytest.MonkeyPatch, where: str, number: int
+) -> None:
+    monkeypatch.setattr(kernel, "probe", lambda name: number if name == where else 0)
+    with pytest.raises(StartError) as caught:
+        host_facts()
+    assert (caught.value.step, caught.value.errno) == ("clone", number) and caught.value.hint
 
 
 def test_a_host_that_can_do_nothing_has_no_fact_to_offer(facts_of: Callable[..., HostFacts]) -> None:

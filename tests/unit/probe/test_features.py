@@ -10,7 +10,11 @@ import pytest
 from pysandbox.probe.facts import HostFacts
 from pysandbox.probe.features import FEATURES, Feature, Host, feature, mac_system, minimum_met, read_all, too_old
 
-MINIMUM = {"kernel", "user_namespaces", "pid_namespaces", "mount_namespaces", "seccomp_filter"}
+# What the default cage is refused without, as `compile.degrade` has it.
+MINIMUM = {
+    "kernel", "user_namespaces", "pid_namespaces", "mount_namespaces", "seccomp_filter", "network_namespaces",
+    "proc_mountable", "mount_setattr",
+}  # fmt: skip
 
 
 def host(root: Path | str = "/absent-root", *, refused: str = "", release: str = "6.18.1", abi: int = 7) -> Host:
@@ -52,7 +56,7 @@ def test_the_minimum_is_namespaces_seccomp_and_a_kernel_that_has_them() -> None:
     assert {row.name for row in FEATURES if row.required} == MINIMUM
 
 
-@pytest.mark.parametrize("probe", ["USER_NS", "PID_NS", "MOUNT_NS", "SECCOMP_FILTER"])
+@pytest.mark.parametrize("probe", ["USER_NS", "PID_NS", "MOUNT_NS", "SECCOMP_FILTER", "NET_NS", "PROC"])
 def test_a_host_without_one_required_feature_is_below_the_minimum(probe: str) -> None:
     assert minimum_met(read_all(host()))
     assert not minimum_met(read_all(host(refused=probe)))
@@ -65,7 +69,7 @@ def test_a_kernel_without_nf_tables_says_so_and_still_meets_the_minimum() -> Non
 
 
 def test_a_host_without_an_optional_feature_still_meets_the_minimum() -> None:
-    assert minimum_met(read_all(host(refused="NET_NS", abi=0)))
+    assert minimum_met(read_all(host(refused="IPC_NS", abi=0)))
 
 
 @pytest.mark.parametrize(("release", "met"), [("5.5.19", False), ("5.6.0", True), ("5.10.0-28-amd64", True)])

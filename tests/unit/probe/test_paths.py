@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pysandbox.policy.model import Policy
 from pysandbox.probe import paths
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
-from pysandbox.probe.paths import LINK_LIMIT, home, look, look_at, stamp, watch
+from pysandbox.probe.paths import LINK_LIMIT, home, stamp, stat_all, stat_paths, watch
 
 
 def fact(path: str | Path) -> PathFact:
-    return look_at([str(path)], cwd="/", home="/")[str(path)]
+    return stat_all([str(path)], cwd="/", home="/")[str(path)]
 
 
 def make_tree(top: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_path_of_a_thousand_components_is_walked(top: Path) -> None:
 
 
 def test_a_look_holds_cwd_home_and_the_staging_candidates(top: Path) -> None:
-    seen = look_at([], cwd=str(top), home="/absent-home")
+    seen = stat_all([], cwd=str(top), home="/absent-home")
     assert (seen.cwd, seen.home) == (str(top), "/absent-home")
     assert {str(top), "/absent-home", *STAGING_CANDIDATES} == set(seen.facts)
 
@@ -131,7 +131,7 @@ def test_an_ancestor_is_examined_once_in_a_look(top: Path, monkeypatch: pytest.M
         return examine(here)
 
     monkeypatch.setattr(paths, "_examine", counted)
-    look_at([f"{top}/d/e", f"{top}/d/f", f"{top}/d"], cwd="/", home="/")
+    stat_all([f"{top}/d/e", f"{top}/d/f", f"{top}/d"], cwd="/", home="/")
     assert len(met) == len(set(met))
 
 
@@ -139,6 +139,7 @@ def test_an_ancestor_is_examined_once_in_a_look(top: Path, monkeypatch: pytest.M
 def wanted_module(monkeypatch: pytest.MonkeyPatch, top: Path) -> Iterator[ModuleType]:
     module = ModuleType("pysandbox.policy.paths_wanted")
     module.wanted_paths = lambda policy, cwd: [grant.path for grant in policy.allow] + [f"{cwd}/d"]  # type: ignore[attr-defined]
+    module.granted_paths = module.hidden_patterns = lambda policy, cwd: ()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     yield module
 
@@ -146,7 +147,7 @@ def wanted_module(monkeypatch: pytest.MonkeyPatch, top: Path) -> Iterator[Module
 def test_a_look_takes_the_paths_that_the_policy_wants(wanted_module: ModuleType, top: Path) -> None:
     from pysandbox.policy.model import Grant
 
-    seen = look(Policy(allow=(Grant("/absent"),)), cwd=str(top))
+    seen = stat_paths(Policy(allow=(Grant("/absent"),)), cwd=str(top))
     assert (seen["/absent"].kind, seen[f"{top}/d"].kind) == ("missing", "dir")
     assert seen.home == home()
 
@@ -158,7 +159,7 @@ def test_a_look_takes_the_paths_that_the_policy_wants(wanted_module: ModuleType,
 def kept(tmp_path: Path) -> PathFacts:
     make_tree(tmp_path.resolve())
     wanted = [str(tmp_path / name) for name in ("d/e", "d/f", "near", "twice", "absent", "lost")]
-    return look_at(wanted, cwd=str(tmp_path), home="/")
+    return stat_all(wanted, cwd=str(tmp_path), home="/")
 
 
 def test_an_untouched_look_is_fresh(kept: PathFacts) -> None:
@@ -195,7 +196,7 @@ def test_a_missing_path_that_appears_makes_a_look_stale(kept: PathFacts, name: s
 
 
 def test_equal_looks_have_equal_stamps_whatever_the_order(kept: PathFacts) -> None:
-    again = look_at(reversed([*kept.facts]), cwd=kept.cwd, home=kept.home)
+    again = stat_all(reversed([*kept.facts]), cwd=kept.cwd, home=kept.home)
     assert hash(stamp(again)) == hash(stamp(kept))
     assert stamp(again) == stamp(kept)
 
@@ -204,7 +205,7 @@ def test_a_look_at_something_else_has_another_stamp(kept: PathFacts) -> None:
     before = stamp(kept)
     Path(kept.cwd, "near").unlink()
     Path(kept.cwd, "near").symlink_to(f"{kept.cwd}/d/e")  # the same end by another way
-    assert stamp(look_at(kept.facts, cwd=kept.cwd, home=kept.home)) != before
+    assert stamp(stat_all(kept.facts, cwd=kept.cwd, home=kept.home)) != before
 
 
 # ---- home ----------------------------------------------------------------------------------------------------

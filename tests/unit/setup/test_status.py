@@ -9,10 +9,10 @@ import pytest
 from pysandbox.probe.features import Host
 from pysandbox.setup import apparmor
 from pysandbox.setup.status import apparmor_abi, read_status, wanted
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
 
-HERE = Target("/opt/app/bin/python3.11", "/opt/app/lib/cage-init")
-ELSEWHERE = Target("/opt/other/bin/python3.11", "/opt/app/lib/cage-init")
+HERE = InstallTarget("/opt/app/bin/python3.11", "/opt/app/lib/cage-init")
+ELSEWHERE = InstallTarget("/opt/other/bin/python3.11", "/opt/app/lib/cage-init")
 MARKS = {"AppArmor": ("/sys/module/apparmor/parameters/enabled", "Y\n"), "SELinux": ("/sys/fs/selinux/enforce", "1")}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox.setup.target import Target, find_target, is_shared
+from pysandbox.setup.target import InstallTarget, find_target, is_shared
 
 INIT = "/opt/app/lib/pysandbox/cage-init"
 
@@ -28,19 +28,19 @@ def test_a_link_is_followed_to_what_a_security_module_sees(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("letter", ['"', "*", "{", "}", "\n", " ", "@", "\\", "(", "^", "\x1b", ",", "#"])
 def test_a_path_that_would_be_read_as_policy_is_refused(letter: str) -> None:
-    Target("/opt/app/bin/python3", INIT)  # the control
+    InstallTarget("/opt/app/bin/python3", INIT)  # the control
     with pytest.raises(ValueError, match="plain name"):
-        Target(f"/opt/a{letter}b/bin/python3", INIT)
+        InstallTarget(f"/opt/a{letter}b/bin/python3", INIT)
     with pytest.raises(ValueError, match="plain name"):
-        Target("/opt/app/bin/python3", f"/opt/a{letter}b/cage-init")
+        InstallTarget("/opt/app/bin/python3", f"/opt/a{letter}b/cage-init")
 
 
 def test_a_path_that_is_not_absolute_is_refused() -> None:
     with pytest.raises(ValueError, match="plain name"):
-        Target("python3", INIT)
+        InstallTarget("python3", INIT)
 
 
 def test_the_interpreter_of_the_system_is_shared_and_one_below_its_own_prefix_is_not() -> None:
-    assert is_shared(Target("/usr/bin/python3.11", INIT))
-    assert is_shared(Target("/somewhere/else/bin/python3", INIT))
-    assert not is_shared(Target(f"{os.path.realpath(sys.prefix)}/bin/python3", INIT))
+    assert is_shared(InstallTarget("/usr/bin/python3.11", INIT))
+    assert is_shared(InstallTarget("/somewhere/else/bin/python3", INIT))
+    assert not is_shared(InstallTarget(f"{os.path.realpath(sys.prefix)}/bin/python3", INIT))

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from pysandbox.setup import apparmor, selinux
-from pysandbox.setup.target import Target
+from pysandbox.setup.target import InstallTarget
 
-TARGET = Target("/opt/app/bin/python3.11", "/opt/app/lib/c++/cage-init")
+TARGET = InstallTarget("/opt/app/bin/python3.11", "/opt/app/lib/c++/cage-init")
 
 
 def profile(text: str, name: str) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from golden.pretend import grants
-from pysandbox.compile.explain import IDENTITY, NETWORK, WORKDIR, explain
 from pysandbox.errors import PolicyError
+from pysandbox.policy.explain import explain, topics
 from pysandbox.policy.model import Policy, options
 
 
@@ -22,7 +22,7 @@ from pysandbox.policy.model import Policy, options
     ({"isolation": "landlock"}, "no network: no address can be connected to"),
     ({"isolation": "landlock"}, "changed but the mode and the times"),
     ({"isolation": "landlock", "workdir": "write"}, "with git's hooks and config"),
-    ({"isolation": "landlock", "allow_ips": ["192.0.2.1:9"]}, "but the addresses that are listed"),
+    ({"isolation": "landlock", "allow_ips": ["192.0.2.1:9"]}, "but the hosts and addresses that are listed"),
     ({"env_passthrough": ("LANG",)}, "inherited from the host: LANG"),
     ({"allow_execve": ("/bin/sh",)}, "/bin/sh"),
     ({"max_pids": 9}, "At most 9"),
@@ -45,12 +45,62 @@ def test_what_a_policy_says_is_in_its_explanation_and_not_in_the_defaults(change
     assert word not in " ".join(explain(Policy()))
 
 
-@pytest.mark.parametrize(("name", "sentences"), [("workdir", WORKDIR), ("run_as", IDENTITY), ("egress", NETWORK)])
-def test_every_choice_that_a_policy_accepts_has_its_sentence(name: str, sentences: dict[str, str]) -> None:
+@pytest.mark.parametrize("name", ["workdir", "run_as", "egress"])
+def test_every_choice_that_a_policy_accepts_has_its_sentence(name: str) -> None:
     (described,) = (each for field, each in options() if field.name == name)
+    sentences = {choice: text for each in described.sentences for choice, text in each.cases.items()}
     for choice in described.choices:
         try:
             policy = Policy(unsafe_direct=True, allow_ips=["192.0.2.7"], **{name: choice})  # type: ignore[arg-type]
         except PolicyError:
             continue
         assert sentences[choice] in explain(policy)
+
+
+def test_what_has_no_sentence_of_its_own_is_told_by_its_key_value_and_document() -> None:
+    told = dict(topics(Policy(unguarded=[".vscode"], output_mb=3, monitor=True)))["Besides"]
+    assert [each.partition(": ")[0] for each in told] == [
+        "filesystem.unguarded = .vscode", "resources.output_mb = 3", "monitor = true",
+    ]  # fmt: skip
+    assert "Besides" not in dict(topics(Policy()))
+
+
+def test_a_value_of_a_variable_is_not_told() -> None:
+    assert not any("s3cret" in each for each in explain(Policy(env={"TOKEN": "s3cret"})))
+
+
+def test_the_whole_explanation_of_a_policy_reads_in_this_order() -> None:
+    policy = Policy(allow=grants("/a"), deny=grants("/d"), mask=grants("/m"), allow_syscalls=("ptrace",), strict=True)
+    assert [heading for heading, _ in topics(policy)] == [
+        "Isolation",
+        "Reads",
+        "Writes",
+        "Runs",
+        "Reaches",
+        "Uses",
+        "Time",
+    ]
+    assert [each.partition(":")[0] for each in dict(topics(policy))["Reads"]] == [
+        "The system directories that programs need are visible and read-only.",
+        "The current directory is not visible unless it is granted.",
+        "Visible and read-only", "Never readable or writable", "Shown empty",
+    ]  # fmt: skip
+    assert dict(topics(policy))["Uses"] == (
+        "No limit on processes, memory, CPU of the cage as a whole.",
+        "A process may open 4096 files and write files of up to 4 GiB.",
+    )
+
+
+CONTRACT = {
+    "domain": "a.example", "methods": ["GET", "HEAD"], "paths": ["/v1/"], "content_types": ["text/plain"],
+    "max_request_bytes": 100, "ports": [443],
+}  # fmt: skip
+
+
+def test_a_host_under_a_contract_is_told_by_what_that_allows() -> None:
+    told = " ".join(explain(Policy(egress="proxy-only", hosts=[CONTRACT])))  # type: ignore[list-item]
+    assert (
+        "a.example, no name below it, may be sent GET and HEAD requests on port 443, to paths that begin with /v1/, "
+        "with bodies of the type text/plain, of 100 bytes at most, and nothing else." in told
+    )
+    assert "can be connected to" not in told

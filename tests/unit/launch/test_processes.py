@@ -1,11 +1,10 @@
-"""launch/freeze.py: which threads count as moving."""
+"""live/processes.py: which threads count as moving."""
 
 from __future__ import annotations
 
 import pytest
 
-from pysandbox.launch.descent import Task
-from pysandbox.launch.freeze import moving
+from pysandbox.live.processes import Task, moving
 
 
 @pytest.mark.parametrize("state", "TtDZX")

@@ -1,0 +1,93 @@
+"""An upper directory is read as the kernel wrote it, whatever a cage put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from _support.overlays import DirectoryUpper, Overlay
+from pysandbox.workspace.upper import UpperEntry
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Iterator[Overlay]:
+    made = Overlay(tmp_path)
+    (made.lower / "old").mkdir()
+    (made.lower / "old" / "file").write_text("old")
+    (made.lower / "file").write_text("old")
+    (made.lower / "gone").write_text("old")
+    yield made
+    made.remove()
+
+
+def entries(upper: DirectoryUpper) -> dict[bytes, UpperEntry]:
+    return {each.path: each for each in upper.walk()}
+
+
+def test_the_marks_of_the_kernel_are_told(overlay: Overlay) -> None:
+    upper = overlay.write("""
+        os.unlink("gone"); shutil.rmtree("old"); os.mkdir("old"); Path("old/new").write_text("new")
+        Path("file").open("a").write("more"); os.symlink("/etc", "link"); os.mkfifo("fifo")
+        socket.socket(socket.AF_UNIX).bind("socket"); os.link("old/new", "other")
+    """)
+    found = entries(upper)
+    assert {path: each.kind for path, each in found.items()} == {
+        b"gone": "whiteout", b"old": "dir", b"old/new": "file", b"file": "file", b"link": "symlink", b"fifo": "fifo",
+        b"socket": "socket", b"other": "file",
+    }  # fmt: skip
+    assert found[b"old"].opaque and not found[b"file"].opaque
+    assert found[b"file"].copied_up and not found[b"old/new"].copied_up
+    assert found[b"other"].ino == found[b"old/new"].ino and found[b"other"].nlink == 2
+    upper.drop()
+
+
+def test_a_mark_that_a_cage_made_itself_is_not_the_kernel_s(overlay: Overlay) -> None:
+    upper = overlay.write("""
+        os.setxattr("old", "user.overlay.opaque", b"y"); os.setxattr("file", "user.mine", b"1")
+        os.setxattr("file", "user.overlay.overlay.opaque", b"y")
+    """)
+    found = entries(upper)
+    assert not found[b"old"].opaque and found[b"old"].xattrs == {}
+    assert found[b"file"].xattrs == {"user.mine": b"1"}
+    upper.drop()
+
+
+def test_what_the_host_may_not_read_is_read_all_the_same(overlay: Overlay) -> None:
+    upper = overlay.write("""
+        os.mkdir("locked"); Path("locked/file").write_text("x"); os.chmod("locked/file", 0); os.chmod("locked", 0)
+    """)
+    found = entries(upper)
+    assert found[b"locked"].mode == 0 and found[b"locked/file"].kind == "file"
+    assert upper.read(b"locked/file", 10) == b"x"
+    assert (overlay.place / "upper" / "locked").stat().st_mode & 0o777 == 0  # as it was
+    upper.drop()
+
+
+def test_the_marks_of_what_the_host_may_not_read_are_told(overlay: Overlay) -> None:
+    upper = overlay.write("""
+        shutil.rmtree("old"); os.mkdir("old"); os.chmod("old", 0)
+        Path("file").open("a").write("more"); os.chmod("file", 0)
+    """)
+    found = entries(upper)
+    assert found[b"old"].opaque and found[b"old"].mode == 0
+    assert found[b"file"].copied_up and found[b"file"].mode == 0
+    upper.drop()
+
+
+def test_names_are_the_kernel_s_bytes(overlay: Overlay) -> None:
+    upper = overlay.write(r"""
+        for name in (b"a\nb", b"\xff\xfe", b"x" * 255, b"-rf", b" ", b"\x1b[2J"): os.close(os.open(name, os.O_CREAT))
+    """)
+    assert set(entries(upper)) == {b"a\nb", b"\xff\xfe", b"x" * 255, b"-rf", b" ", b"\x1b[2J"}
+    upper.drop()
+
+
+def test_a_tree_deeper_than_any_path_is_read_to_its_end(overlay: Overlay) -> None:
+    depth = 1000
+    upper = overlay.write(f"""
+        for _ in range({depth}): os.mkdir("deep"); os.chdir("deep")
+    """)
+    assert max(path.count(b"/") for path in entries(upper)) == depth - 1
+    upper.drop()

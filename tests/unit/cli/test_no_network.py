@@ -1,0 +1,57 @@
+"""Which arguments speak of a network, and what is said of them where a cage has none."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pysandbox.cli import no_network
+from pysandbox.policy.model import Policy
+from pysandbox.policy.sources import shipped
+
+NONE = Policy()
+LAUNCHER = Path(__file__).parents[3] / "csrc" / "launcher" / "failure.c"
+
+
+@pytest.mark.parametrize(
+    ("argv", "flag"),
+    [
+        (["curl", "-s", "https://Origin.Example:8443/a?b"], "--host origin.example"),
+        (["git", "clone", "git@origin.example:a/b.git"], "--host origin.example"),
+        (["ssh://someone@origin.example/a", "ssh://someone@origin.example/a"], "--host origin.example"),
+        (["curl", "http://192.0.2.1/"], "--allow-ip 192.0.2.1"),
+        (["pip3.12", "install", "six"], "-r tool:pip"),
+        (["python3", "-m", "pip", "-q", "download", "six"], "-r tool:pip"),
+        (["/usr/bin/npm", "ci"], "-r tool:npm"),
+        (["curl", "file:///etc/passwd"], ""),
+        (["curl", "http://localhost:8000/"], ""),
+        (["curl", "https://-bad-/"], ""),
+        (["git", "status"], ""),
+        (["grep", "someone@example", "mail"], ""),
+        (["sh", "-c", "pip install six"], ""),
+        (["true"], ""),
+    ],
+)
+def test_the_flag_that_an_argument_asks_for(argv: list[str], flag: str) -> None:
+    assert no_network.line(argv, NONE).partition("to allow it: ")[2] == flag
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(hosts=["a.example"]), Policy(allow_ips=["192.0.2.1"]), Policy(egress="none"),
+               Policy(egress="direct", unsafe_direct=True), Policy(caged=False)]
+)  # fmt: skip
+def test_nothing_is_said_where_a_network_was_decided_on(policy: Policy) -> None:
+    assert no_network.line(["curl", "https://origin.example/"], policy) == ""
+
+
+def test_the_launcher_knows_the_same_words() -> None:
+    table = re.search(r"WORDS\[\] = \{(.*?)\}", LAUNCHER.read_text(), re.DOTALL)
+    assert table is not None
+    assert set(re.findall(r'"([^"]+)"', table[1])) == {word for _, verbs, _ in no_network.TOOLS for word in verbs}
+
+
+@pytest.mark.parametrize("recipe", [recipe for _, _, recipe in no_network.TOOLS])
+def test_what_is_offered_names_hosts(recipe: str) -> None:
+    assert shipped(recipe).given["hosts"]

@@ -1,0 +1,87 @@
+"""Below a pattern a name is charged once, within a minute and a life, and never has a credential in it."""
+
+from __future__ import annotations
+
+import random
+import string
+
+import pytest
+
+from pysandbox.dlp import registry
+from pysandbox.gate.dns.asked import A_CAGE, A_MINUTE, AskedNames
+
+CHANCE = random.Random(3)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def words(size: int) -> str:
+    return "".join(CHANCE.choices("ghijklmnop", k=size))
+
+
+def rule(asked: AskedNames, name: str) -> str:
+    refused = asked.take(name)
+    return refused.decision.rule if refused is not None else ""
+
+
+def test_what_is_spelled_out_costs_nothing() -> None:
+    asked = AskedNames(["a" * 60 + ".example", "**.b.example"])
+    assert {rule(asked, "a" * 60 + ".example") for _ in range(1000)} == {""}
+    assert rule(asked, words(60) + ".b.example") == ""
+
+
+def test_a_minute_and_a_life_are_bounded_and_a_known_name_is_free() -> None:
+    clock = Clock()
+    asked = AskedNames(["*.a.example"], clock)
+    said = 0
+    for minute in range(20):
+        clock.now = 61.0 * minute
+        names = [words(32) + ".a.example" for _ in range(40)]
+        passed = [each for each in names if rule(asked, each) == ""]
+        assert all(rule(asked, each) == "" for each in passed)
+        assert len(passed) * 32 <= A_MINUTE
+        said += len(passed) * 32
+    assert said == A_CAGE
+    refused = asked.take(words(10) + ".a.example")
+    assert refused is not None and refused.decision.rule == "dlp.dns-budget" and refused.shown in refused.decision.fix
+
+
+def test_a_minute_is_any_sixty_seconds() -> None:
+    clock = Clock()
+    asked = AskedNames(["*.a.example"], clock)
+    for at in range(60):
+        clock.now = float(at)
+        if at < A_MINUTE // 50:
+            assert rule(asked, words(50) + ".a.example") == ""
+    assert rule(asked, words(50) + ".a.example") == "dlp.dns-budget"
+    clock.now = 60.5
+    assert rule(asked, words(50) + ".a.example") == ""
+
+
+def spelled(said: bytes) -> list[str]:
+    """As names: in hex and as it is, in labels."""
+    found = [said.hex()] + ([said.decode().lower()] if said.isalnum() else [])
+    return [".".join(each[at : at + 40] for at in range(0, len(each), 40)) + ".a.example" for each in found]
+
+
+@pytest.mark.parametrize("name", ["github_pat", "aws_access_key", "npm_token", "stripe_key"])
+def test_no_credential_is_asked_for_or_told(name: str) -> None:
+    asked = AskedNames(["**.a.example"])
+    assert rule(asked, "eu-central-1.a.example") == ""  # the control
+    for hit in registry.BY_NAME[name].hits:
+        for each in spelled(hit):
+            refused = asked.take(each)
+            assert refused is not None and refused.decision.rule == f"dlp.{name}", each
+            assert refused.shown == "**.a.example" and refused.decision.fix == ""
+
+
+def test_names_of_every_day_are_none() -> None:
+    asked = AskedNames(["**.amazonaws.com"])
+    for name in ("s3.eu-central-1", "bucket-of-acme-2026.s3", "ec2.us-east-1", "123456789012.dkr.ecr.us-east-1",
+                 "a1b2c3d4e5f6g7.execute-api.eu-west-1", string.ascii_lowercase):  # fmt: skip
+        assert rule(asked, f"{name}.amazonaws.com") == "", name

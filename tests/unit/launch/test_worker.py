@@ -1,0 +1,50 @@
+"""launch/worker.py: every task is done, also where the user can have no further thread."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pysandbox.launch.worker import Worker
+
+
+def refuse(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_tasks_are_done_in_order_and_a_failure_is_told() -> None:
+    done: list[object] = []
+    worker = Worker(lambda: True, done.append)
+    failure = ValueError("no")
+
+    def fail() -> None:
+        raise failure
+
+    for task in (lambda: done.append(1), fail, lambda: done.append(2)):
+        worker.submit(task)
+    worker.drain()
+    assert done == [1, failure, 2]
+
+
+def test_without_a_thread_drain_does_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    worker = Worker(lambda: True, done.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        worker.submit(lambda: done.append(1))
+        worker.submit(lambda: worker.submit(lambda: done.append(3)))
+        assert done == []
+        worker.drain()
+    assert done == [1, 3]
+
+
+def test_the_next_task_brings_the_thread_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    worker = Worker(lambda: True, done.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        worker.submit(lambda: done.append(threading.current_thread().name))
+    worker.submit(lambda: done.append(threading.current_thread().name))
+    worker.drain()
+    assert done == ["pysandbox-worker"] * 2

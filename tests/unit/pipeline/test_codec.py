@@ -1,0 +1,227 @@
+"""The codec: a value comes back as it was, and whatever else arrives is BadAnswer, soon and in little memory."""
+
+from __future__ import annotations
+
+import datetime as dates
+import decimal
+import enum
+import math
+import struct
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from _support.numbers import imported
+from pysandbox.pipeline.codec import BESIDE, DEEPEST, CannotReturn, encode, name_of
+from pysandbox.pipeline.decoder import BadAnswer, Shapes, decode
+
+imported("numpy")
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Rude(enum.IntEnum):
+    ONE = 1
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+    length: float = field(init=False, default=1.0)
+
+
+SHAPES = Shapes({name_of(Colour): Colour, name_of(Rude): Rude}, {name_of(Point): Point})
+zones = st.none() | st.integers(-1439, 1439).map(lambda each: dates.timezone(dates.timedelta(minutes=each)))
+plain = (
+    st.none() | st.booleans() | st.integers(-(2**200), 2**200) | st.floats(allow_nan=False) | st.text(max_size=20)
+    | st.binary(max_size=20) | st.complex_numbers(allow_nan=False) | st.dates() | st.times(timezones=zones)
+    | st.datetimes(timezones=zones) | st.timedeltas() | st.uuids() | st.decimals(allow_nan=False)
+    | st.sampled_from([Colour.RED, Rude.ONE, Path("/a/b"), Path("."), Point(1, 2.0)])
+)  # fmt: skip
+keys = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=5) | st.tuples(st.integers())
+)
+values = st.recursive(
+    plain | st.binary(max_size=20).map(bytearray),
+    lambda each: st.lists(each, max_size=5) | st.lists(each, max_size=3).map(tuple)
+    | st.dictionaries(keys, each, max_size=5) | st.sets(keys, max_size=5) | st.frozensets(keys, max_size=5),
+    max_leaves=30,
+)  # fmt: skip
+
+
+def same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+@given(values)
+def test_a_value_comes_back_as_it_was(value: object) -> None:
+    assert same(decode(encode(value), SHAPES), value)
+
+
+@given(values, st.data())
+def test_one_changed_byte_is_a_value_or_a_bad_answer(value: object, data: st.DataObject) -> None:
+    message = bytearray(encode(value)[0])
+    message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
+    refused_or_read(bytes(message[: data.draw(st.integers(0, len(message)))]))
+    refused_or_read(bytes(message))
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=300)
+def test_whatever_arrives_is_a_value_or_a_bad_answer(data: bytes) -> None:
+    refused_or_read(data)
+
+
+def refused_or_read(data: bytes) -> None:
+    try:
+        decode([data], SHAPES)
+    except BadAnswer:
+        pass
+
+
+def test_numbers_that_equal_nothing() -> None:
+    assert math.isnan(decode(encode(float("nan")), SHAPES)) and decode(encode(-math.inf), SHAPES) == -math.inf
+    assert decode(encode(decimal.Decimal("sNaN")), SHAPES).is_snan()
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("never",)
+
+
+def nested(depth: int) -> list[object]:
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def holds_itself() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Bomb(),
+        Text("a"),
+        object(),
+        len,
+        Bomb,
+        holds_itself(),
+        nested(DEEPEST + 1),
+        1 << (1 << 21),
+        iter([]),
+        range(3),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_no_answer_holds_is_refused_where_it_is_made(value: object) -> None:
+    with pytest.raises(CannotReturn, match="cannot return"):
+        encode(value)
+    with pytest.raises(CannotReturn):
+        encode({"a": [value]})
+
+
+def test_only_what_the_annotation_declares_is_made() -> None:
+    for value in (Colour.RED, Point(1)):
+        with pytest.raises(BadAnswer, match="does not declare"):
+            decode(encode(value), Shapes())
+    extra = encode(Point(1))[0].replace(b"y", b"z")
+    with pytest.raises(BadAnswer):
+        decode([extra], SHAPES)
+    assert decode(encode(Point(3, 4.0)), SHAPES) == Point(3, 4.0)
+
+
+U64 = struct.Struct("<Q").pack
+COLLIDING = [each * ((1 << 61) - 1) for each in range(1, 200_000)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"l" + U64(2**63),
+        b"l" + U64(10**9) + b"N" * 1000,
+        b"d" + U64(2**63),
+        b"s" + U64(2**64 - 1),
+        b"l" * 100_000,
+        b"l" + (U64(1) + b"l") * 1000 + U64(0),
+        b"d" + U64(1) + b"l" + U64(0) + b"N",
+        b"S" + U64(1) + b"d" + U64(0),
+        b"i" + U64(1 << 20) + b"\xff" * (1 << 20),
+        b"D" + U64(10_000) + b"9" * 10_000,
+        b"D" + U64(3) + b"abc",
+        b"M" + U64(3) + b"now",
+        b"w" + struct.pack("<iii", 2**31 - 1, 0, 0),
+        b"B" + struct.pack("<I", 7),
+        b"A" + U64(3) + b"|O8" + b"t" + U64(0) + b"b" + U64(8) + bytes(8),
+        b"E" + U64(3) + b"a:b" + b"s" + U64(1) + b"x",
+        b"NN",
+        b"",
+        b"cos\nsystem\n(S'true'\ntR.",
+    ],
+    ids=lambda each: repr(each[:12]),
+)
+def test_what_lies_is_refused_soon(message: bytes) -> None:
+    began = time.process_time()
+    with pytest.raises(BadAnswer):
+        decode([message], SHAPES)
+    assert time.process_time() - began < 2
+
+
+def test_keys_that_are_made_to_collide_are_few() -> None:
+    with pytest.raises(CannotReturn, match="return pairs"):
+        encode(set(COLLIDING[:300]))
+    half = b"S" + encode(COLLIDING[:250])[0][1:]
+    for message in (b"S" + encode(COLLIDING)[0][1:], b"l" + U64(300) + half * 300):
+        began = time.process_time()
+        with pytest.raises(BadAnswer, match="hashes can be chosen"):
+            decode([message], SHAPES)
+        assert time.process_time() - began < 10
+    many = {number: str(number) for number in range(100_000)}
+    assert decode(encode(many), SHAPES) == many
+
+
+def test_large_bytes_stand_beside() -> None:
+    data = bytes(BESIDE)
+    pieces = encode([data, b"small"])
+    assert len(pieces) == 2 and len(pieces[0]) < 100
+    assert decode(pieces, SHAPES) == [data, b"small"]
+
+
+def test_arrays() -> None:
+    numpy = pytest.importorskip("numpy")
+    for array in (
+        numpy.arange(10).reshape(2, 5),
+        numpy.zeros((0, 3)),
+        numpy.array(3.0),
+        numpy.eye(200)[::-1],
+    ):
+        back = decode(encode(array), SHAPES)
+        assert back.dtype == array.dtype and back.shape == array.shape and (back == array).all()
+    for wrong in (numpy.array([object()]), numpy.zeros(2, dtype=[("a", "i4")])):
+        with pytest.raises(CannotReturn):
+            encode(wrong)
+    head = b"A" + U64(3) + b"<i8"
+    for shape in ((2**63,), (2**32, 2**32), (-1,), (1,) * 40, (3,)):
+        with pytest.raises(BadAnswer):
+            decode([head + encode(shape)[0] + b"b" + U64(8) + bytes(8)], SHAPES)
+
+
+def test_an_identifier_is_its_bytes() -> None:
+    value = uuid.UUID(int=5)
+    assert decode(encode(value), SHAPES) == value
