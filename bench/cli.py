@@ -1,6 +1,10 @@
-"""What the command costs as a whole process, beside an empty interpreter: python -m bench.cli [ROUNDS]
+"""What the command costs as a whole process, beside an empty interpreter and bwrap: python -m bench.cli [ROUNDS]
 
-Interleaved, medians; read the ratios. The first run by each way is not counted: it writes what the warm one reads.
+python -m bench.cli --cpu [ROUNDS]: CPU seconds instead, of the options that runs are made with, the first time (nothing
+is kept) and the second, and of the import; steadier than the clock on a machine that others use.
+
+Interleaved, medians; read the ratios. The first run by each way is not counted: it writes the plan that the launcher
+reads. bwrap is asked for about the same cage (bench/peers.py), and writes no record of it.
 """
 
 from __future__ import annotations
@@ -12,15 +16,21 @@ import sys
 import tempfile
 import time
 
+from bench.peers import bwrap
+
 SESSION = "import pysandbox; pysandbox.Cage().run(['/bin/true'])"
-BAR = 2.0
+LAUNCHER, YARDSTICK, PEER = "pysandbox run -- /bin/true", "python3 -c pass (yardstick)", "bwrap ... /bin/true"
+KEPT_BY = 2  # rounds after which the plan is kept
+BARS = {YARDSTICK: 0.5, PEER: 1.0}
 
 
 def subjects(command: str) -> dict[str, list[str]]:
+    peer = shutil.which("bwrap")
     return {
-        "python3 -c pass (yardstick)": [sys.executable, "-c", "pass"],
-        "pysandbox run -- /bin/true": [command, "run", "--", "/bin/true"],
-        "the same, nothing kept": [command, "run", "--max-pids", "100", "--", "/bin/true"],
+        YARDSTICK: [sys.executable, "-c", "pass"],
+        LAUNCHER: [command, "run", "--", "/bin/true"],
+        **({PEER: [peer, *bwrap()[1:], "/bin/true"]} if peer else {}),
+        "pysandbox run, nothing kept": [command, "run", "--max-pids", "100", "--", "/bin/true"],
         "pysandbox --version": [command, "--version"],
         "import pysandbox": [sys.executable, "-c", "import pysandbox"],
         "import pysandbox, first Cage().run()": [sys.executable, "-c", SESSION],
@@ -37,25 +47,73 @@ def milliseconds(argv: list[str]) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def main(rounds: int) -> None:
+OPTIONS: dict[str, list[str]] = {
+    "": [],
+    "--env A=b": ["--env", "A=b"],
+    "-r python": ["-r", "python"],
+    "--timeout 60": ["--timeout", "60"],
+    "--memory-mb 512": ["--memory-mb", "512"],
+    "--allow-ip 203.0.113.7": ["--allow-ip", "203.0.113.7:443/tcp"],
+    "--host example.org": ["--host", "example.org:443"],
+}
+IMPORTS = {
+    YARDSTICK: "pass",
+    "import asyncio": "import asyncio",
+    "from pysandbox import Cage, Policy, run": "from pysandbox import Cage, Policy, run",
+}
+
+
+def cpu(argv: list[str], cache: str) -> float:
+    """Milliseconds of user and system time, of the command and all that it waited for."""
+    silence = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    pid = os.posix_spawn(argv[0], argv, os.environ | {"XDG_CACHE_HOME": cache}, file_actions=silence)
+    _, status, used = os.wait4(pid, 0)
+    if status:
+        raise SystemExit(f"{argv} ended with status {status:#x}")
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+def measure_cpu(command: str, home: str, rounds: int) -> None:
+    taken: dict[str, list[float]] = {}
+    for number in range(rounds + KEPT_BY):
+        for name, code in IMPORTS.items():
+            taken.setdefault(name, []).append(cpu([sys.executable, "-c", code], home))
+        for name, flags in OPTIONS.items():
+            argv, fresh = [command, "run", *flags, "--", "/bin/true"], f"{home}/fresh-{number}{flags}"
+            taken.setdefault(f"run {name}, first", []).append(cpu(argv, fresh))
+            taken.setdefault(f"run {name}, again", []).append(cpu(argv, f"{home}/cache"))
+    medians = {name: statistics.median(each[KEPT_BY:]) for name, each in taken.items()}
+    for name, median in medians.items():
+        print(f"{name:<42} {median:8.2f} ms CPU   {median / medians[YARDSTICK]:5.2f}")
+    empty, loop, ours = (medians[name] for name in IMPORTS)
+    print(f"the import over an empty interpreter, to import asyncio: {(ours - empty) / (loop - empty):.2f}; bar 0.6")
+
+
+def main(rounds: int, of_cpu: bool = False) -> None:
     command = shutil.which("pysandbox", path=os.path.dirname(sys.executable)) or shutil.which("pysandbox")
     if command is None:
         raise SystemExit("pysandbox is not installed beside this interpreter: pip install .")
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(HOME=home, XDG_CACHE_HOME=f"{home}/cache")
-        os.chdir(home)
+        os.mkdir(f"{home}/project")
+        os.chdir(f"{home}/project")
+        if of_cpu:
+            measure_cpu(command, home, rounds)
+            return
         taken: dict[str, list[float]] = {name: [] for name in subjects(command)}
-        for number in range(rounds + 2):
+        for number in range(rounds + KEPT_BY):
             for name, argv in subjects(command).items():
                 took = milliseconds(argv)
-                if number >= 2:
+                if number >= KEPT_BY:
                     taken[name].append(took)
-    yardstick = statistics.median(next(iter(taken.values())))
-    for name, each in taken.items():
-        median = statistics.median(each)
-        print(f"{name:<40} {median:8.2f} ms   {median / yardstick:5.2f}")
-    print(f"the bar for the second line is {BAR}")
+    medians = {name: statistics.median(each) for name, each in taken.items()}
+    for name, median in medians.items():
+        print(f"{name:<40} {median:8.2f} ms   {median / medians[YARDSTICK]:5.2f}")
+    for name, bar in BARS.items():
+        if name in medians:
+            print(f"{LAUNCHER}, to {name}: {medians[LAUNCHER] / medians[name]:.2f}; the bar is {bar}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
+    given = [each for each in sys.argv[1:] if each != "--cpu"]
+    main(int(given[0]) if given else 30, of_cpu="--cpu" in sys.argv)

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200, help="measured runs of each (200)")
     parser.add_argument("--cages", type=int, default=1000, help="idle cages open at once (1000)")
     asked = parser.parse_args()
-    held = held_by(LIMITED, Cage(LIMITED)._prepare().plan)
+    held = held_by(LIMITED, Cage(LIMITED)._launcher.prepare(LIMITED).plan)
     print(", ".join(f"{limit}: {by}" for limit, by in held.items()), f"; load {os.getloadavg()[0]:.1f}")
     verdict("spawn with limits, of one without", spawns(asked.rounds), COST_BAR)
     for label, policy in (("without limits", PLAIN), ("with limits", LIMITED)):

@@ -19,7 +19,7 @@ from typing import Any
 
 from pysandbox import PIPE, Cage, Policy, Runtime
 from pysandbox.policy.model import Grant
-from pysandbox.testing import settle
+from pysandbox.testing import wait_idle
 
 TRUE = ["/bin/true"]
 READY_SECONDS = 2.0  # the longest to wait for the warm pool
@@ -42,7 +42,7 @@ class Subject:
 
     def measure(self, host: str) -> None:
         self.ready()
-        settle()
+        wait_idle()
         time.sleep(PAUSE)
         began = time.perf_counter_ns()
         self.sample()
@@ -67,7 +67,7 @@ def wait_for_pool(policy: Policy) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"no cage is kept ready for {policy}")
         checked(Cage(policy))
-        settle()
+        wait_idle()
 
 
 def yardstick() -> Subject:
@@ -104,7 +104,7 @@ def cold() -> Subject:
         lambda: checked(Cage(policies[-1], runtime=runtime)),
         ready,
         folder.cleanup,
-        lambda: settle(runtime),
+        lambda: wait_idle(runtime),
     )
 
 

@@ -17,8 +17,8 @@ from pysandbox.launch.structs import encode_plan
 from pysandbox.policy.model import Grant
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe.facts import HostFacts, PathFacts
-from pysandbox.probe.facts import host_facts as probe_host
-from pysandbox.probe.paths import look
+from pysandbox.probe.host import host_facts as probe_host
+from pysandbox.probe.paths import stat_paths
 from pysandbox.testing import drain
 
 Benchmark = Callable[..., Any]
@@ -36,7 +36,7 @@ def host() -> HostFacts:
 
 @pytest.fixture(scope="module")
 def paths(policy: Policy) -> PathFacts:
-    return look(policy, cwd="/")
+    return stat_paths(policy, cwd="/")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_host_facts(benchmark: Benchmark) -> None:
 
 
 def test_look(benchmark: Benchmark, policy: Policy) -> None:
-    benchmark(look, policy, cwd="/")
+    benchmark(stat_paths, policy, cwd="/")
 
 
 def test_compile_plan(benchmark: Benchmark, policy: Policy, host: HostFacts, paths: PathFacts) -> None:

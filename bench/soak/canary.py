@@ -91,7 +91,7 @@ class Canary:
         if self._content() != self.secret:
             found.append("its file was changed")
         found += [f"its {kind} socket was reached" for kind, each in (("TCP", self._tcp), ("abstract", self._unix))
-                  if _heard(each)]  # fmt: skip
+                  if heard(each)]  # fmt: skip
         if not self._mourned and self._is_dead():
             self._mourned = True
             found.append("its process was killed")
@@ -127,7 +127,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.communicate()
 
 
-def _heard(listener: socket.socket) -> bool:
+def heard(listener: socket.socket) -> bool:
+    """Whether somebody has connected to a socket that does not block."""
     try:
         listener.accept()[0].close()
     except BlockingIOError:

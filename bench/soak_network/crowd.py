@@ -28,7 +28,7 @@ from pysandbox.policy.host import HostRule
 
 PYTHON = "/usr/bin/python3"
 NAME = "origin.example"
-POLICY = Policy(egress="proxy-only", hosts=(HostRule(domain=NAME),), allow=(str(CLIENT),))  # type: ignore[arg-type]
+POLICY = Policy(egress="proxy-only", hosts=(HostRule(domain=NAME),), allow=(str(CLIENT),))
 LIVES = (8, 20)  # seconds of a cage
 RAMP = 0.1  # seconds between the first cages: a thousand that dial in one instant would measure the instant
 GROWTH, SLACK_KB = 1.1, 8 << 10  # of memory, under the same load

@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from bench.soak.canary import heard
 from pysandbox.testing import drain
 
 GROWTH_MB = 64
@@ -74,7 +75,7 @@ class Outside:
             "files": files,
             "names": sorted(os.listdir(self._files["."])),
             "program": hashlib.sha256(self.program.read_bytes()).hexdigest(),
-            "reached": [name for name, each in self._listeners.items() if _heard(each)],
+            "reached": [name for name, each in self._listeners.items() if heard(each)],
             "process": _of_process(self._process.pid),
             "ourselves": (os.nice(0), sorted(os.sched_getaffinity(0)), socket.gethostname(), os.getcwd(), _limits()),
             "kernel objects": {name: _own_objects(name) for name in SYSV},
@@ -130,14 +131,6 @@ def _described(fd: int, *, whole: bool) -> tuple[object, ...]:
     if whole:
         told += (found.st_mode, found.st_mtime_ns, found.st_ctime_ns, tuple(os.listxattr(fd)))
     return told
-
-
-def _heard(listener: socket.socket) -> bool:
-    try:
-        listener.accept()[0].close()
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _of_process(pid: int) -> tuple[object, ...]:

@@ -1,0 +1,248 @@
+"""What the inspector of TLS costs, beside a direct client and server: python -m bench.proxy [--rounds N] [--only WORD]
+
+A program asks a server over loopback, by turns directly and through the inspector, which this process feeds with
+connected sockets as the gatekeeper would; names and doors are bench.network's. Client, server and inspector are
+processes of their own. Each ratio is that of the medians of one run. PYTHONPATH=tests, as for bench.network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from _support.gate import net_plan
+from _support.inspected import Session, write_certificate
+from pysandbox.compile.plan import Contract, HostGrant, InspectionPlan
+from pysandbox.events import ignore
+from pysandbox.gate.held import held_for
+from pysandbox.gate.inspector import InspectorProcess
+from pysandbox.gate.ledger import Ledger
+from pysandbox.gate.tcp.target import DialTarget
+from pysandbox.shapes import replace
+
+CONTRACT = Contract(("GET", "POST"), ("/asked/",), (), 1 << 30)
+IDLE = 200
+SERVER = r"""
+import socket, ssl, sys, threading, time
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[1])
+LARGE = bytes(8 << 20)
+def answer(tls, body):
+    tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+def serve(far):
+    far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with far, context.wrap_socket(far, server_side=True) as tls:
+        while True:
+            said = b""
+            while b"\r\n\r\n" not in said:
+                part = tls.recv(65536)
+                if not part: return
+                said += part
+            head, _, rest = said.partition(b"\r\n\r\n")
+            if b"/asked/events" in head:
+                tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+                for _ in range(50):
+                    time.sleep(.01)
+                    tls.sendall(b"data: %d\n\n" % time.monotonic_ns())
+                return
+            left = (8 << 20) - len(rest) if head.startswith(b"POST") else 0
+            while left > 0: left -= len(tls.recv(262144))
+            answer(tls, LARGE if b"/asked/large" in head else bytes(1024))
+def quietly(far):
+    try: serve(far)
+    except OSError: pass
+listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+print(listener.getsockname()[1], flush=True)
+while True: threading.Thread(target=quietly, args=(listener.accept()[0],), daemon=True).start()
+"""
+CLIENT = r"""
+import json, socket, ssl, sys, time
+row, port, ca, first = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+context = ssl.create_default_context(cafile=ca)
+def connect(number=0):
+    near = socket.create_connection(("127.0.0.1", port), 30)
+    near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return context.wrap_socket(near, server_hostname="n%d.bench.example" % number)
+def ask(tls, number=0, what=b"small", method=b"GET", body=b""):
+    length = b"Content-Length: %d\r\n" % len(body) if body else b""
+    head = b"%s /asked/%s HTTP/1.1\r\nHost: n%d.bench.example\r\n%s\r\n" % (method, what, number, length)
+    tls.sendall(head + body)
+    said = bytearray()
+    while b"\r\n\r\n" not in said: said += tls.recv(262144)
+    head, _, rest = bytes(said).partition(b"\r\n\r\n")
+    assert b" 200 " in head, head
+    left = int(head.lower().partition(b"content-length: ")[2].split()[0]) - len(rest)
+    while left > 0: left -= len(tls.recv(262144))
+def timed(call):
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1e6
+def new(number):
+    with connect(number) as tls: ask(tls, number)
+if row == "new": samples = [timed(lambda: new(0)) for _ in range(15)]
+elif row == "first": samples = [timed(lambda: new(each)) for each in range(first, first + 10)]
+elif row == "events":
+    samples, rest = [], b""
+    with connect() as tls:
+        tls.sendall(b"GET /asked/events HTTP/1.1\r\nHost: n0.bench.example\r\n\r\n")
+        while part := tls.recv(65536):
+            now = time.monotonic_ns()
+            rest += part
+            if b"data: " in part: samples.append((now - int(part.rpartition(b"data: ")[2].split()[0])) / 1e6)
+else:
+    with connect() as tls:
+        ask(tls)
+        if row == "get": samples = [timed(lambda: ask(tls)) for _ in range(100)]
+        elif row == "down": samples = [timed(lambda: ask(tls, what=b"large")) for _ in range(3)]
+        else: samples = [timed(lambda: ask(tls, method=b"POST", body=bytes(8 << 20))) for _ in range(3)]
+print(json.dumps(samples))
+"""
+ROWS = {  # (of the client, its bar as a ratio or None, what is told)
+    "keep-alive GET of 1 KiB, contract checked": ("get", 3.0),
+    "new HTTPS connection, leaf cached": ("new", 2.0),
+    "new HTTPS connection, first of a name": ("first", None),
+    "8 MiB down": ("down", 1 / 0.6),
+    "8 MiB up": ("up", 1 / 0.6),
+    "an event of text/event-stream, until it is read": ("events", None),
+}
+
+
+class Door:
+    """Hands what is accepted to the inspector, as the gatekeeper would."""
+
+    def __init__(self, inspector: InspectorProcess, server: int, ca: str) -> None:
+        grant = HostGrant("*.bench.example", (), False, CONTRACT)
+        self.net = replace(net_plan(), hosts=(grant,), inspection=InspectionPlan(30_000, 1 << 30, (ca,)))
+        self.session = Session(self.net, Ledger("cage", ignore), number=1)
+        self.inspector, self._server, self.numbers = inspector, server, iter(lambda: 0, 1)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._listener.accept()[0]
+                with client, socket.create_connection(("127.0.0.1", self._server)) as server:
+                    for each in (client, server):
+                        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    self.hand_over(client, server)
+
+    def hand_over(self, client: socket.socket, server: socket.socket) -> None:
+        target = DialTarget(f"n{next(self.numbers)}.bench.example", 443)
+        held = held_for(self.session, target, CONTRACT, True, lambda _: None)
+        self.inspector.open(held, b"", client, server, proxied=False)
+
+    def close(self) -> None:
+        self.session.ended = True
+        self._listener.close()
+
+
+def client(row: str, port: int, ca: str, first: int) -> list[float]:
+    command = [sys.executable, "-I", "-c", CLIENT, row, str(port), ca, str(first)]
+    samples: list[float] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return samples
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """A thread of this process computes."""
+    ends = threading.Event()
+
+    def compute() -> None:
+        while not ends.is_set():
+            sum(range(10_000))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def compare(door: Door, server: int, own: str, trusted: str, row: str, rounds: int) -> tuple[float, float]:
+    """Medians in ms: direct, and through the inspector."""
+    direct: list[float] = []
+    looked: list[float] = []
+    for number in range(rounds):
+        first = 1 + number * 10
+        door.numbers = iter(range(first, first + 10)) if row == "first" else iter(lambda: 0, 1)
+        direct += client(row, server, own, first)
+        looked += client(row, door.port, trusted, first)
+    return statistics.median(direct), statistics.median(looked)
+
+
+def resident(inspector: InspectorProcess) -> float:
+    """MiB, shared pages among them: nobody may read how many it shares."""
+    assert inspector.process is not None
+    with open(f"/proc/{inspector.process.pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def idle(door: Door, trusted: str) -> float:
+    """KiB that each of many idle connections costs it."""
+    import ssl
+
+    context, before = ssl.create_default_context(cafile=trusted), resident(door.inspector)
+    with ExitStack() as undo:
+        for _ in range(IDLE):
+            near = socket.create_connection(("127.0.0.1", door.port), 30)
+            tls = undo.enter_context(context.wrap_socket(near, server_hostname="n0.bench.example"))
+            tls.sendall(b"GET /asked/small HTTP/1.1\r\nHost: n0.bench.example\r\n\r\n")
+            tls.recv(65536)
+        return (resident(door.inspector) - before) * 1024 / IDLE
+
+
+def measure(say: Callable[[str], object], rounds: int, only: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-proxy-") as name, ExitStack() as undo:
+        both, own = write_certificate(Path(name), "*.bench.example")
+        process = undo.enter_context(subprocess.Popen([sys.executable, "-I", "-c", SERVER, both], stdout=-1))
+        undo.callback(process.kill)
+        assert process.stdout is not None
+        server, inspector = int(process.stdout.readline()), InspectorProcess(ignore)
+        undo.callback(inspector.retire)
+        door = Door(inspector, server, own)
+        undo.callback(door.close)
+        began = time.perf_counter()
+        trusted = inspector.trust(door.net)
+        say(f"start of the inspector, in the background: {(time.perf_counter() - began) * 1000:.0f} ms (bar 250)")
+        say(f"{'':52}{'direct':>9}{'looked into':>13}{'ratio':>7}{'bar':>6}")
+        for told, (row, bar) in ROWS.items():
+            if only in told:
+                direct, looked = compare(door, server, own, trusted, row, rounds)
+                shown = f"{bar:.1f}" if bar else {"first": "+4 ms", "events": "2 ms"}[row]
+                say(f"{told:52}{direct:9.3f}{looked:13.3f}{looked / direct:7.2f}{shown:>6}")
+        if only in "busy host":
+            calm = compare(door, server, own, trusted, "get", rounds)[1]
+            with busy():
+                say(f"GET while the host program computes, to idle: "
+                    f"{compare(door, server, own, trusted, 'get', rounds)[1] / calm:.2f} (bar 1.5)")  # fmt: skip
+        if only in "memory":
+            empty = resident(inspector)
+            say(f"memory (RSS): {empty:.1f} MiB + {idle(door, trusted):.0f} KiB for each idle connection (bar 30 + 60)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.proxy", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="of each row (5)")
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    given = parser.parse_args()
+    measure(partial(print, flush=True), given.rounds, given.only)
+
+
+if __name__ == "__main__":
+    main()
