@@ -18,7 +18,7 @@ FIRST_WINDOW = 65535
 ROOM = 65536  # for answers to what comes, beside what waits
 
 
-class _Connection(H2Connection):  # type: ignore[misc]  # of a library that has no types here
+class _Connection(H2Connection):
     MAX_CLOSED_STREAMS = 1000  # that it remembers; what is said of an older one ends the connection
 
 
@@ -37,7 +37,7 @@ class Http2Side:
             ours[SettingCodes.MAX_CONCURRENT_STREAMS] = MOST_STREAMS
         else:
             ours[SettingCodes.ENABLE_PUSH] = 0
-        self.h2.local_settings = Settings(client=not is_client, initial_values={int(key): ours[key] for key in ours})
+        self.h2.local_settings = Settings(client=not is_client, initial_values=ours)
         self.h2.initiate_connection()
         self.h2.increment_flow_control_window(WHOLE_WINDOW - FIRST_WINDOW)
         self.flush()
