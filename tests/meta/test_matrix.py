@@ -26,7 +26,13 @@ def read(told: str, said: str = "", *, in_time: bool = True) -> Outcome:
 def test_two_parts_that_ended_well_are_a_success() -> None:
     seen = read('{"ready": "6.1.0", "uptime": 5}\n' + ENDED + '{"passed": 7, "failed": 0}\n{"passed": 1}\n')
     assert seen.ok
-    assert table([seen]).splitlines()[1].split() == ["6.1", "8", "0", "0", "60"]
+    assert table([seen]).splitlines()[1].split() == ["6.1", "8", "0", "0", "0", "60"]
+
+
+def test_what_passed_in_a_second_look_is_told_as_unstable() -> None:
+    seen = read(ENDED + '{"passed": 7, "failed": 1}\n{"failed": -1, "unstable": 1}\n')
+    assert seen.ok
+    assert table([seen]).splitlines()[1].split() == ["6.1", "7", "0", "1", "0", "60"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 Each attack execs `good`, which is allowed, again and again, while somebody else makes `evil` of it. Without a callback
 `evil` runs now and then; with one it never does: the call is refused, or what has become of it is killed before its
-first instruction.
+first instruction. PSB_TRIES says how often each attack is made.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from pysandbox.supervise.policy_fn import CallEvent
 
 from .harness import in_cage, policy, program, read_report, uncaged
 
-TRIES = 10_000
-IN_A_ROUND = 2_500
-CONTROL_TRIES = 3_000
+TRIES = int(os.environ.get("PSB_TRIES", "4000"))
+IN_A_ROUND = 2_000
+CONTROL_TRIES = 2_000
 MOST_TRIES, ROUNDS = 120_000, 12  # a race is won by chance
 WRITERS = ("thread", "parent", "peer", "orphan", "shared", "file", "tid")
 CHANGED = "changed while it was decided"

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-COLUMNS = ("passed", "failed", "skipped")
+COLUMNS = ("passed", "failed", "unstable", "skipped")
 NOTHING_COLLECTED = 5  # pytest's exit code
 FAILURES = re.compile(r"^=+ (?:FAILURES|ERRORS) =+$.*", re.MULTILINE | re.DOTALL)
 TAIL = 40  # lines of the console, where the suite did not say what failed
@@ -66,7 +66,9 @@ def outcome(kernel: str, told: str, said: str, seconds: float, *, in_time: bool)
 def table(outcomes: list[Outcome]) -> str:
     lines = [f"{'kernel':<10}" + "".join(f"{column:>9}" for column in (*COLUMNS, "seconds"))]
     for each in outcomes:
-        cells = (each.counts["passed"], each.failed, each.counts["skipped"], round(each.seconds))
+        cells = (
+            each.counts["passed"], each.failed, each.counts["unstable"], each.counts["skipped"], round(each.seconds)
+        )  # fmt: skip
         verdict = "" if each.ok else "  FAILED" if each.in_time else "  TIMED OUT"
         lines.append(f"{each.kernel:<10}" + "".join(f"{cell:>9}" for cell in cells) + verdict)
     return "\n".join(lines)
