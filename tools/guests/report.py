@@ -58,7 +58,7 @@ def outcome(kernel: str, told: str, said: str, seconds: float, *, in_time: bool)
             continue
         if "exit" in fact:
             exits.append(fact["exit"])
-        elif "passed" in fact:
+        elif "ready" not in fact:
             counts.update(fact)
     return Outcome(kernel, counts, tuple(exits), seconds, in_time, said)
 
