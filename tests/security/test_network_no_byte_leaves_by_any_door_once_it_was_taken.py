@@ -115,6 +115,8 @@ class Server:
                 while more := one.recv(1 << 16):
                     if b"GET /up" in more:
                         one.sendall(b"HTTP/1.1 101 Up\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+                    if more.startswith(b"\x16\3"):
+                        one.sendall(b"\x15\3\3\0\2\1\0")  # what follows a hello waits for an answer: here a warning
                     if b"shut down\n" in more:
                         one.shutdown(socket.SHUT_WR)
                     said = rest + more

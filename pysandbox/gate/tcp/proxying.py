@@ -6,7 +6,8 @@ it is plain HTTP; to a host with a contract, it is the inspector's (`inspected`)
 What a client sends first is read and judged before a byte of it is passed on. Where the server sends first, its bytes
 are passed on at once, and the client's wait in the relay until they are judged. Where they cannot be judged yet but
 begin no known request, they are passed on as they come, and read on (`Sniffer.goes_ahead`). So no protocol is held up,
-and none can be used to slip a name past.
+and none can be used to slip a name past. After a TLS hello the server's first words are looked at too: it may ask for a
+second hello, which could name another host (`second_hello`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from __future__ import annotations
 import asyncio
 
 from pysandbox.gate.rules import Decision
-from pysandbox.gate.tcp.first_bytes import AHEAD, LATE, read_first_bytes
-from pysandbox.gate.tcp.sniff import Sniffer, SniffResult, Way
+from pysandbox.gate.tcp.first_bytes import AHEAD, LATE, WORDS_SECONDS, read_first_bytes
+from pysandbox.gate.tcp.second_hello import AnswerReader, SecondHello
+from pysandbox.gate.tcp.sni import NotTls
+from pysandbox.gate.tcp.sniff import UNRECOGNIZED_NAME, Sniffer, SniffResult, Way
 from pysandbox.gate.tcp.stream import ClientStream, until_readable
 from pysandbox.gate.tcp.target import Denied, DialTarget
 from pysandbox.shapes import TYPE_CHECKING, Any
@@ -23,6 +26,8 @@ from pysandbox.shapes import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pysandbox.gate.admission import CageSession
     from pysandbox.gate.tcp.inspected import Inspected
+
+ANSWER_SECONDS = 60.0  # for a server to answer a hello
 
 
 async def proxy_connection(
@@ -77,7 +82,7 @@ class _Proxied:
         if verdict is None or verdict is AHEAD:
             await self._flow(sniffer, verdict is AHEAD)
         else:
-            await self._follow(verdict, bytes(sniffer.said))
+            await self._follow(verdict, sniffer)
 
     async def pass_on(self) -> None:
         """Passes on what the client has sent, and everything after it."""
@@ -113,7 +118,9 @@ class _Proxied:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
             ear.close()
-        if verdict.way is Way.PASS:
+        if verdict.way is Way.PASS and sniffer.is_tls:
+            self._deny("a TLS hello in pieces, or to a server that has spoken first")
+        elif verdict.way is Way.PASS:
             self._admission.relay.release(self._number, bytes(sniffer.said[heard:]))
             await asyncio.shield(self._over)
         else:
@@ -127,9 +134,11 @@ class _Proxied:
             passed = len(sniffer.said)
         return verdict or LATE, passed
 
-    async def _follow(self, verdict: SniffResult, said: bytes) -> None:
-        self._client.said = said
-        if verdict.way is Way.PASS:
+    async def _follow(self, verdict: SniffResult, sniffer: Sniffer) -> None:
+        self._client.said = bytes(sniffer.said)
+        if verdict.way is Way.PASS and sniffer.is_tls:
+            await self._pass_tls(sniffer)
+        elif verdict.way is Way.PASS:
             await self.pass_on()
         elif verdict.way is Way.HTTP:
             await self._forward()
@@ -138,6 +147,41 @@ class _Proxied:
             if verdict.answer:
                 await self._client.close_gracefully(verdict.answer)
             self._client.reset()
+
+    async def _pass_tls(self, sniffer: Sniffer) -> None:
+        """Passes on what follows a hello, once it cannot be another one that names another host."""
+        after = sniffer.after_hello
+        await self._server.send(bytes(sniffer.said[: len(sniffer.said) - len(after)]))
+        self._client.said = after
+        try:
+            if await self._is_asked_again():
+                await self._pass_second_hello(sniffer.name)
+        except (NotTls, TimeoutError) as error:
+            self._deny(str(error) or "no second hello came in time, or no answer to the first one")
+            await self._client.close_gracefully(UNRECOGNIZED_NAME)
+            return
+        await self.pass_on()
+
+    async def _is_asked_again(self) -> bool:
+        """Passes on the server's first words. Raises TimeoutError."""
+        reader, asks = AnswerReader(), None
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while asks is None:
+                said = await self._server.read()
+                asks = reader.asks_again(said) if said else False
+                await self._client.send(said)
+        return asks
+
+    async def _pass_second_hello(self, name: bytes | None) -> None:
+        """Raises NotTls, TimeoutError."""
+        second = SecondHello(name)
+        async with asyncio.timeout(WORDS_SECONDS):
+            while said := await self._client.read():
+                if second.read(said):
+                    break
+            else:
+                raise NotTls("the client has hung up where a second hello was asked for")
+        self._client.said = bytes(second.said)
 
     async def _forward(self) -> None:
         from pysandbox.gate.http.forward import Forwarder

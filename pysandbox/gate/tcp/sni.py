@@ -35,6 +35,11 @@ class HelloReader:
         self._hello = bytearray()
         self._records = 0
 
+    @property
+    def rest(self) -> bytes:
+        """What has come after the hello."""
+        return bytes(self._pending)
+
     def feed(self, said: bytes) -> ClientHello | None:
         """The hello once it is whole, None while it is not. Raises NotTls."""
         self._pending += said

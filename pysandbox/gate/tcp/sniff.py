@@ -58,6 +58,7 @@ class Sniffer:
     def __init__(self, target: DialTarget, may_name: MayName) -> None:
         self.target, self._may_name = target, may_name
         self.said = bytearray()
+        self.name: bytes | None = None  # that a hello has named, as it was sent
         self._tls: HelloReader | None = None
         self._start = 0  # of the first line that is not blank
         self._searched = 0  # up to here there is no end of it
@@ -77,6 +78,11 @@ class Sniffer:
     @property
     def is_tls(self) -> bool:
         return self._tls is not None
+
+    @property
+    def after_hello(self) -> bytes:
+        """What has come after a hello."""
+        return self._tls.rest if self._tls is not None else b""
 
     def goes_ahead(self, *, late: bool = False) -> bool:
         """While there is no verdict: whether the bytes may be passed on to the server already. `late`: there was time
@@ -163,6 +169,7 @@ class Sniffer:
     def _judge(self, hello: ClientHello | None) -> SniffResult | None:
         if hello is None:
             return None
+        self.name = hello.name
         if hello.name is None:
             if is_name(self.target.host):
                 return SniffResult(Way.REFUSE, "a TLS hello without a server name", UNRECOGNIZED_NAME)
