@@ -1,21 +1,7 @@
 /* One message and its descriptors from the control socket (unix(7), SCM_RIGHTS). */
+#include "../message.h"
 #include "../uapi.h"
 #include "init.h"
-
-struct io_vector {
-    void *base;
-    size_t size;
-};
-
-struct message_header {
-    void *name;
-    int32_t name_size;
-    struct io_vector *vectors;
-    size_t n_vectors;
-    void *control;
-    size_t control_size;
-    uint32_t flags;
-};
 
 static void close_all(const struct message *message) {
     int i;

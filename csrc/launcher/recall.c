@@ -12,13 +12,10 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "private.h"
 #include "recall.h"
 
 #define NAME_BYTES 16 /* of the key's hash */
-
-static int is_ours(const struct stat *found) {
-    return found->st_uid == geteuid() && !(found->st_mode & 077);
-}
 
 /* A descriptor of the directory; -1 for one that is not ours alone, or is reached by a symlink. */
 static int open_folder(void) {
@@ -37,7 +34,7 @@ static int open_folder(void) {
     add_whole(&path, "/pysandbox");
     if (!path.failed) folder = psb_open_inside(AT_FDCWD, path.bytes, O_RDONLY | O_DIRECTORY, 0, RESOLVE_NO_SYMLINKS);
     free(path.bytes);
-    if (folder >= 0 && !fstat(folder, &found) && is_ours(&found)) return folder;
+    if (folder >= 0 && !fstat(folder, &found) && is_private(&found)) return folder;
     if (folder >= 0) close(folder);
     return -1;
 }
@@ -65,7 +62,7 @@ static uint8_t *read_entry(int folder, const uint8_t *key, size_t *size) {
     to_hex(digest, NAME_BYTES, name);
     fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return NULL;
-    if (!fstat(fd, &found) && S_ISREG(found.st_mode) && is_ours(&found) && found.st_size > 0 &&
+    if (!fstat(fd, &found) && S_ISREG(found.st_mode) && is_private(&found) && found.st_size > 0 &&
         found.st_size <= PSB_KEPT_LARGEST) {
         *size = (size_t)found.st_size;
         bytes = read_whole(fd, *size);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "private.h"
 #include "record.h"
 
 #define LONGEST_ARGV 4096 /* bytes of the command line that are kept */
@@ -97,7 +98,7 @@ static int open_records(const char *path) {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat found;
     if (fd < 0) return -1;
-    if (!fstat(fd, &found) && found.st_uid == geteuid() && !(found.st_mode & 077)) return fd;
+    if (!fstat(fd, &found) && is_private(&found)) return fd;
     close(fd);
     return -1;
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "private.h"
 #include "sha256.h"
 
 #define HEX (2 * SHA256_SIZE)
@@ -39,7 +40,7 @@ static int is_ours_alone(const char *path) {
     if (!slash || slash == path || (size_t)(slash - path) >= sizeof directory) return 0;
     memcpy(directory, path, (size_t)(slash - path));
     directory[slash - path] = 0;
-    return !stat(directory, &found) && S_ISDIR(found.st_mode) && found.st_uid == geteuid() && !(found.st_mode & 077);
+    return !stat(directory, &found) && S_ISDIR(found.st_mode) && is_private(&found);
 }
 
 int open_stream(struct stream *stream, const char *path) {

@@ -10,6 +10,7 @@
  * userxattr: the overlay's own marks are user.overlay.*, as the others are not ours to set. volatile: nothing waits for
  * a disk, since what a crash leaves is dropped. xino=off: the inode numbers of the lower tree, which fit into 63 bits.
  */
+#include "../message.h"
 #include "../uapi.h"
 #include "mounts.h"
 
@@ -177,21 +178,6 @@ int make_overlay(const struct psb_mount *mount, int tree, const char *staging, s
     layers.lower = source.fd;
     return overlay_of(mount, &layers, staging, error);
 }
-
-struct io_vector {
-    void *base;
-    size_t size;
-};
-
-struct message_header {
-    void *name;
-    int32_t name_size;
-    struct io_vector *vectors;
-    size_t n_vectors;
-    void *control;
-    size_t control_size;
-    uint32_t flags;
-};
 
 /* What sendmsg(2) takes beside a message: one descriptor, padded to eight bytes. */
 struct one_descriptor {

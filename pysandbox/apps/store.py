@@ -26,6 +26,7 @@ from pysandbox.apps.manifest import AppManifest, matches_app_id, version_key
 from pysandbox.apps.package import AppPackage
 from pysandbox.apps.scope import Scopes
 from pysandbox.errors import AppError, PolicyError
+from pysandbox.launch.private import is_private, make_private
 from pysandbox.launch.removal import remove_tree
 from pysandbox.policy.refusal import did_you_mean, shown
 from pysandbox.probe.state import apps_directory
@@ -56,9 +57,7 @@ class AppStore:
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self.directory = os.path.abspath(apps_directory() if directory is None else directory)
         try:
-            os.makedirs(os.path.dirname(self.directory), mode=0o700, exist_ok=True)
-            with suppress(FileExistsError):
-                os.mkdir(self.directory, 0o700)
+            make_private(self.directory)
             _require_own(os.lstat(self.directory), self.directory, stat.S_IFDIR)
             self.key = self._key()
         except OSError as error:
@@ -304,7 +303,7 @@ def _own_bytes(fd: int, path: str) -> bytes:
 
 def _require_own(found: os.stat_result, path: str, kind: int) -> None:
     """A file or directory of this user alone."""
-    if stat.S_IFMT(found.st_mode) != kind or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    if stat.S_IFMT(found.st_mode) != kind or not is_private(found):
         raise AppError(f"{path} is not yours alone", f"look who uses it, then chmod go= {path}")
 
 

@@ -12,10 +12,10 @@ import os
 
 from pysandbox.audit.chain import START, Link
 from pysandbox.errors import AuditError
+from pysandbox.launch.private import is_private, make_private
 from pysandbox.probe.state import audit_directory
 
 NAME = "events.jsonl"
-PRIVATE = 0o700
 OFF = "off"  # as a value of VARIABLE
 VARIABLE = "PYSANDBOX_AUDIT"
 DIGITS = 12
@@ -55,15 +55,11 @@ def all_files(path: str) -> list[str]:
 def make_directory(directory: str) -> None:
     """Makes it if need be. Raises AuditError unless it is ours alone: who else can write there can rewrite the past."""
     try:
-        os.makedirs(os.path.dirname(directory), exist_ok=True)
-        try:
-            os.mkdir(directory, PRIVATE)
-        except FileExistsError:
-            pass
+        make_private(directory)
         found = os.stat(directory)
     except OSError as error:
         raise AuditError("cannot be made", error.errno, directory, "choose another directory") from None
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    if not is_private(found):
         hint = f"chmod 700 {directory}, or choose a directory that is yours alone"
         raise AuditError("is open to other users", None, directory, hint)
 

@@ -9,11 +9,11 @@ goes wrong, nothing is kept; nothing here raises.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 
 from pysandbox._native import ffi, lib
 from pysandbox.launch import native
+from pysandbox.launch.private import is_private
 from pysandbox.sha256 import hmac_sha256, sha256
 
 MOST = 64  # entries; then those that were made first go
@@ -109,7 +109,7 @@ def _open_folder() -> int:
         folder = native.open_inside(AT_FDCWD, path, flags, resolve=native.RESOLVE_NO_SYMLINKS)
     except OSError:
         return -1
-    if _ours(os.fstat(folder)):
+    if is_private(os.fstat(folder)):
         return folder
     os.close(folder)
     return -1
@@ -123,10 +123,6 @@ def _make_folder() -> int:
         except OSError:
             return -1
     return _open_folder()
-
-
-def _ours(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:

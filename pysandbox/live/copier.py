@@ -20,14 +20,14 @@ from contextlib import contextmanager
 
 from pysandbox.errors import StartError
 from pysandbox.launch import native
+from pysandbox.launch.below import RESOLVE, open_below, opened_below
 from pysandbox.launch.contents import PIECE, data_ranges, exactly, write_all
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
-BENEATH = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS | native.RESOLVE_NO_MAGICLINKS | native.RESOLVE_NO_XDEV
+BENEATH = RESOLVE | native.RESOLVE_NO_XDEV
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-LONGEST = 2000  # bytes of a path that are looked up at once: the kernel takes 4095
 OVERLAYS_OWN = "user.overlay."
 CHANGED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EAGAIN, errno.ENXIO)  # what a neighbour can make of a name
 NOT_SHARED = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.ETXTBSY)
@@ -86,7 +86,7 @@ class TreeCopier:
                     if self._one(source, sink, name, path):
                         ahead.append(path)
         for path, found in reversed(done):  # a directory without rights would keep us from what is in it
-            with opened_below(self._sink, path, DIRECTORY) as sink:
+            with opened_below(self._sink, path, DIRECTORY, resolve=BENEATH) as sink:
                 self._finish(sink, found, path, stat.S_IMODE(found.st_mode))
 
     def _one(self, source: int, sink: int, name: str, path: bytes) -> bool:
@@ -125,7 +125,7 @@ class TreeCopier:
                 return
             first = self._links.setdefault((found.st_dev, found.st_ino), path) if found.st_nlink > 1 else path
             if first != path:
-                with opened_below(self._sink, first.rpartition(b"/")[0], DIRECTORY) as there:
+                with opened_below(self._sink, first.rpartition(b"/")[0], DIRECTORY, resolve=BENEATH) as there:
                     os.link(os.path.basename(os.fsdecode(first)), name, src_dir_fd=there, dst_dir_fd=sink)
                 return
             made = os.open(name, NEW, 0o600, dir_fd=sink)
@@ -222,13 +222,13 @@ class TreeCopier:
     def _both(self, path: bytes) -> Iterator[tuple[int, int]]:
         """A directory of the tree and of the copy; -1 for one that is gone, or no directory any more."""
         try:
-            source = _open_below(self._source, path, DIRECTORY)
+            source = open_below(self._source, path, DIRECTORY, resolve=BENEATH)
         except OSError as error:
             self._left_out(error, path)
             yield -1, -1
             return
         try:
-            with opened_below(self._sink, path, DIRECTORY) as sink:
+            with opened_below(self._sink, path, DIRECTORY, resolve=BENEATH) as sink:
                 yield source, sink
         finally:
             os.close(source)
@@ -258,25 +258,3 @@ def _open_file(directory: int, name: str) -> int:
         return native.open_inside(directory, name, READ | os.O_NOATIME, resolve=BENEATH)
     except PermissionError:
         return native.open_inside(directory, name, READ, resolve=BENEATH)
-
-
-def _open_below(root: int, path: bytes, flags: int) -> int:
-    """By halves where it is longer than the kernel takes. Raises OSError."""
-    if len(path) < LONGEST:
-        return native.open_inside(root, os.fsdecode(path) or ".", flags, resolve=BENEATH)
-    middle = path.index(b"/", len(path) // 2)
-    above = _open_below(root, path[:middle], os.O_PATH | os.O_DIRECTORY)
-    try:
-        return _open_below(above, path[middle + 1 :], flags)
-    finally:
-        os.close(above)
-
-
-@contextmanager
-def opened_below(root: int, path: bytes, flags: int) -> Iterator[int]:
-    """One name below `root`, as long as this lasts. Raises OSError."""
-    fd = _open_below(root, path, flags)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

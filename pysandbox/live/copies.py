@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pysandbox.compile.plan import LAYERS
 from pysandbox.errors import StartError
 from pysandbox.launch import native
-from pysandbox.live.copier import DIRECTORY, CopyBudget, TreeCopier, opened_below
+from pysandbox.launch.below import opened_below
+from pysandbox.live.copier import BENEATH, DIRECTORY, CopyBudget, TreeCopier
 from pysandbox.live.services import CageService
 from pysandbox.probe.file_systems import of_magic
 from pysandbox.probe.kernel import version
@@ -115,7 +116,7 @@ def _looked_at(root: int, hollow: Mapping[bytes, int]) -> Iterator[tuple[bytes, 
         above = ahead.pop()
         prefix = above + b"/" if above else b""
         names: dict[str, Look] = {}
-        with opened_below(root, above, DIRECTORY) as fd, os.scandir(fd) as entries:
+        with opened_below(root, above, DIRECTORY, resolve=BENEATH) as fd, os.scandir(fd) as entries:
             for each in entries:
                 found = each.stat(follow_symlinks=False)
                 names[each.name] = found.st_ino, found.st_ctime_ns

@@ -9,13 +9,12 @@ cage-init that it was (`is_live`), and signals it through a pidfd only.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 
 from pysandbox.launch.owner import Owner
+from pysandbox.launch.private import is_private, opened_private
 from pysandbox.shapes import Any, asdict, dataclass
 
 SUFFIX = ".json"
@@ -64,7 +63,7 @@ def _may_be_ours(path: str) -> bool:
         found = os.lstat(path)
     except OSError:
         return True
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(found.st_mode) and is_private(found)
 
 
 def _at_home() -> str:
@@ -92,26 +91,9 @@ def private_paths() -> tuple[str, ...]:
     return ()
 
 
-@contextmanager
-def opened(*, make: bool = False) -> Iterator[int]:
+def opened(*, make: bool = False) -> AbstractContextManager[int]:
     """A descriptor of the directory. Raises FileNotFoundError, PermissionError when it is not ours alone."""
-    path = private_directory()
-    if make:
-        with suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EACCES):
-            raise PermissionError(error.errno, f"not a directory of yours; {ADVICE}", path) from None
-        raise
-    try:
-        found = os.fstat(fd)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise PermissionError(errno.EPERM, f"others may use it; {ADVICE}", path)
-        yield fd
-    finally:
-        os.close(fd)
+    return opened_private(private_directory(), make=make, advice=ADVICE)
 
 
 def write(record: CageRecord) -> None:

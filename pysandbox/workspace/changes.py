@@ -12,11 +12,12 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 
+from pysandbox.launch.below import open_below
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace.content import digest, same_content, user_attributes
 from pysandbox.workspace.risk import marks
 from pysandbox.workspace.upper import Kind, Tree, Upper, UpperEntry
-from pysandbox.workspace.walk import KINDS, open_below, read_link
+from pysandbox.workspace.walk import KINDS, read_link
 
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "type", "metadata"]
 PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW

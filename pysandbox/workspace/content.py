@@ -11,9 +11,10 @@ import os
 import stat
 from collections.abc import Mapping
 
+from pysandbox.launch.below import open_below
 from pysandbox.launch.contents import PIECE, data_ranges, exactly
 from pysandbox.workspace.upper import Tree, Upper, UpperEntry
-from pysandbox.workspace.walk import READ, attributes_of, open_below
+from pysandbox.workspace.walk import READ, attributes_of
 
 
 def open_lower(tree: Tree, path: bytes) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from pysandbox.launch import native
+from pysandbox.launch.below import open_below
 from pysandbox.workspace.changes import PLACE, State
 from pysandbox.workspace.journal import Identity, Move, Trait
-from pysandbox.workspace.walk import open_below
 
 
 class Moved(Exception):

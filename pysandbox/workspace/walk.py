@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 
-from pysandbox.launch import native
+from pysandbox.launch.below import open_below
 from pysandbox.launch.removal import unlocked
 from pysandbox.shapes import TypeVar
 from pysandbox.workspace.upper import Kind, UpperEntry
@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 OVERLAY = "user.overlay."
 OPAQUE, ORIGIN, WHITEOUT = f"{OVERLAY}opaque", f"{OVERLAY}origin", f"{OVERLAY}whiteout"
-RESOLVE = native.RESOLVE_BENEATH | native.RESOLVE_NO_SYMLINKS | native.RESOLVE_NO_MAGICLINKS
-LONGEST = 2000  # bytes of a path that are looked up at once: the kernel takes 4095
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a file; a FIFO or a device blocks nobody
@@ -56,18 +54,6 @@ def read_link(root: int, path: bytes) -> bytes:
         return os.fsencode(os.readlink("", dir_fd=fd))
     finally:
         os.close(fd)
-
-
-def open_below(root: int, path: bytes, flags: int) -> int:
-    """One name below `root`, by halves where it is longer than the kernel takes. Raises OSError."""
-    if len(path) < LONGEST:
-        return native.open_inside(root, os.fsdecode(path) or ".", flags, resolve=RESOLVE)
-    middle = path.index(b"/", len(path) // 2)
-    above = open_below(root, path[:middle], os.O_PATH | os.O_DIRECTORY)
-    try:
-        return open_below(above, path[middle + 1 :], flags)
-    finally:
-        os.close(above)
 
 
 def _directory(root: int, path: bytes) -> list[UpperEntry]:

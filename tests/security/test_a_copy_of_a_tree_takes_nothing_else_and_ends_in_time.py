@@ -27,12 +27,12 @@ from _support.overlays import look
 from _support.snapshots import copied, tree_of
 from pysandbox import Cage, Policy
 from pysandbox.errors import CommitConflict, PolicyError, StartError
+from pysandbox.launch.below import open_below
 from pysandbox.launch.removal import remove_tree
 from pysandbox.live.copies import Copy
 from pysandbox.workspace.changes import changes_of
 from pysandbox.workspace.commit import commit
 from pysandbox.workspace.snapshot import CopyUpper
-from pysandbox.workspace.walk import open_below
 
 from .harness import in_cage, program, uncaged
 
