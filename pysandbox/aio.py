@@ -21,8 +21,9 @@ from functools import partial
 from pysandbox.aio_exchange import exchange
 from pysandbox.aio_files import AsyncFiles, in_background, in_executor
 from pysandbox.aio_streams import AsyncReader, AsyncWriter, set_ready
-from pysandbox.cage import Cage, run_files
+from pysandbox.cage import Cage
 from pysandbox.command import Command, check_seconds, coding_of, input_bytes
+from pysandbox.command_streams import run_files
 from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import PIPE, File
 from pysandbox.process import Process

@@ -206,6 +206,8 @@ class Cage(SessionControls):
         After `timeout` seconds the command's tree (`Process.signal`) is killed and CageTimeout raised, with the partial
         output; the policy's wall time gives a Result with reason "timeout" instead. `check` raises ExitError.
         """
+        from pysandbox.command_streams import run_files
+
         self._launcher.callbacks.require_answer(blocking=True)
         coding = coding_of(text, encoding, errors, default=True)
         data = input_bytes(input, coding)
@@ -348,23 +350,6 @@ class Cage(SessionControls):
         if opened is not None:
             opened.require_ready()
         return opened
-
-
-def run_files(
-    data: bytes | None, capture: bool, stdin: File, stdout: File, stderr: File,
-    listeners: dict[str, Heard | None], *, waited_for: bool = False,
-) -> tuple[File, File, File]:  # fmt: skip
-    """Where the streams of `run` lead. Raises TypeError, ValueError."""
-    if data is not None and stdin not in (None, PIPE):
-        raise ValueError("stdin and input both say what the command reads: choose one")
-    if not capture:
-        stdout = None if stdout == PIPE and listeners["stdout"] is None else stdout
-        stderr = None if stderr == PIPE and listeners["stderr"] is None else stderr
-    if any(listeners.values()):
-        from pysandbox.line_listener import check_listeners
-
-        check_listeners(listeners, {"stdout": stdout, "stderr": stderr}, waited_for=waited_for)
-    return (PIPE if data is not None else stdin), stdout, stderr
 
 
 @overload
