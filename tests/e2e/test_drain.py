@@ -17,11 +17,11 @@ from pysandbox.records import registry
 from pysandbox.records.orphans import find_orphans, remove
 
 HOST = """
-    import signal, sys, threading
+    import os, signal, sys, threading
     from pysandbox import Cage, Policy, Runtime
     before, isolation, directory = sys.argv[1:]
-    if before == "handler":
-        signal.signal(signal.SIGTERM, lambda number, frame: (print("before", flush=True), sys.exit(5)))
+    if before == "handler":  # it may come while something is printed
+        signal.signal(signal.SIGTERM, lambda number, frame: (os.write(1, b"before\n"), sys.exit(5)))
     elif before == "ignored":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     runtime = Runtime()

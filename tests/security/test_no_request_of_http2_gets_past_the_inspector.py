@@ -8,6 +8,7 @@ import os
 import ssl
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,10 @@ class Http2Server(Server):
                 tls.sendall(made.data_to_send())
                 while said := tls.recv(65536):
                     for event in made.receive_data(said):
-                        self._answer(made, event)
+                        with suppress(ProtocolError):  # the stream was taken back meanwhile
+                            self._answer(made, event)
                     tls.sendall(made.data_to_send())
-        except (OSError, ProtocolError):  # it was hung up on, or asked for what was taken back
+        except (OSError, ProtocolError):  # it was hung up on
             pass
 
     def _answer(self, made: H2Connection, event: Any) -> None:
