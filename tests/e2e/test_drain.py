@@ -21,7 +21,7 @@ HOST = """
     from pysandbox import Cage, Policy, Runtime
     before, isolation, directory = sys.argv[1:]
     if before == "handler":  # it may come while something is printed
-        signal.signal(signal.SIGTERM, lambda number, frame: (os.write(1, b"before\n"), sys.exit(5)))
+        signal.signal(signal.SIGTERM, lambda number, frame: (os.write(1, b"before "), sys.exit(5)))
     elif before == "ignored":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     runtime = Runtime()
