@@ -121,7 +121,7 @@ class Asking:
     @contextmanager
     def client(self, server: Server, *, trusts: bool = True, alpn: Sequence[str] = ()) -> Iterator[ssl.SSLSocket]:
         """A client's TLS through the inspector; with `alpn`, its hello comes with it. Raises OSError."""
-        near, far = _tcp_pair()
+        near, far = tcp_pair()
         upstream = server.connect()
         target = DialTarget(NAME, 443)
         held = held_for(self.session, target, self.contract, True, self.ended.append, self.secrets)
@@ -166,7 +166,7 @@ def wait_for_another(inspector: InspectorProcess, net: NetPlan, within: float = 
     raise AssertionError("there is no other inspector")
 
 
-def _tcp_pair() -> tuple[socket.socket, socket.socket]:
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
         return near, listener.accept()[0]

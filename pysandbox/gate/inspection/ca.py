@@ -6,6 +6,7 @@ out would be good for nothing besides. Leaves share one key; each is made when a
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -59,7 +60,8 @@ class SigningAuthority:
         context.set_mode(RELEASE_BUFFERS)
         context.use_certificate(crypto.X509.from_cryptography(self._leaf(name)))
         context.use_privatekey(self._leaf_pkey)
-        context.set_session_id(name.encode()[:32])
+        context.set_session_id(hashlib.sha256(name.encode()).digest())
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # a ticket is its client's to keep, under this context's key
         context.set_alpn_select_callback(_agreed)
         return context
 

@@ -12,12 +12,14 @@ from functools import partial
 from pysandbox.gate.inspection.in_flight import AT_ONCE, HIGH, LITTLE, LOW, InFlight
 from pysandbox.gate.inspection.loop import GONE, IN, OUT, Loop
 from pysandbox.gate.inspection.mirror import AnyExchange, Mirror
-from pysandbox.gate.inspection.sides import Broken, Side, TlsFailed
+from pysandbox.gate.inspection.record_meter import Broken
+from pysandbox.gate.inspection.sides import Side, TlsFailed
 
 HANDSHAKE_SECONDS = 10.0
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 FLUSH_SECONDS = 30.0  # for a client to take the last words
 READS = 4  # of one side in one turn
+MOST_KEPT = 1 << 17  # bytes that TLS has to say to a side that does not take them, until no more is read of it
 FULL = 16000  # bytes of a read after which more may have come
 
 
@@ -66,7 +68,7 @@ class InspectedPair:
         self._turn_client(client or (waited and self._mirror is None))
         self._flush()
         self._exchange.go_on()
-        self._in_flight.has(self, self._exchange.in_flight + self._client.kept)
+        self._in_flight.has(self, self._exchange.in_flight + self._client.kept + self._server.kept)
         if self._exchange.broken:
             self.end(reset=True)
         elif self._exchange.over and not self._exchange.to_client and self._client.ready and not self._client.writes:
@@ -90,7 +92,7 @@ class InspectedPair:
             if not self._client.ready:
                 return
         for _ in range(READS):
-            if self._client_ended or not self._exchange.hears_client:
+            if self._client_ended or not self._hears_client:
                 return
             said = self._client.read(self._most)
             if said is None:
@@ -100,7 +102,7 @@ class InspectedPair:
                 self._exchange.client_ended()
                 return
             self._exchange.client_said(said)
-            if len(said) < FULL:
+            if len(said) < FULL and not self._client.is_over:
                 return
 
     def _turn_server(self, readable: bool) -> None:
@@ -109,7 +111,7 @@ class InspectedPair:
         if not (self._server.ready or self._greet_server()):
             return
         for _ in range(READS):
-            if self._server_ended or not self._exchange.hears_server:
+            if self._server_ended or not self._hears_server:
                 return
             try:
                 said = self._server.read(self._most)
@@ -124,14 +126,22 @@ class InspectedPair:
                 self._exchange.server_ended(clean=self._server.clean)
                 return
             self._exchange.server_said(said)
-            if len(said) < FULL:
+            if len(said) < FULL and not self._server.is_over:
                 return
+
+    @property
+    def _hears_client(self) -> bool:
+        return self._exchange.hears_client and self._client.kept < MOST_KEPT
+
+    @property
+    def _hears_server(self) -> bool:
+        return self._exchange.hears_server and self._server.kept < MOST_KEPT
 
     def _flush(self) -> None:
         exchange = self._exchange
         if self._client.ready and (exchange.to_client or self._client.writes):
             del exchange.to_client[: self._client.write(exchange.to_client)]
-        if exchange.to_server and self._server.ready and not self._server_ended:
+        if (exchange.to_server or self._server.writes) and self._server.ready and not self._server_ended:
             try:
                 del exchange.to_server[: self._server.write(exchange.to_server)]
             except Broken:
@@ -162,16 +172,20 @@ class InspectedPair:
     def _wait(self) -> None:
         exchange, client, server = self._exchange, self._client, self._server
         hears = (not client.ready and self._mirror is None) or (
-            client.ready and exchange.hears_client and not self._client_ended
+            client.ready and self._hears_client and not self._client_ended
         )
+        told = client.ready and client.is_over and hears  # by nothing that the sockets will tell
         writes = client.writes or (client.ready and bool(exchange.to_client))
         self._loop.wait_for(client.fileno(), IN * hears | OUT * writes, self._client_event, self._share)
         if self._server_ended:
             self._loop.forget(server.fileno())
         else:
-            hears = not server.ready or exchange.hears_server
+            hears = not server.ready or self._hears_server
+            told = told or (server.is_over and hears)
             writes = server.writes or (server.ready and bool(exchange.to_server))
             self._loop.wait_for(server.fileno(), IN * hears | OUT * writes, self._server_event, self._share)
+        if told:
+            self.soon()
         if self._in_flight.is_crowded:
             self._in_flight.wait(self, self.soon)
         self._be_patient()

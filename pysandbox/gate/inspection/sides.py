@@ -14,6 +14,7 @@ from contextlib import suppress
 from OpenSSL import SSL
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE
+from pysandbox.gate.inspection.record_meter import Broken, RecordMeter
 from pysandbox.shapes import Protocol
 
 HTTP1, HTTP2 = "http/1.1", "h2"  # as ALPN names them
@@ -28,15 +29,12 @@ class TlsFailed(Exception):
         self.untrusted = untrusted
 
 
-class Broken(Exception):
-    """The connection is gone, in the middle of something."""
-
-
 class Side(Protocol):
     """`ready`: bytes may be read and written. `writes`: TLS itself waits until it can write."""
 
     ready: bool
     clean: bool  # the other side has said that it was all
+    is_over: bool  # it has said so in TLS: the next read is b"", and no event of the socket will tell
 
     @property
     def writes(self) -> bool: ...
@@ -66,7 +64,7 @@ class Side(Protocol):
 
 
 class PlainSide:
-    kept, protocol = 0, HTTP1
+    kept, protocol, is_over = 0, HTTP1, False
 
     def __init__(self, sock: socket.socket, said: bytes = b"") -> None:
         self._sock, self._said = sock, said
@@ -113,8 +111,8 @@ class ClientSide:
         self._tls = SSL.Connection(context, None)
         self._tls.set_app_data(b"")
         self._tls.set_accept_state()
-        self._out = bytearray()
-        self.ready = self.clean = False
+        self._out, self._meter = bytearray(), RecordMeter()
+        self.ready = self.clean = self.is_over = False
 
     def agree(self, protocol: bytes) -> None:
         """Before the handshake: what is agreed on by ALPN."""
@@ -149,16 +147,16 @@ class ClientSide:
         self._send()
 
     def read(self, most: int = AT_ONCE) -> bytes | None:
-        got, said = self._receive(most), []
+        got, said = self._receive(min(most, self._meter.most)), []
         try:
             while True:  # all that was received: the socket will not tell of it again
                 said.append(self._tls.recv(AT_ONCE))
         except SSL.WantReadError:
-            if said:
-                return b"".join(said)
-            return b"" if got == b"" else None
+            content = b"".join(said)
+            self._meter.took(len(got or b""), len(content))
+            return content or (b"" if got == b"" else None)
         except SSL.ZeroReturnError:
-            self.clean = True
+            self.clean = self.is_over = True
             return b"".join(said)
         except SSL.Error as error:
             raise Broken(_text(error)) from None
@@ -219,19 +217,18 @@ class ClientSide:
 
 
 class ServerSide:
-    """TLS towards a server, whose certificate has to be right for `name`. `offered` is for it to choose from."""
-
-    kept = 0
+    """TLS towards a server, whose certificate has to be right for `name`. `offered` is for it to choose from. It is fed
+    from memory: of a socket, OpenSSL would read on for as long as records come that bring nothing."""
 
     def __init__(
         self, sock: socket.socket, context: ssl.SSLContext, name: str, session: ssl.SSLSession | None,
         offered: Sequence[str] = (HTTP1,),
     ) -> None:  # fmt: skip
         context.set_alpn_protocols(list(offered))  # of the next connection: OpenSSL copies it there
-        self._tls = context.wrap_socket(
-            sock, server_hostname=name, do_handshake_on_connect=False, session=session, suppress_ragged_eofs=False
-        )
-        self.ready = self.writes = self.clean = False
+        self._sock, self._meter = sock, RecordMeter()
+        self._in, self._written, self._out = ssl.MemoryBIO(), ssl.MemoryBIO(), bytearray()
+        self._tls = context.wrap_bio(self._in, self._written, server_hostname=name, session=session)
+        self.ready = self.clean = self.is_over = self._takes_no_more = False
 
     @property
     def protocol(self) -> str:
@@ -242,48 +239,102 @@ class ServerSide:
     def session(self) -> ssl.SSLSession | None:
         return self._tls.session
 
+    @property
+    def writes(self) -> bool:
+        return bool(self._out)
+
+    @property
+    def kept(self) -> int:
+        return len(self._out)
+
     def fileno(self) -> int:
-        return self._tls.fileno()
+        return self._sock.fileno()
 
     def handshake(self) -> None:
-        self.writes = False
         try:
+            self._receive(AT_ONCE)
             self._tls.do_handshake()
             self.ready = True
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLWantWriteError:
-            self.writes = True
         except ssl.SSLCertVerificationError as error:
             raise TlsFailed(f"its certificate is not accepted: {error.verify_message}", untrusted=True) from None
         except (ssl.SSLError, OSError) as error:
             raise TlsFailed(getattr(error, "reason", None) or str(error)) from None
+        finally:
+            self._send()  # an alert too
 
     def read(self, most: int = AT_ONCE) -> bytes | None:
         try:
-            said = self._tls.recv(most)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            return b""
+            came = self._receive(min(most, self._meter.most))
         except OSError as error:
             raise Broken(str(error)) from None
-        self.clean = self.clean or not said
-        return said
+        said: list[bytes] = []
+        try:
+            while self._in.pending or self._in.eof:  # all that was received: the socket will not tell of it again
+                part = self._tls.read(AT_ONCE)
+                said.append(part)
+                if not part:
+                    self.clean = self.is_over = True
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            return b"".join(said)
+        except ssl.SSLError as error:
+            raise Broken(str(error)) from None
+        finally:
+            self._send()
+        content = b"".join(said)
+        self._meter.took(came, len(content))
+        return content if content or self.is_over else None
 
     def write(self, said: bytearray) -> int:
-        try:
-            return self._tls.send(bytes(said[:AT_ONCE]))
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        self._send()
+        if self._takes_no_more:
+            raise Broken("the server takes no more")
+        if self._out:
             return 0
-        except OSError as error:
+        try:
+            count = self._tls.write(said[:AT_ONCE])
+        except ssl.SSLWantReadError:
+            return 0
+        except ssl.SSLError as error:
             raise Broken(str(error)) from None
+        self._send()
+        return count
 
     def end(self) -> None:
         return
 
     def close(self) -> None:
-        self._tls.close()
+        self._sock.close()
+
+    def _receive(self, most: int) -> int:
+        """Reads the socket into TLS; how much. Raises OSError."""
+        try:
+            said = self._sock.recv(most)
+        except BlockingIOError:
+            return 0
+        if said:
+            self._in.write(said)
+        else:
+            self._in.write_eof()
+        return len(said)
+
+    def _send(self) -> None:
+        """Writes to the socket what TLS has for it, as far as it goes. One that takes no more may have an answer."""
+        if self._written.pending:
+            self._out += self._written.read()
+        if self._out and not self._takes_no_more:
+            try:
+                del self._out[: self._sock.send(self._out)]
+            except BlockingIOError:
+                return
+            except OSError:
+                self._takes_no_more = True
+        if self._takes_no_more:
+            self._out.clear()
 
 
 def _text(error: SSL.Error) -> str:

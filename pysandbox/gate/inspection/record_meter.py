@@ -1,0 +1,33 @@
+"""How much of what one side of an inspected connection sends in TLS is content, and what is read of it at once. Pure.
+
+A key update, an empty record or a ticket costs its sender next to nothing and its reader some 25 us, and says nothing.
+So who sends many of them for little content is hung up on; and as long as little of what comes is content, little is
+read in one turn, so that no other cage waits for it.
+"""
+
+from __future__ import annotations
+
+from pysandbox.gate.inspection.in_flight import AT_ONCE
+
+LEAST = 2048  # bytes of one read, of a side that says little; doubled with each read that is content for the most part
+ALLOWED = 65536  # bytes that are no content, until it is too much: tickets, and a record that is not whole yet
+PER_BYTE = 96  # more of them for each byte of content: a byte in a record of its own takes 23 to 85
+
+
+class Broken(Exception):
+    """The connection is gone, in the middle of something."""
+
+
+class RecordMeter:
+    """`most`: bytes to be read at once."""
+
+    def __init__(self) -> None:
+        self.most, self._left = AT_ONCE // 4, ALLOWED
+
+    def took(self, came: int, content: int) -> None:
+        """So many bytes were read, and brought so much content. Raises Broken."""
+        self._left = min(ALLOWED, self._left - came + PER_BYTE * content)
+        if self._left < 0:
+            raise Broken("too many records of TLS that say nothing")
+        if came:
+            self.most = min(AT_ONCE, 2 * self.most) if 2 * content >= came else LEAST
