@@ -16,6 +16,7 @@ from functools import partial
 
 from pysandbox.compile import degrade, identity, landlock_only
 from pysandbox.compile.absent import idle_notes, left_out_notes, refuse_absent
+from pysandbox.compile.authorities import refuse_writable_authorities
 from pysandbox.compile.copies import copy_plan
 from pysandbox.compile.cow import most_on_disk, refuse_mounts, with_uppers
 from pysandbox.compile.environ import environment, uncaged_environment
@@ -76,6 +77,7 @@ def compile_plan(
     lacking = (*as_root, *copied, *degrade.evaluate(policy, host), *network_notes(policy), *unheld, *watched)
     view = build_view(policy, paths)  # needs no other step, and is final: mounts, Landlock and notify agree on it
     refuse_leaks(policy, paths, view)
+    refuse_writable_authorities(policy, paths, view)
     refuse_mounts(view, paths)
     open_guards = _check_isolation(policy, view)
     notify = with_sockets(notify, view)

@@ -37,6 +37,7 @@ def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     if policy.dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts):
         named += BUNDLES
     named += [each.source.removeprefix("file:") for each in policy.secrets if each.source.startswith("file:")]
+    named += policy.proxy_upstream_ca
     return tuple(dict.fromkeys(named))
 
 
