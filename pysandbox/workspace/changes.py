@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pysandbox.launch.below import open_below
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace.content import digest, same_content, user_attributes
-from pysandbox.workspace.risk import marks
+from pysandbox.workspace.risk import by_name, is_written_by_name_alone, marks
 from pysandbox.workspace.upper import Kind, Tree, Upper, UpperEntry
 from pysandbox.workspace.walk import KINDS, read_link
 
@@ -95,6 +95,16 @@ def before_of(tree: Tree, path: bytes) -> State | None:
         return _look(fd, os.fsdecode(name))
     finally:
         os.close(fd)
+
+
+def nearest_above(tree: Tree, path: bytes) -> State:
+    """The last directory on the way to a name that the tree has now. Raises OSError."""
+    while path:
+        path = path.rpartition(b"/")[0]
+        state = before_of(tree, path) if path else None
+        if state is not None and state.kind == "dir":
+            return state
+    return State.of(os.fstat(tree.fd))
 
 
 def below(tree: Tree, path: bytes) -> Iterator[tuple[bytes, State]]:
@@ -219,11 +229,16 @@ def _has_content(change: Change) -> bool:
 
 
 def _with_renames(upper: Upper, found: list[Change]) -> list[Change]:
-    """A file that is new and one that is gone are the same renamed, where size, time and content are."""
+    """A file that is new and one that is gone are the same renamed, where size, time and content are. What is written
+    only where it is named stays removed, and its copy new: who writes the new name has not named the old one."""
     gone = dict(_gone(upper.tree, found))
     by_look: dict[tuple[int, int], list[str]] = {}
     for path, state in gone.items():
-        if state.kind == "file" and state.size:
+        if (
+            state.kind == "file"
+            and state.size
+            and not is_written_by_name_alone(os.fsencode(path), upper.tree.unguarded)
+        ):
             by_look.setdefault((state.size, state.mtime_ns), []).append(path)
     if not by_look:
         return found
@@ -235,7 +250,8 @@ def _with_renames(upper: Upper, found: list[Change]) -> list[Change]:
         for old in names:
             if same_content(upper, each.path, old):
                 names.remove(old)
-                renamed[each.path] = each._replace(kind="renamed", before=gone[old], renamed_from=old)
+                risk = tuple(dict.fromkeys((*each.risk, *by_name(os.fsencode(old), upper.tree.unguarded))))
+                renamed[each.path] = each._replace(kind="renamed", before=gone[old], renamed_from=old, risk=risk)
                 break
     taken = {each.renamed_from for each in renamed.values()}
     return [renamed.get(each.path, each) for each in found if not (each.kind == "deleted" and each.path in taken)]

@@ -26,8 +26,8 @@ from pysandbox.launch.removal import remove_below
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace import plan as planning
 from pysandbox.workspace import store
-from pysandbox.workspace.changes import Change, before_of
-from pysandbox.workspace.conflict import Stamp, clock_trouble, stamp_of
+from pysandbox.workspace.changes import Change, State, before_of
+from pysandbox.workspace.conflict import Stamp, changed_since, clock_trouble, stamp_of
 from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
 from pysandbox.workspace.moves import Moved, Places, inode, make_all, places, set_traits, undo_all
 from pysandbox.workspace.plan import (
@@ -70,10 +70,11 @@ def commit(
         renames = by_directory(renames)
         if not renames and not traits:
             return Committed("", tree.path, (), looked.skipped)
+        untouched = _untouched(tree, renames, traits, own)
         name = new_id()
         with store.opened_one(name, make=True) as place:
             _carry_out(name, place, Source(upper, contents or {}), renames, traits)
-    stamps = frozenset(_stamps(tree, renames))
+    stamps = frozenset(_stamps(tree, renames, untouched))
     return Committed(name, tree.path, looked.written, looked.skipped, stamps)
 
 
@@ -176,12 +177,24 @@ def _unchanged(renames: Sequence[Step], moves: Sequence[Move]) -> None:
             raise Moved(move)
 
 
-def _stamps(tree: Tree, renames: Sequence[Step]) -> Iterator[Stamp]:
-    for step in renames:
-        for path in (step.path, *(each.path for each in step.inside), step.path.rpartition("/")[0]):
-            state = before_of(tree, os.fsencode(path)) if path else None
-            if state is not None:
-                yield stamp_of(state)
+def _untouched(tree: Tree, renames: Sequence[Step], traits: Sequence[Change], own: frozenset[Stamp]) -> list[str]:
+    """The directories that change and that nobody else has changed since the opening. Of any other, a stamp made after
+    the commit would hide that the host had removed a name from it."""
+    directories = {"", *(each.path for each in traits), *(step.path.rpartition("/")[0] for step in renames)}
+    looked = ((path, _look(tree, path)) for path in sorted(directories))
+    return [path for path, state in looked if state is not None and not changed_since(state, tree.opening, own)]
+
+
+def _stamps(tree: Tree, renames: Sequence[Step], untouched: Sequence[str]) -> Iterator[Stamp]:
+    written = (path for step in renames for path in (step.path, *(each.path for each in step.inside)))
+    for path in (*untouched, *written):
+        state = _look(tree, path)
+        if state is not None:
+            yield stamp_of(state)
+
+
+def _look(tree: Tree, path: str) -> State | None:
+    return before_of(tree, os.fsencode(path)) if path else State.of(os.fstat(tree.fd))
 
 
 # ---- what was replaced ---------------------------------------------------------------------------------------------

@@ -28,15 +28,27 @@ def stamp_of(state: State) -> Stamp:
     return state.dev, state.ino, state.ctime_ns
 
 
-def conflict_of(change: Change, opening: Opening, own: frozenset[Stamp] = frozenset()) -> Conflict | None:
-    """By what the tree has there now (`change.before`). What is below a removed directory is `changed_since`'s."""
+def conflict_of(
+    change: Change, opening: Opening, own: frozenset[Stamp] = frozenset(), above: State | None = None
+) -> Conflict | None:
+    """By what the tree has there now (`change.before`). What is below a removed directory is `changed_since`'s.
+
+    What began as the tree's own and has no other name's content was renamed by the cage, or its name was removed from
+    the tree; a directory tells, whose ctime is that of its last name. `above`: the last on the way that is there.
+    """
     before = change.before
     if before is None:
-        gone = change.copied_up and change.kind == "added"
-        return Conflict(change.path, "the tree's own was removed meanwhile") if gone else None
+        if is_without_its_own(change) and (above is None or changed_since(above, opening, own)):
+            return Conflict(change.path, "its directory was changed in the tree meanwhile, and may have lost it")
+        return None
     if changed_since(before, opening, own):
         return Conflict(change.path, "it was changed in the tree meanwhile")
     return None
+
+
+def is_without_its_own(change: Change) -> bool:
+    """Whether it began as a file of the tree's, which has none of its name now."""
+    return change.before is None and change.copied_up and change.kind == "added"
 
 
 def changed_since(state: State, opening: Opening, own: frozenset[Stamp] = frozenset()) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pysandbox.errors import Conflict
 from pysandbox.shapes import NamedTuple
-from pysandbox.workspace.changes import Change, below
-from pysandbox.workspace.conflict import Stamp, changed_since, conflict_of
+from pysandbox.workspace.changes import Change, below, nearest_above
+from pysandbox.workspace.conflict import Stamp, changed_since, conflict_of, is_without_its_own
 from pysandbox.workspace.risk import NOBODY_COMMITS, by_name
 from pysandbox.workspace.upper import Tree
 
@@ -81,7 +81,8 @@ def judged(
             skipped[each.path] = Skipped(each.path, reason)
             continue
         written.append(each)
-        if found is None and (conflict := conflict_of(each, tree.opening, own)) is not None:
+        above = nearest_above(tree, os.fsencode(each.path)) if is_without_its_own(each) else None
+        if found is None and (conflict := conflict_of(each, tree.opening, own, above)) is not None:
             conflicts.append(conflict)
     return Selection(tuple(written), tuple(skipped.values()), tuple(conflicts))
 

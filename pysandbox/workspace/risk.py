@@ -79,6 +79,10 @@ def by_name(path: bytes, unguarded: tuple[str, ...] = ()) -> tuple[str, ...]:
     return found
 
 
+def is_written_by_name_alone(path: bytes, unguarded: tuple[str, ...] = ()) -> bool:
+    return not set(NOBODY_COMMITS).isdisjoint(by_name(path, unguarded))
+
+
 def leads_out(path: bytes, target: bytes) -> bool:
     """Whether a link at `path` names something outside of the tree; the links on its way are not looked at."""
     if target.startswith(b"/"):

@@ -264,6 +264,40 @@ def test_a_rename_is_told_as_one_and_written_as_one(overlay: Overlay) -> None:
     upper.drop()
 
 
+def test_a_rename_takes_nothing_away_that_is_written_only_where_it_is_named(overlay: Overlay) -> None:
+    """The host's own file would go with the commit of a name that says nothing."""
+    (overlay.lower / "sub").mkdir()
+    for name in ("sub/pysandbox.toml", "plain", "package.json"):
+        (overlay.lower / name).write_text(f"the text of {name}")
+    settled()
+    upper = overlay.write("""
+        os.rename("sub/pysandbox.toml", "notes"); os.rename("plain", "other"); os.rename("package.json", "third")
+    """)
+    found = {each.path: (each.kind, each.risk) for each in changes_of(upper)}
+    assert found == {
+        "sub/pysandbox.toml": ("deleted", ("policy",)), "notes": ("added", ()), "other": ("renamed", ()),
+        "third": ("renamed", ("runs-on-host",)),
+    }  # fmt: skip
+    assert [each.path for each in written(upper).skipped] == ["sub/pysandbox.toml"]
+    assert (overlay.lower / "sub" / "pysandbox.toml").exists() and not (overlay.lower / "plain").exists()
+    done = written(upper, paths=["sub/pysandbox.toml"])
+    assert [each.path for each in done.written] == ["sub/pysandbox.toml"]
+    assert look(overlay.lower) == overlay.view
+    upper.drop()
+
+
+def test_a_rename_takes_a_directory_of_the_host_s_own_files_away_by_name_alone(overlay: Overlay) -> None:
+    (overlay.lower / ".vscode").mkdir()
+    (overlay.lower / ".vscode" / "tasks.json").write_text("tasks")
+    settled()
+    upper = overlay.write("""
+        os.mkdir("d"); os.rename(".vscode/tasks.json", "d/x"); os.rmdir(".vscode")
+    """)
+    assert [each.path for each in written(upper).skipped] == [".vscode"]
+    assert (overlay.lower / ".vscode" / "tasks.json").read_text() == "tasks"
+    upper.drop()
+
+
 def test_content_with_its_size_and_times_put_back_is_a_change(overlay: Overlay) -> None:
     (overlay.lower / "file").write_text("old")
     settled()

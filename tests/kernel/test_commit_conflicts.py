@@ -154,6 +154,54 @@ def test_what_a_commit_itself_left_is_no_conflict_of_the_next(overlay: Overlay) 
     upper.drop()
 
 
+MOVED = """
+    Path("file").write_text("new"); os.rename("file", "moved")
+    Path("folder/inside").write_text("new"); os.mkdir("fresh"); os.rename("folder/inside", "fresh/inside")
+"""
+
+
+def test_what_was_changed_and_renamed_is_no_conflict(overlay: Overlay) -> None:
+    upper = overlay.write(MOVED)
+    assert {(each.kind, each.path) for each in changes_of(upper)} >= {("added", "moved"), ("deleted", "file")}
+    assert commit(upper, changes_of(upper)).skipped == ()
+    assert look(overlay.lower) == overlay.view
+    upper.drop()
+
+
+def test_what_was_changed_and_renamed_is_no_conflict_after_a_part_of_it(overlay: Overlay) -> None:
+    """The commit of the part changes the directories that tell whether anybody else did."""
+    upper = overlay.write(MOVED)
+    own = frozenset[conflict.Stamp]()
+    for paths in (["file"], ["fresh"], ["moved"], ["folder"]):
+        done = commit(upper, changes_of(upper), paths=paths, own=own)
+        assert done.written and not done.skipped
+        own |= done.stamps
+    assert look(overlay.lower) == overlay.view
+    upper.drop()
+
+
+@pytest.mark.parametrize("part", [[], ["gone"]])
+def test_what_the_host_removed_is_not_brought_back(overlay: Overlay, part: list[str]) -> None:
+    """Not after a commit of another name of its directory either."""
+    upper = changed(overlay)
+    (overlay.lower / "file").unlink()
+    own = commit(upper, changes_of(upper), paths=part).stamps if part else frozenset[conflict.Stamp]()
+    with pytest.raises(CommitConflict) as raised:
+        commit(upper, changes_of(upper), own=own)
+    assert [each.path for each in raised.value.conflicts] == ["file"]
+    assert not (overlay.lower / "file").exists()
+    upper.drop()
+
+
+def test_a_directory_whose_mode_was_committed_is_no_conflict_of_the_next(overlay: Overlay) -> None:
+    upper = overlay.write('os.chmod("folder", 0o711)')
+    done = commit(upper, changes_of(upper))
+    (overlay.layer / "folder").chmod(0o700)
+    commit(upper, changes_of(upper), own=done.stamps)
+    assert (overlay.lower / "folder").stat().st_mode & 0o777 == 0o700
+    upper.drop()
+
+
 def test_a_link_of_the_cage_leads_no_write_out_of_the_tree(overlay: Overlay, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -190,14 +238,13 @@ def test_a_directory_swapped_for_a_link_meanwhile_leads_nowhere(overlay: Overlay
     held = os.open(overlay.lower / "deep" / "er", os.O_RDONLY | os.O_DIRECTORY)
     thread = threading.Thread(target=swap)
     thread.start()
-    outcomes = {"written": 0, "refused": 0}
+    refused = 0
     try:
         for _ in range(ROUNDS):
             try:
                 commit(upper, changes_of(upper))
-                outcomes["written"] += 1
             except (CommitConflict, CommitError, OSError):
-                outcomes["refused"] += 1
+                refused += 1
             assert os.listdir(outside) == []
             for name in {"new", "second"} & {*os.listdir(held)}:
                 os.unlink(name, dir_fd=held)
@@ -206,7 +253,11 @@ def test_a_directory_swapped_for_a_link_meanwhile_leads_nowhere(overlay: Overlay
         thread.join()
     recover()
     assert {*os.listdir(held)} <= {"new", "second"}, "what could not be reached was left for ever"
+    assert refused > 0, "no swap came in time"
+    for name in os.listdir(held):
+        os.unlink(name, dir_fd=held)
+    commit(upper, changes_of(upper), on_conflict="force")  # on a busy host none is made between two swaps
+    assert {*os.listdir(held)} == {"new", "second"}
     os.close(held)
     assert os.listdir(outside) == []
-    assert outcomes["written"] > 0 < outcomes["refused"], outcomes
     upper.drop()

@@ -27,6 +27,7 @@ PROGRAM = """
     Path("file").write_text("new"); os.unlink("gone"); shutil.rmtree("folder"); Path("added").write_text("new")
     os.mkdir("fresh"); Path("fresh/one").write_text("1"); os.symlink("one", "fresh/two"); os.chmod("stays", 0o711)
     os.unlink("becomes"); os.mkdir("becomes"); Path("becomes/in").write_text("2"); os.rename("named", "renamed")
+    Path("edited").write_text("new"); os.rename("edited", "moved")
 """
 STEP = int(os.environ.get("PSB_KILL_STEP", "7"))  # 1 tries every call
 Point = Callable[[], None]
@@ -54,7 +55,7 @@ class Places:
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     overlay = Overlay(tmp_path / "trees")
-    for name in ("file", "gone", "becomes", "named"):
+    for name in ("file", "gone", "becomes", "named", "edited"):
         (overlay.lower / name).write_text(f"old {name}")
     for name in ("folder", "stays"):
         (overlay.lower / name).mkdir()

@@ -28,6 +28,7 @@ PROGRAM = """
     os.mkdir("fresh"); Path("fresh/one").write_text("1"); os.chmod("deep", 0o711)
     Path("deep/er/new").write_text("x"); Path("deep/er/old").write_text("changed"); os.unlink("deep/er/last")
     os.unlink("becomes"); os.mkdir("becomes"); Path("becomes/in").write_text("2")
+    Path("edited").write_text("new"); os.rename("edited", "deep/er/moved")
 """
 SWAPS = int(os.environ.get("PSB_SWAPS", "32"))
 SEED = int(os.environ.get("PSB_SEED", "5"))
@@ -85,9 +86,12 @@ class Swapped:
 
 KINDS: dict[str, Callable[[Swapped], Undo]] = {
     **{f"replace {name}": (lambda tree, name=name: tree.replace(name))  # type: ignore[misc]
-       for name in ("file", "added", "gone", "folder", "fresh", "becomes", "deep/er/old", "deep/er/new")},
+       for name in ("file", "added", "gone", "folder", "fresh", "becomes", "deep/er/old", "deep/er/new",
+                   "edited", "deep/er/moved")},
     "link file": lambda tree: tree.link("file", "victim"),
     "link added": lambda tree: tree.link("added", "victim"),
+    "link edited": lambda tree: tree.link("edited", "victim"),
+    "link deep/er/moved": lambda tree: tree.link("deep/er/moved", "victim"),
     "link gone": lambda tree: tree.link("gone", "victim"),
     "link deep": lambda tree: tree.link("deep", "."),
     "link deep/er": lambda tree: tree.link("deep/er", "er"),
@@ -101,7 +105,7 @@ KINDS: dict[str, Callable[[Swapped], Undo]] = {
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Swapped, DirectoryUpper]]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     overlay = Overlay(tmp_path / "trees")
-    for name in ("file", "gone", "becomes"):
+    for name in ("file", "gone", "becomes", "edited"):
         (overlay.lower / name).write_text(f"old {name}")
     for name in ("folder", "deep/er"):
         (overlay.lower / name).mkdir(parents=True)
