@@ -30,7 +30,8 @@ READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OVERLAYS_OWN = "user.overlay."
 CHANGED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EAGAIN, errno.ENXIO)  # what a neighbour can make of a name
-NOT_SHARED = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.ETXTBSY)
+OF_THIS_FILE = (errno.EINVAL, errno.EPERM, errno.ETXTBSY)  # another one may be shared all the same
+NOT_SHARED = (errno.EXDEV, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, *OF_THIS_FILE)
 MIB = 1 << 20
 PAGE = 4096
 FEWEST_NAMES = 4096
@@ -168,7 +169,7 @@ class TreeCopier:
         except OSError as error:
             if error.errno not in NOT_SHARED:
                 raise
-            self._shares = False
+            self._shares = error.errno in OF_THIS_FILE
             return False
         return True
 

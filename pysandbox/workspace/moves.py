@@ -6,6 +6,7 @@ from the inodes, so that whoever finishes a journal after a kill needs nothing e
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,12 @@ from pysandbox.launch import native
 from pysandbox.launch.below import open_below
 from pysandbox.workspace.changes import PLACE, State
 from pysandbox.workspace.journal import Identity, Move, Trait
+
+# FUSE, NFS, 9p: a name could be lost there between two plain renames.
+NO_EXCHANGE = (
+    "its file system cannot exchange names (renameat2(2)), so no commit is all or nothing there: take the changes as a "
+    "patch (diff), or keep them"
+)
 
 
 class Moved(Exception):
@@ -90,6 +97,10 @@ def make(where: Places, move: Move) -> None:
             native.rename_name(fd, move.name, fd, move.staged, native.NOREPLACE)
     except (FileExistsError, FileNotFoundError):
         raise Moved(move) from None
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise
+        raise OSError(errno.EOPNOTSUPP, NO_EXCHANGE, joined(move.directory, move.name)) from None
     if identity(fd, move.staged) != move.old_id or (
         move.below is not None and look_below(fd, move.staged) != move.below
     ):
