@@ -21,27 +21,8 @@ PORT = 8452
 RULE = {"domain": LISTED, "ports": [PORT]}
 SERVER = Path(__file__).with_name("attacks") / "names_of_hellos.py"
 
-HELLOS = """
-    def vector(size, said):
-        return len(said).to_bytes(size, "big") + said
-
-    def extension(kind, said):
-        return kind.to_bytes(2, "big") + vector(2, said)
-
-    # The points that the curves are made of: nobody here needs to know a secret.
-    X25519 = b"\\0\\x1d" + vector(2, b"\\x09" + bytes(31))
-    P256 = b"\\0\\x17" + vector(2, bytes.fromhex(
-        "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
-        "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5"))
-
-    def hello(name, share):
-        extensions = extension(0, vector(2, b"\\0" + vector(2, name.encode()))) if name else b""
-        extensions += extension(10, vector(2, b"\\0\\x1d\\0\\x17")) + extension(43, vector(1, b"\\3\\4"))
-        extensions += extension(13, vector(2, b"\\4\\3\\x08\\4\\4\\1")) + extension(51, vector(2, share))
-        body = b"\\3\\3" + b"r" * 32 + vector(1, b"s" * 32) + vector(2, b"\\x13\\1\\x13\\2\\x13\\3") + b"\\1\\0"
-        message = b"\\1" + vector(3, body + vector(2, extensions))
-        return b"\\x16\\3\\1" + vector(2, message)
-
+HELLOS = Path(__file__).with_name("attacks").joinpath("hellos.py").read_text()
+SHAKING = """
     CHANGE, EARLY = b"\\x14\\3\\3\\0\\1\\1", b"\\x17\\3\\3" + vector(2, b"e" * 200)
 
     def shake(s, first, between, second, at_once, pieces):
@@ -116,7 +97,7 @@ def names(log: Path) -> list[str]:
 
 
 def test_uncaged_the_server_follows_the_second_hello(net_host: Host, log: Path) -> None:
-    said = control(net_host, HELLOS, names={"TRIED": {"another": ATTACKS["another name"]}, "LISTED": LISTED,
+    said = control(net_host, HELLOS, SHAKING, names={"TRIED": {"another": ATTACKS["another name"]}, "LISTED": LISTED,
                                             "PORT": PORT, "WAYS": ["by_address"]})  # fmt: skip
 
     assert said["by_address, another"] == "reached"
@@ -124,7 +105,9 @@ def test_uncaged_the_server_follows_the_second_hello(net_host: Host, log: Path) 
 
 
 def test_a_second_hello_for_the_same_name_is_served(net_host: Host, log: Path) -> None:
-    said = attack(net_host, HELLOS, names={"TRIED": HONEST, "LISTED": LISTED, "PORT": PORT, "WAYS": WAYS}, hosts=[RULE])
+    said = attack(
+        net_host, HELLOS, SHAKING, names={"TRIED": HONEST, "LISTED": LISTED, "PORT": PORT, "WAYS": WAYS}, hosts=[RULE]
+    )
 
     assert set(said.values.values()) == {"reached"}, said.values
     assert names(log) == [LISTED] * 2 * len(said.values)
@@ -133,7 +116,7 @@ def test_a_second_hello_for_the_same_name_is_served(net_host: Host, log: Path) -
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_second_hello_for_another_name_is_not(way: str, net_host: Host, log: Path) -> None:
-    said = attack(net_host, HELLOS, names={"TRIED": ATTACKS, "LISTED": LISTED, "PORT": PORT, "WAYS": [way]},
+    said = attack(net_host, HELLOS, SHAKING, names={"TRIED": ATTACKS, "LISTED": LISTED, "PORT": PORT, "WAYS": [way]},
                   hosts=[RULE, OTHER])  # fmt: skip
 
     assert len(said.values) == len(ATTACKS) and "reached" not in said.values.values(), said.values
@@ -163,9 +146,8 @@ LATER = """
 def test_no_hello_goes_where_the_answer_is_not_seen(greeted: bool, net_host: Host, net: Internet) -> None:
     """Where bytes flow already, nobody would see the server ask for another hello."""
     port = places.GREET if greeted else places.ECHO
-    said = attack(net_host, HELLOS, LATER, names={"GREETED": greeted, "TRIED": {}, "WAYS": [], "LISTED": LISTED,
-                                                  "PORT": port},
-                  hosts=[{"domain": LISTED, "ports": [port]}])  # fmt: skip
+    names = {"GREETED": greeted, "TRIED": {}, "WAYS": [], "LISTED": LISTED, "PORT": port}
+    said = attack(net_host, HELLOS, SHAKING, LATER, names=names, hosts=[{"domain": LISTED, "ports": [port]}])
 
     assert said["the rest"] in ("closed", "reset")
     assert any("a TLS hello in pieces" in str(each["rule"]) for each in said.answer.denials), said.answer
