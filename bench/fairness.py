@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from subprocess import PIPE
 from typing import Any
 
+from bench.report import percentiles
 from pysandbox import Cage, Policy
 
 BAR = 100.0  # ms that the slowest neighbour may cost
@@ -258,11 +258,6 @@ def _add(kept: dict[str, list[float]], more: dict[str, list[float]]) -> None:
         kept.setdefault(door, []).extend(taken)
 
 
-def shown(taken: list[float]) -> str:
-    ordered = sorted(taken)
-    return f"{statistics.median(ordered):8.2f} {ordered[int(0.99 * (len(ordered) - 1))]:8.1f} {ordered[-1]:8.1f}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fairness", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="of each attack (6)")
@@ -285,9 +280,8 @@ def compare(rules: Policy, ports: tuple[int, int], own: str, seconds: float, onl
             if only in attack:
                 for door, (calm, attacked) in measure(neighbour, attack, rules, sink, seconds, 3).items():
                     over = " over 100" if max(attacked) > BAR else ""
-                    print(
-                        f"{attack:36} {door:21} {shown(calm)}   {shown(attacked)} {len(attacked):6}{over}", flush=True
-                    )
+                    told = f"{percentiles(calm)}   {percentiles(attacked)} {len(attacked):6}{over}"
+                    print(f"{attack:36} {door:21} {told}", flush=True)
         neighbour.end()
 
 

@@ -10,7 +10,6 @@ doors cost beside each other is bench.fairness.
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from contextlib import contextmanager
 from subprocess import DEVNULL
 from typing import Any
 
+from bench.report import percentiles
 from pysandbox import Cage, Policy
 
 BAR = 100.0  # ms that the slowest neighbour may cost
@@ -165,11 +165,6 @@ def attacked(attack: str, common: dict[str, Any]) -> Iterator[Callable[[bool], N
         thread.join()
 
 
-def shown(taken: list[float]) -> str:
-    ordered = sorted(taken)
-    return f"{statistics.median(ordered):8.2f} {ordered[int(0.99 * (len(ordered) - 1))]:8.1f} {ordered[-1]:8.1f}"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.neighbours", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=6.0, help="of each attack (6)")
@@ -196,7 +191,9 @@ def compare(neighbour: Neighbour, attack: str, common: dict[str, Any], seconds: 
                 kept.setdefault(name, []).extend(taken)
     for name, taken in beside.items():
         over = " over 100" if max(taken) > BAR + max(beside["no cage (the machine)"]) else ""
-        print(f"{attack:26} {name:23} {shown(calm[name])}   {shown(taken)} {len(taken):6}{over}", flush=True)
+        print(
+            f"{attack:26} {name:23} {percentiles(calm[name])}   {percentiles(taken)} {len(taken):6}{over}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -46,6 +46,12 @@ def figure(key: str, label: str, host: str, seconds: Sequence[float], yardstick:
     return Figure(key, label, host, median * 1e3, tenths[0] * 1e3, tenths[8] * 1e3, median / yardstick, len(seconds))
 
 
+def percentiles(taken: Sequence[float]) -> str:
+    """The median, the 99th percentile and the worst."""
+    ordered = sorted(taken)
+    return f"{statistics.median(ordered):8.2f} {ordered[int(0.99 * (len(ordered) - 1))]:8.1f} {ordered[-1]:8.1f}"
+
+
 def as_json(report: Report) -> str:
     return json.dumps(asdict(report), indent=2) + "\n"
 

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from _support.projects import enter_project
 from pysandbox import Cage, Policy, Runtime
 
 KILLED = """
@@ -28,15 +28,7 @@ Workspace.open(Workspace.kept()[-1].id).commit()
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("PYSANDBOX_AUDIT", str(tmp_path / "audit" / "trail"))
-    made = tmp_path / "project"
-    made.mkdir()
-    (made / "notes").write_text("old\n")
-    (made / "gone").write_text("old\n")
-    monkeypatch.chdir(made)
-    time.sleep(0.02)
-    return made
+    return enter_project(tmp_path, monkeypatch, "old\n")
 
 
 def pysandbox(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from _support.projects import enter_project
+
 SCRIPT = """
 echo three >> notes; mkdir -p build; i=0; while [ $i -lt 15 ]; do echo $i > build/f$i; i=$((i+1)); done
 echo x > .envrc; printf '#!/bin/sh\\n' > tool; chmod +x tool; printf '\\033[2J' > screen; rm gone
@@ -18,15 +20,7 @@ echo x > .envrc; printf '#!/bin/sh\\n' > tool; chmod +x tool; printf '\\033[2J' 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("PYSANDBOX_AUDIT", str(tmp_path / "audit" / "trail"))
-    made = tmp_path / "project"
-    made.mkdir()
-    (made / "notes").write_text("one\ntwo\n")
-    (made / "gone").write_text("old\n")
-    monkeypatch.chdir(made)
-    time.sleep(0.02)
-    return made
+    return enter_project(tmp_path, monkeypatch, "one\ntwo\n")
 
 
 def pysandbox(*arguments: str, code: int = 0, answers: str = "") -> subprocess.CompletedProcess[str]:

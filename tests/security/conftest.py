@@ -1,16 +1,25 @@
-"""Fixtures of the security suite: the two isolation modes, the built C attacks, and the ground an attack is played
-on.
+"""Fixtures of the security suite: the two isolation modes, the built C attacks, the ground an attack is played on, and
+an inspector with a server behind it.
 """
 
 from __future__ import annotations
 
+import resource
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from pysandbox.events import Event
+
 from .harness import token
+
+if TYPE_CHECKING:
+    from _support.inspected import Server
+    from pysandbox.gate.inspector import InspectorProcess
 
 SOURCES = Path(__file__).with_name("attacks")
 
@@ -65,3 +74,36 @@ def ground_in(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     secret.write_text(word)
     (inside / "plain").write_text("I am inside")
     return Ground(inside, outside, secret, word)
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """As many as this process may have: a login gives 1,024, and more to who asks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# ---- an inspector: its modules are loaded where a test asks for one --------------------------------------------------
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """What the inspector has told."""
+    return []
+
+
+@pytest.fixture
+def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
+    from _support.inspected import inspector_process
+
+    with inspector_process(events) as made:
+        yield made
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    from _support.inspected import Server, tls_server
+
+    return tls_server(tmp_path, Server)

@@ -7,12 +7,11 @@ from __future__ import annotations
 import base64
 import os
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME, Asking, Server, ask, inspector_process, tls_server, wait_for_another
+from _support.inspected import NAME, Asking, Server, ask, wait_for_another
 from pysandbox.compile.plan import Contract, SecretGrant
 from pysandbox.events import Event
 from pysandbox.gate.inspector import InspectorProcess
@@ -22,22 +21,6 @@ from .harness import wait_until
 
 VALUE = "sk-ant-" + "Real5ecretValue" * 3
 ANYTHING = Contract()
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
-    with inspector_process(events) as made:
-        yield made
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Server:
-    return tls_server(tmp_path, Server)
 
 
 class Secret:

@@ -49,11 +49,6 @@ class Scripted(Server):
 
 
 @pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
 def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
     with inspector_process(events) as made:
         yield made

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import Asking, Server, ask, inspector_process, request, tls_server, wait_for_another
+from _support.inspected import Asking, Server, ask, request, wait_for_another
 from pysandbox.compile.plan import Contract
 from pysandbox.events import Event
 from pysandbox.gate.inspector import InspectorProcess
@@ -19,22 +18,6 @@ from pysandbox.gate.inspector import InspectorProcess
 from .harness import wait_until
 
 GET = Contract(methods=("GET",))
-
-
-@pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
-def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
-    with inspector_process(events) as made:
-        yield made
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Server:
-    return tls_server(tmp_path, Server)
 
 
 @pytest.fixture

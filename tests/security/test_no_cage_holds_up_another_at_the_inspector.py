@@ -20,7 +20,6 @@ from _support.inspected import (
     ask,
     inspector_process,
     request,
-    tls_server,
     write_certificate,
 )
 from pysandbox.compile.plan import Contract
@@ -38,20 +37,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def events() -> list[Event]:
-    return []
-
-
-@pytest.fixture
 def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
     with inspector_process(events) as made:
         yield made
     assert events == []  # it was never taken for stuck
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Server:
-    return tls_server(tmp_path, Server)
 
 
 class Plain(Asking):
@@ -99,6 +88,7 @@ def memory(inspector: InspectorProcess) -> int:
         return int(file.read().split()[1]) * 4096
 
 
+@pytest.mark.usefixtures("many_descriptors")
 def test_clients_that_never_read_fill_no_more_than_the_cage_s_budget(
     inspector: InspectorProcess, server: Server, tmp_path: Path
 ) -> None:

@@ -25,7 +25,6 @@ from _support.inspected import (
     inspector_process,
     request,
     tcp_pair,
-    tls_server,
     write_certificate,
 )
 from _support.internet.space import demand
@@ -52,11 +51,6 @@ def inspector() -> Iterator[InspectorProcess]:
     with inspector_process(events) as made:
         yield made
     assert events == []  # it was never taken for stuck
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Server:
-    return tls_server(tmp_path, Server)
 
 
 class AskingTwo(Asking):
