@@ -141,6 +141,17 @@ class Asking:
             with greeted.result() as tls:
                 yield tls
 
+    @contextmanager
+    def raw_client(self, server: Server, name: str = NAME) -> Iterator[socket.socket]:
+        """A client's end, whose TLS has not begun."""
+        near, client = tcp_pair()
+        held = held_for(self.session, DialTarget(name, 443), self.contract, True, self.ended.append, self.secrets)
+        near.settimeout(20)
+        with client, server.connect() as upstream:
+            self.inspector.open(held, b"", client, upstream, proxied=False)
+        with near:
+            yield near
+
     def refused(self) -> list[tuple[str, str]]:
         self.inspector.wait_booked()
         return [(each.kind, each.rule) for each in self.session.ledger.denials()]
