@@ -21,7 +21,7 @@ from functools import partial
 from pysandbox.aio_exchange import exchange
 from pysandbox.aio_files import AsyncFiles, in_background, in_executor
 from pysandbox.aio_streams import AsyncReader, AsyncWriter, set_ready
-from pysandbox.cage import Cage
+from pysandbox.cage import Cage, require_known
 from pysandbox.command import Command, check_seconds, coding_of, input_bytes
 from pysandbox.command_streams import run_files
 from pysandbox.errors import CageTimeout
@@ -292,9 +292,10 @@ class AsyncCage:
         self, argv: Argv, *, text: bool | None = None, encoding: str | None = None, errors: str | None = None,
         shell: bool = False, stdin: File = None, stdout: File = None, stderr: File = None,
         pty: bool | tuple[int, int] = False, env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (),
+        cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (), **unknown: object,
     ) -> AsyncProcess[Any]:  # fmt: skip
         """As Cage.spawn."""
+        require_known("spawn", unknown)
         coding = coding_of(text, encoding, errors, default=False)
         command = Command.of(argv, env, cwd, shell=shell)
         self._use_loop()
@@ -327,10 +328,11 @@ class AsyncCage:
         shell: bool = False, input: str | bytes | None = None, timeout: float | None = None, check: bool = False,
         capture_output: bool = True, stdin: File = None, stdout: File = PIPE, stderr: File = PIPE,
         env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (),
-        on_stdout: Heard | None = None, on_stderr: Heard | None = None,
+        on_stdout: Heard | None = None, on_stderr: Heard | None = None, **unknown: object,
     ) -> Result[Any]:  # fmt: skip
         """As Cage.run; `on_stdout` and `on_stderr` may be async. A cancelled task kills the command and everything it
         started."""
+        require_known("run", unknown)
         coding = coding_of(text, encoding, errors, default=True)
         data = input_bytes(input, coding)
         check_seconds("timeout", timeout)

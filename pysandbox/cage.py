@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes
 from pysandbox.errors import CageTimeout, PolicyError
@@ -25,7 +25,7 @@ from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal, Self, overload, re
 
 if TYPE_CHECKING:
     import asyncio
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from pysandbox.detached import Detached
     from pysandbox.keywords import RunOptions, SpawnOptions
@@ -71,12 +71,14 @@ class Cage(SessionControls):
         deadline: float = 5.0,
         record: IO[str] | None = None,
         secrets: Mapping[str, str] | None = None,
+        **unknown: Never,
     ) -> None:
         from pysandbox.asking import CallbackOptions
         from pysandbox.audit.told import labels_of
         from pysandbox.launcher import Launcher, policy_of
         from pysandbox.runtime.runtime import default_runtime
 
+        require_known("Cage", unknown)
         self.runtime: Runtime = runtime or default_runtime()
         self.policy: Policy = policy_of(policy, cwd)
         if self.runtime.no_sandbox and self.policy.caged:
@@ -164,7 +166,7 @@ class Cage(SessionControls):
         self, argv: Argv, *, text: bool | None = None, encoding: str | None = None, errors: str | None = None,
         shell: bool = False, stdin: File = None, stdout: File = None, stderr: File = None,
         pty: bool | tuple[int, int] = False, env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (),
+        cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (), **unknown: object,
     ) -> Process[Any]:  # fmt: skip
         """Starts a command and returns when it runs. PIPE, DEVNULL, STDOUT, an open file or a descriptor, for each of
         the three; in bytes, or in text with `text`, `encoding` or `errors`. With `shell`, `argv` is what /bin/sh reads.
@@ -175,6 +177,7 @@ class Cage(SessionControls):
         session. `env` adds to the policy's variables, and is everything the command sees beside them. Raises
         PolicyError, UnsupportedError, StartError (step, errno, path), TypeError, ValueError.
         """
+        require_known("spawn", unknown)
         self._launcher.callbacks.require_answer(blocking=False)
         coding = coding_of(text, encoding, errors, default=False)
         command = Command.of(argv, env, cwd, shell=shell)
@@ -197,7 +200,7 @@ class Cage(SessionControls):
         shell: bool = False, input: str | bytes | None = None, timeout: float | None = None, check: bool = False,
         capture_output: bool = True, stdin: File = None, stdout: File = PIPE, stderr: File = PIPE,
         env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (),
-        on_stdout: Heard | None = None, on_stderr: Heard | None = None,
+        on_stdout: Heard | None = None, on_stderr: Heard | None = None, **unknown: object,
     ) -> Result[Any]:  # fmt: skip
         """Runs a command to its end, like subprocess.run; output is captured, as UTF-8 text unless `text` is False.
         What `capture_output=False` leaves alone goes where the host's own goes. `shell`, `env` and the rest: `spawn`.
@@ -208,6 +211,7 @@ class Cage(SessionControls):
         """
         from pysandbox.command_streams import run_files
 
+        require_known("run", unknown)
         self._launcher.callbacks.require_answer(blocking=True)
         coding = coding_of(text, encoding, errors, default=True)
         data = input_bytes(input, coding)
@@ -302,7 +306,10 @@ class Cage(SessionControls):
         from pysandbox.command import LaunchRequest
         from pysandbox.start import start
 
-        policy, prepared, live, opened = reserved or self.reserve(command)
+        if reserved is None:
+            reserved = self.reserve(command)
+            command = reserved.command
+        _, policy, prepared, live, opened = reserved
         try:
             request = LaunchRequest(
                 command, prepared, live, live.commands.begin(), opened is None, self.caged, files, pass_fds, pty,
@@ -328,12 +335,13 @@ class Cage(SessionControls):
     def reserve(self, command: Command) -> ReservedCage:
         """What is to run the command; whoever then does not start it gives it back. Raises as `open`."""
         opened = self._ready()
+        command = self._launcher.on_its_path(command, in_session=opened is not None)
         policy = self.policy if opened is not None else self._launcher.policy_for(command)
         prepared = opened.prepared if opened is not None else self._launcher.prepare(policy)
         if self.caged and prepared.plan.executables is not None:
             command.check_allowed(prepared.plan)
         live, prepared = (opened.live, prepared) if opened is not None else self._launcher.open(policy, prepared)
-        return ReservedCage(policy, prepared, live, opened)
+        return ReservedCage(command, policy, prepared, live, opened)
 
     def give_back(self, reserved: ReservedCage) -> None:
         """Ends a cage that was to run one command; a session is left as it is."""
@@ -350,6 +358,14 @@ class Cage(SessionControls):
         if opened is not None:
             opened.require_ready()
         return opened
+
+
+def require_known(call: str, unknown: Collection[str]) -> None:
+    """Raises TypeError that says where such an option belongs, if there is any."""
+    if unknown:
+        from pysandbox.misplaced import misplaced
+
+        raise misplaced(call, unknown)
 
 
 @overload

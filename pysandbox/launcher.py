@@ -14,7 +14,7 @@ from pysandbox.audit.told import spawn_event
 from pysandbox.errors import PolicyError, StartError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.policy.model import Policy
-from pysandbox.shapes import TYPE_CHECKING, dataclass
+from pysandbox.shapes import TYPE_CHECKING, dataclass, replace
 
 if TYPE_CHECKING:
     from pysandbox.asking import CallbackOptions
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NONE: Mapping[str, str] = {}
 TRIES = 4  # of a start; whoever adds an account replaces the same files several times
+SHELL = "/bin/sh"  # which calls for nothing of its own
 SYSTEM = ("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/")  # every cage has them, wherever they are called
 
 
@@ -42,6 +43,7 @@ class Launcher:
     labels: Mapping[str, object]
     callbacks: CallbackOptions
     secrets: CageSecrets | None = None  # None: none was given, and none needed yet
+    path: str | None = None  # of what the policy shows beside the system; None: nobody has looked yet
 
     def policy_for(self, command: Command) -> Policy:
         """The policy of a cage that one command has to itself. Raises PolicyError."""
@@ -53,6 +55,19 @@ class Launcher:
         if "/" in program and command.cwd is not None:
             program = os.path.join(command.cwd, program)
         return self.runtime.policy_for(self.policy, program, self.cwd or working_directory())
+
+    def on_its_path(self, command: Command, *, in_session: bool) -> Command:
+        """The command, with what of the host's PATH its policy shows, as a command of its own has it by `policy_for`:
+        one of a session, where the plan was made without knowing it, or the system's own (a shell)."""
+        policy = self.policy
+        if not (policy.caged and policy.allow) or not (in_session or command.argv[0].startswith(SYSTEM)):
+            return command
+        if "PATH" in command.env or "PATH" in (*dict(policy.env), *policy.env_passthrough):
+            return command
+        if self.path is None:
+            shown = self.runtime.policy_for(policy, SHELL, self.cwd or working_directory())
+            self.path = dict(shown.env).get("PATH", "")
+        return replace(command, env={**command.env, "PATH": self.path}) if self.path else command
 
     def prepare(self, policy: Policy) -> Prepared:
         """Raises PolicyError, SandboxPathMissing, UnsupportedError."""

@@ -20,6 +20,7 @@ from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pysandbox.command import Command
     from pysandbox.denial import Denial
     from pysandbox.files import Files
     from pysandbox.live.init import CageInit
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 class ReservedCage(NamedTuple):
     """What is to run one command: an open session, or (`opened` None) a cage of the command's own, which waits."""
 
+    command: Command
     policy: Policy
     prepared: Prepared
     live: CageInit

@@ -3,6 +3,9 @@
     @sandboxed(Policy(allow=["./models"]), timeout=5, pool=4)
     def parse(pdf: bytes) -> dict[str, str]: ...
 
+    @sandboxed                      # the default policy
+    def total(text: str) -> int: ...
+
     parse(data)    await parse.aio(data)    list(parse.map(pdfs))    parse.submit(data).result()
 
 Arguments go in by pickle; what comes out is read by `decoder`, which runs nothing. What is sent of the function itself
@@ -26,7 +29,7 @@ from pysandbox.pipeline.interpreters import Interpreters
 from pysandbox.pipeline.packing import SentCall, packed
 from pysandbox.pipeline.shipping import shipped
 from pysandbox.policy.model import Policy
-from pysandbox.shapes import TYPE_CHECKING, Any, Generic, TypeVar
+from pysandbox.shapes import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
     from typing import ParamSpec
@@ -37,20 +40,31 @@ else:
 R = TypeVar("R")
 
 
+@overload
+def sandboxed(policy: Callable[P, R], /) -> SandboxedFunction[P, R]: ...
+@overload
 def sandboxed(
     policy: Policy | str | None = None, *, timeout: float | None = None, pool: int = 1, returns: object = None,
     most_mb: int = 1024,
-) -> Callable[[Callable[P, R]], SandboxedFunction[P, R]]:  # fmt: skip
-    """A decorator. Each call has `timeout` seconds; `pool` interpreters wait ahead, and as many calls of `submit`,
-    `map` and `aio` run at a time; `returns` stands in for the return annotation; an answer has at most `most_mb` MiB.
-    Raises TypeError, ValueError, PolicyError."""
+) -> Callable[[Callable[P, R]], SandboxedFunction[P, R]]: ...  # fmt: skip
+def sandboxed(
+    policy: Policy | str | Callable[..., Any] | None = None, *, timeout: float | None = None, pool: int = 1,
+    returns: object = None, most_mb: int = 1024,
+) -> Any:  # fmt: skip
+    """A decorator, with parentheses or, where nothing is said, without. Each call has `timeout` seconds; `pool`
+    interpreters wait ahead, and as many calls of `submit`, `map` and `aio` run at a time; `returns` stands in for the
+    return annotation; an answer has at most `most_mb` MiB. Raises TypeError, ValueError, PolicyError."""
     check_seconds("timeout", timeout)
     if pool < 1:
         raise ValueError(f"pool must be at least 1: {pool!r}")
 
     def decorate(function: Callable[P, R]) -> SandboxedFunction[P, R]:
-        return SandboxedFunction(function, Cage(policy), timeout, pool, returns, most_mb << 20)
+        return SandboxedFunction(function, Cage(chosen), timeout, pool, returns, most_mb << 20)
 
+    if callable(policy):
+        chosen = None
+        return decorate(policy)
+    chosen = policy
     return decorate
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pysandbox.shapes import Any
 
 
+IN_A_FILE = "what standard input, -c or a prompt gave Python is in no file: write it to one, and run or import that"
+
+
 class Definition(NamedTuple):
     """At the top of its module by name, and for a function its line; or by `source`, of one in another function. With
     `alone` nothing of its module's source goes with it."""
@@ -123,7 +126,8 @@ def _source_of(found: Any) -> str:
     try:
         return textwrap.dedent(inspect.getsource(found))
     except (OSError, TypeError) as error:
-        raise TypeError(f"{found.__name__!r} cannot be called in a cage: its source is not found ({error})") from None
+        what = "a function of '__main__'" if found.__name__ == "__main__" else repr(found.__name__)
+        raise TypeError(f"{what} cannot be called in a cage: its source is not found ({error}); {IN_A_FILE}") from None
 
 
 @lru_cache(256)

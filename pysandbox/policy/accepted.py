@@ -35,6 +35,7 @@ class Listed(Protocol[_Item_co]):
     def count(self, value: Any, /) -> int: ...
 
 
+Directory: TypeAlias = "str | PathLike[str]"
 # A table for a path, as TOML has it, is taken as well; in Python there is Grant for it.
 Paths: TypeAlias = "Listed[str | PathLike[str] | Grant]"
 Strings: TypeAlias = Listed[str]

@@ -26,6 +26,7 @@ from pysandbox.shapes import TYPE_CHECKING, Self, dataclass
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from pysandbox.policy.accepted import Directory
     from pysandbox.policy.keywords import PolicyOptions
 
 __all__ = [
@@ -56,12 +57,13 @@ class Policy(PolicyFields):
         return parse_policy(cls, text, file)
 
     @classmethod
-    def load(cls, *recipes: str, command: Sequence[str] | None = None) -> Self:
+    def load(cls, *recipes: str, command: Sequence[str] | None = None, cwd: Directory | None = None) -> Self:
         """Recipes merged left to right (`resolve.py`): names, or paths of TOML files. With `command`, also those that
-        its program calls for."""
+        its program calls for. `cwd` is the project in which both are looked for, and that of the Cage then; the host's
+        without it."""
         from pysandbox.policy.resolve import resolve
 
-        return resolve(cls, recipes, command=command).policy
+        return resolve(cls, recipes, command=command, cwd=cwd).policy
 
     def to_toml(self) -> str:
         """This policy as a recipe that reads back equal (`render.py`)."""

@@ -57,7 +57,7 @@ def resolve(
     names: Sequence[str],
     *,
     command: Sequence[str] | None = None,
-    cwd: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
     extra: PolicyFields | Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Resolved[P]:
@@ -68,7 +68,7 @@ def resolve(
     """
     from pysandbox.policy.search import Search
 
-    search = Search.here(cwd or os.getcwd(), os.environ)
+    search = Search.here(os.path.abspath(cwd) if cwd is not None else os.getcwd(), os.environ)
     last = _last_word(extra, "flags")
     resolved = _resolved(kind, search, names, command, last, defaults or {})
     unpinned = _unpinned(resolved)

@@ -71,7 +71,7 @@ class Joined:
                 reading[str(self.placed[feeder].name)], self._named[feeder] = _pipe(reserved.live.user)
             numbers = {name: str(fd) for name, fd in reading.items()}
             process = each.cage.start(
-                replace(each.command, env={**each.command.env, **numbers}), self._files(index),
+                replace(reserved.command, env={**reserved.command.env, **numbers}), self._files(index),
                 pass_fds=list(reading.values()), coding=self._streams.coding, quiet=True, reserved=reserved,
             )  # fmt: skip
         finally:

@@ -222,3 +222,29 @@ def test_a_detected_recipe_counts_in_a_program_too(desk: Desk, monkeypatch: pyte
 def test_a_program_is_looked_for_where_it_is_started(desk: Desk) -> None:
     made = environment(desk.tools / "env")
     assert run(["./bin/python", "-c", WHERE], cwd=made).stdout.strip() == str(made)
+
+
+def test_what_a_session_shows_of_the_path_is_found_by_name(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    granted, other = desk.tools / "granted" / "bin", desk.tools / "other" / "bin"
+    for directory in (granted, other):
+        script(directory / f"of_{directory.parent.name}", "/bin/sh", "echo it ran")
+    monkeypatch.setenv("PATH", f"{granted}:{other}:/usr/bin:/bin")
+    policy = Policy(allow=[str(granted)])
+    assert run("of_granted", policy, shell=True).stdout == "it ran\n"
+    assert run("of_other", policy, shell=True).exit_code == 127
+    with Cage(policy) as cage:
+        assert cage.run(["of_granted"]).stdout == cage.run("of_granted", shell=True).stdout == "it ran\n"
+        assert cage.run("echo $PATH", shell=True).stdout.split(":")[:1] == [str(granted)]
+        assert cage.run("echo $PATH", shell=True, env={"PATH": "/bin"}).stdout == "/bin\n", "what was said counts"
+        joined = cage.cmd(["echo", "x"]) | cage.cmd("cat; of_granted", shell=True)
+        assert joined.run().stdout == "x\nit ran\n"
+    with Cage(Policy(allow=[str(granted)], env={"PATH": "/usr/bin"})) as cage:
+        assert cage.run(["sh", "-c", "echo $PATH"]).stdout == "/usr/bin\n"
+
+
+def test_what_a_session_can_write_is_not_on_its_path(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = desk.tools / "bin"
+    script(tools / "mine", "/bin/sh", "echo it ran")
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    with Cage(Policy(allow=[str(tools)], allow_write=[str(desk.tools)])) as cage:
+        assert str(tools) not in cage.run("echo $PATH", shell=True).stdout

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from _support.numbers import imported
-from pysandbox import Policy, SandboxedError, SandboxedFunction, sandboxed
+from pysandbox import Cage, Policy, SandboxedError, SandboxedFunction, sandboxed
 
 FACTOR = 10
 ARROW = imported("pyarrow")
@@ -41,6 +41,11 @@ def times(number: int) -> int:
 def add(one: int, other: int = 1) -> int:
     print("adding", one)
     return times(one) + other
+
+
+@sandboxed
+def bare(number: int) -> int:
+    return times(number)
 
 
 @sandboxed()
@@ -171,6 +176,20 @@ def test_what_cannot_be_sent_is_refused_when_it_is_decorated() -> None:
             sandboxed()(each)
     with pytest.raises(ValueError, match="pool"):
         sandboxed(pool=0)
+
+
+def test_where_nothing_is_said_there_are_no_parentheses() -> None:
+    assert (bare(2), bare.__name__) == (2 * FACTOR, "bare")
+    bare.close()
+    with pytest.raises(TypeError, match="no plain function"):
+        sandboxed(Cage)
+
+
+def test_a_function_that_is_in_no_file_is_told_what_to_do() -> None:
+    text = "from pysandbox import sandboxed\n@sandboxed\ndef f() -> None: ...\n"
+    for arguments in (["-"], ["-c", text]):
+        done = subprocess.run([sys.executable, *arguments], input=text, capture_output=True, text=True, timeout=100)
+        assert "in no file: write it to one" in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_a_cancelled_task_ends_its_call() -> None:

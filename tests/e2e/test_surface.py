@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,37 @@ def test_what_contradicts_itself_starts_nothing(options: dict[str, Any], kind: t
 
     with pytest.raises(kind, match=told):
         asyncio.run(awaited())
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    ({"memory_mb": 100}, r"run([...], Policy(memory_mb=...))"), ({"hosts": ["x.org"]}, r"Policy(hosts=...)"),
+    ({"memory": "1g"}, r"Policy(memory_mb=...)"), ({"labels": {}}, r"Cage(policy, labels=...)"),
+    ({"pty": True}, "spawn([...], pty=...)"), ({"timout": 1}, "did you mean 'timeout'?"),
+    ({"zzz": 1}, "it takes capture_output"),
+])  # fmt: skip
+def test_an_option_in_the_wrong_call_is_told_where_it_belongs(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(told)):
+        pysandbox.run(["true"], **options)
+
+    async def awaited() -> None:
+        await AsyncCage().run(["true"], **options)
+
+    with pytest.raises(TypeError, match=re.escape(told)):
+        asyncio.run(awaited())
+
+
+def test_the_policy_s_options_and_a_command_s_are_none_of_a_cage() -> None:
+    makers: list[Any] = [Cage, AsyncCage]
+    for make in makers:
+        with pytest.raises(TypeError, match=re.escape("Cage(Policy(memory_mb=...))")):
+            make(memory_mb=100)
+        with pytest.raises(TypeError, match=re.escape("it belongs to run([...], timeout=...)")):
+            make(timeout=3)
+        with pytest.raises(TypeError, match="did you mean 'policy_fn'"):
+            make(policy_fnn=print)
+    spawn: Any = pysandbox.spawn
+    with pytest.raises(TypeError, match=re.escape("it belongs to run([...], timeout=...)")):
+        spawn(["true"], timeout=3)
 
 
 def test_a_process_of_text_is_spoken_to_line_by_line() -> None:

@@ -200,6 +200,16 @@ def test_files_merge_left_to_right(tmp_path):
     assert Policy.load() == Policy()
 
 
+def test_files_are_looked_for_in_the_directory_that_is_named(tmp_path, monkeypatch):
+    (tmp_path / "mine.toml").write_text("strict = true\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert Policy.load("./mine.toml", cwd=tmp_path) == Policy.load("./mine.toml", cwd="..") == Policy(strict=True)
+    with pytest.raises(PolicyError):
+        Policy.load("./mine.toml")
+
+
 def test_a_contradiction_between_two_files_is_refused(tmp_path):
     (tmp_path / "a.toml").write_text("strict = true")
     (tmp_path / "b.toml").write_text("[resources]\nrequired = false")
