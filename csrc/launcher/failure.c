@@ -9,6 +9,8 @@
 
 #include "exit_codes.h"
 
+#define GIT_FAILED 128 /* pysandbox/cli/needs.py: and no signal has the number 0 */
+
 static int is_below(const char *path, const char *directory) {
     const size_t size = strlen(directory);
     return !strncmp(path, directory, size) && (!path[size] || path[size] == '/');
@@ -48,10 +50,21 @@ static int names_a_host(const char *argument) {
     return strstr(argument, "://") || (at && strchr(at, ':'));
 }
 
+/* Programs that trace others: the words of pysandbox/cli/needs.py. */
+static int is_tracer(const char *program) {
+    static const char *const NAMES[] = {"gdb", "gdbserver", "lldb", "ltrace", "strace"};
+    const char *slash = strrchr(program, '/');
+    size_t i;
+    for (i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (!strcmp(slash ? slash + 1 : program, NAMES[i])) return 1;
+    return 0;
+}
+
 int may_be_the_cage(int code, char *const *argv) {
     char cwd[PATH_MAX];
-    if (code == NOT_EXECUTABLE || code == NOT_FOUND) return 1;
+    if (code == NOT_EXECUTABLE || code == NOT_FOUND || code == GIT_FAILED) return 1;
     if (code <= 0 || code >= OUT_OF_TIME || !getcwd(cwd, sizeof cwd)) return 0;
+    if (is_tracer(argv[0])) return 1;
     for (argv++; *argv; argv++)
         if (names_another_file(*argv, cwd) || names_a_host(*argv) || is_fetching(*argv)) return 1;
     return 0;

@@ -23,8 +23,9 @@
 #include "recall.h"
 #include "run.h"
 
-#define AFTER_FAILURE "after-failure" /* pysandbox/cli/after_failure.py */
-#define RUN_KEPT "run-kept"           /* pysandbox/cli/first_run.py calls us so, and run_kept.py is called so */
+#define AFTER_FAILURE "after-failure"   /* pysandbox/cli/after_failure.py */
+#define RUN_KEPT "run-kept"             /* pysandbox/cli/run_kept.py */
+#define JUST_KEPT "PYSANDBOX_JUST_KEPT" /* set by pysandbox/cli/first_run.py, for this program alone */
 
 extern char **environ;
 
@@ -113,20 +114,29 @@ static void advise(const char *self, int code, const struct run *run, int argc, 
         tell_why(self, code, argc, argv);
 }
 
-/* The second is the word of a Python that has just kept the plan, and is not to be asked for that again. */
 static int is_run(const char *command) {
     return !strcmp(command, "run") || !strcmp(command, RUN_KEPT);
+}
+
+/* Whether a Python has just kept the plan, and is not to be asked for that again. It says so by a variable, for a list
+ * of processes shows the arguments. */
+static int was_just_kept(void) {
+    const int is = getenv(JUST_KEPT) != NULL;
+    unsetenv(JUST_KEPT);
+    return is;
 }
 
 int main(int argc, char **argv) {
     static struct run run;
     char self[PATH_MAX];
     int code = -1;
+    const int just_kept = was_just_kept();
     if (find_self(self)) {
         say("error: ", "cannot tell where this program is: is /proc mounted?");
         return OUR_FAILURE;
     }
     if (argc > 2 && is_run(argv[1])) code = try_kept(self, argv + 2, &run);
+    if (code < 0 && just_kept) argv[1] = RUN_KEPT;
     if (code < 0) return hand_over(self, argv);
     advise(self, code, &run, argc, argv);
     _exit(code);

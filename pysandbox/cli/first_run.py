@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pysandbox.cli.policy_of import ResolvedRequest
     from pysandbox.runtime.prepared import Prepared
 
-RUN_KEPT = "run-kept"  # as csrc/launcher/main.c has it
+JUST_KEPT = "PYSANDBOX_JUST_KEPT"  # as csrc/launcher/main.c has it, which takes it away
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and by nobody before it, as a rule
 
 
@@ -73,7 +73,7 @@ def _become(launcher: str, arguments: list[str]) -> None:
     for number in IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execv(launcher, [launcher, RUN_KEPT, *arguments])
+        os.execve(launcher, [launcher, "run", *arguments], {**os.environ, JUST_KEPT: "1"})
     except OSError:
         for number in IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_IGN)

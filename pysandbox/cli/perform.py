@@ -143,8 +143,9 @@ def _say(log: console.Log, event: Event) -> None:
 
 
 def say_why(result: Result, cage: Cage, code: int) -> int:
-    """One line about a command that failed, where the cage may have been why. Returns the exit code."""
-    if not code or not cage.caged or cage.policy.monitor:
+    """One line about a command that failed, where the cage may have been why, or that was refused something on its way
+    to success. Returns the exit code."""
+    if not (code or result.denials) or not cage.caged or cage.policy.monitor:
         return code
     from pysandbox.cli import why_failed
 

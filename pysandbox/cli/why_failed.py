@@ -1,10 +1,13 @@
 """The one line on standard error after a command that failed: what the cage had to do with it, and the flag that helps.
 
-Nothing here is asked while a command runs, or of one that succeeds. What was recorded is told, the last refusal first;
-without a record, an argument that names a file which is on this host and not in the cage, or a host where the cage has
-no network (`no_network`); without that, the switch that records more, but only where the end itself points at the cage.
-A command that fails ordinarily (grep, test) is left alone. With --json the document says it, and with --monitor its own
-summary does.
+Nothing here is asked while a command runs. What was recorded is told, the last refusal first; without a record, an
+argument that names a file which is on this host and not in the cage, or a host where the cage has no network
+(`no_network`), or what the program cannot do without (`needs`); without that, the switch that records more, but only
+where the end itself points at the cage. A command that fails ordinarily (grep, test) is left alone.
+
+An exit code of 0 says little: a shell swallows the failure of what it runs (`curl ... || true`, a script without
+set -e). So a recorded refusal that a flag allows is told then as well; one that succeeds and was refused nothing has no
+line. With --json the document says it, and with --monitor its own summary does.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import shlex
 import signal
 from collections.abc import Iterator, Sequence
 
-from pysandbox.cli import no_network
+from pysandbox.cli import needs, no_network
 from pysandbox.compile.plan import MountKind
 from pysandbox.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from pysandbox.policy.match import covers
@@ -38,11 +41,22 @@ LONGEST = 4096  # PATH_MAX
 
 def line(result: Result, policy: Policy, plan: Plan, cwd: str, *, recorded: bool) -> str:
     """ "" where there is nothing to say. `recorded`: `pysandbox explain` knows the run."""
-    if result.ok or result.signal in BY_SOMEBODY or result.reason in ("timeout", "cancelled", "oom"):
+    if result.ok:
+        return all_the_same(result.denials, recorded=recorded)
+    if result.signal in BY_SOMEBODY or result.reason in ("timeout", "cancelled", "oom"):
         return ""
     if result.denials:
         return refused(result.denials, recorded=recorded)
-    return without_record(result.argv, plan, cwd, policy) or pointer(result.reason, result.exit_code, policy)
+    code = result.exit_code
+    return without_record(result.argv, code, plan, cwd, policy) or pointer(result.reason, code, policy)
+
+
+def all_the_same(denials: Sequence[Denial], *, recorded: bool) -> str:
+    """What a command that has succeeded was refused, if a flag allows it. Programs try files that they can do without,
+    so that any other refusal says more."""
+    lifted = [denial for denial in denials if denial.flag]
+    told = [denial for denial in lifted if denial.kind != "file"] or lifted
+    return f"ended with exit code 0, and was {refused(told, recorded=recorded)}" if told else ""
 
 
 def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
@@ -58,9 +72,14 @@ def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
 # ---- without a record --------------------------------------------------------------------------------------------
 
 
-def without_record(argv: Sequence[str], plan: Plan, cwd: str, policy: Policy) -> str:
-    """What the arguments alone tell."""
-    return absent(argv, plan, cwd) or no_network.line(argv, policy)
+def without_record(argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy) -> str:
+    """What the arguments alone tell, and the exit code."""
+    return (
+        absent(argv, plan, cwd)
+        or no_network.line(argv, policy)
+        or needs.tracing(argv, policy)
+        or needs.repository(code, plan)
+    )
 
 
 def absent(argv: Sequence[str], plan: Plan, cwd: str) -> str:

@@ -32,9 +32,12 @@ def guards_absent(key: str, directory: str, names: str) -> Note:
     return Note(NOT_COVERABLE, key, message, ON_REQUEST)
 
 
+TO_COMMIT = "to commit, --allow-write"
+
+
 def repository_read_only(key: str, git: str) -> Note:
     """Reading is what most commands of git do."""
-    message = f"{git!r}, the repository of the working directory, is read-only: to commit, --allow-write {git}"
+    message = f"{git!r}, the repository of the working directory, is read-only: {TO_COMMIT} {git}"
     return Note(GRANT_SKIPPED, key, message, ON_REQUEST)
 
 

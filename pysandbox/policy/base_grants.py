@@ -41,9 +41,19 @@ ALLOW: tuple[Grant, ...] = (
     Grant("/etc/chromium.d", optional=True),
     Grant("/etc/ImageMagick-6", optional=True),
     Grant("/etc/ImageMagick-7", optional=True),
+    Grant("/etc/java-8-openjdk", optional=True),
+    Grant("/etc/java-11-openjdk", optional=True),
+    Grant("/etc/java-17-openjdk", optional=True),
+    Grant("/etc/java-21-openjdk", optional=True),
+    Grant("/etc/java-25-openjdk", optional=True),
 )
 DENY: tuple[Grant, ...] = (
     Grant("/etc/shadow", optional=True),
     Grant("/etc/gshadow", optional=True),
     Grant("/etc/ssl/private", optional=True),
+    Grant("/etc/java-8-openjdk/management/jmxremote.password", optional=True),
+    Grant("/etc/java-11-openjdk/management/jmxremote.password", optional=True),
+    Grant("/etc/java-17-openjdk/management/jmxremote.password", optional=True),
+    Grant("/etc/java-21-openjdk/management/jmxremote.password", optional=True),
+    Grant("/etc/java-25-openjdk/management/jmxremote.password", optional=True),
 )

@@ -7,12 +7,13 @@ every first run sees it here; a ceiling is raised only by somebody who says in t
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from _support.kept_runs import PYTHON, Home
+from _support.kept_runs import COMMAND, PYTHON, Home
 
 IMPORTED = re.compile(rb"^import time: .*\| +(\S+)$", re.MULTILINE)
 RACY = 0.06  # seconds; a file that is newer makes that nothing is kept
@@ -74,6 +75,21 @@ def test_a_first_run_starts_one_python_and_runs_the_command_once(home: Home) -> 
     ran = home.run("--env", "A=b", "--", "sh", "-c", "echo $A >> ran; cat ran")
     assert (ran.code, ran.stdout, ran.warm) == (0, b"b\n", False)
     assert ran.told == [PYTHON]
+
+
+def test_a_first_run_is_called_what_was_typed(home: Home) -> None:
+    typed = ["run", "--env", "A=b", "--", "sh", "-c", "echo ready; cat; env"]
+    with subprocess.Popen(
+        [COMMAND, *typed], cwd=home.project, env=home.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as run:
+        assert run.stdin is not None and run.stdout is not None
+        assert run.stdout.readline() == b"ready\n"
+        shown = Path(f"/proc/{run.pid}/cmdline").read_bytes().split(b"\0")
+        run.stdin.close()
+        inside = run.stdout.read()
+    assert [each.decode() for each in shown[1:-1]] == typed
+    assert b"PYSANDBOX" not in inside
+    assert home.run(*typed[1:]).warm
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,38 @@ def test_a_program_that_a_shell_lacks_points_at_the_switch(home: Home) -> None:
     assert "pysandbox run --why" in line
 
 
+def test_a_failure_that_a_shell_swallowed_is_told_all_the_same(home: Home) -> None:
+    script = "getent hosts evil.example || true"
+    for _ in range(2):  # the second time from a kept plan, where there is one
+        [line] = home.lines("--host", "good.example", "--", "sh", "-c", script)
+        assert line.startswith(
+            "pysandbox: ended with exit code 0, and was refused: dns evil.example; to allow it: --host evil"
+        )
+        assert home.lines("--host", "good.example", "--", "true") == []
+    [line] = home.lines("--why", "--", "sh", "-c", f"cat {home.secret} || true")
+    assert f"to allow it: --allow {home.secret}" in line
+    assert home.lines("--", "sh", "-c", f"cat {home.secret} || true") == [], "nothing was recorded"
+
+
+def test_a_debugger_and_a_read_only_repository_have_their_flags(home: Home) -> None:
+    tracer = home.project / "strace"
+    tracer.write_text("#!/bin/sh\nexit 1\n")
+    tracer.chmod(0o755)
+    for _ in range(2):  # the second time from a kept plan, where there is one
+        [line] = home.lines("--", "./strace", "true")
+        assert line.endswith("to allow it: --allow-syscall ptrace")
+    assert home.lines("--allow-syscall", "ptrace", "--", "./strace", "true") == []
+    subprocess.run(["git", "init", "-q", "repository"], cwd=home.project, check=True)
+    inner = home.project / "repository" / "inner"
+    inner.mkdir()
+    (inner / "file").write_text("x")
+    said = subprocess.run(
+        [sys.executable, "-m", "pysandbox", "run", "--", "git", "add", "file"], cwd=inner, capture_output=True,
+        text=True, env=os.environ | {"HOME": str(home.path)}, timeout=LIMIT, stdin=subprocess.DEVNULL,
+    ).stderr.splitlines()[-1]  # fmt: skip
+    assert said.endswith(f"to commit, --allow-write {home.project}/repository/.git"), said
+
+
 def test_the_document_stands_alone(home: Home) -> None:
     assert home.lines("--json", "--", "cat", str(home.secret)) == []
 
