@@ -125,6 +125,8 @@ def _tree(tree: Tree) -> dict[str, Any]:
 
 
 def _write_entries(place: int, number: int, upper: Upper) -> None:
+    """A file with several names is copied once: a cage may give one as many as it has room for names."""
+    copied: dict[tuple[int, int], str] = {}
     fd = os.open(f"entries-{number}", NEW, 0o600, dir_fd=place)
     with open(fd, "w", encoding="ascii") as file:
         for at, entry in enumerate(upper.walk()):
@@ -133,8 +135,12 @@ def _write_entries(place: int, number: int, upper: Upper) -> None:
             if entry.kind == "symlink":
                 said["target"] = os.fsdecode(upper.readlink(entry.path))
             if entry.kind == "file":
-                said["content"] = f"content-{number}-{at}"
-                _copy(upper, entry, place, said["content"])
+                first = copied.get((entry.dev, entry.ino))
+                said["content"] = first or f"content-{number}-{at}"
+                if first is None:
+                    _copy(upper, entry, place, said["content"])
+                if entry.nlink > 1:
+                    copied[entry.dev, entry.ino] = said["content"]
             file.write(json.dumps(said) + "\n")
 
 

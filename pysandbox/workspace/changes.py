@@ -21,6 +21,8 @@ from pysandbox.workspace.walk import KINDS, read_link
 
 ChangeKind = Literal["added", "modified", "deleted", "renamed", "type", "metadata"]
 PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+COMPARISON = 64 << 10  # what one costs beside the bytes that it reads
+MOST_COMPARED = 8 << 30  # bytes, to find renames: a cage may make any number of files that look like one that is gone
 MOST_LOOKED_AT = 200_000  # names below one removed directory that are looked at for renames
 
 
@@ -80,8 +82,23 @@ def changes_of(upper: Upper, *, digests: bool = False) -> list[Change]:
     """What is different now, the risky ones first, each part by path. Raises OSError."""
     found = _with_renames(upper, list(_compared(upper)))
     if digests:
-        found = [each._replace(digest=digest(upper, each.path)) if _has_content(each) else each for each in found]
+        found = list(_with_digests(upper, found))
     return sorted(found, key=lambda each: (not each.risk, each.path))
+
+
+def _with_digests(upper: Upper, found: Sequence[Change]) -> Iterator[Change]:
+    """A file with several names is read once: a cage may give one as many as it likes."""
+    known: dict[tuple[int, int], str] = {}
+    for each in found:
+        after = each.after
+        if after is None or after.kind != "file":
+            yield each
+            continue
+        which = after.dev, after.ino
+        hashed = known.get(which) or digest(upper, each.path)
+        if after.nlink > 1:
+            known[which] = hashed
+        yield each._replace(digest=hashed)
 
 
 def before_of(tree: Tree, path: bytes) -> State | None:
@@ -221,10 +238,6 @@ def _made(kind: ChangeKind, path: bytes, before: State | None, after: State | No
     return Change(os.fsdecode(path), kind, before, after, risk, copied_up=copied_up, tree=tree.path)
 
 
-def _has_content(change: Change) -> bool:
-    return change.after is not None and change.after.kind == "file"
-
-
 # ---- renames -------------------------------------------------------------------------------------------------------
 
 
@@ -243,11 +256,15 @@ def _with_renames(upper: Upper, found: list[Change]) -> list[Change]:
     if not by_look:
         return found
     renamed: dict[str, Change] = {}
+    compared = 0
     for each in found:
         if each.kind != "added" or each.after is None or each.after.kind != "file":
             continue
         names = by_look.get((each.after.size, each.after.mtime_ns), [])
         for old in names:
+            compared += COMPARISON + each.after.size
+            if compared > MOST_COMPARED:
+                break
             if same_content(upper, each.path, old):
                 names.remove(old)
                 risk = tuple(dict.fromkeys((*each.risk, *by_name(os.fsencode(old), upper.tree.unguarded))))

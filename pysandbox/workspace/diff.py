@@ -121,11 +121,11 @@ def _lower(upper: Upper, path: str) -> bytes:
 
 
 def stat(upper: Upper, found: Iterable[Change]) -> Iterator[str]:
-    """One line for each: lines added and removed, or the sizes."""
+    """One line for each, whatever its name: lines added and removed, or the sizes."""
     for each in found:
         pair = lines_of(upper, each)
         marks = f"  ({', '.join(each.risk)})" if each.risk else ""
-        name = f"{each.renamed_from} => {each.path}" if each.renamed_from else each.path
+        name = f"{quoted(each.renamed_from)} => {quoted(each.path)}" if each.renamed_from else quoted(each.path)
         if pair is None:
             yield f"{each.kind:<8} {name} | {_size(each.before)} -> {_size(each.after)}{marks}\n"
             continue

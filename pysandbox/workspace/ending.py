@@ -34,7 +34,13 @@ def end_as_asked(workspace: Workspace, wanted: str) -> None:
 
 
 def _outcome(workspace: Workspace, wanted: str) -> WorkspaceOutcome:
-    found = tuple(workspace.changes())
+    try:
+        found = tuple(workspace.changes())
+    except OSError:
+        if wanted != "abort":
+            raise
+        workspace.abort()  # what cannot be looked at can be forgotten
+        return WorkspaceOutcome("aborted")
     if not found:
         workspace.close()
         return WorkspaceOutcome("nothing")

@@ -72,7 +72,7 @@ def by_name(path: bytes, unguarded: tuple[str, ...] = ()) -> tuple[str, ...]:
         not _GUARDED_FIRST.isdisjoint(parts) and _is_guarded(path, unguarded)
     ):
         found = ("guarded",)
-    elif name in _NAMES or name.endswith(_ENDS) or not RUN_BELOW.isdisjoint(parts):
+    elif name in _NAMES or name.endswith(_ENDS) or not RUN_BELOW.isdisjoint(parts) or _is_of_a_bare_repository(parts):
         found = ("runs-on-host",)
     if not (path.isascii() and path.decode("ascii").isprintable()) and not _is_shown(path):
         found += ("hidden-name",)
@@ -99,6 +99,11 @@ def _of_git(parts: list[bytes]) -> bool:
     """`.git` itself, its directory of hooks, what names commands, and what leads git to another configuration."""
     at = len(parts) - 1 - parts[::-1].index(b".git")
     return at == len(parts) - 1 or parts[at + 1] in _GIT_FILES
+
+
+def _is_of_a_bare_repository(parts: list[bytes]) -> bool:
+    """git takes a directory with such a file for one, and runs what the `config` beside it names."""
+    return parts[-1] == b"HEAD" and b".git" not in parts
 
 
 def _is_guarded(path: bytes, unguarded: tuple[str, ...]) -> bool:

@@ -16,7 +16,7 @@ from pysandbox.live.layers import DiskLayers
 from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.workspace.held import HeldUpper, denied_in
 from pysandbox.workspace.upper import Tree, UpperEntry
-from pysandbox.workspace.walk import KINDS, marks_of, read_directory, user_attributes_of
+from pysandbox.workspace.walk import KINDS, check_length, marks_of, read_directory, user_attributes_of
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
@@ -40,9 +40,12 @@ class CopyUpper(HeldUpper):
     def _rows(self) -> tuple[list[list[tuple[UpperEntry, bool]]], set[bytes]]:
         """Directory by directory the entries that were changed, and all directories; those on the way to a change."""
         rows, needed, ahead = [], set[bytes](), [b""]
+        spelled = 0
         while ahead:
             above = ahead.pop()
             row = self._row(above)
+            spelled += sum(len(each.path) for each, _ in row)
+            check_length(above, spelled)
             folders = [each for each, _ in row if each.kind == "dir" and each.path not in self._hollow]
             ahead += [each.path for each in reversed(folders)]
             rows.append(row)

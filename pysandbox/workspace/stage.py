@@ -81,7 +81,7 @@ def _write(source: Source, change: Change, place: str, where: Places, links: dic
         _link(where, first, fd, name)
     else:
         _write_file(source, change, fd, name)
-        if after.nlink > 1:
+        if after.nlink > 1 and change.path not in source.contents:
             links[after.dev, after.ino] = place
 
 

@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 OVERLAY = "user.overlay."
 OPAQUE, ORIGIN, WHITEOUT = f"{OVERLAY}opaque", f"{OVERLAY}origin", f"{OVERLAY}whiteout"
+LONGEST_PATH = 16384  # bytes of a path that is read: four times what a program can name
+MOST_SPELLED = 512 << 20  # bytes of all paths of an upper
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a file; a FIFO or a device blocks nobody
@@ -35,11 +37,23 @@ def walk_upper(root: int) -> Iterator[UpperEntry]:
     """Everything below the open directory `root`, which stays open. However deep it is: one descriptor at a time, and
     no recursion. Raises OSError."""
     ahead: list[bytes] = [b""]
+    spelled = 0
     while ahead:
         above = ahead.pop()
         found = _directory(root, above)
+        spelled += sum(len(each.path) for each in found)
+        check_length(above, spelled)
         yield from found
         ahead += [each.path for each in reversed(found) if each.kind == "dir"]
+
+
+def check_length(path: bytes, spelled: int) -> None:
+    """Raises OSError where the names of an upper, spelled from its root, are more than anybody reads: so many bytes
+    grow with the square of its depth, which costs a cage nothing. `spelled`: of all names so far."""
+    if len(path) <= LONGEST_PATH and spelled <= MOST_SPELLED:
+        return
+    raise OSError(errno.ENAMETOOLONG, "directories lie too deep in each other to be looked at: remove them in the cage "
+                  "or abort this workspace", os.fsdecode(path[:200]))  # fmt: skip
 
 
 def open_file(root: int, path: bytes) -> int:

@@ -50,6 +50,16 @@ def test_each_ending_does_what_it_says(word: str, done: str, there: bool, kept: 
     assert os.path.exists("new") == there and len(Workspace.kept()) == kept
 
 
+@pytest.mark.parametrize(("word", "done"), [("keep", "failed"), ("commit", "failed"), ("abort", "aborted")])
+def test_what_cannot_be_looked_at_is_neither_kept_nor_written(word: str, done: str) -> None:
+    with Cage(policy(on_exit=word)) as cage:
+        deep = "d=$(printf %0200d); i=0; while [ $i -lt 90 ]; do mkdir $d && cd -P $d || exit 1; i=$((i+1)); done"
+        assert cage.run(["bash", "-c", deep]).ok
+    assert action(cage) == done
+    assert os.listdir() == ["notes"] and not Workspace.kept()
+    cage.workspace.abort()
+
+
 def test_a_cage_for_one_command_is_settled_when_that_has_ended() -> None:
     cage = Cage(policy(on_exit="commit", on_error="abort"))
     assert cage.run(write("new")).exit_code == 0 and action(cage) == "committed" and os.path.exists("new")

@@ -13,8 +13,11 @@ import pytest
 from _support.overlays import Overlay, look
 from _support.snapshots import BOTH
 from pysandbox.errors import CommitConflict, CommitError
+from pysandbox.workspace import changes
+from pysandbox.workspace.bundle import open_bundle, write_bundle
 from pysandbox.workspace.changes import Change, changes_of
 from pysandbox.workspace.commit import Committed, commit
+from pysandbox.workspace.diff import stat as stat_lines
 from pysandbox.workspace.recovery import recover
 from pysandbox.workspace.undo import last, undo
 from pysandbox.workspace.upper import Upper
@@ -295,6 +298,76 @@ def test_a_rename_takes_a_directory_of_the_host_s_own_files_away_by_name_alone(o
     """)
     assert [each.path for each in written(upper).skipped] == [".vscode"]
     assert (overlay.lower / ".vscode" / "tasks.json").read_text() == "tasks"
+    upper.drop()
+
+
+def test_a_file_of_many_names_is_kept_once_and_stays_one(overlay: Overlay, tmp_path: Path) -> None:
+    """A cage may give one as many names as it has room for; the disk of its host has no room for so many copies."""
+    settled()
+    upper = overlay.write("""
+        Path("file").write_bytes(os.urandom(1 << 20))
+        for number in range(40): os.link("file", f"name{number}")
+    """)
+    kept = write_bundle([upper])
+    place = tmp_path / "state" / "pysandbox" / "workspaces" / kept
+    assert sum(each.stat().st_size for each in place.iterdir()) < 2 << 20
+    (again,), _ = open_bundle(kept)
+    assert len({each.digest for each in changes_of(again, digests=True)}) == 1
+    written(again)
+    assert look(overlay.lower) == overlay.view
+    assert (overlay.lower / "file").stat().st_nlink == 41
+    again.drop()
+    upper.drop()
+
+
+def test_a_bare_repository_is_marked(overlay: Overlay) -> None:
+    """git runs what its `config` names for whoever is in it: a name that git alone gives shows that it is one."""
+    upper = overlay.write("""
+        for name in ("bare", "work/.git"):
+            os.makedirs(name)
+            for each in ("HEAD", "config", "objects", "refs"): Path(name, each).write_text("x")
+    """)
+    marked = {each.path: each.risk for each in changes_of(upper) if each.risk}
+    assert marked["bare/HEAD"] == ("runs-on-host",) and marked["work/.git/config"] == ("guarded",)
+    assert "work/.git/HEAD" not in marked
+    upper.drop()
+
+
+def test_hunks_of_one_name_are_not_those_of_another(overlay: Overlay) -> None:
+    settled()
+    upper = overlay.write('Path("a").write_text("all"); os.link("a", "b")')
+    written(upper, contents={"a": b"part"})
+    assert (overlay.lower / "a").read_text() == "part" and (overlay.lower / "b").read_text() == "all"
+    upper.drop()
+
+
+def test_a_name_is_one_line_of_a_list(overlay: Overlay) -> None:
+    """A newline in it would make up another change."""
+    settled()
+    upper = overlay.write(r"""Path("x\nmodified README | +0 -0").write_text("x")""")
+    assert list(stat_lines(upper, changes_of(upper))) == [
+        'added    "x\\012modified README | +0 -0" | +1 -0  (hidden-name)\n'
+    ]
+    upper.drop()
+
+
+def test_a_search_for_renames_comes_to_an_end(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cage may make any number of files that look like one that is gone."""
+    for number in range(20):
+        (overlay.lower / f"gone{number}").write_text(f"old {number:02}")
+        os.utime(overlay.lower / f"gone{number}", ns=(1, 1))
+    settled()
+    upper = overlay.write("""
+        for number in range(20):
+            os.unlink(f"gone{number}"); Path(f"new{number}").write_text(f"new {number:02}")
+            os.utime(f"new{number}", ns=(1, 1))
+    """)
+    compared = []
+    monkeypatch.setattr(changes, "same_content", lambda *names: compared.append(names))
+    monkeypatch.setattr(changes, "MOST_COMPARED", 30 * changes.COMPARISON)
+    found = changes_of(upper)
+    assert len(found) == 40 and not any(each.kind == "renamed" for each in found)
+    assert 0 < len(compared) < 31
     upper.drop()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from _support.overlays import DirectoryUpper, Overlay
+from pysandbox.workspace.changes import changes_of
 from pysandbox.workspace.upper import UpperEntry
 
 
@@ -81,6 +83,17 @@ def test_names_are_the_kernel_s_bytes(overlay: Overlay) -> None:
         for name in (b"a\nb", b"\xff\xfe", b"x" * 255, b"-rf", b" ", b"\x1b[2J"): os.close(os.open(name, os.O_CREAT))
     """)
     assert set(entries(upper)) == {b"a\nb", b"\xff\xfe", b"x" * 255, b"-rf", b" ", b"\x1b[2J"}
+    upper.drop()
+
+
+def test_a_tree_too_deep_to_be_told_is_refused_by_name(overlay: Overlay) -> None:
+    """All paths of it together grow with the square of its depth."""
+    upper = overlay.write("""
+        for _ in range(90): os.mkdir("d" * 200); os.chdir("d" * 200)
+    """, seen=False)  # fmt: skip
+    with pytest.raises(OSError, match="too deep in each other") as raised:
+        changes_of(upper)
+    assert raised.value.errno == errno.ENAMETOOLONG
     upper.drop()
 
 
