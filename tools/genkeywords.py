@@ -29,9 +29,10 @@ from typing import Literal, Required, TypedDict
 
 from pysandbox.policy.accepted import ListsByName, Paths, Ports, Strings, Variables
 from pysandbox.policy.host import HostRule
+from pysandbox.policy.own_detector import OwnDetector
 from pysandbox.policy.secret import Secret
 
-__all__ = ["HostTable", "PolicyOptions", "SecretTable"]
+__all__ = ["DetectorTable", "HostTable", "PolicyOptions", "SecretTable"]
 
 # In TOML's words, of which Python keeps two for itself.
 SecretTable = TypedDict(
@@ -39,6 +40,15 @@ SecretTable = TypedDict(
     {"name": Required[str], "from": str, "hosts": Required[Strings], "in": Required[Strings]},
     total=False,
 )
+
+
+class DetectorTable(TypedDict, total=False):
+    """One detector of `dlp_detectors`, as a table."""
+
+    name: Required[str]
+    pattern: Required[str]
+    hosts: Strings
+    context: Strings
 
 
 class _Domain(TypedDict):

@@ -34,6 +34,7 @@ from pysandbox import errors  # noqa: E402
 from pysandbox.cli.declared import Flag, Subcommand, commands  # noqa: E402
 from pysandbox.policy.host import COLUMNS  # noqa: E402
 from pysandbox.policy.model import Option, Policy, options  # noqa: E402
+from pysandbox.policy.own_detector import COLUMNS as DETECTOR_COLUMNS  # noqa: E402
 from pysandbox.policy.recipe import SHIPPED  # noqa: E402
 from pysandbox.policy.secret import COLUMNS as SECRET_COLUMNS  # noqa: E402
 from pysandbox.policy.sources import shipped  # noqa: E402
@@ -77,6 +78,9 @@ def policy_page() -> str:
         lines += [*_option(column, column.metadata["option"]), ""]
     lines += ["## `[[secret]]`", "", "The keys of one block.", ""]
     for column in SECRET_COLUMNS:
+        lines += [*_option(column, column.metadata["option"]), ""]
+    lines += ["## `[[network.dlp.detector]]`", "", "The keys of one block.", ""]
+    for column in DETECTOR_COLUMNS:
         lines += [*_option(column, column.metadata["option"]), ""]
     return "\n".join(lines)
 

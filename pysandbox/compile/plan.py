@@ -12,7 +12,10 @@ from enum import Enum
 from pysandbox.note import Note
 from pysandbox.policy.endpoint import Endpoint
 from pysandbox.sha256 import sha256
-from pysandbox.shapes import dataclass
+from pysandbox.shapes import TYPE_CHECKING, dataclass
+
+if TYPE_CHECKING:
+    from pysandbox.policy.own_detector import ScanDetector
 
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
@@ -273,6 +276,7 @@ class ScanPlan:
     scopes: tuple[tuple[str, tuple[str, ...]], ...]  # more homes, by detector
     warns: bool  # what is found is told and passed on
     budget: int  # opaque bytes that one host may be sent in one session
+    detectors: tuple[ScanDetector, ...] = ()  # besides those that every scan has
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from pysandbox.shapes import NamedTuple
 DEPTH = 32  # encodings inside each other
 OVERLAP = 1 << 16  # bytes of one piece of a stream that are looked at again with the next
 SCHEME = b"Bearer"
+CREDENTIAL = "credential"  # a group of an expression, where not all of it is one
 GUESSES = (("base64",), ("base32",), ("hex",))  # most runs of their alphabets are something else
 NOMINATOR = Nominator(ALL)
 
@@ -40,8 +41,11 @@ class Scan:
     """One scan of `blob`, in steps. `whole`: there is no more of it; else compressed data that goes on beyond its end
     cannot be looked at (`Undecodable`)."""
 
-    def __init__(self, blob: Buffer, key: bytes, *, depth: int = DEPTH, whole: bool = True) -> None:
+    def __init__(
+        self, blob: Buffer, key: bytes, *, depth: int = DEPTH, whole: bool = True, nominator: Nominator = NOMINATOR
+    ) -> None:
         """The blob is not copied: it stays as it is until the last step."""
+        self._nominator = nominator
         self._key, self._depth, self._blob = key, depth, blob
         self._longest = None if whole else OVERLAP
         self._work = Work(len(blob))
@@ -106,18 +110,19 @@ class Scan:
 
     def _look(self, text: Text, via: tuple[str, ...]) -> None:
         found: list[tuple[Detector, int, int]] = []
-        for detector, at in NOMINATOR.places(text):
+        for detector, at in self._nominator.places(text):
             found.extend(self._verified(detector, text, at))
         for detector, begin, end in _by_the_particular(found, text):
             shown = fingerprint(bytes(text[begin:end]), self._key)
             self._found.setdefault((detector.name, shown), Finding(detector.name, via, shown))
 
     def _verified(self, detector: Detector, text: Text, at: int) -> Iterator[tuple[Detector, int, int]]:
-        self._work.take(detector.lead + detector.longest)
+        self._work.take(detector.price or detector.lead + detector.longest)
         expression, end = compiled(detector.expression), at + detector.longest
         for begin in range(max(0, at - detector.lead), at + 1):  # a search would try all of the window
             if match := expression.match(text, begin, end):
-                yield detector, begin, match.end()
+                named = CREDENTIAL in expression.groupindex
+                yield detector, match.start(CREDENTIAL) if named else begin, match.end()
                 return
 
 
@@ -129,9 +134,11 @@ def _by_the_particular(found: list[tuple[Detector, int, int]], text: Text) -> It
             yield each, begin, end
 
 
-def scan(blob: Buffer, key: bytes, *, depth: int = DEPTH) -> tuple[Finding, ...]:
+def scan(
+    blob: Buffer, key: bytes, *, depth: int = DEPTH, nominator: Nominator = NOMINATOR
+) -> tuple[Finding, ...]:  # fmt: skip
     """What is found in these bytes. Raises Undecodable."""
-    made = Scan(blob, key, depth=depth)
+    made = Scan(blob, key, depth=depth, nominator=nominator)
     for _ in made.steps():
         pass
     return made.findings

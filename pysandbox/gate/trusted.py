@@ -70,6 +70,7 @@ def _scan_of(scan: ScanPlan | None) -> dict[str, object] | None:
         return None
     return {
         "depth": scan.depth, "whole": scan.whole, "scopes": scan.scopes, "warns": scan.warns, "budget": scan.budget,
+        "detectors": scan.detectors,
     }  # fmt: skip
 
 

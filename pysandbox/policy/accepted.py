@@ -60,4 +60,5 @@ ACCEPTED: Mapping[str, str] = {
     "tuple[tuple[str, tuple[str, ...]], ...]": "ListsByName",
     "tuple[HostRule, ...]": "Sequence[str | HostRule | HostTable]",
     "tuple[Secret, ...]": "Sequence[Secret | SecretTable]",
+    "tuple[OwnDetector, ...]": "Sequence[OwnDetector | DetectorTable]",
 }

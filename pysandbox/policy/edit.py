@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import options
 from pysandbox.policy.recipe import Recipe
-from pysandbox.policy.render import literal
+from pysandbox.policy.render import BLOCKS, literal
 from pysandbox.policy.sources import parse_recipe
 from pysandbox.shapes import TYPE_CHECKING, Any
 
@@ -106,8 +106,8 @@ def _edited(
     document = tomlkit.parse(text)
     for name, key, section in changed:
         old, new = before.get(name), wanted[name]
-        if name in ("hosts", "secrets"):
-            _set_blocks(document, key, old or (), new)
+        if name in BLOCKS:
+            _set_blocks(_table(document, section), key, old or (), new)
         else:
             _set(_table(document, section), key, old if grow else None, new)
     return tomlkit.dumps(document)
@@ -176,14 +176,14 @@ def _item(value: Any) -> Item:
     return tomlkit.value(literal(value))
 
 
-def _set_blocks(document: TOMLDocument, key: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
-    """A block [[host]] or [[secret]] for each new rule, or another element where they are written as a list."""
+def _set_blocks(table: Any, key: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+    """A block, such as [[host]], for each new rule, or another element where they are written as a list."""
     import tomlkit
     from tomlkit.items import Array
 
-    if key not in document:
-        document[key] = tomlkit.aot()
-    blocks: Any = document[key]
+    if key not in table:
+        table[key] = tomlkit.aot()
+    blocks: Any = table[key]
     for number, rule in enumerate(new):
         if number < len(old) and old[number] == rule:
             continue

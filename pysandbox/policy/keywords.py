@@ -11,9 +11,10 @@ from typing import Literal, Required, TypedDict
 
 from pysandbox.policy.accepted import ListsByName, Paths, Ports, Strings, Variables
 from pysandbox.policy.host import HostRule
+from pysandbox.policy.own_detector import OwnDetector
 from pysandbox.policy.secret import Secret
 
-__all__ = ["HostTable", "PolicyOptions", "SecretTable"]
+__all__ = ["DetectorTable", "HostTable", "PolicyOptions", "SecretTable"]
 
 # In TOML's words, of which Python keeps two for itself.
 SecretTable = TypedDict(
@@ -21,6 +22,15 @@ SecretTable = TypedDict(
     {"name": Required[str], "from": str, "hosts": Required[Strings], "in": Required[Strings]},
     total=False,
 )
+
+
+class DetectorTable(TypedDict, total=False):
+    """One detector of `dlp_detectors`, as a table."""
+
+    name: Required[str]
+    pattern: Required[str]
+    hosts: Strings
+    context: Strings
 
 
 class _Domain(TypedDict):
@@ -192,6 +202,8 @@ class PolicyOptions(TypedDict, total=False):
     before."""
     dlp_extra_scopes: ListsByName
     """More domains that a detector's credential may be sent to."""
+    dlp_detectors: Sequence[OwnDetector | DetectorTable]
+    """Detectors of your own: what a credential looks like that no service here has, and where it may go."""
     proxy_buffered_bytes: int
     """Largest body that is scanned as a whole."""
     proxy_streamed_bytes: int

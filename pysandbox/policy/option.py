@@ -30,6 +30,7 @@ Item = Literal[
     "secret name",
     "secret source",
     "secret place",
+    "text",
 ]
 
 

@@ -1,6 +1,6 @@
 """A Policy as TOML: a recipe that reads back equal. Only what differs from the defaults is written, except for the
 three options whose value nobody should have to look up: strict, egress and the mode of the filter. The blocks of the
-hosts and of the secrets come last."""
+hosts, of the secrets and of the detectors come last."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pysandbox.policy.host import HostRule
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import CommandRefused, shown
 from pysandbox.policy.secret import Secret
-from pysandbox.shapes import Any
+from pysandbox.shapes import TYPE_CHECKING, Any
 
-_BLOCKS = {"hosts": "host", "secrets": "secret"}
+if TYPE_CHECKING:
+    from pysandbox.policy.own_detector import OwnDetector
+
+BLOCKS = {"hosts": "host", "secrets": "secret", "dlp_detectors": "network.dlp.detector"}
 _ALWAYS = frozenset({"strict", "egress", "seccomp_mode"})
 _ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)} | {ord('"'): '\\"', ord("\\"): "\\\\"}
 
@@ -23,7 +26,7 @@ def to_toml(policy: PolicyFields) -> str:
     sections: dict[str, list[str]] = {"": []}  # the keys of no section come first, or they would belong to one
     for field, described in options():
         value = getattr(policy, field.name)
-        if field.name in _BLOCKS or (value == field.default and field.name not in _ALWAYS):
+        if field.name in BLOCKS or (value == field.default and field.name not in _ALWAYS):
             continue
         try:
             line = f"{described.key} = {_value(value)}"
@@ -31,11 +34,11 @@ def to_toml(policy: PolicyFields) -> str:
             raise refused.error(described.toml_key) from None
         sections.setdefault(described.section, []).append(line)
     written = [_section(name, lines) for name, lines in sections.items() if lines]
-    blocks = (_block(key, rule) for name, key in _BLOCKS.items() for rule in getattr(policy, name))
+    blocks = (_block(key, rule) for name, key in BLOCKS.items() for rule in getattr(policy, name))
     return "\n\n".join([*written, *blocks]) + "\n"
 
 
-def _block(key: str, rule: HostRule | Secret) -> str:
+def _block(key: str, rule: HostRule | Secret | OwnDetector) -> str:
     return "\n".join([f"[[{key}]]", *(f"{name} = {_value(each)}" for name, each in rule.given.items())])
 
 

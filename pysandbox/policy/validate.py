@@ -259,6 +259,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "secret name": ("names of variables", lambda value: secret_name(text(value))),
     "secret source": ("sources", lambda value: secret_source(text(value))),
     "secret place": ("places of a request", lambda value: secret_place(text(value))),
+    "text": ("texts", text),
     "": ("strings", text),
 }
 
@@ -323,6 +324,14 @@ def secrets(option: Option, value: object) -> tuple[Secret, ...]:
     return named(_each(lambda each: secret_of(each, _column), _items(value, "tables")))
 
 
+def own_detectors(option: Option, value: object) -> tuple[Any, ...]:
+    if not (tables := _items(value, "tables")):
+        return ()
+    from pysandbox.policy.own_detector import detectors_of
+
+    return detectors_of(tables, _column)
+
+
 def _host_text(text: str) -> Mapping[str, object]:
     """NAME or NAME:PORT."""
     name, colon, port = text.partition(":")
@@ -383,4 +392,5 @@ KINDS: Mapping[str, Callable[[Option, Any], Any]] = {
     "tuple[tuple[str, tuple[str, ...]], ...]": lists_by_name,
     "tuple[HostRule, ...]": host_rules,
     "tuple[Secret, ...]": secrets,
+    "tuple[OwnDetector, ...]": own_detectors,
 }

@@ -40,6 +40,17 @@ def test_what_every_program_imports_of_it_needs_no_machinery_of_types() -> None:
     assert {"typing", "dataclasses", "inspect", "pysandbox.runtime", "pysandbox.compile"} & {*loaded} == set()
 
 
+def test_whoever_has_no_detector_of_his_own_does_not_load_what_reads_one() -> None:
+    code = "import sys; from pysandbox import Policy; Policy(dlp_enabled=True, hosts=['a.example']).to_toml(); "
+    last = "print(*[each for each in sys.modules if each.endswith(('.own_detector', '.policy.expression'))])"
+    one = "Policy(dlp_detectors=[{'name': 'acme', 'pattern': 'acme_[a-z]{9}'}]); "
+    without, with_one = (
+        subprocess.run([sys.executable, "-c", each], check=True, capture_output=True, text=True).stdout.split()
+        for each in (code + last, code + one + last)
+    )
+    assert without == [] and len(with_one) == 2
+
+
 SLOW = {"typing", "dataclasses", "inspect"}
 FOR_CHECKERS = {"keywords.py", "policy/keywords.py", "policy/accepted.py"}  # nothing else is in them
 AT_LEISURE = {"shapes/standard.py", "cli/document.py", "supervise/policy_fn.py"}  # for --json, for callbacks

@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from pysandbox.dlp.engine import scan
+from pysandbox.dlp import detector
+from pysandbox.dlp.engine import NOMINATOR, scan
+from pysandbox.dlp.nominate import Nominator
+from pysandbox.dlp.registry import ALL
 from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.rules import Decision
 from pysandbox.handlers import fix
 from pysandbox.policy.names import matches
-from pysandbox.shapes import NamedTuple
+from pysandbox.shapes import Any, NamedTuple
 
 MINUTE = 60.0  # seconds
 A_MINUTE, A_CAGE = 512, 4096  # bytes
@@ -36,7 +39,11 @@ class RefusedName(NamedTuple):
 class AskedNames:
     """The names that one cage has asked for. `patterns` are all names and patterns that it may ask for."""
 
-    def __init__(self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, own: Sequence[Sequence[Any]] = ()
+    ) -> None:
+        """`own`: rows of the policy's own detectors."""
+        self._nominator = Nominator((*ALL, *detector.own(own))) if own else NOMINATOR
         every = frozenset(patterns)
         self._spelled = frozenset(each for each in every if "*" not in each)
         self._patterns = sorted(every - self._spelled, key=len, reverse=True)
@@ -68,7 +75,7 @@ class AskedNames:
         said = name.encode()
         views = (said, said.replace(b".", b""), said.replace(b".", b"").replace(b"-", b""))
         try:
-            found = scan(APART.join((*views, *(each.upper() for each in views))), self._key)
+            found = scan(APART.join((*views, *(each.upper() for each in views))), self._key, nominator=self._nominator)
         except Undecodable:
             return UNDECODABLE
         return f"dlp.{found[0].detector}" if found else ""

@@ -34,6 +34,7 @@ from pysandbox.gate.refusal import answer
 from pysandbox.policy.names import canonical
 
 NAME = "pysandbox.invalid"
+OWN = (("rehearsed", ("rehearsed",), "rehearsed.{1,9}(?P<credential>[0-9]{8})", (), 0, 64, 0),)  # as a policy's own
 
 
 def main(channel_fd: int, roots_fd: int, scans: int) -> None:
@@ -128,9 +129,15 @@ def _rehearse_scan() -> None:
     from pysandbox.dlp.opaque import stretches
     from pysandbox.gate.inspection.scanning import PlanScan
 
-    plan = PlanScan({"depth": 32, "whole": 0, "scopes": (), "warns": False, "budget": 0})
+    plan = PlanScan({"depth": 32, "whole": 0, "scopes": (), "warns": False, "budget": 0, "detectors": OWN})
     token = founding.ROWS[0].hits[0]
-    for said in (token, base64.b64encode(gzip.compress(token)), token.decode().encode("utf-16"), b"%67" + token[1:]):
+    for said in (
+        token,
+        b"rehearsed:12345678",
+        base64.b64encode(gzip.compress(token)),
+        token.decode().encode("utf-16"),
+        b"%67" + token[1:],
+    ):
         if not plan.found(said):
             raise ValueError("the inspector finds no credential")
     contracts.fix(NAME, Contract(), "dlp.session-budget", contracts.LISTED_BY_A_FIX)

@@ -13,10 +13,12 @@ from copy import copy
 from itertools import islice
 
 from pysandbox.dlp.decode import SMALL
-from pysandbox.dlp.detector import Detector
-from pysandbox.dlp.engine import OVERLAP, Finding, Scan, scan
+from pysandbox.dlp.detector import Detector, own
+from pysandbox.dlp.engine import NOMINATOR, OVERLAP, Finding, Scan, scan
+from pysandbox.dlp.nominate import Nominator
 from pysandbox.dlp.opaque import ENTROPY, stretches
-from pysandbox.dlp.registry import BEARER, BY_NAME
+from pysandbox.dlp.passes import Buffer
+from pysandbox.dlp.registry import ALL, BEARER, BY_NAME
 from pysandbox.dlp.scope import may_go
 from pysandbox.dlp.spending import Spending
 from pysandbox.dlp.work import Undecodable
@@ -55,10 +57,16 @@ class PlanScan:
         self.scopes = {name: tuple(domains) for name, domains in given["scopes"]}
         self.warns: bool = given["warns"]
         self.budget: int = given["budget"]
+        ours = own(given["detectors"])
+        self.by_name = {**BY_NAME, **{each.name: each for each in ours}} if ours else BY_NAME
+        self._nominator = Nominator((*ALL, *ours)) if ours else NOMINATOR
+
+    def scan(self, said: Buffer, *, whole: bool = True) -> Scan:
+        return Scan(said, self.key, depth=self.depth, whole=whole, nominator=self._nominator)
 
     def found(self, said: bytes) -> tuple[Finding, ...]:
         """Raises Undecodable."""
-        return scan(said, self.key, depth=self.depth)
+        return scan(said, self.key, depth=self.depth, nominator=self._nominator)
 
     def clean(self, said: str) -> str:
         """A stranger's words, where they have no credential in them."""
@@ -137,8 +145,7 @@ class ConnectionScan:
             for fake in self._fakes:
                 said = said.replace(fake, BLANK) if fake in said else said
             said = plain(said, codings, self._plan.whole)
-            made = Scan(b"".join((said, APART, trailer)) if trailer else said, self._plan.key, depth=self._plan.depth,
-                        whole=begins and ends)  # fmt: skip
+            made = self._plan.scan(b"".join((said, APART, trailer)) if trailer else said, whole=begins and ends)
             yield from made.steps()
         except (Undecodable, UnreadableCoding) as error:
             why = f"the body cannot be looked at: {error}; max_buffered_body_bytes in [proxy] says how much is"
@@ -154,7 +161,7 @@ class ConnectionScan:
     def _judge(self, found: Sequence[Finding], place: Callable[[Finding], str]) -> None:
         """Raises Leak for the first that may not go; all are told."""
         once = {each[::2]: each for each in found}
-        verdicts = [(each, self._verdict(BY_NAME[each.detector])) for each in once.values()]
+        verdicts = [(each, self._verdict(self._plan.by_name[each.detector])) for each in once.values()]
         refused = next((each for each, verdict in verdicts if verdict == BLOCKED), None)
         where = {}
         for each, verdict in verdicts:

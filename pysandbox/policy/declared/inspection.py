@@ -6,8 +6,11 @@ Some are declared ahead: `compile.absent` refuses them by name.
 from __future__ import annotations
 
 from pysandbox.policy.option import option
-from pysandbox.policy.tighter import falls, rises, same, sends_to_fewer, shrinks, towards, unless_asked
-from pysandbox.shapes import dataclass
+from pysandbox.policy.tighter import falls, grows, rises, same, sends_to_fewer, shrinks, towards, unless_asked
+from pysandbox.shapes import TYPE_CHECKING, dataclass
+
+if TYPE_CHECKING:
+    from pysandbox.policy.own_detector import OwnDetector
 
 MIB = 1 << 20
 
@@ -49,6 +52,12 @@ class InspectionOptions:
     dlp_extra_scopes: tuple[tuple[str, tuple[str, ...]], ...] = option(
         "network.dlp", "extra_scopes", "More domains that a detector's credential may be sent to.",
         default=(), merge="scopes", tighter=sends_to_fewer, item="domain",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_detectors: tuple[OwnDetector, ...] = option(
+        "network.dlp", "detector", "Detectors of your own: what a credential looks like that no service here has, and "
+        "where it may go.",
+        default=(), merge="union", tighter=grows,
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     proxy_buffered_bytes: int = option(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.merge import blocks, named
 from pysandbox.policy.model import Grant, Policy, options
+from pysandbox.policy.own_detector import OwnDetector
 from pysandbox.policy.secret import Secret
 
 NAMES = st.text("ABXYZ_09", min_size=1, max_size=4)
@@ -61,6 +62,12 @@ SECRETS = st.builds(
     hosts=st.lists(ITEMS["domain"], unique=True, min_size=1).map(tuple),
     places=st.lists(ITEMS["secret place"], unique=True, min_size=1).map(tuple),
 )
+# One name, one block: two layers that say different things of one name contradict each other.
+DETECTORS = st.sampled_from((
+    OwnDetector(name="acme_token", pattern="acme_[a-z0-9]{20,40}", hosts=("a.example",)),
+    OwnDetector(name="corp_key", pattern="[0-9a-f]{32}", context=("corp", "intern")),
+    OwnDetector(name="quoted", pattern=r'key="[^"\\]{8,40}"'),
+))  # fmt: skip
 
 
 def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
@@ -84,6 +91,7 @@ def values(kind: str, option: Any) -> st.SearchStrategy[Any]:
             st.lists(ITEMS.get(option.item, TEXT), max_size=3).map(tuple),
         ).map(lambda table: tuple(table.items())),
         "tuple[Secret, ...]": st.lists(SECRETS, max_size=3).map(named),
+        "tuple[OwnDetector, ...]": st.lists(DETECTORS, max_size=3, unique=True).map(tuple),
         "tuple[HostRule, ...]": st.lists(HOSTS, max_size=3).map(blocks),
         "tuple[tuple[str, str], ...]": st.dictionaries(NAMES, TEXT, max_size=4).map(lambda table: tuple(table.items())),
     }
