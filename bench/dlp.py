@@ -26,7 +26,15 @@ from pysandbox.gate.inspection.terms import Terms
 
 MIB = 1 << 20
 KEY = bytes(16)
-GIVEN = {"depth": 32, "whole": 8 * MIB, "scopes": (), "warns": False, "budget": 1 << 40, "detectors": ()}
+GIVEN = {
+    "depth": 32,
+    "whole": 8 * MIB,
+    "scopes": (),
+    "warns": False,
+    "budget": 1 << 40,
+    "detectors": (),
+    "canaries": {},
+}
 REQUEST = (
     b"GET /v1/items?page=2&per_page=100&sort=updated HTTP/1.1\r\nHost: api.example\r\nUser-Agent: requests/2.32\r\n"
     b"Accept-Encoding: gzip, deflate\r\nAccept: application/json\r\nConnection: keep-alive\r\nX-Request-Id: 7\r\n\r\n"

@@ -111,12 +111,19 @@ class Launcher:
 
         secrets = prepared.plan.net.inspection.secrets
         placeholders = self._known_secrets().prepare(prepared.plan, secrets) if secrets else {}
-        with trusting(self.runtime, prepared):
-            return self._admitted(prepared, placeholders)
+        scan, canaries = prepared.plan.net.inspection.scan, NONE
+        if scan is not None and scan.canaries:
+            from pysandbox.dlp import canary
 
-    def _admitted(self, prepared: Prepared, placeholders: Mapping[str, str] = NONE) -> CageInit:
+            canaries = canary.values(scan.canaries)
+        with trusting(self.runtime, prepared):
+            return self._admitted(prepared, placeholders, canaries)
+
+    def _admitted(
+        self, prepared: Prepared, placeholders: Mapping[str, str] = NONE, canaries: Mapping[str, str] = NONE
+    ) -> CageInit:
         live = self.runtime.take(prepared, self._shared(prepared))
-        live.placeholders = placeholders
+        live.placeholders, live.canaries = placeholders, canaries
         live.id = str(self.labels.get("invocation_id", live.id))
         if prepared.native.keeps_apart:
             from pysandbox.workspace.apart import keep_apart

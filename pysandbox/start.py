@@ -100,14 +100,18 @@ def _directory(request: LaunchRequest) -> str:
 
 
 def encode(request: LaunchRequest, targets: Sequence[int]) -> orders.ExecMessage:
-    """`targets` are the numbers of its descriptors in the cage. The caller's variables win over the policy's, and
-    the placeholders of secrets over both; an uncaged command has the host's besides."""
+    """`targets` are the numbers of its descriptors in the cage. The caller's variables win over the policy's,
+    which win over false credentials, and the placeholders of secrets over all. An uncaged command has the host's."""
     command, plan = request.command, request.prepared.plan
     env = {} if request.caged else dict(os.environ)
     env.update(plan.env)
     if SCRATCH in env.values():
         env.update((name, request.live.scratch) for name, value in plan.env if value == SCRATCH)
     env.update(command.env)
+    if request.live.canaries:
+        from pysandbox.dlp.canary import besides
+
+        env = {**besides(env, request.live.canaries), **env}
     env.update(request.live.placeholders)
     return orders.encode_exec(
         argv=command.argv,

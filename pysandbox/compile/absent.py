@@ -151,12 +151,6 @@ PARTS: tuple[Part, ...] = (
         "leave tls out, or methods, paths, content_types and max_request_bytes",
     ),
     Part(
-        "host.websocket",
-        _through_doors(lambda policy: policy.dlp_enabled and any(each.websocket for each in policy.hosts)),
-        "messages of a WebSocket are not scanned for credentials in this version",
-        "leave websocket out, or network.dlp.enabled",
-    ),
-    Part(
         "network.backend", lambda policy: policy.network_backend == "routed" and inspects(policy),
         "requests are looked at behind doors, and a routed cage has an interface",
         "leave backend out, or what the blocks say of requests, and [[secret]]",
@@ -176,8 +170,9 @@ PARTS: tuple[Part, ...] = (
         "leave it out, and give each host that is needed a [[host]] block",
     ),
     Part(
-        "network.dlp.canary_tokens", _by_any_way(lambda policy: policy.dlp_canary_tokens),
-        "false credentials are not available in this version", "leave it out",
+        "network.dlp.canary_tokens", _by_any_way(lambda policy: policy.dlp_canary_tokens and not policy.dlp_enabled),
+        "nothing that is sent is scanned, so this would hold nothing",
+        "leave it out, or scan what is sent: network.dlp.enabled = true",
     ),
     *_unless_default("leave it out: this version does not do that in a scan", *NOT_SCANNED_YET),
     *_unless_scanned("leave it out, or scan what is sent: network.dlp.enabled = true", *HOW_IT_IS_SCANNED),

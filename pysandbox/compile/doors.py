@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile import pools, routed
+from pysandbox.compile.canaries import canaries
 from pysandbox.compile.plan import Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
 from pysandbox.compile.secrets import secret_grants
 from pysandbox.errors import SandboxCompileError
@@ -133,7 +134,7 @@ def inspection(policy: Policy) -> InspectionPlan | None:
         return None
     scan = ScanPlan(
         policy.dlp_max_decode_depth, policy.proxy_buffered_bytes, policy.dlp_extra_scopes, policy.monitor,
-        policy.dlp_session_entropy_budget, _detectors(policy),
+        policy.dlp_session_entropy_budget, _detectors(policy), canaries(policy),
     )  # fmt: skip
     return InspectionPlan(
         policy.proxy_timeout_ms, policy.proxy_streamed_bytes, policy.proxy_upstream_ca, secret_grants(policy),

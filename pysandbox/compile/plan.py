@@ -277,6 +277,7 @@ class ScanPlan:
     warns: bool  # what is found is told and passed on
     budget: int  # opaque bytes that one host may be sent in one session
     detectors: tuple[ScanDetector, ...] = ()  # besides those that every scan has
+    canaries: tuple[str, ...] = ()  # variables with a false credential
 
 
 @dataclass(frozen=True, slots=True)

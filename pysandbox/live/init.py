@@ -65,6 +65,7 @@ class CageInit:
         self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
         self.services = CageServices()  # what else begins and ends with it
         self.placeholders: Mapping[str, str] = {}  # variables of its commands that stand for secrets
+        self.canaries: Mapping[str, str] = {}  # and false credentials
         self.commands = Commands()  # that were asked of it
         self._forks_told = 0
         self.planted = NewNames()  # what was planted in its writable trees, and has been told

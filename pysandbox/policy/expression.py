@@ -156,7 +156,7 @@ def _of_repeat(kind: Any, least: int, most: int, inner: Sequence[Node]) -> _Cost
 
 
 def _of_many(once: _Cost, least: int, most: int) -> _Cost:
-    """Of a repetition of more than a class: each turn in all its ways, in each way of the turns before it."""
+    """What repeating more than a class costs: each turn in all its ways, in each way of the turns before it."""
     ways = steps = 0
     so_far = 1  # ways of the turns up to here
     for turn in range(most + 1):

@@ -190,7 +190,8 @@ class PolicyOptions(TypedDict, total=False):
     dlp_enabled: bool
     """Scan what is sent for credentials; strict implies it."""
     dlp_canary_tokens: bool | None
-    """Give the cage false credentials whose appearance outside proves a theft."""
+    """Give the cage false credentials in variables. What is sent of one is refused, and proves a theft. Unset: where
+    what is sent is scanned."""
     dlp_max_decode_depth: int
     """How many encodings inside each other are undone before scanning."""
     dlp_decompress: bool

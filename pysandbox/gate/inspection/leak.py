@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pysandbox.gate.inspection.bodies import Body
 from pysandbox.gate.inspection.heads import Field, Head
+from pysandbox.gate.inspection.passing import Passing
 from pysandbox.shapes import Protocol
 
 DETECTOR, REASON, WARNING = b"x-pysandbox-dlp-detector", b"x-pysandbox-dlp-reason", b"x-pysandbox-dlp-warning"
@@ -30,6 +31,9 @@ class RequestScan(Protocol):
 
     def body(self, head: Head, body: Body, length: int | None) -> Body:
         """A body that gives nothing away before it was looked at."""
+
+    def messages(self) -> Passing:
+        """What the messages of the client go through, once the request has opened a WebSocket."""
 
     def warnings(self) -> list[Field]:
         """What the answer to the last request is to tell of it."""

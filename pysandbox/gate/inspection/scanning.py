@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice
 
+from pysandbox.dlp import canary
 from pysandbox.dlp.decode import SMALL
 from pysandbox.dlp.detector import Detector, own
 from pysandbox.dlp.engine import NOMINATOR, OVERLAP, Finding, Scan, scan
@@ -29,6 +30,7 @@ from pysandbox.gate.inspection.held_body import HeldBody
 from pysandbox.gate.inspection.leak import DETECTOR, REASON, WARNING, Leak
 from pysandbox.gate.inspection.places import APART, Fields, in_parts, pieced, places, strings
 from pysandbox.gate.inspection.room import Room
+from pysandbox.gate.inspection.scanned_messages import JOINED, ScannedMessages
 from pysandbox.shapes import Any, NamedTuple
 
 UNDECODABLE, OVERSPENT = "undecodable-body", "session-budget"
@@ -57,7 +59,7 @@ class PlanScan:
         self.scopes = {name: tuple(domains) for name, domains in given["scopes"]}
         self.warns: bool = given["warns"]
         self.budget: int = given["budget"]
-        ours = own(given["detectors"])
+        ours = (*own(given["detectors"]), *canary.detectors(given["canaries"]))
         self.by_name = {**BY_NAME, **{each.name: each for each in ours}} if ours else BY_NAME
         self._nominator = Nominator((*ALL, *ours)) if ours else NOMINATOR
 
@@ -133,6 +135,9 @@ class ConnectionScan:
 
         return HeldBody(body, look, self._plan.whole, self._room, lambda: self.wake(), length or self._plan.whole)
 
+    def messages(self) -> ScannedMessages:
+        return ScannedMessages(self._look_at_message)
+
     def warnings(self) -> list[Field]:
         return [(WARNING, WARNING, each.encode()) for each in dict.fromkeys(self._warnings)]
 
@@ -156,11 +161,28 @@ class ConnectionScan:
         yield from self._spend(said, "the body", 0 if begins else OVERLAP)
         yield from self._spend(trailer, "the trailer")
 
+    def _look_at_message(self, said: bytearray, before: bytes, begins: bool, ends: bool) -> None:
+        """Raises Leak."""
+        self._warnings = []  # an answer that could tell them is over
+        content = said
+        for fake in self._fakes:
+            content = content.replace(fake, BLANK) if fake in content else content
+        try:
+            whole = self._plan.scan(content, whole=begins and ends)
+            found = [*_findings(whole), *(_findings(self._plan.scan(before + content[:JOINED])) if before else ())]
+        except Undecodable as error:
+            self._cannot(f"a message cannot be looked at: {error}", "a message", UNDECODABLE)
+            return
+        if found:
+            self._judge(found, lambda each: self._place_in_body(each, content, b"", "a message"))
+        for _ in self._spend(content, "a message", 0 if begins else OVERLAP):
+            pass
+
     # ---- the verdict --------------------------------------------------------------------------------------------
 
     def _judge(self, found: Sequence[Finding], place: Callable[[Finding], str]) -> None:
         """Raises Leak for the first that may not go; all are told."""
-        once = {each[::2]: each for each in found}
+        once = {each[::2]: each for each in sorted(found, key=lambda each: each.detector not in canary.DETECTORS)}
         verdicts = [(each, self._verdict(self._plan.by_name[each.detector])) for each in once.values()]
         refused = next((each for each, verdict in verdicts if verdict == BLOCKED), None)
         where = {}
@@ -199,6 +221,8 @@ class ConnectionScan:
 
     def _verdict(self, detector: Detector) -> str:
         name = detector.name
+        if name in canary.DETECTORS:  # nobody has a use for it, so nothing is learned from letting it pass
+            return BLOCKED
         if may_go(detector, self._host, self._plan.scopes.get(name, ())):
             return HOME
         if may_go(detector, self._host, (), self._listed):
@@ -233,16 +257,23 @@ class ConnectionScan:
                 return self._plan.clean(name) or "a field"
         return "the head"
 
-    def _place_in_body(self, found: Finding, said: bytes | bytearray, trailer: bytes) -> str:
+    def _place_in_body(self, found: Finding, said: bytes | bytearray, trailer: bytes, what: str = "the body") -> str:
         if trailer and self._is_in(found, trailer):
             return "the trailer"
         for way, text in strings(said):
             if self._is_in(found, text.encode("utf-8", "replace")):
-                return self._plan.clean(f"body json {way}") or "the body"
-        return "the body"
+                return self._plan.clean(f"{what.partition(' ')[2]} json {way}") or what
+        return what
 
     def _is_in(self, found: Finding, said: bytes) -> bool:
         try:
             return any(each[::2] == found[::2] for each in self._plan.found(said))
         except Undecodable:
             return False
+
+
+def _findings(made: Scan) -> tuple[Finding, ...]:
+    """Raises Undecodable."""
+    for _ in made.steps():
+        pass
+    return made.findings

@@ -23,7 +23,8 @@ class InspectionOptions:
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     dlp_canary_tokens: bool | None = option(
-        "network.dlp", "canary_tokens", "Give the cage false credentials whose appearance outside proves a theft.",
+        "network.dlp", "canary_tokens", "Give the cage false credentials in variables. What is sent of one is "
+        "refused, and proves a theft. Unset: where what is sent is scanned.",
         default=None, merge="or", tighter=unless_asked(True),
         in_plan=False, idle_alone=True,
     )  # fmt: skip

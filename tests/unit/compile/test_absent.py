@@ -9,6 +9,7 @@ import pytest
 
 from golden.pretend import notes_of, plan_of
 from pysandbox.compile.absent import IDLE
+from pysandbox.compile.canaries import AWS, OWN
 from pysandbox.compile.plan import Contract, ScanPlan
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Policy
@@ -32,7 +33,6 @@ def with_host(**columns: Any) -> dict[str, Any]:
         (with_host(allow_credentials=["github_pat"]), "host.allow_credentials", "scanned"),
         (with_host(contract_mode="relaxed"), "host.contract_mode", "refused"),
         ({**with_host(), "contract_mode": "relaxed"}, "network.contract_mode", "block"),
-        ({**with_host(websocket=True), "dlp_enabled": True}, "host.websocket", "not scanned"),
         ({**with_host(tls="pass"), "dlp_enabled": True}, "host.tls", "not scanned"),
         ({**with_host(direct=True), "dlp_enabled": True}, "host.direct", "nothing scans"),
         ({**with_host(), "network_backend": "routed", "dlp_enabled": True}, "network.dlp.enabled", "an interface"),
@@ -41,7 +41,9 @@ def with_host(**columns: Any) -> dict[str, Any]:
         ({**with_host(), "host_loopback_ports": [1], "dlp_enabled": True}, "network.dlp.enabled", "own services"),
         ({**with_host(), "dlp_enabled": True, "isolation": "landlock", "run_as": "self"},
          "network.dlp.enabled", "full isolation"),
-        ({**with_host(), "dlp_enabled": True, "dlp_canary_tokens": True}, "network.dlp.canary_tokens", "false"),
+        ({**with_host(), "dlp_canary_tokens": True}, "network.dlp.canary_tokens", "hold nothing"),
+        ({**with_host(), "dlp_detectors": [{"name": "acme_token", "pattern": "acme_[a-z]{9}"}]},
+         "network.dlp.detector", "hold nothing"),
         ({**with_host(), "dlp_enabled": True, "dlp_decompress": False}, "network.dlp.decompress", "does not do that"),
         ({**with_host(), "dlp_enabled": True, "strict": True}, "strict", "scans"),
         ({**with_host(), "strict": True}, "strict", "scans"),
@@ -92,7 +94,8 @@ def test_nothing_is_said_of_what_nobody_asked_for() -> None:
 SCANNING = {
     "dlp_enabled": True, "dlp_canary_tokens": True, "dlp_max_decode_depth": 3, "dlp_decompress": False,
     "dlp_dns_entropy_threshold": 0.5, "dlp_session_entropy_budget": 1,
-    "dlp_extra_scopes": {"github_pat": ["a.example"]}, "strict": True, "proxy_buffered_bytes": 5,
+    "dlp_extra_scopes": {"github_pat": ["a.example"]}, "strict": True,
+    "dlp_detectors": [{"name": "acme_token", "pattern": "acme_[a-z]{20}"}], "proxy_buffered_bytes": 5,
     "proxy_streamed_bytes": 5, "proxy_timeout_ms": 500, "proxy_scheme": "h2c", "proxy_upstream_ca": ["/ca.pem"],
 }  # fmt: skip
 WAYS = [with_host(), {"allow_ips": ["192.0.2.7"]}, {"egress": "proxy-only", "allow_host_loopback": True}]
@@ -115,7 +118,9 @@ def test_where_what_is_sent_is_scanned_every_host_is_looked_at() -> None:
                     dlp_extra_scopes={"npm_token": ["b.example"]}, proxy_buffered_bytes=1 << 24)  # fmt: skip
     net = plan_of(policy).net
     assert net is not None and net.inspection is not None
-    assert net.inspection.scan == ScanPlan(40, 1 << 24, (("npm_token", ("b.example",)),), False, 8192)
+    assert net.inspection.scan == ScanPlan(
+        40, 1 << 24, (("npm_token", ("b.example",)),), False, 8192, canaries=(*OWN, *AWS)
+    )
     assert [each.contract for each in net.hosts] == [Contract(credentials=("github_pat",))]
     assert plan_of(Policy(**with_host())).net.inspection is None  # type: ignore[union-attr]
 

@@ -34,7 +34,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "host": {"hosts": ["*.a.example"]},
 }  # fmt: skip
 UNSCANNED_HOSTS: list[dict[str, Any]] = [
-    {"include_subdomains": True}, {"direct": True}, {"tls": "pass"}, {"tls": "inspect", "websocket": True},
+    {"include_subdomains": True}, {"direct": True}, {"tls": "pass"},
 ]  # fmt: skip
 
 

@@ -26,7 +26,15 @@ from pysandbox.gate.inspection.terms import Terms
 
 HOST = "api.example"
 TOKEN = registry.BY_NAME["github_pat"].hits[0]
-GIVEN = {"depth": 32, "whole": 1 << 20, "scopes": (), "warns": False, "budget": 1 << 40, "detectors": ()}
+GIVEN = {
+    "depth": 32,
+    "whole": 1 << 20,
+    "scopes": (),
+    "warns": False,
+    "budget": 1 << 40,
+    "detectors": (),
+    "canaries": {},
+}
 SKIPPED = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"abcde"  # a frame of zstd that is none
 WIDE = zstd.compress(random.Random(1).randbytes(1 << 10), options={zstd.CompressionParameter.window_log: 27})
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
