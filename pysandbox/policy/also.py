@@ -21,7 +21,6 @@ from pysandbox.policy.model import coerced, options
 from pysandbox.policy.option import Grant, Option
 from pysandbox.policy.refusal import shown
 from pysandbox.policy.render import literal
-from pysandbox.policy.secret import Secret
 from pysandbox.shapes import Any
 
 HEADER = "[[also]]"
@@ -78,14 +77,19 @@ def _declared(layer: Mapping[str, Any]) -> list[tuple[str, Option]]:
 
 
 def _literal(value: Any) -> str:
-    if isinstance(value, tuple) and value and isinstance(value[0], HostRule | Secret):
+    if isinstance(value, tuple) and value and _is_block(value[0]):
         return f"[{', '.join(_table(rule) for rule in value)}]"
     if isinstance(value, tuple) and not (value and isinstance(value[0], tuple)):
         return f"[{', '.join(literal(each) for each in value)}]"
     return literal(value)
 
 
-def _table(rule: HostRule | Secret) -> str:
+def _is_block(value: Any) -> bool:
+    """Whether it is a table of its own: a host, a secret, a detector, whose file is loaded for one alone."""
+    return hasattr(value, "given")
+
+
+def _table(rule: Any) -> str:
     columns = (f"{name} = {_literal(value)}" for name, value in rule.given.items())
     return f"{{ {', '.join(columns)} }}"
 
@@ -135,6 +139,6 @@ def _python(value: Any) -> str:
     if isinstance(value, HostRule):
         columns = (f"{name!r}: {_python(each)}" for name, each in value.given.items())
         return ascii(value.domain) if set(value.given) == {"domain"} else f"{{{', '.join(columns)}}}"
-    if isinstance(value, Secret):
+    if _is_block(value):
         return f"{{{', '.join(f'{name!r}: {_python(each)}' for name, each in value.given.items())}}}"
     return ascii(value)

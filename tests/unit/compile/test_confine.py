@@ -22,6 +22,7 @@ OF_NAME: dict[str, Any] = {"on_error": "abort"}  # its other words ask for more
 OF_KIND: dict[str, Any] = {
     "bool | None": True, "tuple[Grant, ...]": grants("/data"), "tuple[HostRule, ...]": (HostRule(domain="a.example"),),
     "tuple[int, ...]": (9,), "str": "x", "str | None": "x",
+    "tuple[OwnDetector, ...]": ({"name": "acme_token", "pattern": "acme_[a-z]{20}"},),
     "tuple[Secret, ...]": (Secret(name="T", hosts=("a.example",), places=("basic",)),),
 }  # fmt: skip
 OF_ITEM: dict[str, tuple[str, ...]] = {
