@@ -190,7 +190,7 @@ def test_answers_in_http2_that_nobody_takes_are_held_back(inspector: InspectorPr
         beside = median_request(tls)
         grown = settled(lambda: resident(inspector)) - before
         assert beside < SLOWER * alone
-        assert 8 * MIB < grown < 96 * MIB, grown / MIB  # they would send 4 MiB each, and more of what is taken
+        assert 2 * MIB < grown < 96 * MIB, grown / MIB  # they would send 4 MiB each, and more of what is taken
         assert ask(tls, request()).endswith(b"hello")
 
 
