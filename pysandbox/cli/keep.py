@@ -22,6 +22,7 @@ from pysandbox.cli.descriptors import at_a_terminal
 from pysandbox.cli.kept_imports import path_files
 from pysandbox.cli.kept_services import has_services, holds_only, keep_services, may_come_later, served_digest
 from pysandbox.cli.note_lines import weaker_lines
+from pysandbox.compile.environ import OWN, variables_of_doors
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
 from pysandbox.launch.kept import KeptFile, can_hold
@@ -58,7 +59,6 @@ HELD = frozenset((
     "unrooted", "watch", "notify", "net",
 ))  # fmt: skip
 
-PLACES = frozenset(("PATH", "HOME", "TMPDIR"))  # variables that a plan gives a value of its own
 OURS = (
     "HOME",
     "XDG_CONFIG_HOME",
@@ -159,11 +159,11 @@ def _keep_command(
 ) -> None:
     """What is the same in every order. Of variables that are passed through the name is kept, and no value; of those
     that the command line sets, where it does."""
-    plan, set_by_policy = prepared.plan, dict(policy.env)
-    env = {name: value for name, value in plan.env if name in set_by_policy or name not in policy.env_passthrough}
+    plan, fixed = prepared.plan, {**dict(policy.env), **variables_of_doors(prepared.policy)}
+    env = {name: value for name, value in plan.env if name in fixed or name not in policy.env_passthrough}
     file.texts(lib.PSB_KEPT_ENV, [f"{name}={value}" for name, value in env.items() if name not in given])
     file.rows(lib.PSB_KEPT_GIVEN, "psb_kept_given", list(given.values()))
-    file.texts(lib.PSB_KEPT_PASSED, [name for name in policy.env_passthrough if name not in set_by_policy])
+    file.texts(lib.PSB_KEPT_PASSED, [name for name in policy.env_passthrough if name not in fixed])
     file.texts(lib.PSB_KEPT_PATHS, candidates(program, env.get("PATH", DEFAULT_PATH)))
     limits = ffi.from_buffer("struct psb_limit[]", prepared.limits)
     file.rows(lib.PSB_KEPT_LIMITS, "psb_limit", [(each.resource, each.pad, each.value) for each in limits])
@@ -279,7 +279,7 @@ def may_be_kept(namespace: Namespace, arguments: list[str]) -> bool:
 
 def is_all_in_the_plan(policy: Policy) -> bool:
     """Whether each option has its whole effect there, as far as the policy alone can tell."""
-    return policy.caged and policy.explicit.keys() <= IN_THE_PLAN and not PLACES & {*policy.env_passthrough}
+    return policy.caged and policy.explicit.keys() <= IN_THE_PLAN and not OWN & {*policy.env_passthrough}
 
 
 def _is_plain(policy: Policy, prepared: Prepared, *, alone: bool) -> bool:

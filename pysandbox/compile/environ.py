@@ -24,6 +24,9 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 # that is refused a program without a fault exits with 1.
 NO_PTRACE = {"LSAN_OPTIONS": "detect_leaks=0"}
 
+# Variables of which a cage has a value of its own, unless the caller's is passed through and there is one.
+OWN = frozenset(("PATH", "HOME", "TMPDIR", *NO_RETRIES, *NO_PTRACE))
+
 Environment = tuple[tuple[str, str], ...]
 
 
@@ -39,13 +42,19 @@ def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -
         if name in host.env and name not in withheld and (name in policy.env_passthrough or name not in own):
             variables[name] = host.env[name]
     variables.update(policy.env)
-    if has_way_out(policy):
-        from pysandbox.compile.doors import PROXY_VARIABLES
-
-        variables.update(PROXY_VARIABLES)
-        variables.update(trust_variables(policy))
+    variables.update(variables_of_doors(policy))
     refuse_variables(policy, variables)
     return tuple(variables.items())
+
+
+def variables_of_doors(policy: Policy) -> Mapping[str, str]:
+    """What is so whatever is set or passed through: the caller's own proxy may come with a password, and leads nowhere
+    here."""
+    if not has_way_out(policy):
+        return {}
+    from pysandbox.compile.doors import PROXY_VARIABLES
+
+    return {**PROXY_VARIABLES, **trust_variables(policy)}
 
 
 def uncaged_environment(policy: Policy, inherited: Mapping[str, str]) -> Environment:
