@@ -30,7 +30,7 @@ static const int IGNORED[] = {SIGPIPE, SIGXFSZ};
 #define N_IGNORED (sizeof IGNORED / sizeof *IGNORED)
 
 static int bell[2] = {-1, -1};
-static struct sigaction before[N_TAKEN], ignored_before[N_IGNORED];
+static struct sigaction before[N_TAKEN], ignored_before[N_IGNORED], child_before;
 
 static void ring(int number) {
     const int error = errno;
@@ -41,8 +41,10 @@ static void ring(int number) {
 
 int take_signals(void) {
     struct sigaction action = {.sa_handler = ring, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
     size_t i;
     if (pipe2(bell, O_NONBLOCK | O_CLOEXEC) < 0) return -1;
+    sigaction(SIGCHLD, &usual, &child_before); /* ignored, it leaves nobody to wait for, and no exit code */
     sigfillset(&action.sa_mask);
     for (i = 0; i < N_IGNORED; i++) sigaction(IGNORED[i], &ignore, &ignored_before[i]);
     for (i = 0; i < N_TAKEN; i++)
@@ -56,6 +58,7 @@ void give_back_signals(void) {
     size_t i;
     for (i = 0; i < N_TAKEN; i++) sigaction(TAKEN[i], &before[i], NULL);
     for (i = 0; i < N_IGNORED; i++) sigaction(IGNORED[i], &ignored_before[i], NULL);
+    sigaction(SIGCHLD, &child_before, NULL);
     while (read(bell[0], &number, 1) == 1) raise(number);
 }
 

@@ -268,6 +268,20 @@ def test_a_signal_reaches_the_command_and_not_the_python_beside(home: Home, runn
     assert home.records()[-1]["data"]["reason"] in ("cancelled", "signaled")
 
 
+def test_a_caller_who_waits_for_no_child_is_told_the_same(home: Home) -> None:
+    arguments = CALLING["and a failure"]
+    home.keep(*arguments)
+    ignoring = 'trap \'\' CHLD; exec "$0" run "$@"'
+    done = subprocess.run(
+        ["bash", "-c", ignoring, COMMAND, *arguments],
+        cwd=home.project,
+        env=home.env,
+        capture_output=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 3 and b"refused.test" in done.stderr, done
+
+
 @held_by_a_watch
 def test_what_goes_beyond_the_limit_stands_still_until_python_has_looked(home: Home) -> None:
     """A Python that is slow to come: meanwhile nothing in the cage runs, also when somebody says that it may."""
