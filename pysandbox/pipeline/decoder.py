@@ -3,7 +3,8 @@
 What arrives decides nothing about the host: no module is imported because of it (`answers` has those of the standard
 library; numpy is the program's own), and no name in it is looked up anywhere but in what the annotation declares.
 
-Who decodes reads each byte once and makes at most MOST_VALUES values, DEEPEST deep. Keys whose hash a stranger can
+Who decodes reads each byte once, also of the buffers beside the message, and makes at most MOST_VALUES values, DEEPEST
+deep. Keys whose hash a stranger can
 choose (large numbers, Decimal, tuples, ...) are few, so that no dict takes time by the square of its size.
 """
 
@@ -56,6 +57,7 @@ class _ValueReader:
         self.beside = pieces[1:]
         self.shapes = shapes
         self.at = 0
+        self.buffers_read = 0
         self.left = MOST_VALUES
         self.chosen = MOST_CHOSEN_IN_ALL
 
@@ -105,9 +107,11 @@ def _read_int(reader: _ValueReader, depth: int) -> int:
 
 
 def _piece(reader: _ValueReader) -> Any:
+    """The next one: a value is a copy of it, and one that is named a thousand times would be a thousand copies."""
     index = reader.number(U32)
-    if index >= len(reader.beside):
-        raise BadAnswer(f"names buffer {index} of {len(reader.beside)}")
+    if index >= len(reader.beside) or index != reader.buffers_read:
+        raise BadAnswer(f"names buffer {index} of {len(reader.beside)} after {reader.buffers_read} others")
+    reader.buffers_read += 1
     return reader.beside[index]
 
 

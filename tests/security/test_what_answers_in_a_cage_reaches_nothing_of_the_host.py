@@ -2,8 +2,8 @@
 waits no longer than it was told to, and reads nothing that can still be changed; also where it runs in a worker.
 
 The function owns its interpreter: it finds the socket of its host, and speaks there itself: a pickle that runs, an
-answer for another call, two answers, half a record, an answer that is larger than anything, memory that it goes on
-writing to, descriptors, silence.
+answer for another call, two answers, half a record, an answer that is larger than anything, or that is large once it is
+read, memory that it goes on writing to, descriptors, silence.
 """
 
 from __future__ import annotations
@@ -157,6 +157,17 @@ def test_control_unpickled_on_the_host_the_bomb_goes_off() -> None:
 
 
 BOMB = pickle.dumps(Bomb())
+BUFFER = b"a buffer beside the message"
+
+
+def copies(count: int) -> bytes:
+    """Returned: a list of so many values, each of which is said to be the one buffer."""
+    said = b"l" + count.to_bytes(8, "little") + b"B\0\0\0\0" * count
+    return record(RETURNED, (len(said), len(BUFFER)), said + BUFFER)
+
+
+def test_control_a_buffer_is_one_value(call: Call) -> None:
+    assert call(says, copies(1)) == [BUFFER]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +175,8 @@ BOMB = pickle.dumps(Bomb())
     [
         ((record(RETURNED, (len(BOMB),), BOMB),), "what came out of the cage"),
         ((record(RETURNED),), "what came out of the cage"),
+        ((copies(2),), "names buffer 0"),
+        ((copies(5000),), "names buffer 0"),
         ((record(RETURNED, (1,), b"N", call=2),), "out of turn"),
         ((record(CALL, (1,), b"N"),), "out of turn"),
         ((record(1),), "out of turn"),
