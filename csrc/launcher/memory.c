@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "host.h"
@@ -31,7 +32,7 @@ struct sum {
     const struct memory *memory;
     int (*add)(struct sum *, const char *);
     const char *process;
-    uint64_t page, resident, spaces, descriptors, tables;
+    uint64_t page, resident, spaces, descriptors, tables, swapped;
     uint64_t anonymous, shared; /* a page of n processes counted as an n-th */
 };
 
@@ -112,6 +113,16 @@ static int add_tables(struct sum *sum, const char *place) {
     if (read_below(sum->memory->proc, path, text, sizeof text) < 0) return -1;
     if (!strstr(text, "\nVmPTE:")) return 0;
     sum->tables += bytes_of(text, "\nVmPTE:");
+    return 1;
+}
+
+/* What the kernel has moved to swap is in no count of pages, and a process may ask for that (MADV_PAGEOUT). */
+static int add_swapped(struct sum *sum, const char *place) {
+    char path[80], text[SMALL];
+    snprintf(path, sizeof path, "%s/status", place);
+    if (read_below(sum->memory->proc, path, text, sizeof text) < 0) return -1;
+    if (!strstr(text, "\nVmSwap:")) return 0;
+    sum->swapped += bytes_of(text, "\nVmSwap:");
     return 1;
 }
 
@@ -243,6 +254,11 @@ static uint64_t besides_pages(const struct memory *memory, struct sum *sum) {
     return sum->tables + files + sockets + held;
 }
 
+static int has_swap(void) {
+    struct sysinfo of;
+    return sysinfo(&of) < 0 || of.totalswap;
+}
+
 static struct sum nothing_yet(const struct memory *memory) {
     return (struct sum){.memory = memory, .page = (uint64_t)sysconf(_SC_PAGESIZE)};
 }
@@ -250,7 +266,9 @@ static struct sum nothing_yet(const struct memory *memory) {
 uint64_t add_up_memory(const struct memory *memory) {
     struct sum sum = nothing_yet(memory);
     const uint64_t others = besides_pages(memory, &sum);
-    return others == UNKNOWN ? UNKNOWN : sum.resident + others;
+    sum.add = add_swapped;
+    if (others == UNKNOWN || (has_swap() && each_number(memory->proc, ".", add_process, &sum))) return UNKNOWN;
+    return sum.resident + sum.swapped + others;
 }
 
 /* Shared pages may be those of the memory file systems: which is more is surely there. */

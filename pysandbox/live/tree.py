@@ -32,6 +32,7 @@ from pysandbox.launch.proctext import (
 from pysandbox.live.inside import open_inside
 from pysandbox.live.page_tables import page_tables
 from pysandbox.live.processes import children, descendants
+from pysandbox.live.swapped import swapped
 from pysandbox.live.unreadable import FLAGS, PF_FORKNOEXEC, Unreadable
 from pysandbox.live.unwaited import Seen, Used
 from pysandbox.live.write_counters import Counters
@@ -184,8 +185,8 @@ class ProcessTree:
     # ---- memory -------------------------------------------------------------------------------------------------
 
     def _weigh(self, limit: int, again: int = 3) -> int:
-        """Looks that are each dearer and closer than the one before: resident pages; what no two processes can share;
-        PSS; PSS of each mapping."""
+        """Looks that are each dearer and closer than the one before: resident pages and swap; what no two processes can
+        share; PSS; PSS of each mapping."""
         pids = list(self._pids())
         self._glance(len(pids))
         memory_files = self._memory_files(pids) if self._memfds else {}
@@ -194,7 +195,7 @@ class ProcessTree:
         resident = {place: there for place, (there, _) in seen.items()}
         spaces = {place: space for place, (_, space) in seen.items()}
         files += self._buffers(pids) + page_tables(spaces, limit, self._read)
-        rough = self.rough = sum(resident.values()) + files
+        rough = self.rough = sum(resident.values()) + files + swapped(resident, self._read)
         if rough <= limit:
             return rough
         if (sure := self._sure(resident) + files) > limit:
