@@ -341,7 +341,10 @@ def _open_master(root_fd: int | None, user: int) -> int:
         return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     resolve = native.RESOLVE_IN_ROOT | native.RESOLVE_NO_SYMLINKS
     fd = native.open_inside(root_fd, "dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY, resolve=resolve, user=user)
-    if os.fstat(fd).st_rdev != os.makedev(5, 2):
+    try:
+        if os.fstat(fd).st_rdev != os.makedev(5, 2):
+            raise OSError("the cage's /dev/pts/ptmx is not a terminal multiplexer")
+    except OSError:
         os.close(fd)
-        raise OSError("the cage's /dev/pts/ptmx is not a terminal multiplexer")
+        raise
     return fd

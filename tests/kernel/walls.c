@@ -107,6 +107,7 @@ int main(int argc, char **argv) {
     snprintf(path, sizeof path, "%s/file", inside);
     open_one(path, O_WRONLY | O_CREAT);
     snprintf(path, sizeof path, "%s/fifo", inside);
+    unlink(path); /* of one that was ended here */
     said("fifo", mkfifo(path, 0600));
     unlink(path);
     said("device", mknod(path, S_IFCHR | 0600, 0x103));
