@@ -5,7 +5,7 @@ e2e       the public API and the CLI       security one claim a file: control, a
 clients   real clients and servers, in an internet of the tests' own
 meta      the tree itself                  root     needs real root; everything else runs unprivileged
 slow      more than a second               guest    also run on the kernels of tools/matrix; tests/guest only there
-landlock  needs that Landlock ABI
+landlock  needs that Landlock ABI          swap     needs swap, and no controller that holds it: left out elsewhere
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "root: needs real root; deselected when the suite runs unprivileged",
         "slow: takes more than a second",
         "landlock(abi): needs this Landlock ABI; on a kernel of the matrix that is known to have less it is left out",
+        "swap: needs swap that no controller holds; deselected where there is none, as on most machines of CI",
     ):
         config.addinivalue_line("markers", line)
     if not os.geteuid():  # PSB_SUITE_AS_ROOT: it is true of each cage; what is said of it, tests of that ask for
@@ -84,7 +85,17 @@ def _belongs_elsewhere(item: pytest.Item) -> bool:
     known to lack is asserted in tests/guest instead."""
     if item.get_closest_marker("root") and os.geteuid() != 0:
         return True
+    if item.get_closest_marker("swap") and not _has_free_swap():
+        return True
     return bool(_lacking_abi(item)) if GUEST else _folder(item) == "guest"
+
+
+@cache
+def _has_free_swap() -> bool:
+    from pysandbox.live.swapped import has_swap
+    from pysandbox.probe import cgroups
+
+    return has_swap() and "memory" not in cgroups.find_cgroup().controllers
 
 
 def _lacking_abi(item: pytest.Item) -> int:

@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 
 from _support.kept_runs import Home
-from pysandbox.live.swapped import has_swap
-from pysandbox.probe import cgroups
 
 from .harness import caged, policy, program, uncaged
 
-pytestmark = [
-    pytest.mark.skipif(not has_swap(), reason="the host has no swap"),
-    pytest.mark.skipif("memory" in cgroups.find_cgroup().controllers, reason="a controller holds memory, and swap"),
-]
+pytestmark = pytest.mark.swap
 
 LIMIT, TAKEN, RESIDENT = 64, 256, 48  # MiB
 AWAY = """
