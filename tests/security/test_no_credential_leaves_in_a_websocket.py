@@ -156,6 +156,8 @@ def test_what_has_none_in_it_arrives_as_it_was_said(inspector: ScanningInspector
     assert b"the end" in seen and calm.found() == []
     assert calm.server.content == b"hello" + "wörld".encode() + large + b"the end"
     assert next(each for each in calm.server.frames if each[1]) == (TEXT, True, b"hello")
+    assert b"the end" in calm.say(b"".join(message(b"%d," % each) for each in range(500)))
+    assert calm.server.content == b"".join(b"%d," % each for each in range(500)) + b"the end", "in several turns"
     without = talk(inspector, tmp_path, scan=None)
     assert b"the end" in without.say(message(TOKEN)) and TOKEN in without.server.content
 

@@ -39,7 +39,11 @@ class Frames:
     """`masked`: they are a client's. `hold` is told how large a message is so far, before it goes on. `closed`: a
     close frame has passed, and nothing more does. `more`: there is more to read in another turn."""
 
-    def __init__(self, *, masked: bool, hold: Callable[[int], object], passing: Passing | None) -> None:
+    def __init__(
+        self, *, masked: bool, hold: Callable[[int], object], passing: Passing | None, at_once: int = AT_ONCE
+    ) -> None:
+        """`at_once`: frames that are read in one turn."""
+        self._at_once = at_once
         self._masked, self._hold, self._passing = masked, hold, passing
         self.closed = self.more = False
         self._message = 0  # its opcode, while one goes on
@@ -53,7 +57,7 @@ class Frames:
         `hold` and `passing` raise."""
         out: list[bytes] = []
         self.more = False
-        for _ in range(AT_ONCE):
+        for _ in range(self._at_once):
             if self.closed:
                 buffer.clear()
             if not buffer or not self._step(buffer, out):

@@ -7,7 +7,7 @@ and whatever message had begun has no end. No message is a place of a secret: no
 
 from __future__ import annotations
 
-from pysandbox.gate.inspection.frames import Frames, close_frame
+from pysandbox.gate.inspection.frames import AT_ONCE, Frames, close_frame
 from pysandbox.gate.inspection.terms import hold, too_large
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.inspection.terms import Terms
 
 BAD_FRAME, REFUSED, TOO_LARGE, NO_ANSWER = 1002, 1008, 1009, 1011
+SCANNED_AT_ONCE = 64  # frames in one turn, each of which may be a message: a scan has its own cost, however short
 CODES = {400: BAD_FRAME, 413: TOO_LARGE, 451: REFUSED}
 
 
@@ -48,7 +49,8 @@ class WebSocket:
     def __init__(self, terms: Terms, secrets: ConnectionSecrets | None, scan: RequestScan | None = None) -> None:
         sent = _sent(secrets, scan)
         received = secrets.received_messages() if secrets is not None else None
-        self.sent = Frames(masked=True, hold=lambda size: hold(terms, too_large(terms, size)), passing=sent)
+        self.sent = Frames(masked=True, hold=lambda size: hold(terms, too_large(terms, size)), passing=sent,
+                           at_once=AT_ONCE if scan is None else SCANNED_AT_ONCE)  # fmt: skip
         self.received = Frames(masked=False, hold=lambda _: None, passing=received)
         self.left = self.ended = False
 
