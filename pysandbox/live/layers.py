@@ -25,9 +25,8 @@ from pysandbox.launch.removal import remove_below
 from pysandbox.live.disk_use import KEPT_FREE, LAYERS, DiskUse, room
 from pysandbox.live.services import CageService
 from pysandbox.policy.match import covers
-from pysandbox.policy.places import OURS, state_home
 from pysandbox.probe.file_systems import of_magic
-from pysandbox.probe.paths import home
+from pysandbox.probe.state import own_directory
 from pysandbox.shapes import NamedTuple
 
 MIB = 1 << 20
@@ -45,7 +44,7 @@ class Left(NamedTuple):
 
 
 def directory() -> str:
-    return os.path.join(state_home({"HOME": home(), **os.environ}), OURS, "layers")
+    return own_directory("layers")
 
 
 class DiskLayers(CageService):

@@ -12,12 +12,11 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pysandbox.launch.private import FOLDER, check_private, opened_private
 from pysandbox.launch.removal import remove_below
-from pysandbox.policy.places import OURS, state_home
-from pysandbox.probe.paths import home
+from pysandbox.probe.state import own_directory
 
 
 def directory() -> str:
-    return os.path.join(state_home({"HOME": home(), **os.environ}), OURS, "workspaces")
+    return own_directory("workspaces")
 
 
 def opened(*, make: bool = False) -> AbstractContextManager[int]:
