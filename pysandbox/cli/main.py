@@ -18,6 +18,7 @@ from pysandbox.exit_codes import BROKEN_PIPE, INTERRUPTED, OUR_FAILURE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
 
 COMMANDS = {
@@ -95,7 +96,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def script() -> None:
     """What the launcher hands over to (csrc/launcher/main.c): never returns."""
     gc.set_threshold(SELDOM)
+    import_argparse_alone()
     sys.exit(main())
+
+
+def import_argparse_alone() -> None:
+    """In a process that is ours alone: argparse asks gettext for its own few words in the user's language, which brings
+    locale, and seven regular expressions of both: a twentieth of a first run. All else here is English anyway."""
+    if "argparse" in sys.modules or "gettext" in sys.modules:
+        return
+    words: Any = type(sys)("gettext")
+    words.gettext, words.ngettext = str, lambda one, many, count: one if count == 1 else many
+    sys.modules["gettext"] = words
+    try:
+        import argparse  # noqa: F401
+    finally:
+        del sys.modules["gettext"]  # whoever else asks for it gets the real one
 
 
 def _reported(arguments: list[str]) -> int:

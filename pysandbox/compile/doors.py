@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile import pools, routed
-from pysandbox.compile.canaries import canaries
 from pysandbox.compile.plan import Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
-from pysandbox.compile.secrets import secret_grants
 from pysandbox.errors import SandboxCompileError
 from pysandbox.netfilter.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
 from pysandbox.policy.endpoint import TCP, WHOLE, Endpoint, parse_list, without_special
@@ -132,6 +130,9 @@ def inspection(policy: Policy) -> InspectionPlan | None:
     """None where no host has a contract, none a secret, and nothing is scanned."""
     if not inspects(policy):
         return None
+    from pysandbox.compile.canaries import canaries
+    from pysandbox.compile.secrets import secret_grants
+
     scan = ScanPlan(
         policy.dlp_max_decode_depth, policy.proxy_buffered_bytes, policy.dlp_extra_scopes, policy.monitor,
         policy.dlp_session_entropy_budget, _detectors(policy), canaries(policy),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -43,6 +44,8 @@ HEAVY = {
     "hashlib",
     "json",
     "tomllib",
+    "gettext",
+    "locale",
 }
 
 
@@ -75,6 +78,18 @@ def test_a_first_run_starts_one_python_and_runs_the_command_once(home: Home) -> 
     ran = home.run("--env", "A=b", "--", "sh", "-c", "echo $A >> ran; cat ran")
     assert (ran.code, ran.stdout, ran.warm) == (0, b"b\n", False)
     assert ran.told == [PYTHON]
+
+
+def test_words_of_argparse_are_english_and_the_module_is_nobody_else_s() -> None:
+    script = (
+        "import sys; from pysandbox.cli.main import import_argparse_alone; import_argparse_alone(); import argparse\n"
+        "assert 'gettext' not in sys.modules\n"
+        "parser = argparse.ArgumentParser(prog='p'); parser.add_argument('a', nargs=2)\n"
+        "import gettext; gettext.translation; argparse.ArgumentParser().format_help()\n"
+        "parser.parse_args(['only'])"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60).stderr
+    assert said.splitlines()[-1] == "p: error: the following arguments are required: a", said
 
 
 def test_a_first_run_is_called_what_was_typed(home: Home) -> None:
