@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE
 
+RECORD = 17408  # bytes: no record is longer, and none is content until it is whole
 LEAST = 2048  # bytes of one read, of a side that says little; doubled with each read that is content for the most part
 ALLOWED = 65536  # bytes that are no content, until it is too much: tickets, and a record that is not whole yet
 PER_BYTE = 96  # more of them for each byte of content: a byte in a record of its own takes 23 to 85
@@ -22,12 +23,15 @@ class RecordMeter:
     """`most`: bytes to be read at once."""
 
     def __init__(self) -> None:
-        self.most, self._left = AT_ONCE // 4, ALLOWED
+        self.most, self._left, self._silent = AT_ONCE // 2, ALLOWED, 0
 
     def took(self, came: int, content: int) -> None:
         """So many bytes were read, and brought so much content. Raises Broken."""
         self._left = min(ALLOWED, self._left - came + PER_BYTE * content)
         if self._left < 0:
             raise Broken("too many records of TLS that say nothing")
-        if came:
-            self.most = min(AT_ONCE, 2 * self.most) if 2 * content >= came else LEAST
+        self._silent = 0 if content else self._silent + came
+        if content and 2 * content >= came:
+            self.most = min(AT_ONCE, 2 * self.most)
+        elif content or self._silent > RECORD:
+            self.most = LEAST
