@@ -21,11 +21,12 @@ from functools import partial
 from pysandbox.aio_exchange import exchange
 from pysandbox.aio_files import AsyncFiles, in_background, in_executor
 from pysandbox.aio_streams import AsyncReader, AsyncWriter, set_ready
-from pysandbox.cage import Cage, require_known
+from pysandbox.cage import Cage
 from pysandbox.command import Command, check_seconds, coding_of, input_bytes
 from pysandbox.command_streams import run_files
 from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import PIPE, File
+from pysandbox.misplaced import misplaced
 from pysandbox.process import Process
 from pysandbox.result import Output, Result
 from pysandbox.shapes import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
@@ -295,7 +296,8 @@ class AsyncCage:
         cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (), **unknown: object,
     ) -> AsyncProcess[Any]:  # fmt: skip
         """As Cage.spawn."""
-        require_known("spawn", unknown)
+        if unknown:
+            raise misplaced("spawn", unknown)
         coding = coding_of(text, encoding, errors, default=False)
         command = Command.of(argv, env, cwd, shell=shell)
         self._use_loop()
@@ -332,7 +334,8 @@ class AsyncCage:
     ) -> Result[Any]:  # fmt: skip
         """As Cage.run; `on_stdout` and `on_stderr` may be async. A cancelled task kills the command and everything it
         started."""
-        require_known("run", unknown)
+        if unknown:
+            raise misplaced("run", unknown)
         coding = coding_of(text, encoding, errors, default=True)
         data = input_bytes(input, coding)
         check_seconds("timeout", timeout)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes
 from pysandbox.errors import CageTimeout, PolicyError
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File
+from pysandbox.misplaced import misplaced
 from pysandbox.open_cage import OpenCage, ReservedCage, SessionControls, cage_closed, require_nothing_apart
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal, Self, overload, replace
@@ -78,7 +79,8 @@ class Cage(SessionControls):
         from pysandbox.launcher import Launcher, policy_of
         from pysandbox.runtime.runtime import default_runtime
 
-        require_known("Cage", unknown)
+        if unknown:
+            raise misplaced("Cage", unknown)
         self.runtime: Runtime = runtime or default_runtime()
         self.policy: Policy = policy_of(policy, cwd)
         if self.runtime.no_sandbox and self.policy.caged:
@@ -177,7 +179,8 @@ class Cage(SessionControls):
         session. `env` adds to the policy's variables, and is everything the command sees beside them. Raises
         PolicyError, UnsupportedError, StartError (step, errno, path), TypeError, ValueError.
         """
-        require_known("spawn", unknown)
+        if unknown:
+            raise misplaced("spawn", unknown)
         self._launcher.callbacks.require_answer(blocking=False)
         coding = coding_of(text, encoding, errors, default=False)
         command = Command.of(argv, env, cwd, shell=shell)
@@ -211,7 +214,8 @@ class Cage(SessionControls):
         """
         from pysandbox.command_streams import run_files
 
-        require_known("run", unknown)
+        if unknown:
+            raise misplaced("run", unknown)
         self._launcher.callbacks.require_answer(blocking=True)
         coding = coding_of(text, encoding, errors, default=True)
         data = input_bytes(input, coding)
@@ -335,7 +339,8 @@ class Cage(SessionControls):
     def reserve(self, command: Command) -> ReservedCage:
         """What is to run the command; whoever then does not start it gives it back. Raises as `open`."""
         opened = self._ready()
-        command = self._launcher.on_its_path(command, in_session=opened is not None)
+        if self.policy.allow:
+            command = self._launcher.on_its_path(command, in_session=opened is not None)
         policy = self.policy if opened is not None else self._launcher.policy_for(command)
         prepared = opened.prepared if opened is not None else self._launcher.prepare(policy)
         if self.caged and prepared.plan.executables is not None:
@@ -358,14 +363,6 @@ class Cage(SessionControls):
         if opened is not None:
             opened.require_ready()
         return opened
-
-
-def require_known(call: str, unknown: Collection[str]) -> None:
-    """Raises TypeError that says where such an option belongs, if there is any."""
-    if unknown:
-        from pysandbox.misplaced import misplaced
-
-        raise misplaced(call, unknown)
 
 
 @overload
