@@ -20,7 +20,7 @@ from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_endpoint, 
 from pysandbox.policy.refusal import CommandRefused, shown
 from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.supervise.closing import close_path
-from pysandbox.supervise.cut import cut_connections
+from pysandbox.supervise.cut import Cutting
 from pysandbox.supervise.marks import Mark, mark_of
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Context:
         # Connections to doors are left to the gatekeeper, which knows where they lead.
         doors = DOORS if endpoints and self._plan.net is not None else ()
         kept = (*self._rules.now.network.local, *doors)
-        return cut + while_stopped(self._live, self._sink, lambda pids: cut_connections(pids, kept))
+        return cut + while_stopped(self._live, self._sink, Cutting(kept))
 
     def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
         """Narrows the network of one process (by the host's pid, `CallEvent.pid`), of its descendants, and of all that
@@ -126,6 +126,7 @@ class _Binding:
 
     def __init__(self, rules: RulesInForce, pid: int, endpoints: tuple[Endpoint, ...]) -> None:
         self._rules, self._pid, self._endpoints = rules, pid, endpoints
+        self._cut = Cutting(endpoints)
         self._others: frozenset[int] | None = None  # what is none of theirs
         self._made: set[Mark] = set()
 
@@ -139,7 +140,7 @@ class _Binding:
         unmarked = [pid for pid in bound if mark_of(pid) not in self._made]
         if unmarked:
             self._made |= self._rules.narrow_pids(unmarked, self._endpoints)
-        return cut_connections(bound, self._endpoints)
+        return self._cut(bound)
 
 
 def restrict_doors(live: CageInit, sink: Sink, addresses: Sequence[str]) -> int:

@@ -4,6 +4,9 @@ A socket is reset through a duplicate, so that both ends learn of it and what it
 is still connecting shows no peer, and is reset whatever its peer would be. Descriptors are looked for in every thread's
 table, and in the messages that wait in unix sockets (unix(7), SCM_RIGHTS), including connections that nobody has
 accepted yet. A message can only be examined by receiving it, so its receiver loses it.
+
+A socket counts once, by its cookie, however many descriptors name it and however often a cage is looked at: one of UDP
+that has been cut looks as it did before.
 """
 
 from __future__ import annotations
@@ -22,26 +25,35 @@ from pysandbox.polling import is_readable
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
-SO_LOCK_FILTER = 44  # <asm-generic/socket.h>
+SO_LOCK_FILTER, SO_COOKIE = 44, 57  # <asm-generic/socket.h>
+COOKIE_SIZE = 8
 TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_INFO
 
 Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
-def cut_connections(pids: Iterable[int], endpoints: tuple[Endpoint, ...]) -> int:
-    """Cuts every IP socket of these stopped processes whose peer is not among the endpoints; returns how many."""
+class Cutting:
+    """One tightening: only these endpoints may stay. Called with stopped processes, again if some of them ran."""
 
-    def may_stay(peer: Address, protocol: int) -> bool:
+    def __init__(self, endpoints: tuple[Endpoint, ...]) -> None:
+        self._endpoints = endpoints
+        self._cut: set[bytes] = set()
+
+    def __call__(self, pids: Iterable[int]) -> int:
+        """Cuts every IP socket whose peer is not among the endpoints; returns how many that were not cut before."""
+        before, killed = len(self._cut), 0
+        for pid in pids:
+            try:
+                for held in _sockets_of(pid):
+                    if _cut(held, self._may_stay, bool(self._endpoints)):
+                        self._cut.add(held.getsockopt(socket.SOL_SOCKET, SO_COOKIE, COOKIE_SIZE))
+            except PermissionError:
+                killed += _kill(pid)
+        return len(self._cut) - before + killed
+
+    def _may_stay(self, peer: Address, protocol: int) -> bool:
         bit = PROTOCOL_BITS.get(protocol, 0)
-        return any(each.holds(peer.packed, peer.port, bit) for each in endpoints)
-
-    cut = 0
-    for pid in pids:
-        try:
-            cut += sum(_cut(held, may_stay, bool(endpoints)) for held in _sockets_of(pid))
-        except PermissionError:
-            cut += _kill(pid)
-    return cut
+        return any(each.holds(peer.packed, peer.port, bit) for each in self._endpoints)
 
 
 def _kill(pid: int) -> int:
@@ -119,10 +131,10 @@ def _carries(held: socket.socket) -> bool:
     return False
 
 
-def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
+def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> bool:
     """Cuts one socket; whether it did. `anybody`: there are addresses left that may connect to a listener."""
     if held.family not in (socket.AF_INET, socket.AF_INET6):
-        return 0
+        return False
     state = _tcp_state(held)
     if state == TCP_SYN_SENT or (state == TCP_LISTEN and not anybody):
         return _end(held)
@@ -132,19 +144,17 @@ def _cut(held: socket.socket, may_stay: Verdict, anybody: bool) -> int:
         return _deafen(held)
     packed = socket.inet_pton(held.family, host.partition("%")[0])
     peer = Address(packed if len(packed) == 16 else MAPPED + packed, port)
-    if may_stay(peer, held.proto):
-        return 0
-    return _end(held)
+    return not may_stay(peer, held.proto) and _end(held)
 
 
-def _deafen(held: socket.socket) -> int:
+def _deafen(held: socket.socket) -> bool:
     """Judges an unconnected socket. Its next send or connect is decided anew, so most are left alone. A UDP socket of
     the host's network receives from whoever its locked filter lists (csrc/host/emulate/direct_filter.c): it is cut."""
     if held.proto != socket.IPPROTO_UDP or not held.getsockopt(socket.SOL_SOCKET, SO_LOCK_FILTER):
-        return 0
+        return False
     with suppress(OSError):
         cut_socket(held.fileno())
-    return 1
+    return True
 
 
 def _tcp_state(held: socket.socket) -> int:
@@ -152,9 +162,9 @@ def _tcp_state(held: socket.socket) -> int:
     return held.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] if held.proto == socket.IPPROTO_TCP else 0
 
 
-def _end(held: socket.socket) -> int:
+def _end(held: socket.socket) -> bool:
     with suppress(OSError):
         cut_socket(held.fileno())
     with suppress(OSError):  # of UDP: nothing is sent, nor heard; a TCP socket is closed by now
         held.shutdown(socket.SHUT_RDWR)
-    return 1
+    return True

@@ -31,8 +31,9 @@ ASKING = """
             return "not trusted"
 """
 TRUSTS = """
-    ITSELF = "/tmp/mine.pem"
-    with open(ITSELF, "w") as file:
+    import tempfile
+    handle, ITSELF = tempfile.mkstemp(suffix=".pem")  # the control has the /tmp of everybody
+    with open(handle, "w") as file:
         file.write(SERVERS)
     os.environ["SSL_CERT_FILE"] = os.environ["REQUESTS_CA_BUNDLE"] = ITSELF
     says("the server's authority alone", asking, "GET", {"cadata": SERVERS})
@@ -40,6 +41,7 @@ TRUSTS = """
     says("nobody", asking, "GET", {"nobody": True})
     says("everybody", asking, "GET", {})
     says("everybody, another method", asking, "DELETE", {})
+    os.unlink(ITSELF)
 """
 CHANGES = """
     BUNDLES = sorted({value for name, value in os.environ.items() if value.endswith((".pem", ".crt"))})
@@ -52,7 +54,7 @@ CHANGES = """
         says(f"mode {number}", os.chmod, bundle, 0o666)
         says(f"remove {number}", os.unlink, bundle)
         says(f"rename {number}", os.rename, bundle, bundle + ".old")
-        says(f"replace {number}", lambda: os.symlink("/tmp/mine.pem", bundle + ".new") or os.rename(
+        says(f"replace {number}", lambda: os.symlink("/tmp/elsewhere.pem", bundle + ".new") or os.rename(
             bundle + ".new", bundle))
 """
 READ_ONLY = {"EROFS", "EACCES", "EPERM", "EBUSY"}
