@@ -50,3 +50,12 @@ def test_a_report_goes_to_a_place_that_exists() -> None:
     text = read("SECURITY.md")
     assert "private vulnerability reporting" in text and "docs/security.md" in text
     assert not re.search(r"[\w.+-]+@[\w-]+\.\w+|https?://", text)
+
+
+def test_each_decision_has_a_number_of_its_own() -> None:
+    decisions = sorted((REPOSITORY / "docs" / "adr").glob("*.md"))
+    numbers = [path.name[:4] for path in decisions]
+
+    assert numbers == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    for path in decisions:
+        assert path.read_text(encoding="utf-8").startswith(f"# {path.name[:4]}: "), path.name
