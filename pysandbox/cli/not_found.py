@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from itertools import chain
 
 from pysandbox.policy.toolchain.ground import SHARED
 from pysandbox.policy.toolchain.shebang import interpreter as first_line
@@ -32,11 +33,11 @@ def why(program: str, policy: Policy | None = None) -> str:
     needed = [found] if interpreter is None else [found, interpreter]
     if any(shown.is_denied(path) for path in needed):
         return f"{program!r} was not found in the cage: the policy denies {next(filter(shown.is_denied, needed))!r}"
-    places = [place for path in needed for place in _places(path, shown)]
-    if not places:
+    hidden = {path: places for path in needed if (places := _places(path, shown))}
+    if not hidden:
         return f"{program!r} was not found in the cage{_by_its_path(program, found)}"
-    flags = " ".join(f"--allow {shlex.quote(place)}" for place in dict.fromkeys(places))
-    what = f"{found!r}" if interpreter is None else f"{found!r}, or its interpreter {interpreter!r},"
+    flags = " ".join(f"--allow {shlex.quote(place)}" for place in dict.fromkeys(chain(*hidden.values())))
+    what = " and ".join(repr(path) if path == found else f"its interpreter {path!r}" for path in hidden)
     return f"{program!r} was not found in the cage, which does not show {what} ({flags} -- {shlex.quote(found)})"
 
 

@@ -95,7 +95,16 @@ def test_the_advice_leads_to_a_run_that_works(home: Home, text: str | None) -> N
     assert done.returncode == 127
     advice = re.search(r"\((--allow .*)\)$", done.stderr.strip())
     assert advice, done.stderr
+    assert "interpreter" not in done.stderr  # which is shown
     assert home.call("run", *shlex.split(advice[1])).returncode == 0
+
+
+def test_an_interpreter_that_is_hidden_is_named_with_its_script(home: Home) -> None:
+    interpreter = home.tool("other/interpreter")
+    home.tool("tools/mine", f"#!{interpreter}\n")
+    home.on_path("tools")
+    said = home.call("run", "--", "mine").stderr
+    assert f"and its interpreter {str(interpreter)!r} (--allow" in said
 
 
 def test_what_is_nowhere_gets_no_advice(home: Home) -> None:
