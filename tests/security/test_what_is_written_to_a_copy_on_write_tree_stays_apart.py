@@ -147,7 +147,8 @@ FIND_THE_UPPER = """
     say("links", value=[each for each in seen() if "upper" in each or "layers" in each])
     say("mounts", value=[line for line in open("/proc/self/mountinfo") if " overlay " in line])
     say("told", value=[line for line in open("/proc/self/mountinfo") if "layers" in line or "/state" in line])
-    say("root", value=[name for name in os.listdir("/") if "upper" in name or "work" in name])
+    above = TREE.split("/")[1]
+    say("root", value=[name for name in os.listdir("/") if ("upper" in name or "work" in name) and name != above])
     attempt("root of init", os.listdir, "/proc/1/root")
     attempt("descriptors of init", os.listdir, "/proc/1/fd")
     attempt("by handle", call, "open_by_handle_at", -100, b"\\0" * 136, 0)

@@ -121,6 +121,8 @@ int main(int argc, char **argv)
 	for (int i = atoi(argv[5]); i > 0; i--) {
 		int fd = strcmp(way, "fd") ? socket(AF_INET, stream ? SOCK_STREAM : SOCK_DGRAM, 0) : place->target;
 
+		/* The supervisor may still hold the socket before this one, which has the same port. */
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
 		if (try_call(argv[2], fd) < 0) {
 			refused++;
 			last = errno;
