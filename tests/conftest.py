@@ -36,7 +36,7 @@ from _support.stillness import Stillness
 TESTS = Path(__file__).parent
 FOLDERS = ("unit", "kernel", "e2e", "clients", "security", "meta", "guest")
 GUEST = os.environ.get("PSB_GUEST", "")  # the kernel that tools/matrix has booted, "" everywhere else
-SETTLE = 3.0  # seconds the kernel may take to tear down what a test has closed
+SETTLE = 10.0  # seconds the kernel may take to tear down what a test has closed
 
 stillness = Stillness()
 
