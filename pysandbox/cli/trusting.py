@@ -72,7 +72,7 @@ def _origin(layer: Layer) -> str:
     from pysandbox.policy.recipe import PACKAGED
 
     if layer.place:
-        return "comes with the project"
+        return "belongs to another user" if layer.foreign else "comes with the project"
     if layer.path.startswith(f"{PACKAGED}/"):
         return "ships with pysandbox"
     return "the system's" if layer.path.startswith(f"{SYSTEM}/") else "your own"

@@ -19,7 +19,7 @@ BY_DETECTION = frozenset(("allow", "deny", "mask", "env", "env_passthrough", "ad
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One recipe that counted. `path` is "" for what came from no file, and for the shipped base. `digest` is the
-    SHA-256 of the bytes that were read; `place` is the name that a file which a project brings along is trusted by, ""
+    SHA-256 of the bytes that were read; `place` is the name that a file which a stranger brings along is trusted by, ""
     for what is the user's, the system's or ours. `shared`: found by its name among those, so written for many hosts."""
 
     name: str
@@ -30,6 +30,7 @@ class Layer:
     digest: str = ""
     place: str = ""
     shared: bool = False
+    foreign: bool = False  # it lies among the user's own, and is another user's
 
     @property
     def given(self) -> Mapping[str, Any]:

@@ -194,7 +194,8 @@ def _check_no_wider(without: PolicyFields, policy: PolicyFields, layer: Layer) -
     from pysandbox.policy.trust import pins
 
     changed = layer.place in pins()
-    state = "has changed since you trusted it" if changed else "comes with the project, and you have not trusted it"
+    whose = "belongs to another user" if layer.foreign else "comes with the project"
+    state = "has changed since you trusted it" if changed else f"{whose}, and you have not trusted it"
     raise PolicyError(
         f"{state}; it grants more than there would be without it ({', '.join(keys)})",
         file=layer.path,

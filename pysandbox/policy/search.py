@@ -87,22 +87,32 @@ class Search:
 
         file = path if os.path.isabs(path) else os.path.join(self.cwd, path)
         self.looked.paths.add(file)
-        content = contents(file)
+        owners: list[int] = []
+        content = contents(file, lambda found: owners.append(found.st_uid))
         self.looked.size += len(content)
         if self.looked.size > LARGEST_SUM:
             raise PolicyError(f"the recipes here are larger than {LARGEST_SUM} bytes together", file=file)
         text = decoded(content, path)
         parse = parse_baseline if (name, why) == ("default", "base") else parse_recipe
-        brought = self._is_brought(file, why, name)
+        foreign = self._is_foreign(path, owners[0])
+        brought = foreign or self._is_brought(file, why, name)
         shared = not brought and why != "base" and not is_file(name)
         place = place_of(file) if brought else ""
-        return Layer(name, path, why, parse(text, path), text, sha256(content), place, shared)
+        return Layer(name, path, why, parse(text, path), text, sha256(content), place, shared, foreign)
 
     def _is_brought(self, file: str, why: Why, name: str) -> bool:
         """Whether the project brings this file along, by its letters or by where it really lies."""
         if self.stranger and why == "asked" and is_file(name):
             return True
         return any(PROJECT in path.split("/") for path in (os.path.abspath(file), place_of(file)))
+
+    def _is_foreign(self, path: str, owner: int) -> bool:
+        """Whether what lies among the user's own recipes, or the system's, is somebody else's: root may have been given
+        the HOME of another user, and XDG_CONFIG_HOME may lead anywhere. Whoever has the directory chooses its links."""
+        if not any(path.startswith(f"{each}/") for each in self.directories[1:-1]):
+            return False
+        owners = (owner, os.lstat(path).st_uid, os.stat(os.path.dirname(path)).st_uid)
+        return any(each not in (0, os.geteuid()) for each in owners)
 
     def _found(self, name: str) -> str | None:
         match = re.fullmatch(_NAME, name)

@@ -22,12 +22,35 @@ from _support.http2 import GREETING, fields, frame, without_goodbye
 from _support.inspected import NAME, Asking, Server, inspector_process, tls_server
 from pysandbox.compile.plan import Contract
 from pysandbox.events import Event
-from pysandbox.gate.inspection.http2.frames import ENHANCE_YOUR_CALM, HEADERS, RST_STREAM
+from pysandbox.gate.inspection.http2.frames import (
+    DATA,
+    END_HEADERS,
+    ENHANCE_YOUR_CALM,
+    HEADERS,
+    PADDED,
+    PING,
+    PRIORITY,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+)
 from pysandbox.gate.inspector import InspectorProcess
+
+from .harness import PATIENCE
 
 ONLY = Contract(methods=("GET",), paths=("/a/",))
 ASKED = b"\x82\x87\x44\x04/a/x\x41\x0b" + NAME.encode()
 MIB = 1 << 20
+NOTHING = {  # frames that bring nothing, on an upload that goes on
+    "pings": frame(PING, 0, 0, bytes(8)),
+    "settings": frame(SETTINGS, 0, 0),
+    "window updates": frame(WINDOW_UPDATE, 0, 0, struct.pack("!I", 1)),
+    "priorities": frame(PRIORITY, 0, 3, struct.pack("!IB", 0, 1)),
+    "empty data": frame(DATA, 0, 1),
+    "data of a byte of padding": frame(DATA, PADDED, 1, b"\0"),
+    "data of padding": frame(DATA, PADDED, 1, b"\x10" + bytes(16)),
+    "frames of no kind": frame(0x77, 0, 0, b"x"),
+}
 
 
 class Http2Server(Server):
@@ -157,6 +180,21 @@ def test_a_rapid_reset_ends_its_connection_and_the_server_sees_little_of_it(
         assert without_goodbye(raw(tls, GREETING + attack))[1] in (ENHANCE_YOUR_CALM, None)
     assert server.heard.count(b"\n") < 300
     assert statuses(asking, server, fields()) == ["200"]
+
+
+@pytest.mark.parametrize("flood", NOTHING)
+def test_a_flood_of_frames_that_bring_nothing_ends_its_connection(
+    flood: str, inspector: InspectorProcess, server: Http2Server, tmp_path: Path
+) -> None:
+    asking = Asking(inspector, Contract(), str(tmp_path / f"{NAME}.pem"))
+    upload = GREETING + frame(HEADERS, END_HEADERS, 1, b"\x83" + ASKED[1:])
+    with asking.client(server, alpn=["h2"]) as tls:
+        tls.settimeout(PATIENCE)
+        with suppress(ConnectionError, ssl.SSLError):  # it is hung up on before all of it went
+            tls.sendall(upload + NOTHING[flood] * 6000)
+            while tls.recv(65536):
+                pass  # a connection that went on would time out here
+    assert statuses(asking, server, fields()) == ["200"], "the control: others are answered"
 
 
 def test_a_bomb_of_fields_costs_little_memory_and_never_arrives(

@@ -71,7 +71,8 @@ static enum progress look_at(int pid, struct stop *stop) {
     if (has_stopped(pid, stop)) return STOPPED;
     /* Taking the report of an end lets its own parent know, and a thread that waits for its siblings (de_thread). That
      * of the execve of another thread than the leader has to be taken before ptrace finds it by its new number. */
-    if (waitid(P_PID, (id_t)pid, &report, WEXITED | WSTOPPED | WNOHANG | __WALL | __WNOTHREAD) < 0) return GONE;
+    if (waitid(P_PID, (id_t)pid, &report, WEXITED | WSTOPPED | WNOHANG | __WALL | __WNOTHREAD) < 0)
+        return errno == ECHILD ? GONE : GOES_ON; /* a tracee that was left stopped would wait for ever */
     if (!report.si_pid) return GOES_ON;
     if (has_ended(&report)) return GONE;
     return has_stopped(pid, stop) ? STOPPED : GOES_ON;

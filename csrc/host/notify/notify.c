@@ -233,22 +233,25 @@ int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t
     return result;
 }
 
-/* Takes a call out of reach of deadlines and other answers, with a listener that outlives the cage's removal. */
+/* Takes a call out of reach of deadlines and other answers, with a listener that outlives the cage's removal. Where no
+ * descriptor is left for that it is refused: nobody else would ever answer it. */
 static int take_exec(struct psb_notifier *notifier, uint64_t number, struct call_facts *facts, uint64_t *id,
                      struct notified_cage *alone) {
     struct pending_call **place;
     struct notified_cage *cage = visit_pending(notifier, number, &place);
+    int result = -ENOENT;
     alone->listener = -1;
-    if (!cage) return -ENOENT;
+    if (!cage) return result;
     if ((*place)->req.facts.call == PSB_CALL_EXEC) {
         *facts = (*place)->req.facts;
         *id = (*place)->id;
         alone->listener = fcntl(cage->listener, F_DUPFD_CLOEXEC, 0);
         alone->rules.init_pid = cage->rules.init_pid;
+        if (alone->listener < 0) result = respond_value(cage, *id, -EPERM) ? -ENOENT : -EACCES;
         drop_pending(cage, place);
     }
     leave(cage);
-    return alone->listener < 0 ? -ENOENT : 0;
+    return alone->listener < 0 ? result : 0;
 }
 
 int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *expected, size_t size,

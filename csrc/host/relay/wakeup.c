@@ -1,8 +1,7 @@
-/* An eventfd(2). Where a write would block the counter is full: the loop is awake already. Where a read fails it is
- * empty. After any other error the write is tried again, since a lost one would leave a thread asleep for ever. */
+/* An eventfd(2). A write that fails is tried again, since a lost one would leave a thread asleep for ever; where it
+ * would block each time the counter is full, and the loop awake already. Where a read fails it is empty. */
 #include "wakeup.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -17,7 +16,7 @@ void wake_loop(int wakeup) {
     const uint64_t one = 1;
     int tries;
     for (tries = 0; tries < TRIES; tries++)
-        if (write(wakeup, &one, sizeof one) == sizeof one || errno == EAGAIN) return;
+        if (write(wakeup, &one, sizeof one) == sizeof one) return;
 }
 
 void clear_wakeup(int wakeup) {

@@ -18,6 +18,7 @@ HEAD_SIZE, LONGEST = 9, 16384  # of a frame; the default of SETTINGS_MAX_FRAME_S
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 ACK = END_STREAM = 0x1
 END_HEADERS = 0x4
+PADDED = 0x8
 COSTLY = (HEADERS, CONTINUATION, SETTINGS)
 TABLE_SIZE, TABLE = 1, 4096
 KNOWN = (TABLE_SIZE, 2, 3, 4, 5, 6)  # of RFC 9113, 6.5.2
@@ -97,7 +98,8 @@ class FrameCutter:
     def _is_for_the_library(self, kind: int, flags: int, frame: bytes) -> bool:
         size = len(frame) - HEAD_SIZE
         if kind == DATA:
-            if not size and not flags & END_STREAM:
+            padding = 1 + frame[HEAD_SIZE] if flags & PADDED and size else 0
+            if size <= padding and not flags & END_STREAM:
                 self.spend()
             return True
         if self._block or kind in (HEADERS, CONTINUATION):
