@@ -25,6 +25,7 @@ INIT_PATH = f"{PACKAGE}/cage-init"
 UNCAGED_INIT_PATH = f"{PACKAGE}/uncaged-init"  # the same, under a name to which no security policy is attached
 
 INFINITY = 0xFFFFFFFFFFFFFFFF  # RLIM_INFINITY
+TRIES = 8
 WALL = 0x40000000  # __WALL, wait(2): children with another exit signal than SIGCHLD
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04  # openat2(2)
 RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x08, 0x10, 0x20
@@ -262,11 +263,21 @@ def _undo(opened: Any) -> None:
     if control < 0:
         return
     os.close(control)
-    try:
-        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | WALL)
-    except ChildProcessError:
-        pass  # the host waits for any child
+    take_report(pidfd)
     os.close(pidfd)
+
+
+def take_report(pidfd: int) -> None:
+    """Waits for the end of a child, and takes the report of it. One that fails is tried again: what is let go of after
+    the end must not wait for it."""
+    for _ in range(TRIES):
+        try:
+            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | WALL)
+            return
+        except ChildProcessError:
+            return  # the host waited for any child, or ignores SIGCHLD
+        except OSError:
+            continue
 
 
 def send(control: int, message: bytes, fds: Sequence[int]) -> None:

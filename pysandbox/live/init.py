@@ -199,10 +199,7 @@ class CageInit:
                 self._kill()
                 if not is_over(self._pidfd, KILL_PATIENCE):
                     return False
-            try:
-                os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | native.WALL)
-            except ChildProcessError:
-                pass  # the host waited for any child, or ignores SIGCHLD
+            native.take_report(self._pidfd)
             self._reaped = True  # before: a copy that is forked in between then closes nothing twice
             os.close(self._pidfd)
             if self.tree is not None:
