@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import time
+from contextlib import suppress
 
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 # Seconds. CPython looks for signals between two instructions: one that comes after that look, and before poll(2)
 # sleeps, is only seen when poll returns. So nobody sleeps for longer (Ctrl-C, `drain_on_sigterm`).
 LONGEST_POLL = 1.0
+TRIES = 8  # of a poll that the kernel had no memory for
 
 
 def is_readable(fd: int | socket, seconds: float = 0) -> bool:
@@ -42,6 +44,10 @@ def wait_readable(fd: int | socket, seconds: float | None) -> bool:
 
 
 def _is_ready(fd: int | socket, events: int, seconds: float) -> bool:
+    """Raises OSError: whoever asks whether a process is over holds what goes with it, so it is not given up at once."""
     poller = select.poll()
     poller.register(fd, events)
+    for _ in range(TRIES - 1):
+        with suppress(OSError):
+            return bool(poller.poll(seconds * 1000))
     return bool(poller.poll(seconds * 1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -51,13 +52,14 @@ def test_a_daemon_of_a_shell_outlives_its_command() -> None:
 
 
 def test_tmp_and_shared_memory_are_shared_and_end_with_the_session() -> None:
+    files = [f"{place}/kept-{os.getpid()}" for place in ("/tmp", "/dev/shm")]
     with Cage() as cage:
-        cage.run(["/bin/sh", "-c", "echo kept > /tmp/file; echo kept > /dev/shm/file"], check=True)
-        assert cage.run(["/bin/cat", "/tmp/file", "/dev/shm/file"]).stdout == "kept\nkept\n"
+        cage.run(["/bin/sh", "-c", 'for each; do echo kept > "$each"; done', "sh", *files], check=True)
+        assert cage.run(["/bin/cat", *files]).stdout == "kept\nkept\n"
 
     with Cage() as other:
         assert other.run(["/bin/ls", "/tmp", "/dev/shm"]).stdout == "/dev/shm:\n\n/tmp:\n"
-    assert not Path("/tmp/file").exists() and not Path("/dev/shm/file").exists()
+    assert not any(map(os.path.exists, files))
 
 
 def test_a_loopback_server_is_reached_by_the_next_command_and_by_no_other_cage() -> None:

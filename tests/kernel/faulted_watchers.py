@@ -20,6 +20,7 @@ import re
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -141,9 +142,16 @@ class Watched(Trials):
         if self.answers(plain) != "yes":
             wrong.append("a cage that nobody watches was hurt")
         answer = self.answers(other)
-        if answer != "yes" and not ENDS & set(self.told):
+        if answer != "yes" and not self.was_told():
             wrong.append(f"another cage ended without a word: {answer}")
         return wrong
+
+    def was_told(self) -> bool:
+        """Cages are ended before it is said why, by another thread than the one that looks."""
+        deadline = time.monotonic() + self.settles
+        while not ENDS & set(self.told) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return bool(ENDS & set(self.told))
 
     def answers(self, cage: Cage) -> str:
         try:

@@ -6,6 +6,7 @@ One table a row; its name is a phrase of the page. A new way is one more line.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,11 +115,11 @@ CLOSED: dict[str, tuple[str, dict[str, Any]]] = {
         "link": lambda: netlink(16, struct.pack("=BxHiII", 0, 0, 1, 1, 1), 5),
     """, {"bind": "EACCES", "bind 6": "EACCES", "connect": "EACCES"}),
     "(System V, POSIX): none": ("""
-        "segment": lambda: call("shmget", 0x70736231, 4096, 0o1600),
-        "semaphore": lambda: call("semget", 0x70736231, 1, 0o1600),
-        "queue": lambda: call("msgget", 0x70736231, 0o1600), "attach": lambda: call("shmat", 0, 0, 0),
-        "named": lambda: call("mq_open", "psb-page", os.O_RDWR | os.O_CREAT, 0o600, 0),
-        "file": lambda: os.open("/dev/shm/psb-page", os.O_RDWR | os.O_CREAT),
+        "segment": lambda: call("shmget", KEY, 4096, 0o1600),
+        "semaphore": lambda: call("semget", KEY, 1, 0o1600),
+        "queue": lambda: call("msgget", KEY, 0o1600), "attach": lambda: call("shmat", 0, 0, 0),
+        "named": lambda: call("mq_open", OWN, os.O_RDWR | os.O_CREAT, 0o600, 0),
+        "file": lambda: os.open("/dev/shm/" + OWN, os.O_RDWR | os.O_CREAT),
         "key": lambda: call("add_key", "user", "psb", b"x", 1, -4),
         "ask": lambda: call("request_key", "user", "psb", 0, 0),
         "control": lambda: call("keyctl", 0, -3, 0),
@@ -215,7 +216,7 @@ def attacks(ground: Ground) -> Iterator[tuple[Victim, dict[str, Any]]]:
         yield target, {
             "VICTIM": target.pid, "SECRET": str(ground.secret), "LINK": str(ground.outside / "link"),
             "OUTSIDE": str(ground.outside), "INSIDE": str(ground.inside), "PLAIN": str(ground.inside / "plain"),
-            "PORT": server.getsockname()[1],
+            "PORT": server.getsockname()[1], "KEY": 0x70730000 | os.getpid() & 0xFFFF, "OWN": f"psb-page-{os.getpid()}",
         }  # fmt: skip
     (ground.outside / "link").unlink()
 
@@ -269,10 +270,10 @@ CONTROLS = {
 LEFT = """
     for name, again in (("shmget", "shmctl"), ("msgget", "msgctl"), ("semget", "semctl")):
         try:
-            call(again, call(name, 0x70736231, *((0,) if name == "msgget" else (0, 0))), 0, 0, 0)
+            call(again, call(name, KEY, *((0,) if name == "msgget" else (0, 0))), 0, 0, 0)
         except OSError:
             pass
-    for leave in (lambda: call("mq_unlink", "psb-page"), lambda: os.unlink("/dev/shm/psb-page")):
+    for leave in (lambda: call("mq_unlink", OWN), lambda: os.unlink("/dev/shm/" + OWN)):
         try:
             leave()
         except OSError:

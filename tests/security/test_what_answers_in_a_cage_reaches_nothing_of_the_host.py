@@ -22,7 +22,7 @@ from pysandbox import CageExecutor, SandboxedError, SandboxedFunction, sandboxed
 Call = Callable[..., Any]
 
 CALL, ASK, RETURNED = 2, 3, 5
-MARK = "/tmp/psb-a-pickle-was-run-here"
+MARK = f"/tmp/psb-a-pickle-was-run-here-{os.getpid()}"
 PATIENCE = 5.0
 
 
