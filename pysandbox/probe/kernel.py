@@ -7,7 +7,7 @@ The one file of `probe` that imports the extension, and only when asked. It deci
 from __future__ import annotations
 
 import os
-from errno import EAGAIN, EMFILE, ENFILE, ENOMEM, EPERM
+from errno import EAGAIN, EINVAL, EMFILE, ENFILE, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM
 
 from pysandbox.errors import StartError
 
@@ -100,6 +100,7 @@ def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
 # (csrc/host/spawn/idmap.c). The kernel takes the swap from a user namespace, made once and held open as long as the
 # process.
 _swap: list[int] = []
+CANNOT_MAP = (EINVAL, EPERM, EOPNOTSUPP, ENOSYS)  # what a file system, or a filter of the host's own, says to it
 
 
 def is_true_root() -> bool:
@@ -140,7 +141,15 @@ def swap() -> int:
 
 def unmapped(trees: Iterable[str]) -> tuple[str, ...]:
     """Those of some real paths that cannot be mapped, with all that is mounted below: tried, and not read off a list
-    of file systems."""
+    of file systems. Raises StartError where that cannot be tried: a cage that kept root's id because somebody moved a
+    directory away for a moment would be his to have."""
     from pysandbox._native import lib
 
-    return tuple(tree for tree in trees if lib.psb_try_idmap(os.fsencode(tree), swap()) < 0)
+    found = []
+    for tree in trees:
+        number = -int(lib.psb_try_idmap(os.fsencode(tree), swap()))
+        if number > 0 and number not in CANNOT_MAP:
+            raise StartError("idmap", number, tree, "it was changed, or the host lacks room, while it was looked at")
+        if number > 0:
+            found.append(tree)
+    return tuple(found)

@@ -5,6 +5,7 @@ is handed in, a hole in another wall, or a server that asks who is there, meets 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -19,14 +20,16 @@ from pathlib import Path
 import pytest
 from pysandbox._native import lib
 
-from pysandbox import PIPE, Cage, Grant, Policy, UnsupportedError
+from pysandbox import PIPE, Cage, CageError, Grant, Policy, Runtime, StartError, UnsupportedError
 from pysandbox.errors import WeakerWarning
 from pysandbox.live.processes import descendants, status_of
+from pysandbox.probe.kernel import unmapped
 
 from .harness import PYTHON, caged, policy, program, uncaged, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.guest]
 NOBODY = lib.PSB_OUTSIDE
+OTHER = 12345
 IDS = (b"Uid", b"Gid")
 EVERY_WAY = [
     pytest.param({}, {}, id="plain"),
@@ -265,3 +268,57 @@ def test_root_of_a_user_namespace_of_its_own_is_nobody_already() -> None:
     user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Ur"]
     done = subprocess.run([*user, *own_python(host)], capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["0", "False"], done.stderr
+
+
+# ---- nobody else decides that it keeps root's id --------------------------------------------------------------------
+
+RACER = """
+    import os, random, sys, time
+    os.chdir(sys.argv[1])
+    print(flush=True)
+    while True:
+        os.rename("below", "away")
+        os.symlink(sys.argv[2], "below")
+        os.unlink("below")
+        os.rename("away", "below")
+        time.sleep(random.random() / 200)  # some starts are to come through
+"""
+
+
+def test_a_path_that_cannot_be_looked_at_is_an_error_and_no_reason_to_keep_root_s_id(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    assert unmapped([str(tmp_path / "there")]) == (), "the control: it can be mapped"
+    for name, number in (("missing", errno.ENOENT), ("link", errno.ELOOP), ("there/below", errno.ENOENT)):
+        with pytest.raises(StartError) as raised:
+            unmapped([str(tmp_path / name)])
+        assert (raised.value.step, raised.value.errno) == ("idmap", number)
+
+
+def test_the_owner_of_a_granted_tree_who_moves_it_about_never_gets_a_cage_with_root_s_id(tmp_path: Path) -> None:
+    for each in (tmp_path, *tmp_path.parents[:2]):
+        each.chmod(0o755)
+    tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"
+    (tree / "below").mkdir(parents=True)
+    elsewhere.mkdir()
+    for each in (tree, tree / "below"):
+        os.chown(each, OTHER, OTHER)
+    rules = Policy(allow_write=[Grant(str(tree)), Grant(str(tree / "below"), optional=True)])
+    argv = [PYTHON, "-c", textwrap.dedent(RACER), str(tree), str(elsewhere)]
+    user = {"user": OTHER, "group": OTHER, "extra_groups": ()}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, **user) as racer:  # type: ignore[call-overload]
+        assert racer.stdout is not None
+        racer.stdout.readline()
+        outside = [outside_of(rules) for _ in range(60)]
+        racer.kill()
+    assert str(NOBODY) in outside, "the control: some were started"
+    assert "0" not in outside
+
+
+def outside_of(rules: Policy) -> str:
+    """The id outside of one cage; why there was none."""
+    try:
+        with Cage(rules, runtime=Runtime(warm=0)) as cage:
+            return str(cage.run(["cat", "/proc/self/uid_map"]).stdout).split()[1]
+    except CageError as error:
+        return str(error)
