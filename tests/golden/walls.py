@@ -36,6 +36,16 @@ WORDS: Mapping[str, dict[str, Any]] = {
     "max_pids": {"max_pids": 9},
     "memory_mb": {"memory_mb": 64},
     "allow_execve": {"allow_execve": ("/usr/bin/env",)},
+    "deny_pattern": {"deny": grants(f"{PROJECT}/*.env")},
+    "deny_calls": {"deny_syscalls": ("connect", "sendmsg", "kill", "ppoll")},
+    "supervised": {"notifier": True},
+    "open_files": {"open_files": 64},
+    "file_size_gb": {"file_size_gb": 1},
+    "address_space_gb": {"address_space_gb": 1},
+    "tmp_mb": {"tmp_mb": 5},
+    "write_mb": {"write_mb": 5},
+    "cow_mb": {"cow_mb": 5},
+    "walltime_sec": {"walltime_sec": 5.0},
 }
 OPTIONS: Mapping[str, dict[str, Any]] = {
     "default": {},
@@ -60,6 +70,19 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "limits": {"memory_mb": 128, "cpu_percent": 50, "limits_required": False},
     "notifier": {"notifier": True},
     "no notifier": {"notifier": False},
+    "cow": {"workdir": "cow"},
+    "cow below": {"cow": ("/home/ann",)},
+    "cow on disk": {"workdir": "cow", "storage": "disk"},
+    "cow in a copy": {"workdir": "cow", "storage": "copy"},
+    "unguarded": {"workdir": "write", "unguarded": (".git",)},
+    "no base": {"base": False, "allow": grants("/usr")},
+    "monitor": {"monitor": True},
+    "why": {"why": True},
+    "no egress": {"egress": "none"},
+    "variables": {"env": {"A": "b"}, "env_passthrough": ("FOO",)},
+    "loopback ports": {"allow_host_loopback": True, "host_loopback_ports": (9,)},
+    "names resolved": {"hosts": ("pypi.org",), "dns_ipv6": "resolve"},
+    "another profile": {"seccomp": "default"},
 }
 
 
@@ -120,7 +143,14 @@ def deadly(programs: tuple[bytes, ...]) -> frozenset[str]:
 
 
 def writable(plan: Plan) -> set[str]:
-    return {step.target for step in plan.mounts if step.kind is MountKind.BIND and Attr.RDONLY not in step.attrs}
+    """What is bound, and not read-only by itself or by what protects all that is there by then."""
+    found: set[str] = set()
+    for step in plan.mounts:
+        if step.kind is MountKind.PROTECT and step.target == "/" and Attr.RDONLY in step.attrs:
+            found.clear()
+        elif step.kind is MountKind.BIND and Attr.RDONLY not in step.attrs:
+            found.add(step.target)
+    return found
 
 
 def raised(strict: Plan, plain: Plan) -> set[str]:
@@ -130,9 +160,12 @@ def raised(strict: Plan, plain: Plan) -> set[str]:
             if each.value is not None and (left.get(each.resource) is None or left[each.resource] > each.value)}  # type: ignore[operator]  # fmt: skip
 
 
+SHOWS = (MountKind.BIND, MountKind.OVERLAY)
+
+
 def is_below(path: str, plan: Plan) -> bool:
     """Whether a mount shows it already: what is denied inside a grant is held in its place by mounts of its parents."""
-    return any(path.startswith(step.target + "/") for step in plan.mounts if step.kind is MountKind.BIND)
+    return any(path.startswith(step.target + "/") for step in plan.mounts if step.kind in SHOWS)
 
 
 def covered(plan: Plan) -> set[str]:
@@ -141,6 +174,10 @@ def covered(plan: Plan) -> set[str]:
 
 def rights(plan: Plan) -> set[tuple[str, str]]:
     return {(rule.path, right) for rule in plan.landlock.rules for right in rule.access} if plan.landlock else set()
+
+
+def has_above(plan: Plan, path: str, right: str) -> bool:
+    return any(each == right and path.startswith(above.rstrip("/") + "/") for above, each in rights(plan))
 
 
 def weaker(strict: Plan, plain: Plan) -> dict[str, object]:
@@ -167,7 +204,7 @@ def weaker(strict: Plan, plain: Plan) -> dict[str, object]:
             set(plain.landlock.handled_net) - set(strict.landlock.handled_net),
             set(plain.landlock.scoped) - set(strict.landlock.scoped),
         )
-        found["rights"] = rights(strict) - rights(plain)
+        found["rights"] = {each for each in rights(strict) - rights(plain) if not has_above(plain, *each)}
     if plain.notify and strict.notify:
         found["sealed"] = plain.notify.sealed and not strict.notify.sealed
         found["control"] = plain.notify.refuse_control and not strict.notify.refuse_control

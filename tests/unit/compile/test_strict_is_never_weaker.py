@@ -4,6 +4,7 @@ compile is as strict as it gets."""
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from golden.pretend import HOSTS, MODERN
 from golden.walls import DIRECT, NAMES, OPTIONS, WORDS, compiled, weaker
 from pysandbox.probe.facts import CgroupFacts
 
+SAMPLED = 60  # pairs for each word but the two that change most
 PAIRS = [*((name,) for name in OPTIONS), *itertools.combinations(list(OPTIONS)[1:], 2)]
 ABLE = replace(MODERN, cgroup=CgroupFacts("/sys/fs/cgroup/mine", ("cpu", "memory", "pids"), "below"))
 HOSTS_TRIED = {"6.18": MODERN, "6.18 with cgroups": ABLE, "6.1": HOSTS["6.1"]}
@@ -21,7 +23,10 @@ HOSTS_TRIED = {"6.18": MODERN, "6.18 with cgroups": ABLE, "6.1": HOSTS["6.1"]}
 @pytest.mark.parametrize("word", WORDS)
 def test_a_stricter_word_opens_nothing(word: str, host: str) -> None:
     tried = 0
-    pairs = PAIRS if (word, host) in (("strict", "6.18"), ("scm_rights", "6.18")) else PAIRS[: len(OPTIONS)]
+    pairs = PAIRS[: len(OPTIONS)]
+    if host == "6.18":
+        rest = PAIRS[len(OPTIONS) :]
+        pairs = pairs + (rest if word in ("strict", "scm_rights") else random.Random(word).sample(rest, SAMPLED))
     for names in pairs:
         options = [OPTIONS[name] for name in names]
         plain, strict = compiled(HOSTS_TRIED[host], *options), compiled(HOSTS_TRIED[host], *options, WORDS[word])
