@@ -1,5 +1,5 @@
 """Claim: a restriction either cuts what it takes away, or raises: a host that has no descriptor left to look at the
-processes of its cage never takes them for none.
+processes of its cage never takes them for none. An execve that it cannot answer any more is refused, and that is told.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
 from _support.sockets import is_cut
-from pysandbox import PIPE, Cage, Runtime
+from pysandbox import PIPE, STDOUT, Cage, Runtime
+from pysandbox.supervise import wire
 
-from .harness import PYTHON, policy
+from .harness import PATIENCE, PYTHON, policy
 
 HOLDS = """
 import socket, sys, time
@@ -80,3 +82,22 @@ def test_without_descriptors_it_is_cut_or_refused(free: int) -> None:
     assert raised or cut
     if free == 0:
         assert raised
+
+
+@pytest.mark.parametrize(("free", "said"), [(ENOUGH, "ran\n"), (0, "/usr/bin/echo: Operation not permitted\n")])
+def test_an_execve_that_cannot_be_followed_is_refused(free: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With enough of them it goes on: the control."""
+    execute = wire.execute
+
+    def with_few(notifier: Any, pending: int, expected: bytes, image: Any) -> int:
+        if not expected.startswith(b"/usr/bin/echo"):
+            return execute(notifier, pending, expected, image)
+        with left_with(free):
+            return execute(notifier, pending, expected, image)
+
+    monkeypatch.setattr(wire, "execute", with_few)
+    with Cage(policy(), runtime=Runtime(warm=0), policy_fn=lambda *_: None, watch=["exec"]) as cage:
+        done = cage.run(["/bin/sh", "-c", "/usr/bin/echo ran 2>&1"], stderr=STDOUT, timeout=PATIENCE)
+        assert cage.run(["/usr/bin/true"], timeout=PATIENCE).exit_code == 0, "the cage goes on"
+    assert str(done.stdout).endswith(said)
+    assert [each.rule for each in done.denials] == ([] if free else ["cannot be traced"])
