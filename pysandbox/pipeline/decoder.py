@@ -4,8 +4,9 @@ What arrives decides nothing about the host: no module is imported because of it
 library; numpy is the program's own), and no name in it is looked up anywhere but in what the annotation declares.
 
 Who decodes reads each byte once, also of the buffers beside the message, and makes at most MOST_VALUES values, DEEPEST
-deep. Keys whose hash a stranger can
-choose (large numbers, Decimal, tuples, ...) are few, so that no dict takes time by the square of its size.
+deep. What takes much memory for the few bytes that name it, an empty set or a path, counts as several (HEAVY), so that
+all that is made of small things takes some 80 bytes a value. Keys whose hash a stranger can choose (large numbers,
+Decimal, tuples, ...) are few, so that no dict takes time by the square of its size.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pysandbox.shapes import Any
 
 MOST_VALUES = 5_000_000
+# As how many values something counts beside itself, where it takes more memory than most: of 80 bytes each.
+HEAVY = {b"d": 1, b"S": 3, b"Z": 3, b"A": 4, b"R": 16, b"C": 1, b"D": 1, b"P": 2}
 MOST_CHOSEN_IN_ALL = 65536  # keys of all containers whose hash a stranger can choose
 DTYPE = re.compile(r"[<>|][biufc][0-9]{1,2}")  # as ndarray.dtype.str tells one of NUMBERS
 MOST_DIMENSIONS = 32
@@ -75,8 +78,8 @@ class _ValueReader:
         return self.take(self.number(U64))
 
     def value(self, depth: int = 0) -> Any:
-        self.left -= 1
         tag = bytes(self.take(1))
+        self.left -= 1 + HEAVY.get(tag, 0)
         read = _TAGS.get(tag)
         if read is None or depth > DEEPEST or self.left < 0:
             raise BadAnswer(

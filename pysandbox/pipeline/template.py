@@ -41,6 +41,7 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 SCOPE_ABI = 6  # of Landlock, Linux 6.12
 LONGEST = 1 << 16
 STUCK = 10.0  # seconds that it may take to hear an order
+MOST_HEARD = 64  # records read for one worker: more than a template has to tell, and no end of them holds up a caller
 MIB = 1 << 20
 
 
@@ -249,8 +250,9 @@ class Template:
         with self._lock:
             if self._endings.pop(number, None) is None:
                 self._forgotten.add(number)
-            while self._control is not None and is_readable(self._control) and self._receive():
-                continue
+            for _ in range(MOST_HEARD):
+                if self._control is None or not is_readable(self._control) or not self._receive():
+                    return
 
     def _receive(self) -> bool:
         said = self._received()

@@ -12,12 +12,10 @@ is refused while the first runs, and conflicts with it afterwards.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from pysandbox.errors import CommitConflict, CommitError, Conflict
 from pysandbox.launch import native
@@ -27,6 +25,7 @@ from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace import plan as planning
 from pysandbox.workspace import store
 from pysandbox.workspace.changes import Change, State, before_of
+from pysandbox.workspace.commit_lock import locked
 from pysandbox.workspace.conflict import Stamp, changed_since, clock_trouble, stamp_of
 from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
 from pysandbox.workspace.moves import Moved, Places, inode, make_all, places, set_traits, undo_all
@@ -237,22 +236,8 @@ def saved(move: Move) -> str:
 
 
 def is_old(place: int) -> bool:
-    return time.time() - os.stat(CommitJournal.NAME, dir_fd=place).st_mtime > KEPT_FOR
+    return time.time() > too_old_at(place)
 
 
-# ---- one at a time -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def locked(path: str, tree: int) -> Iterator[None]:
-    """No other commit to this directory meanwhile. Raises CommitError when one runs."""
-    fd = native.open_inside(tree, ".", os.O_RDONLY | os.O_DIRECTORY, resolve=native.RESOLVE_BENEATH)
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            busy = OSError(errno.EBUSY, "another commit to it is under way")
-            raise CommitError(path, busy) from None
-        yield
-    finally:
-        os.close(fd)
+def too_old_at(place: int) -> float:
+    return os.stat(CommitJournal.NAME, dir_fd=place).st_mtime + KEPT_FOR

@@ -2,7 +2,8 @@
 
 A journal that was staging is undone, one that was applying is finished, or undone where the tree has changed under it
 since. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover` first; it costs one listing
-where there is nothing to do. `interrupted` only looks.
+where there is nothing to do, however many commits and workspaces are kept: those in which this process has seen that
+nothing is left to be done are not opened again. `interrupted` only looks.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from pysandbox.live.layers import remove_left
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace import store
 from pysandbox.workspace.bundle import INDEX
-from pysandbox.workspace.commit import KEPT_FOR, apply, back_out, give_back, is_old, locked, save
+from pysandbox.workspace.commit import KEPT_FOR, apply, back_out, give_back, is_old, save, too_old_at
+from pysandbox.workspace.commit_lock import locked
 from pysandbox.workspace.journal import CommitJournal, JournalRecord
 from pysandbox.workspace.moves import Moved, inode, places, undo_all
 
 AT_FDCWD = -100  # openat(2)
 UNREADABLE = (ValueError, KeyError, TypeError, IndexError)  # of a journal
+FOR_EVER = float("inf")
+
+# Directories, as they are named in the store, in which nothing is left to be done, and until when: a commit that is
+# over stays so until it is too old to be undone, a bundle for as long as it is there. No name is given twice.
+_SETTLED: dict[str, float] = {}
 
 
 class Recovered(NamedTuple):
@@ -90,13 +97,28 @@ def _under_way(written: JournalRecord) -> bool:
         return False
 
 
+def _unsettled() -> list[str]:
+    """The names in the store that are to be looked at. Raises PermissionError."""
+    above, now = store.directory(), time.time()
+    names = {f"{above}/{name}": name for name in store.names()}
+    for gone in [each for each in list(_SETTLED) if each not in names]:
+        _SETTLED.pop(gone, None)
+    return [name for path, name in names.items() if _SETTLED.get(path, 0) <= now]
+
+
+def _settle(name: str, until: float) -> None:
+    _SETTLED[f"{store.directory()}/{name}"] = until
+
+
 def _recovered() -> Iterator[Recovered]:
-    for name in store.names():
+    for name in _unsettled():
         with suppress(FileNotFoundError, NotADirectoryError), store.opened_one(name) as place:
             journal = CommitJournal(place)
             if journal.is_over():
                 if is_old(place):
                     store.remove(name)
+                else:
+                    _settle(name, too_old_at(place))
                 continue
             try:
                 written = journal.read()
@@ -112,7 +134,9 @@ def _recovered() -> Iterator[Recovered]:
 
 def _without_journal(place: int, name: str) -> str:
     """A bundle; or what was begun and never became one, once it is old enough to be nobody's work."""
-    if INDEX not in os.listdir(place) and time.time() - os.fstat(place).st_mtime > KEPT_FOR:
+    if INDEX in os.listdir(place):
+        _settle(name, FOR_EVER)
+    elif time.time() - os.fstat(place).st_mtime > KEPT_FOR:
         store.remove(name)
     return ""
 

@@ -15,7 +15,8 @@ from pysandbox.launch import native
 from pysandbox.launch.ids import new_id
 from pysandbox.shapes import Literal
 from pysandbox.workspace import store
-from pysandbox.workspace.commit import apply, back_out, give_back, is_old, locked, save, saved, staged_name
+from pysandbox.workspace.commit import apply, back_out, give_back, is_old, save, saved, staged_name
+from pysandbox.workspace.commit_lock import locked
 from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
 from pysandbox.workspace.moves import Moved, Places, identity, joined, look_below, places, undo_all
 from pysandbox.workspace.recovery import tree_of

@@ -207,3 +207,20 @@ def test_what_a_policy_shows_below_tmp_is_seen_and_nothing_beside_it(tmp_path: P
 
     with Template(Policy(allow=[where])) as made:
         assert made.map(reads, [where])[0].value == "shown"
+
+
+def test_a_template_that_does_not_stop_talking_holds_up_nobody(
+    template: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def always_more() -> bool:
+        told.append(1)
+        assert len(told) < 10_000, "it is read without an end"
+        return True
+
+    with monkeypatch.context() as context:
+        context.setattr("pysandbox.pipeline.template.is_readable", lambda *_: True)
+        context.setattr(template, "_receive", always_more)
+        template.forget(1)
+    assert told, "control: it is read"

@@ -8,6 +8,7 @@ import enum
 import math
 import struct
 import time
+import tracemalloc
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _support.numbers import imported
+from pysandbox.pipeline import decoder
 from pysandbox.pipeline.codec import BESIDE, DEEPEST, CannotReturn, encode, name_of
 from pysandbox.pipeline.decoder import BadAnswer, Shapes, decode
 
@@ -194,6 +196,42 @@ def test_keys_that_are_made_to_collide_are_few() -> None:
         assert time.process_time() - began < 10
     many = {number: str(number) for number in range(100_000)}
     assert decode(encode(many), SHAPES) == many
+
+
+def named(tag: bytes, data: bytes) -> bytes:
+    return tag + U64(len(data)) + data
+
+
+SMALL = {
+    "a set": b"S" + U64(0), "a set of one": b"Z" + U64(1) + b"N", "a list": b"l" + U64(0), "a dict": b"d" + U64(0),
+    "a set of five": b"S" + U64(5) + b"".join(named(b"i", bytes([each])) for each in range(5)),
+    "a dict of one": b"d" + U64(1) + b"NN", "a path": b"P" + named(b"s", b"a"), "a decimal": named(b"D", b"1"),
+    "an identifier": b"U" + bytes(16), "an int": named(b"i", b"\0\1\1"), "bytes": named(b"a", b"x"),
+    "a text": named(b"s", "a\u20ac".encode()), "an array": named(b"A", b"<f8") + b"t" + U64(1)
+    + named(b"i", b"\1") + named(b"b", bytes(8)), "an object": named(b"C", name_of(Point).encode()) + b"d" + U64(1)
+    + named(b"s", b"x") + b"N",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SMALL)
+def test_what_is_small_when_it_arrives_is_bounded_when_it_is_read(what: str) -> None:
+    count, message = 2000, SMALL[what]
+    reader = decoder._ValueReader([b"l" + U64(count) + message * count], SHAPES)
+    tracemalloc.start()
+    try:
+        found = reader.value()
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == count
+    assert size / (decoder.MOST_VALUES - reader.left) < 112, "bytes for each value that it counts as"
+
+
+def test_empty_sets_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "MOST_VALUES", 1000)
+    assert decode([b"l" + U64(249) + SMALL["a set"] * 249], SHAPES) == [set()] * 249
+    with pytest.raises(BadAnswer, match="too many values"):
+        decode([b"l" + U64(250) + SMALL["a set"] * 250], SHAPES)
 
 
 def test_large_bytes_stand_beside() -> None:
