@@ -14,9 +14,11 @@ from pysandbox.shapes import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
+    from pysandbox.live.services import CageService
     from pysandbox.runtime.prepared import Prepared
     from pysandbox.runtime.runtime import Runtime
     from pysandbox.supervise.policy_fn import PolicyFn
+    from pysandbox.supervise.supervisor import Supervisor
 
 CATEGORIES = ("exec", "network", "file")
 WATCHED = ("exec", "network")  # unless asked otherwise: files cost nothing until somebody wants to hear of them
@@ -72,18 +74,13 @@ class CallbackOptions(NamedTuple):
 
     def supervise(self, runtime: Runtime, live: CageInit, prepared: Prepared) -> None:
         """Starts deciding the calls of a cage that has not run anything yet. Raises StartError; the cage ends then."""
-        from pysandbox.supervise.policy_fn import Caller
-        from pysandbox.supervise.record import VerdictWriter
-        from pysandbox.supervise.supervision import Supervision
-        from pysandbox.supervise.supervisor import Supervisor, join_supervisor
+        from pysandbox.supervise.renames import Renames, only_moves
+        from pysandbox.supervise.supervisor import join_supervisor
 
-        def join(supervisor: Supervisor) -> Supervision:
-            return Supervision(
-                supervisor, live, prepared.plan, prepared.policy,
-                caller=Caller(self.policy_fn, self.loop) if self.policy_fn is not None else None,
-                deadline=self.deadline, recorder=VerdictWriter(self.record) if self.record is not None else None,
-                restrict_memory=partial(runtime.restrict_memory, live, prepared.plan),
-            )  # fmt: skip
+        def join(supervisor: Supervisor) -> CageService:
+            if only_moves(prepared.plan) and self.policy_fn is None and self.record is None:
+                return Renames(supervisor, live, prepared.plan, self.deadline)
+            return self._supervision(supervisor, runtime, live, prepared)
 
         try:
             live.services.add(join_supervisor(runtime, join))
@@ -92,6 +89,18 @@ class CallbackOptions(NamedTuple):
             raise StartError(
                 "listener", error.errno or 0, None, "the supervisor could not take the cage over"
             ) from error
+
+    def _supervision(self, supervisor: Supervisor, runtime: Runtime, live: CageInit, prepared: Prepared) -> CageService:
+        from pysandbox.supervise.policy_fn import Caller
+        from pysandbox.supervise.record import VerdictWriter
+        from pysandbox.supervise.supervision import Supervision
+
+        return Supervision(
+            supervisor, live, prepared.plan, prepared.policy,
+            caller=Caller(self.policy_fn, self.loop) if self.policy_fn is not None else None,
+            deadline=self.deadline, recorder=VerdictWriter(self.record) if self.record is not None else None,
+            restrict_memory=partial(runtime.restrict_memory, live, prepared.plan),
+        )  # fmt: skip
 
 
 def _running_loop() -> Any:

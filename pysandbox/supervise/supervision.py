@@ -34,6 +34,7 @@ from pysandbox.supervise.notes import Notes
 from pysandbox.supervise.policy_fn import Caller, words_of
 from pysandbox.supervise.record import VerdictWriter
 from pysandbox.supervise.refusals import RefusalLedger
+from pysandbox.supervise.renames import answer_rename
 from pysandbox.supervise.rules_in_force import RulesInForce
 from pysandbox.supervise.sockets import hold
 from pysandbox.supervise.turns import BoundedTasks
@@ -152,22 +153,13 @@ class Supervision(CageService):
             wire.answer(self._supervisor.notifier, pending, "PASS")
 
     def _rename(self, pending: int, call: Call, args: list[int]) -> None:
-        """Does the rename of a directory that an overlay would refuse (EXDEV); the kernel goes on with any other."""
-        from pysandbox.supervise.moving import NotMoved, move
-
-        notifier, kind, number = self._supervisor.notifier, "PASS", 0
+        """Notes the paths first, where they are watched."""
         try:
             if self._plan.notify is not None and self._plan.notify.watches_paths:
                 for missed in wire.look_at_paths(call.pid, call.syscall, args, False):
                     self._ledger.note_missed(call, missed)
-            move(call, args, self._plan, self.live.user, partial(wire.waits, notifier, pending), self._left)
-            kind = "RETURN"
-        except NotMoved:
-            pass
-        except OSError as error:
-            kind, number = "ERRNO", error.errno or EPERM
         finally:
-            wire.answer(notifier, pending, kind, number)
+            answer_rename(self._supervisor.notifier, pending, call, args, self._plan, self.live.user, self._left)
 
     def _decide_soon(self, pending: int, call: Call, args: list[int], step_back: Callable[[], None]) -> None:
         task = partial(self._decide, pending, call, args)

@@ -87,20 +87,38 @@ struct notified_cage *new_cage(struct psb_notifier *notifier, int listener, cons
     return NULL;
 }
 
+uint32_t list_cage(struct notified_cage *cage) {
+    struct psb_notifier *notifier = cage->notifier;
+    cage->number = ++notifier->last_cage;
+    cage->users++;
+    cage->next = notifier->cages;
+    notifier->cages = cage;
+    notifier->n_cages++;
+    return cage->number;
+}
+
+int start_loop(struct notified_cage *cage, void *(*loop)(void *)) {
+    int result;
+    cage->users++;
+    cage->notifier->users++;
+    /* It unblocks the one signal of its timer itself (eintr_timer.c). */
+    result = start_detached_thread(loop, cage, STACK_SIZE);
+    if (!result) return 0;
+    cage->users--;
+    cage->notifier->users--;
+    return result;
+}
+
 int64_t enter_cage(struct notified_cage *cage, void *(*loop)(void *)) {
     struct psb_notifier *notifier = cage->notifier;
     uint32_t number;
     int result;
     pthread_mutex_lock(&notifier->lock);
-    cage->number = number = ++notifier->last_cage;
-    cage->users = 2;
-    /* It unblocks the one signal of its timer itself (eintr_timer.c). */
-    result = start_detached_thread(loop, cage, STACK_SIZE);
-    if (!result) {
-        cage->next = notifier->cages;
-        notifier->cages = cage;
-        notifier->n_cages++;
-        notifier->users++;
+    number = list_cage(cage);
+    result = start_loop(cage, loop);
+    if (result) {
+        notifier->cages = cage->next;
+        notifier->n_cages--;
     }
     pthread_mutex_unlock(&notifier->lock);
     if (result) free_cage(cage);
@@ -226,6 +244,7 @@ struct psb_notifier *new_notifier(void) {
     pthread_cond_init(&notifier->change, &clock);
     pthread_condattr_destroy(&clock);
     notifier->users = 1;
+    notifier->watch = notifier->rung = -1;
     return notifier;
 }
 
@@ -235,6 +254,8 @@ void release_notifier(struct psb_notifier *notifier) {
     users = --notifier->users;
     pthread_mutex_unlock(&notifier->lock);
     if (users) return;
+    if (notifier->watch >= 0) close_own(notifier->watch);
+    if (notifier->rung >= 0) close_own(notifier->rung);
     pthread_mutex_destroy(&notifier->lock);
     pthread_cond_destroy(&notifier->something);
     pthread_cond_destroy(&notifier->change);

@@ -12,6 +12,9 @@ void free_rules(const struct psb_rules *rules);
 /* Puts it into the list and starts its loop, which ends when the cage is `gone`: its number, or -errno, and then it is
  * freed. */
 int64_t enter_cage(struct notified_cage *cage, void *(*loop)(void *));
+/* The two halves of that, with the notifier's mutex: its number; 0 or -errno. */
+uint32_t list_cage(struct notified_cage *cage);
+int start_loop(struct notified_cage *cage, void *(*loop)(void *));
 /* The last thing that a loop does. `failure`: -errno, why it could not go on. */
 void leave_cage(struct notified_cage *cage, int failure);
 /* Takes it out of the list; the caller uses it from now on. NULL when there is none. */

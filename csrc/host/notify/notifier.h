@@ -1,8 +1,9 @@
 /* What a notifier holds: its cages, each with a thread and a mutex of its own, and of their calls those that wait.
  *
- * Cages share nothing that one of them can hold up: each has a thread that receives its calls, a mutex for what that
- * thread works on, its pending calls and its queue of events. However long a call of one takes - its memory is being
- * mapped, its file system does not answer, its programs call without end - the others' go on.
+ * Cages share nothing that one of them can hold up: each has a thread that receives its calls (one that calls rarely,
+ * from its first call on: asleep.h), a mutex for what that thread works on, its pending calls and its queue of events.
+ * However long a call of one takes - its memory is being mapped, its file system does not answer, its programs call
+ * without end - the others' go on.
  *
  * A cage's mutex is taken in loop.c and notify.c alone: whoever calls the functions on these structs (answers.c,
  * named.c, refusals.c, pending_calls.c, borrowed.c) holds it, and none of them waits. The notifier's own mutex guards
@@ -47,8 +48,9 @@ struct notified_cage {
 
     /* Under the notifier's. */
     struct event_queue events;
-    int users; /* the list, the loop, and whoever has found it */
-    int ended; /* the loop has */
+    int users;               /* the list, the loop, and whoever has found it */
+    int ended;               /* the loop has */
+    void *(*asleep)(void *); /* the loop that starts at its first call, while it has none (asleep.h) */
     struct notified_cage *next;
 };
 
@@ -57,10 +59,11 @@ struct psb_notifier {
     pthread_cond_t something; /* to tell, or the end */
     pthread_cond_t change;    /* of `stopping`, `failure`, or some cage's `ended` */
     int stopping, failure;
-    int users; /* its owner, and each loop */
+    int users; /* its owner, each loop, and the thread of asleep.h */
     uint32_t last_cage, n_cages;
     uint32_t last_event;         /* the cage whose event was taken last */
     struct notified_cage *cages; /* the youngest first */
+    int watch, rung;             /* where the listeners of cages without a loop are waited at; -1 before the first */
 };
 
 #endif

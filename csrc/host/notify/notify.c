@@ -13,6 +13,7 @@
 #include "../emulate/emulate.h"
 #include "../relay/wakeup.h"
 #include "answers.h"
+#include "asleep.h"
 #include "cages.h"
 #include "call_class.h"
 #include "dispatch.h"
@@ -76,6 +77,7 @@ void psb_notifier_stop(struct psb_notifier *notifier) {
     notifier->stopping = 1;
     pthread_cond_broadcast(&notifier->something);
     pthread_cond_broadcast(&notifier->change);
+    stop_watching(notifier);
     pthread_mutex_unlock(&notifier->lock);
 }
 
@@ -86,8 +88,11 @@ void psb_notifier_free(struct psb_notifier *notifier) {
 
 int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const struct psb_rules *rules) {
     int result;
+    int64_t number = 0;
     struct notified_cage *cage = new_cage(notifier, listener, rules, &result);
-    return cage ? enter_cage(cage, serve_cage) : result;
+    if (!cage) return result;
+    if (calls_rarely(&cage->rules)) number = enter_asleep(cage, serve_cage);
+    return number > 0 ? number : enter_cage(cage, serve_cage);
 }
 
 /* Starts the connects anew that are to leave the cage's network: a socket that is still pending is in no descriptor
@@ -151,7 +156,7 @@ int psb_notifier_remove(struct psb_notifier *notifier, uint32_t number) {
     while (cage->pending_calls) drop_pending(cage, &cage->pending_calls);
     wake_loop(cage->wake);
     pthread_mutex_unlock(&cage->lock);
-    await_end(cage);
+    if (!leave_asleep(cage)) await_end(cage);
     return 0;
 }
 
