@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,6 +101,18 @@ static struct psb_rules rules_for(unsigned round) {
     return rules;
 }
 
+/* A cage that has no loop before its first call, which comes while it is still being added, or is removed again. */
+static void be_woken(void) {
+    const struct psb_rules rules = {.deadline_ms = 2000, .moves = 1, .action = {[PSB_CALL_RENAME] = PSB_ACTION_TELL}};
+    pid_t pid;
+    const int64_t number = psb_notifier_add(notifier, open_cage(&pid), &rules);
+    if (number < 0) fail("add");
+    if (number & 1) sched_yield();
+    psb_notifier_remove(notifier, (uint32_t)number);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+}
+
 static void *run_loop(void *unused) {
     (void)unused;
     if (psb_notifier_run(notifier)) exit(3);
@@ -177,6 +190,7 @@ static void *come_and_go(void *seed) {
         psb_notifier_remove(notifier, (uint32_t)number);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
+        be_woken();
         __atomic_add_fetch(&rounds, 1, __ATOMIC_RELAXED);
     }
     return NULL;
