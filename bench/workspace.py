@@ -3,10 +3,12 @@
     python -m bench.workspace [--files N] [--rounds N] [--json]
 
 Each round makes the same tree once more and runs the same program over it, in the one and in the other, in an order
-that alternates: what else the machine does falls on both alike. The figures are medians, in milliseconds, and what
-counts is their ratio. Then the start of a cage with such a directory and of one without, in turns; the rename of a
-directory, which an overlay leaves to its user; and what the host does with it afterwards: the list of changes, what a
-conflict costs a path once both are read, and a commit beside the same files written with one syncfs(2).
+that turns: what else the machine does falls on all alike. The figures are medians of processor time, in milliseconds,
+and what counts are their ratios. A third subject is the bare overlay below a Landlock domain that grants the same and
+a filter of one instruction: what such walls cost, whoever puts them up. Then the start of a cage with such a directory
+and of one without, in turns; the rename of a directory, which an overlay leaves to its user; and what the host does
+with it afterwards: the list of changes, what a conflict costs a path once both are read, and a commit beside the same
+files written with one syncfs(2).
 """
 
 from __future__ import annotations
@@ -35,13 +37,31 @@ MOUNT = (
     " && mount -t overlay -o nosuid,nodev,userxattr,xino=off,index=off,volatile,lowerdir={tree},"
     "upperdir={place}/layers/upper,workdir={place}/layers/work overlay {tree}"
 )
+WALLS = """
+import ctypes, os, struct, sys
+libc, tree, argv = ctypes.CDLL(None, use_errno=True), sys.argv[1], sys.argv[2:]
+def call(*arguments):
+    result = libc.syscall(*[ctypes.c_long(each) if isinstance(each, int) else each for each in arguments])
+    if result < 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+every, reading = (1 << 16) - 1, 1 << 0 | 1 << 2 | 1 << 3  # LANDLOCK_ACCESS_FS_*: execute, read a file, a directory
+ruleset = call(444, struct.pack("<Q", every), 8, 0)
+granted = {"/usr": reading, "/etc": reading, "/dev": reading, "/proc": reading, tree: every}
+for path, rights in granted.items():
+    call(445, ruleset, 1, struct.pack("<Qi", rights, os.open(path, os.O_PATH)), 0)
+call(446, ruleset, 0)
+allow = ctypes.create_string_buffer(struct.pack("<HBBI", 0x06, 0, 0, 0x7FFF0000))  # return SECCOMP_RET_ALLOW
+libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", 1, ctypes.addressof(allow))))  # PR_SET_SECCOMP
+os.execv(argv[0], argv)
+"""
 PROGRAM = """
 import json, os, sys, time
 os.chdir(sys.argv[1])
 names = sorted(os.listdir("many"))
 took = {}
 def row(name, work):
-    start = time.perf_counter(); work(); took[name] = (time.perf_counter() - start) * 1000
+    start = time.process_time(); work(); took[name] = (time.process_time() - start) * 1000
 def read():
     for name in names:
         fd = os.open("many/" + name, os.O_RDONLY); os.read(fd, 4096); os.close(fd)
@@ -70,10 +90,14 @@ def plant(place: Path, count: int) -> Path:
     return tree
 
 
-def bare(tree: Path) -> dict[str, float]:
+def bare(tree: Path, *first: str) -> dict[str, float]:
     script = MOUNT.format(place=tree.parent, tree=tree) + ' && exec "$@"'
-    argv = ["unshare", "-Urm", "sh", "-c", script, "sh", PYTHON, "-I", "-S", "-c", PROGRAM, str(tree)]
+    argv = ["unshare", "-Urm", "sh", "-c", script, "sh", *first, PYTHON, "-I", "-S", "-c", PROGRAM, str(tree)]
     return dict(json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout))
+
+
+def walled(tree: Path) -> dict[str, float]:
+    return bare(tree, PYTHON, "-I", "-S", "-c", WALLS, str(tree))
 
 
 def caged(tree: Path) -> dict[str, float]:
@@ -81,16 +105,18 @@ def caged(tree: Path) -> dict[str, float]:
     return dict(json.loads(result.check().stdout))
 
 
-def rows(files: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """(bare, in a cage), the median of each row."""
-    taken: dict[str, tuple[list[float], list[float]]] = {}
+SUBJECTS: tuple[Callable[[Path], dict[str, float]], ...] = (bare, walled, caged)
+
+
+def rows(files: int, rounds: int) -> dict[str, tuple[float, ...]]:
+    """The median of each row for each of SUBJECTS."""
+    taken: dict[str, tuple[list[float], ...]] = {}
     for number in range(rounds):
-        order: list[Callable[[Path], dict[str, float]]] = [bare, caged] if number % 2 else [caged, bare]
-        for measure in order:
+        for index in (each % len(SUBJECTS) for each in range(number, number + len(SUBJECTS))):
             with tempfile.TemporaryDirectory() as place:
-                for name, milliseconds in measure(plant(Path(place), files)).items():
-                    taken.setdefault(name, ([], []))[measure is caged].append(milliseconds)
-    return {name: (statistics.median(one), statistics.median(other)) for name, (one, other) in taken.items()}
+                for name, milliseconds in SUBJECTS[index](plant(Path(place), files)).items():
+                    taken.setdefault(name, ([], [], []))[index].append(milliseconds)
+    return {name: tuple(map(statistics.median, each)) for name, each in taken.items()}
 
 
 def starts(count: int) -> dict[str, float]:
@@ -186,9 +212,9 @@ def main() -> None:
     if asked.json:
         json.dump({"rows": found, "starts": began, "rename of 1,000": moved, "host": host}, sys.stdout)
         return
-    print(f"{'':18}{'bare overlay':>14}{'in a cage':>12}{'ratio':>8}")
-    for name, (one, other) in found.items():
-        print(f"{name:18}{one:14.1f}{other:12.1f}{other / one:8.2f}")
+    print(f"{'':18}{'bare overlay':>14}{'with walls':>12}{'in a cage':>12}{'of bare':>9}{'of walls':>9}")
+    for name, (one, walls, other) in found.items():
+        print(f"{name:18}{one:14.1f}{walls:12.1f}{other:12.1f}{other / one:9.2f}{other / walls:9.2f}")
     for name, milliseconds in began.items():
         print(f"{name:24}{milliseconds:8.2f} ms, {milliseconds / began['subprocess.run']:.2f} of subprocess.run")
     print(f"rename of a directory with {MOVED:,} files: {moved:.0f} ms")

@@ -9,15 +9,18 @@ from pysandbox.shapes import NamedTuple
 
 
 class FileSystem(NamedTuple):
-    """`own_clock`: it stamps files by the clock of a server or a daemon. `takes_layer`: overlayfs writes layers to it.
-    `takes_overlay`: overlayfs can be laid over it; not where names that differ in case are the same.
-    `multigrain`: from Linux 6.13 on, whoever has looked at a file sees its next change by another ctime."""
+    """`own_clock`: it stamps files by the clock of a server or a daemon. `no_ctime`: on its disk there are times of
+    making, writing and reading alone, and what is read from there for ctime is one that utime(2) sets. `takes_layer`:
+    overlayfs writes layers to it. `takes_overlay`: overlayfs can be laid over it; not where names that differ in case
+    are the same. `multigrain`: from Linux 6.13 on, whoever has looked at a file sees its next change by another ctime.
+    """
 
     name: str
     own_clock: bool = False
     takes_layer: bool = True
     takes_overlay: bool = True
     multigrain: bool = False
+    no_ctime: bool = False
 
 
 ORDINARY = FileSystem("")
@@ -38,8 +41,8 @@ FILE_SYSTEMS = {
     0x00C36400: FileSystem("Ceph", own_clock=True),
     0x5346414F: FileSystem("AFS", own_clock=True, takes_layer=False),
     0x73757245: FileSystem("Coda", own_clock=True),
-    0x4D44: FileSystem("FAT", takes_layer=False, takes_overlay=False),
-    0x2011BAB0: FileSystem("exFAT", takes_layer=False, takes_overlay=False),
+    0x4D44: FileSystem("FAT", takes_layer=False, takes_overlay=False, no_ctime=True),
+    0x2011BAB0: FileSystem("exFAT", takes_layer=False, takes_overlay=False, no_ctime=True),
     0x7366746E: FileSystem("NTFS", takes_layer=False, takes_overlay=False),
 }  # fmt: skip
 

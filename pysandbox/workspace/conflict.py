@@ -1,9 +1,10 @@
 """Whether the tree has changed since a workspace was opened, path by path. Pure but for `clock_trouble`.
 
 Nothing is looked at when a workspace is opened. The kernel stamps ctime at every change of a file, and no program of
-its user can set it back: what has a ctime before the opening is what the cage saw. Three things undo that rule: a
-clock that was set back, a file system whose server stamps the times (its clock is another), and a page that was mapped
-and dirtied before the opening and written again after it; the first two are found here, the third is documented.
+its user can set it back: what has a ctime before the opening is what the cage saw. Four things undo that rule: a
+clock that was set back, a file system whose server stamps the times (its clock is another), one that has no ctime on
+its disk, and a page that was mapped and dirtied before the opening and written again after it; the first three are
+found here, the last is documented.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pysandbox.shapes import TYPE_CHECKING
 if TYPE_CHECKING:
     from pysandbox.workspace.changes import Change, State
 
+SECOND_NS = 1_000_000_000
 SET_BACK_NS = 5_000_000  # less than this is how far apart the two clocks are read
 
 
@@ -52,12 +54,18 @@ def is_without_its_own(change: Change) -> bool:
 
 
 def changed_since(state: State, opening: Opening, own: frozenset[Stamp] = frozenset()) -> bool:
-    return state.ctime_ns >= opening.realtime_ns and (not own or stamp_of(state) not in own)
+    """A stamp of whole seconds is one of a file system that has no finer ones (ext3, ext4 with inodes of 128 bytes,
+    HFS+): it is held against the second of the opening."""
+    fine = state.ctime_ns % SECOND_NS
+    since = opening.realtime_ns if fine else opening.realtime_ns - opening.realtime_ns % SECOND_NS
+    return state.ctime_ns >= since and (not own or stamp_of(state) not in own)
 
 
 def clock_trouble(opening: Opening, magic: int) -> str | None:
     """Why no time of this tree can be relied on, None where it can."""
-    if (kind := of_magic(magic)).own_clock:
+    if (kind := of_magic(magic)).no_ctime:
+        return f"the tree lies on {kind.name}, which keeps no time of change that programs cannot set"
+    if kind.own_clock:
         return f"the tree lies on {kind.name}, which stamps files by a clock of its own"
     if opening.ahead_ns - clock_ahead_ns() > SET_BACK_NS or time.time_ns() < opening.realtime_ns:
         return "the clock of this host was set back meanwhile"

@@ -133,6 +133,22 @@ def test_a_server_s_clock_is_not_believed() -> None:
     assert conflict.clock_trouble(Opening.now(), 0xEF53) is None
 
 
+@pytest.mark.parametrize("magic", [0x4D44, 0x2011BAB0])
+def test_what_a_disk_does_not_keep_is_not_believed(magic: int) -> None:
+    trouble = conflict.clock_trouble(Opening.now(), magic)
+    assert trouble is not None and "keeps no time of change" in trouble
+    assert conflict.clock_trouble(Opening.now(), 0xEF53) is None, "control"
+
+
+def test_a_stamp_of_whole_seconds_is_held_against_the_second_of_the_opening(tmp_path: Path) -> None:
+    found, second = State.of(tmp_path.stat()), 1_000_000_000
+    opening = Opening(5 * second + 700_000_000, 0)
+    before = (4 * second, 5 * second - 1, 5 * second + 1)
+    since = (5 * second, opening.realtime_ns, 6 * second)
+    seen = {stamp: conflict.changed_since(found._replace(ctime_ns=stamp), opening) for stamp in (*before, *since)}
+    assert seen == {**dict.fromkeys(before, False), **dict.fromkeys(since, True)}
+
+
 def test_two_workspaces_over_one_tree_and_the_second_is_told(overlay: Overlay, tmp_path: Path) -> None:
     first = changed(overlay)
     second = overlay.again(first)

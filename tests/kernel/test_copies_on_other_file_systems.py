@@ -30,20 +30,29 @@ PATIENCE = 10.0  # seconds
 DATA = 32 * MIB
 FS_IOC_FIEMAP, SHARED, LAST = 0xC020660B, 0x2000, 1
 MAKE = {"btrfs": ("mkfs.btrfs", "-q", "-f"), "xfs": ("mkfs.xfs", "-q", "-f")}
+OTHERS = {
+    "ext4": ("mkfs.ext4", "-q", "-I", "128"),  # no room in an inode for more than seconds
+    "vfat": ("mkfs.vfat",),
+}
 
 
 @pytest.fixture(params=MAKE)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A directory on such a file system, with the state of this user."""
-    image, mounted = tmp_path / "image", tmp_path / "mounted"
-    with open(image, "wb") as file:
-        file.truncate(2 << 30)
-    subprocess.run([*MAKE[request.param], image], check=True, capture_output=True)
-    mounted.mkdir()
-    subprocess.run(["mount", "-t", request.param, "-o", "loop", image, mounted], check=True)
+    mounted = mount(request.param, MAKE[request.param], tmp_path, 2 << 30)
     monkeypatch.setenv("XDG_STATE_HOME", str(mounted / "state"))
     yield mounted
     unmount(mounted)
+
+
+def mount(kind: str, make: tuple[str, ...], where: Path, size: int) -> Path:
+    image, mounted = where / "image", where / "mounted"
+    with open(image, "wb") as file:
+        file.truncate(size)
+    subprocess.run([*make, image], check=True, capture_output=True)
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", kind, "-o", "loop", image, mounted], check=True)
+    return mounted
 
 
 def unmount(place: Path) -> None:
@@ -179,3 +188,49 @@ def test_no_layer_lies_where_a_fuse_daemon_serves(
     (tmp_path / "tree").mkdir()
     with pytest.raises(StartError, match="FUSE takes no layer"):
         Cage(Policy(workdir="cow", storage="disk", cow_mb=16), cwd=str(tmp_path / "tree")).run(["true"])
+
+
+@pytest.fixture
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A directory on a file system whose stamps say less."""
+    kind = request.param
+    if kind not in Path("/proc/filesystems").read_text().split():
+        subprocess.run(["modprobe", kind], check=False, capture_output=True)
+    if kind not in Path("/proc/filesystems").read_text().split():
+        pytest.skip(f"this kernel has no {kind}")
+    mounted = mount(kind, OTHERS[kind], tmp_path, 64 * MIB)
+    (mounted / "tree").mkdir()
+    yield mounted / "tree"
+    unmount(mounted)
+
+
+@pytest.mark.parametrize("other", ["ext4"], indirect=True)
+def test_a_change_in_the_second_of_the_opening_is_a_conflict(other: Path) -> None:
+    """The stamp of such a change is before the moment of the opening."""
+    for name in ("mine", "theirs"):
+        (other / name).write_text("old")
+    time.sleep(1.1 - time.time() % 1)  # a second in which nothing was changed has begun
+    time.sleep(0.2)
+    with Cage(Policy(workdir="cow"), cwd=str(other)) as cage:
+        assert cage.run(["sh", "-c", "echo new > mine && echo new > theirs"]).ok
+        (other / "theirs").write_text("of the host")
+    stamp = (other / "theirs").stat().st_ctime_ns
+    assert not stamp % 1_000_000_000, "control: it is one of whole seconds"
+    with pytest.raises(CommitConflict) as told:
+        cage.workspace.commit()
+    assert [each.path for each in told.value.conflicts] == ["theirs"]
+    assert (other / "mine").read_text() == "old"
+    cage.workspace.commit(["mine"])
+    assert (other / "mine").read_text() == "new\n" and (other / "theirs").read_text() == "of the host"
+    cage.workspace.close()
+
+
+@pytest.mark.parametrize("other", ["vfat"], indirect=True)
+def test_no_commit_believes_a_stamp_that_any_program_sets(other: Path) -> None:
+    (other / "file").write_text("old")
+    with Cage(Policy(workdir="cow"), cwd=str(other)) as cage:
+        assert cage.run(["sh", "-c", "echo new > file"]).ok
+    with pytest.raises(CommitConflict, match="FAT"):
+        cage.workspace.commit()
+    assert (other / "file").read_text() == "old"
+    cage.workspace.close()
