@@ -32,7 +32,7 @@ FOR_EVER = float("inf")
 
 # Directories, as they are named in the store, in which nothing is left to be done, and until when: a commit that is
 # over stays so until it is too old to be undone, a bundle for as long as it is there. No name is given twice.
-_SETTLED: dict[str, float] = {}
+_OVER: dict[str, float] = {}
 
 
 class Recovered(NamedTuple):
@@ -97,28 +97,28 @@ def _under_way(written: JournalRecord) -> bool:
         return False
 
 
-def _unsettled() -> list[str]:
+def _open_names() -> list[str]:
     """The names in the store that are to be looked at. Raises PermissionError."""
     above, now = store.directory(), time.time()
     names = {f"{above}/{name}": name for name in store.names()}
-    for gone in [each for each in list(_SETTLED) if each not in names]:
-        _SETTLED.pop(gone, None)
-    return [name for path, name in names.items() if _SETTLED.get(path, 0) <= now]
+    for gone in [each for each in list(_OVER) if each not in names]:
+        _OVER.pop(gone, None)
+    return [name for path, name in names.items() if _OVER.get(path, 0) <= now]
 
 
-def _settle(name: str, until: float) -> None:
-    _SETTLED[f"{store.directory()}/{name}"] = until
+def _remember_over(name: str, until: float) -> None:
+    _OVER[f"{store.directory()}/{name}"] = until
 
 
 def _recovered() -> Iterator[Recovered]:
-    for name in _unsettled():
+    for name in _open_names():
         with suppress(FileNotFoundError, NotADirectoryError), store.opened_one(name) as place:
             journal = CommitJournal(place)
             if journal.is_over():
                 if is_old(place):
                     store.remove(name)
                 else:
-                    _settle(name, too_old_at(place))
+                    _remember_over(name, too_old_at(place))
                 continue
             try:
                 written = journal.read()
@@ -135,7 +135,7 @@ def _recovered() -> Iterator[Recovered]:
 def _without_journal(place: int, name: str) -> str:
     """A bundle; or what was begun and never became one, once it is old enough to be nobody's work."""
     if INDEX in os.listdir(place):
-        _settle(name, FOR_EVER)
+        _remember_over(name, FOR_EVER)
     elif time.time() - os.fstat(place).st_mtime > KEPT_FOR:
         store.remove(name)
     return ""

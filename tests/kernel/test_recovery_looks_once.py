@@ -55,4 +55,4 @@ def test_a_commit_that_is_over_is_removed_when_it_is_too_old(
     recover()
     assert store.names() == []
     recover()
-    assert not [path for path in recovery._SETTLED if path.startswith(store.directory())], "nor remembered"
+    assert not [path for path in recovery._OVER if path.startswith(store.directory())], "nor remembered"
