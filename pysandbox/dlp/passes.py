@@ -47,6 +47,14 @@ def folded(blob: Buffer, alike: Any) -> Text:
     return _kept(out, size)
 
 
+def unseen(blob: bytes, alike: Any) -> bytes:
+    """All of it as `folded` has its stretches."""
+    out = bytearray(len(blob))
+    with ffi.from_buffer(out) as room:
+        size = lib.psb_fold(ffi.from_buffer(blob), len(blob), alike, room)
+    return bytes(out[:size])
+
+
 def alike(pairs: dict[bytes, bytes]) -> Any:
     """The struct psb_alike of these: two bytes of UTF-8, and what they look like."""
     table = ffi.new("struct psb_alike *")

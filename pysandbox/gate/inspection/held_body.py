@@ -1,9 +1,7 @@
-"""The body of a request that is looked at before it is sent: kept until it is whole, or as much of it has come as is
-looked at together, then scanned in steps, so that nobody else waits for long, and then handed on in pieces, with the
-head before it: what is refused never arrives.
-
-Of a body that is longer, the last OVERLAP bytes stay until more has come, and are looked at once more with that. So no
-byte of a credential has left before the verdict on all of it.
+"""The body of a request that is looked at before it is sent: kept until as much of it has come as is looked at together
+(`holding`), then scanned in steps, so that nobody else waits for long, and then handed on in pieces, with the head
+before it. So no byte of a credential has left before the verdict on all of it; and of a body that is held whole, what
+is refused never arrives.
 """
 
 from __future__ import annotations
@@ -12,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 from pysandbox.dlp.engine import OVERLAP
 from pysandbox.gate.inspection.bodies import Body, Chunked
+from pysandbox.gate.inspection.holding import Holding, Part
 from pysandbox.gate.inspection.passing import Passing
 from pysandbox.gate.inspection.room import FREE, Room
 
 PIECE = 65536  # bytes that are handed on at once
 AT_ONCE, A_STEP = 1 << 18, 256  # what is looked at in one turn; what a step costs, however little it looks at
-LEAST = 4 * OVERLAP  # of what is looked at together
 
-# (content, trailer, whether it begins so, whether it ends so) to a scan that is gone through step by step. Raises Leak.
-Look = Callable[[bytearray, bytes, bool, bool], Iterator[int]]
+# (what is looked at, trailer, whether anything was sent before) to a scan, gone through step by step. Raises Leak.
+Look = Callable[[Part, bytes, bool], Iterator[int]]
 
 
 class _Kept:
@@ -41,18 +39,20 @@ class _Kept:
 class HeldBody:
     rest = b""
 
-    def __init__(self, body: Body, look: Look, most: int, room: Room, wake: Callable[[], object], need: int) -> None:
-        """`most`: bytes that are looked at together; `need`: how many there will be, as far as that is known."""
+    def __init__(self, body: Body, look: Look, holding: Holding, room: Room, wake: Callable[[], object]) -> None:
         self.passing: Passing | None = None
-        self.done = self.may_begin = False
+        self.done, self.may_begin = False, holding.is_answered_early
         self.trailer = b""  # its lines, once it is done
-        self._body, self._look, self._most, self._room = body, look, max(most, LEAST), room
+        self._body, self._look, self._holding, self._room = body, look, holding, room
         self._kept = body.passing = _Kept()
         self._steps: Iterator[int] | None = None
         self._head = b""
-        self._cleared = 0  # bytes of what is kept that may go
+        self._sent = self._counted = 0  # bytes of what is kept that were sent, and that were counted
+        self._goes = 0  # bytes of what is kept that may go, or will when they were looked at
+        self._has_sent = False
+        self._looks_again = False  # there may be more that goes of what is kept
         self._is_behind = False  # it left in the buffer what it had no room for
-        self._need, self._wake, self._has_asked = min(need, self._most) + OVERLAP, wake, False
+        self._wake, self._has_asked = wake, False
 
     @property
     def size(self) -> int:
@@ -68,20 +68,22 @@ class HeldBody:
         """Whether there is more to do, whatever comes."""
         if self.done or not self._has_room():
             return False
-        return self._steps is not None or self._cleared > 0 or self._is_behind
+        return self._steps is not None or self._goes > self._sent or self._is_behind or self._looks_again
 
     def end(self) -> bool:
         return self._body.end()
 
     def headed(self, head: bytes) -> bytes:
-        """A request that is refused never begins."""
+        """A request that is refused at its beginning never begins."""
+        if self.may_begin:
+            return head
         self._head = head
         return b""
 
     def leave(self) -> None:
         """It is not wanted any more. Idempotent."""
         self._room.leave(self)
-        self._steps, self._cleared = None, 0
+        self._steps, self._sent, self._goes = None, 0, 0
         self._kept.content = bytearray()  # a scan that ended before its time may still hold the other one
 
     def take(self, buffer: bytearray) -> bytes:
@@ -96,27 +98,33 @@ class HeldBody:
             raise
 
     def _has_room(self) -> bool:
-        if len(self._kept.content) < FREE:
+        if len(self._kept.content) - (self._goes if self._holding.lets_go else 0) < FREE:
             return True
         if not self._has_asked:
             self._has_asked = True
-            self._room.ask(self, self._need, self._wake)
+            self._room.ask(self, self._holding.need + OVERLAP, self._wake)
         return self._room.has(self)
 
     def _take(self, buffer: bytearray) -> bytes:
         if self._steps is not None:
             return self._step()
-        said = self._piece() if self._cleared else b""
-        if not (self._cleared or self.done):
+        said = self._piece() if self._goes > self._sent else b""
+        if not (self._goes > self._sent or self.done):
             self._fill(buffer)
         return said
 
     def _fill(self, buffer: bytearray) -> None:
         self._is_behind = False
+        content = self._kept.content
+        before = len(content), self._body.done
         self._body.take(buffer)
-        if self._body.done or len(self._kept.content) >= self._most:
-            content = self._kept.content  # which is not copied: it stays as it is while it is looked at
-            self._steps = self._look(content, self._kept.trailer, self._body.size == len(content), self._body.done)
+        if (len(content), self._body.done) == before and not self._looks_again:
+            return
+        self._looks_again = False
+        part = self._holding.part(content, self._sent, self._counted, done=self._body.done)
+        if part is not None:  # what is kept is not copied for it: it stays as it is while it is looked at
+            self._goes, self._counted = part.goes, part.counted
+            self._steps = self._look(part, self._kept.trailer, self._has_sent)
 
     def _step(self) -> bytes:
         assert self._steps is not None
@@ -126,14 +134,22 @@ class HeldBody:
             if spent >= AT_ONCE:
                 return b""
         self._steps = None
-        self._cleared = len(self._kept.content) - (0 if self._body.done else OVERLAP)
-        return self._piece() if self._cleared else self._handed(b"", last=True)
+        return self._piece()
 
     def _piece(self) -> bytes:
-        said = bytes(self._kept.content[: min(PIECE, self._cleared)])
-        del self._kept.content[: len(said)]
-        self._cleared -= len(said)
-        return self._handed(said, last=self._body.done and not self._cleared)
+        content = self._kept.content
+        said = bytes(content[self._sent : min(self._sent + PIECE, self._goes)])
+        self._sent += len(said)
+        if (old := self._sent - self._holding.context) > 0:
+            del content[:old]
+            self._sent, self._goes, self._counted = self._sent - old, self._goes - old, max(0, self._counted - old)
+        if self._has_asked and len(content) < FREE:
+            self._has_asked = False
+            self._room.leave(self)
+        self._has_sent = self._has_sent or bool(said)
+        is_all = self._sent == len(content)
+        self._looks_again = self._goes == self._sent and not is_all
+        return self._handed(said, last=self._body.done and is_all)
 
     def _handed(self, said: bytes, *, last: bool) -> bytes:
         content = said if self.passing is None else self.passing.take(said, last=last)

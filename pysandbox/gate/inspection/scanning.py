@@ -15,6 +15,7 @@ from itertools import islice
 from pysandbox.dlp import canary
 from pysandbox.dlp.decode import SMALL
 from pysandbox.dlp.detector import Detector, own
+from pysandbox.dlp.ending import Endings
 from pysandbox.dlp.engine import NOMINATOR, OVERLAP, Finding, Scan, scan
 from pysandbox.dlp.nominate import Nominator
 from pysandbox.dlp.opaque import ENTROPY, stretches
@@ -24,9 +25,11 @@ from pysandbox.dlp.scope import may_go
 from pysandbox.dlp.spending import Spending
 from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.inspection.bodies import Body, Nothing
-from pysandbox.gate.inspection.codings import UnreadableCoding, plain
+from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
+from pysandbox.gate.inspection.grpc_messages import GrpcMessages, is_grpc
 from pysandbox.gate.inspection.heads import Field, Head
 from pysandbox.gate.inspection.held_body import HeldBody
+from pysandbox.gate.inspection.holding import Holding, Part, Streamed, Whole
 from pysandbox.gate.inspection.leak import DETECTOR, REASON, WARNING, Leak
 from pysandbox.gate.inspection.places import APART, Fields, in_parts, pieced, places, strings
 from pysandbox.gate.inspection.room import Room
@@ -36,6 +39,7 @@ from pysandbox.shapes import Any, NamedTuple
 UNDECODABLE, OVERSPENT = "undecodable-body", "session-budget"
 BLOCKED, WARNED, HOME, LISTED = "blocked", "warned", "home", "listed"
 BLANK = b"\0"
+BEGUN = "the body, whose beginning was sent"
 MOST_PLACES = 64  # of a head that are looked at one by one, to tell which one it is
 MOST_TOLD = 64  # finds of one connection that are told one by one
 
@@ -62,6 +66,7 @@ class PlanScan:
         ours = (*own(given["detectors"]), *canary.detectors(given["canaries"]))
         self.by_name = {**BY_NAME, **{each.name: each for each in ours}} if ours else BY_NAME
         self._nominator = Nominator((*ALL, *ours)) if ours else NOMINATOR
+        self.endings = Endings((*ALL, *ours), self._nominator)
 
     def scan(self, said: Buffer, *, whole: bool = True) -> Scan:
         return Scan(said, self.key, depth=self.depth, whole=whole, nominator=self._nominator)
@@ -130,10 +135,19 @@ class ConnectionScan:
             return body
         codings = head.tokens(b"content-encoding")
 
-        def look(said: bytearray, trailer: bytes, begins: bool, ends: bool) -> Iterator[int]:
-            return self._look(said, trailer, codings, begins=begins, ends=ends)
+        def look(part: Part, trailer: bytes, has_sent: bool) -> Iterator[int]:
+            return self._look(part, trailer, codings, BEGUN if has_sent else "the body")
 
-        return HeldBody(body, look, self._plan.whole, self._room, lambda: self.wake(), length or self._plan.whole)
+        return HeldBody(body, look, self._holding(head, codings, length), self._room, lambda: self.wake())
+
+    def _holding(self, head: Head, codings: list[bytes], length: int | None) -> Holding:
+        """What has a known end is held as a whole, and so is what is compressed as a whole."""
+        most, is_open = self._plan.whole, self._plan.endings.is_open
+        if any(each != IDENTITY for each in codings):
+            return Whole(most, length or most)
+        if is_grpc(head.values(b"content-type")):
+            return GrpcMessages(is_open, most, head.tokens(b"grpc-encoding"))
+        return Whole(most, length) if length is not None else Streamed(is_open, most)
 
     def messages(self) -> ScannedMessages:
         return ScannedMessages(self._look_at_message)
@@ -141,24 +155,25 @@ class ConnectionScan:
     def warnings(self) -> list[Field]:
         return [(WARNING, WARNING, each.encode()) for each in dict.fromkeys(self._warnings)]
 
-    def _look(
-        self, said: bytes | bytearray, trailer: bytes, codings: list[bytes], *, begins: bool, ends: bool
-    ) -> Iterator[int]:
+    def _look(self, part: Part, trailer: bytes, codings: list[bytes], place: str) -> Iterator[int]:
+        said = part.said
         try:
-            if codings and not (begins and ends):
+            if part.why:
+                raise UnreadableCoding(part.why)
+            if codings and not part.is_whole:
                 raise UnreadableCoding("it is compressed, and more than is looked at as a whole")
             for fake in self._fakes:
                 said = said.replace(fake, BLANK) if fake in said else said
             said = plain(said, codings, self._plan.whole)
-            made = self._plan.scan(b"".join((said, APART, trailer)) if trailer else said, whole=begins and ends)
+            made = self._plan.scan(b"".join((said, APART, trailer)) if trailer else said, whole=part.is_whole)
             yield from made.steps()
         except (Undecodable, UnreadableCoding) as error:
-            why = f"the body cannot be looked at: {error}; max_buffered_body_bytes in [proxy] says how much is"
-            self._cannot(why, "the body", UNDECODABLE)
+            why = f"{place} cannot be looked at: {error}; max_buffered_body_bytes in [proxy] says how much is"
+            self._cannot(why, place, UNDECODABLE)
             return
         if made.findings:
-            self._judge(made.findings, lambda each: self._place_in_body(each, said, trailer))
-        yield from self._spend(said, "the body", 0 if begins else OVERLAP)
+            self._judge(made.findings, lambda each: self._place_in_body(each, said, trailer, place))
+        yield from self._spend(said, place, part.known)
         yield from self._spend(trailer, "the trailer")
 
     def _look_at_message(self, said: bytearray, before: bytes, begins: bool, ends: bool) -> None:

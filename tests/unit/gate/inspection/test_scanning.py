@@ -18,7 +18,7 @@ from pysandbox.compile.plan import Contract
 from pysandbox.dlp import libraries, registry
 from pysandbox.gate.inspection.codings import UnreadableCoding, plain
 from pysandbox.gate.inspection.exchange import Exchange
-from pysandbox.gate.inspection.held_body import LEAST
+from pysandbox.gate.inspection.holding import LEAST
 from pysandbox.gate.inspection.room import FREE, Room
 from pysandbox.gate.inspection.scanning import ConnectionScan, CredentialFound, PlanScan
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
