@@ -61,6 +61,8 @@ class Endings:
     def _text_is_open(self, text: bytes, depth: int, work: Work) -> bool:
         if any(text[-size:] in self._begins for size in self._sizes) or self._has_begun(text, work):
             return True
+        if _has_soft_break(text):
+            return True
         if not depth:
             return False
         for plain in _undone(text, LETTERS):
@@ -99,15 +101,31 @@ def _last(text: bytes, letters: bytes) -> bytes:
     return text[len(text.rstrip(letters)) :]
 
 
+def _has_soft_break(text: bytes) -> bool:
+    """Whether its last line goes on with the next, as quoted-printable says it; base64 is filled up with the same."""
+    line = text.rstrip(LINES)
+    if line == text or line[-1:] != b"=":
+        return False
+    line = line[max(line.rfind(b"\n") + 1, len(line) - WINDOW) :]
+    return len(line) % 4 != 0 or bool(line.rstrip(b"=").translate(None, BASE64))
+
+
 def _plain(text: bytes) -> Iterator[bytes]:
     """The text with the escapes of its last line undone, where that has some."""
     line = text[text.rstrip(LINES).rfind(b"\n") + 1 :]
     if any(mark in line for mark in (b"%", b"\\", b"&")):
         yield bytes(decode.escapes(text))
-    if b"=" in line:
-        yield decode.quoted(text)
+    if b"=" in (line := _with_soft_breaks(text, len(text) - len(line))):
+        yield decode.quoted(line)
     if b"+" in line:
         yield bytes(decode.form(text))
+
+
+def _with_soft_breaks(text: bytes, at: int) -> bytes:
+    """The line that begins there, with those before it that end in a soft break."""
+    while text[:at].rstrip(LINES)[-1:] == b"=":
+        at = text.rfind(b"\n", 0, at - 1) + 1
+    return text[at:]
 
 
 def _undone(text: bytes, most: int, wrapped: Iterable[bytes] = (LINES, BLANKS)) -> Iterator[bytes]:
@@ -130,7 +148,7 @@ def _of_base64(letters: bytes) -> Iterator[bytes]:
 
 
 def _of_base32(letters: bytes) -> Iterator[bytes]:
-    for begin in range(8 if len(letters) > FEWEST else 0):
+    for begin in range(min(8, len(letters)) if len(letters) > FEWEST else 0):
         size = len(letters) - begin
         yield base64.b32decode(letters[begin:].upper() + b"A" * (-size % 8))[: size * 5 // 8]
 

@@ -75,9 +75,9 @@ class GrpcMessages:
 
     def _closed(self, messages: list[bytes]) -> int:
         """How many of them there are before a cut that nothing can go on behind; 0 where none is found."""
+        fields = [last_field(each) for each in messages]
         for count in range(len(messages), max(0, len(messages) - TRIES), -1):
-            few = messages[max(0, count - TRIES) : count]
-            ends = dict.fromkeys((_end(self._ends[0], few), _end(self._ends[1], [last_field(each) for each in few])))
+            ends = dict.fromkeys((_end(self._ends[0], messages[:count]), _end(self._ends[1], fields[:count])))
             if not any(self._is_open(end, b"") for end in ends):
                 return count
         return 0

@@ -95,7 +95,8 @@ class Streamed:
             self._again = waits + waits // 8
             return None
         self._come += at - sent
-        return Part(content[:at], min(counted, at), at, max(counted, at - _uncounted(content[:at])), True)
+        known = min(counted, at)
+        return Part(content[:at], known, at, at - _uncounted(content, known, at), True)
 
     def _cut(self, content: bytearray, sent: int) -> int:
         """The last place where it may be cut; that of what was sent where there is none."""
@@ -114,8 +115,8 @@ class Streamed:
         return sent
 
 
-def _uncounted(said: bytes | bytearray) -> int:
-    """Bytes at its end that are no text, and too few to count alone."""
-    found = _BYTES.search(said, max(0, len(said) - SHORTEST_BYTES))
+def _uncounted(said: bytearray, since: int, end: int) -> int:
+    """Bytes of it that are no text, and too few to count alone."""
+    found = _BYTES.search(said[max(since, end - SHORTEST_BYTES) : end])
     size = len(found[0]) if found else 0
     return size if size < SHORTEST_BYTES else 0
