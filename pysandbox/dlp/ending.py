@@ -51,7 +51,7 @@ class Endings:
         """`end`: the last WINDOW bytes; `since`: all bytes since the last place where it was cut."""
         work = Work(len(since))
         try:
-            return _is_unpacking(since, work) or self._is_open(end, DEPTH, work)
+            return any(_is_unpacking(each, work) for each in _readings(since)) or self._is_open(end, DEPTH, work)
         except Undecodable:
             return True
 
@@ -61,7 +61,7 @@ class Endings:
     def _text_is_open(self, text: bytes, depth: int, work: Work) -> bool:
         if any(text[-size:] in self._begins for size in self._sizes) or self._has_begun(text, work):
             return True
-        if _has_soft_break(text):
+        if depth == DEPTH and _has_soft_break(text):
             return True
         if not depth:
             return False
@@ -86,14 +86,15 @@ class Endings:
 # ---- the end of a text ---------------------------------------------------------------------------------------------
 
 
-def _views(said: bytes) -> Iterator[bytes]:
-    """The printable end of it; as it is, and where that may hide something, without what cannot be seen."""
-    if last := _last(said, PRINTABLE):
-        yield last
-    if not said.isascii() or 0 in said:
-        for other in (said.replace(b"\0", b""), passes.unseen(said, ALIKE)):
-            if (found := _last(other, PRINTABLE)) and found != last:
-                yield found
+def _readings(said: bytes) -> Iterable[bytes]:
+    """As it is, and where that may hide something, without what cannot be seen."""
+    others = [said.replace(b"\0", b"")] if 0 in said else []
+    return dict.fromkeys((said, *others, *(() if said.isascii() else (passes.unseen(said, ALIKE),))))
+
+
+def _views(said: bytes) -> Iterable[bytes]:
+    """The printable end of each reading of it."""
+    return dict.fromkeys(last for each in _readings(said) if (last := _last(each, PRINTABLE)))
 
 
 def _last(text: bytes, letters: bytes) -> bytes:

@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from backports import zstd
+from h2.events import DataReceived, Event, RequestReceived, StreamEnded
 
+from _support.http2 import Trial, fields
 from pysandbox.dlp import registry
 from pysandbox.dlp.engine import OVERLAP, scan
 from pysandbox.gate.inspection.grpc_messages import last_field
 from pysandbox.gate.inspection.holding import LEAST
 from pysandbox.gate.inspection.room import FREE, Room
+from pysandbox.gate.inspection.scanning import ConnectionScan, CredentialFound, PlanScan
 
-from .test_scanning import ENCODINGS, HOST, OK, TOKEN, Conversation, unchunked
+from .test_scanning import ENCODINGS, GIVEN, HOST, OK, TOKEN, Conversation
 
 HEAD = b"POST / HTTP/1.1\r\nHost: api.example\r\nTransfer-Encoding: chunked\r\n"
 GRPC = b"Content-Type: application/grpc\r\n"
@@ -67,8 +70,11 @@ class Stream(Conversation):
 
     @property
     def content(self) -> bytes:
-        said = self.sent.partition(b"\r\n\r\n")[2]
-        return unchunked(said if said.endswith(b"0\r\n\r\n") else said + b"0\r\n\r\n")
+        said, content = self.sent.partition(b"\r\n\r\n")[2], b""
+        while said:
+            size, _, said = said.partition(b"\r\n")
+            content, said = content + said[: int(size, 16)], said[int(size, 16) + 2 :]
+        return content
 
 
 def leaves_of(body: bytes, cut: Iterator[bytes]) -> tuple[bytes, int, Stream]:
@@ -110,9 +116,10 @@ def test_at_each_cut_nothing_of_it_leaves_and_what_stands_before_does() -> None:
 
 
 TALK = (
-    b'{"say": "hello world"}\n', b"data: hello, how are you today?\n\n", "data: 你好\n\n".encode(), b"plain words in a line\n",
-    b"<p>text</p>\n", b'{"n": 12.5, "t": "2026-11-24T09:15:00Z", "ip": "10.0.0.5"}\n', b"10:15:00.123 GET 10.0.0.5 200\n",
-    b'{"a": [1, 2], "path": "C:\\\\temp"}', b"x=1&y=%20z\n", b"deadbeef cafe babe\n", b"ghp_ and Bearer are how they begin.\n",
+    b'{"say": "hello world"}\n', b"data: hello, how are you today?\n\n", "data: 你好\n\n".encode(), b"words\n",
+    b"<p>text</p>\n", b'{"n": 12.5, "t": "2026-11-24T09:15:00Z", "ip": "10.0.0.5"}\n',
+    b"10:15:00.123 GET 10.0.0.5 200\n", b'{"a": [1, 2], "path": "C:\\\\tmp"}', b"x=1&y=%20z\n", b"deadbeef cafe babe\n",
+    b"ghp_ and Bearer are how they begin.\n",
 )  # fmt: skip
 
 
@@ -129,7 +136,7 @@ def test_each_line_leaves_when_it_has_come(said: bytes) -> None:
 @pytest.mark.parametrize("kind", ["text", "bytes", "base64", "gzip", "zeros"])
 def test_what_passes_is_what_was_said(kind: str, size: int) -> None:
     drawn = random.Random(size)
-    count = min(3000 * size, 400_000)
+    count = min(2000 * size, 10_000 + 40 * size, 700_000)
     body = {
         "text": b'{"say": "hello"}\nand more words of it, '* (count // 30), "bytes": drawn.randbytes(count),
         "base64": base64.encodebytes(drawn.randbytes(count)), "gzip": gzip.compress(drawn.randbytes(count)),
@@ -265,8 +272,8 @@ def test_opaque_bytes_in_small_pieces_are_counted_together() -> None:
 
 
 def test_with_monitor_it_passes_and_is_told() -> None:
-    for fields, said in (((), BEFORE + TOKEN + AFTER), ((GRPC,), message(TOKEN)), ((GRPC,), message(b"x" * 30, 1))):
-        stream = Stream(*fields, warns=True)
+    for kind, said in (((), BEFORE + TOKEN + AFTER), ((GRPC,), message(TOKEN)), ((GRPC,), message(b"x" * 30, 1))):
+        stream = Stream(*kind, warns=True)
         assert stream.go(said) == said and stream.go(b"") == said
         assert {each.verdict for each in stream.found} == {"warned"}
 
@@ -284,3 +291,78 @@ def test_a_refusal_after_the_answer_has_begun_is_a_reset() -> None:
     stream.go(message(b"key " + TOKEN))
     assert stream.exchange.broken and not stream.exchange.to_server
     assert HOST == "api.example" and stream.content == message(b"hello")
+
+
+class Streams(Trial):
+    """HTTP/2, with a server that answers as soon as it is asked and echoes what comes."""
+
+    def __init__(self) -> None:
+        scan = ConnectionScan(PlanScan(GIVEN), HOST, (), (found := []).append, Room())
+        super().__init__(scan=scan, answer=Streams.echo)
+        self.found: list[CredentialFound] = found
+
+    def echo(self, event: Event) -> None:
+        number = getattr(event, "stream_id", 0)
+        if isinstance(event, RequestReceived):
+            self.server.send_headers(number, [(":status", "200"), ("content-type", "application/grpc")])
+        if isinstance(event, DataReceived):
+            self.server.send_data(number, event.data or b"")
+        if isinstance(event, StreamEnded):
+            self.server.send_headers(number, [("grpc-status", "0")], end_stream=True)
+
+    def open(self, number: int, kind: str) -> None:
+        self.client.send_headers(number, fields("POST", "/", ("content-type", kind), ("te", "trailers")))
+        self.turn()
+
+    def say(self, number: int, said: bytes, *, ends: bool = False) -> bytes:
+        """What was echoed by then."""
+        self.client.send_data(number, said, end_stream=ends)
+        return self.turn().content(number)
+
+
+def test_a_call_goes_on_in_both_directions_and_a_refusal_ends_it_alone() -> None:
+    trial = Streams()
+    for number in (1, 3):
+        trial.open(number, "application/grpc+proto")
+        assert trial.fields_heard(number)[":status"] == "200"  # before a message was sent
+    for count in range(1, 6):
+        assert trial.say(1, message(field(b"ping"))) == message(field(b"ping")) * count, count
+        assert trial.say(3, message(field(b"pong"))) == message(field(b"pong")) * count
+    before = trial.content(1)
+    assert trial.say(1, message(field(b"key " + TOKEN))) == before
+    assert trial.resets() == [(1, 2)] and trial.resets(trial.arrived) == [(1, 8)]
+    assert TOKEN[:4] not in trial.content(1, trial.arrived)
+    assert trial.say(3, message(b"still here"), ends=True).endswith(message(b"still here"))
+    assert trial.fields_heard(3)["grpc-status"] == "0"
+    assert [(each.detector, each.place) for each in trial.found] == [
+        ("github_pat", "the body, whose beginning was sent")
+    ]
+
+
+def test_frames_cut_a_message_or_a_line_anywhere() -> None:
+    for kind, body in (("application/grpc", message(b"a b c " + TOKEN)), ("text/plain", BEFORE + TOKEN + AFTER)):
+        for at in range(1, len(body)):
+            trial = Streams()
+            trial.open(1, kind)
+            trial.say(1, body[:at])
+            if not trial.found:
+                trial.say(1, body[at:], ends=True)
+            left = trial.content(1, trial.arrived)
+            assert BEFORE.startswith(left) and [each.verdict for each in trial.found] == ["blocked"], (kind, at)
+
+
+def test_what_has_a_known_end_is_held_to_it() -> None:
+    trial = Streams()
+    more = (("content-type", "application/json"), ("content-length", str(len(BEFORE))))
+    trial.client.send_headers(1, fields("POST", "/", *more))
+    assert trial.say(1, BEFORE[:-1]) == b"" and trial.content(1, trial.arrived) == b""
+    assert trial.say(1, BEFORE[-1:], ends=True) == BEFORE
+
+
+def test_a_trailer_is_looked_at_before_the_end_of_what_it_follows() -> None:
+    trial = Streams()
+    trial.open(1, "text/plain")
+    trial.say(1, BEFORE + b"held")
+    trial.client.send_headers(1, [("x-key", TOKEN.decode())], end_stream=True)
+    assert trial.turn().content(1, trial.arrived) == BEFORE and trial.resets(trial.arrived) == [(1, 8)]
+    assert [each.place for each in trial.found] == ["the trailer"]
