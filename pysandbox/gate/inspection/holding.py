@@ -81,20 +81,22 @@ class Streamed:
         self._is_open = is_open
         self._most = self.need = max(most, LEAST)
         self._come = self._spent = self._again = 0
+        self._tried = 0  # bytes after what goes in which there is no place to cut
 
     def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Part | None:
         if done:
             return Part(content, counted, len(content), len(content), True)
         waits = len(content) - sent
         if waits >= self._most:
+            self._tried = 0
             return Part(content, counted, len(content) - OVERLAP, len(content), False)
         if waits > ALWAYS and waits < self._again and self._spent > TIMES * (self._come + waits) + MORE:
             return None
-        at = self._cut(content, sent)
+        at, self._tried = self._cut(content, sent), waits
         if at == sent:
             self._again = waits + waits // 8
             return None
-        self._come += at - sent
+        self._come, self._tried = self._come + at - sent, len(content) - at
         known = min(counted, at)
         return Part(content[:at], known, at, at - _uncounted(content, known, at), True)
 
@@ -102,7 +104,7 @@ class Streamed:
         """The last place where it may be cut; that of what was sent where there is none."""
         last = len(content)
         for step in STEPS:
-            found = _LAST_BOUNDARY.match(content, sent, max(sent, min(last, len(content) - step)))
+            found = _LAST_BOUNDARY.match(content, sent + self._tried, min(last, len(content) - step))
             if found is None:
                 break
             end = found.end()
