@@ -34,7 +34,7 @@ BLANKS, LINES = b" \t\r\n", b"\r\n"
 HEX, OF_HEX = DIGITS + b"abcdefABCDEF", BLANKS + b":,;.-_|\\xX"
 PRINTABLE = bytes(range(0x20, 0x7F)) + b"\t\r\n"
 BASE64 = decode.BASE64 + b"-_"
-MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # of gzip and zstd; zlib's is two bytes that prose has now and then
+MAGIC = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd")  # of gzip and zstd; zlib's is two bytes that prose has now and then
 
 
 class Endings:
@@ -93,8 +93,8 @@ def _readings(said: bytes) -> Iterable[bytes]:
 
 
 def _views(said: bytes) -> Iterable[bytes]:
-    """The printable end of each reading of it."""
-    return dict.fromkeys(last for each in _readings(said) if (last := _last(each, PRINTABLE)))
+    """The printable end of each reading of it, where that is long enough to be a beginning."""
+    return dict.fromkeys(last for each in _readings(said) if len(last := _last(each, PRINTABLE)) >= SHORTEST)
 
 
 def _last(text: bytes, letters: bytes) -> bytes:
@@ -162,7 +162,7 @@ def _is_unpacking(said: bytes, work: Work) -> bool:
     for plain in chain((said,), _runs(said), _undone(said, LETTERS, (LINES,))):
         for _ in decode.inflated(plain, work.take, 0):
             pass
-    for plain in _of_base64(_last(said, BASE64 + BLANKS).translate(None, BLANKS)):
+    for plain in _of_base64(_last(said[-decode.SMALL :], BASE64 + BLANKS).translate(None, BLANKS)):
         for _ in decode.inflated(plain, work.take, 0) if any(each in plain for each in MAGIC) else ():
             pass
     return False

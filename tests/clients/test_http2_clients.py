@@ -30,7 +30,7 @@ async def main():
 asyncio.run(main())
 """
 GRPC = """
-import grpc, os, sys
+import grpc, os, queue, sys
 roots = open(os.environ["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"], "rb").read()
 with grpc.secure_channel(sys.argv[1], grpc.ssl_channel_credentials(roots)) as channel:
     say = channel.unary_unary("/test.Echo/Say")
@@ -39,6 +39,17 @@ with grpc.secure_channel(sys.argv[1], grpc.ssl_channel_credentials(roots)) as ch
     print([int(each) for each in channel.unary_stream("/test.Echo/Count")(b"5", timeout=30)])
     talk = channel.stream_stream("/test.Echo/Talk")
     print([bytes(each) for each in talk(iter([b"a", b"b"]), timeout=30)])
+    says = queue.Queue()
+    heard = talk(iter(says.get, None), timeout=30)
+    for word in (b"ping", b"pong", b"ping again"):  # each waits for the answer to the one before
+        says.put(word)
+        print(next(heard))
+    says.put(os.environ["KEY"].encode())
+    try:
+        print(next(heard))
+    except grpc.RpcError as error:
+        print(error.code().name)
+    says.put(None)
     try:
         channel.unary_unary("/test.Other/Say")(b"x", timeout=30)
     except grpc.RpcError as error:
@@ -120,8 +131,11 @@ def test_grpc_works_and_is_refused_in_its_own_status(
     scanned: bool, grpc_server: str, net_host: Host, net: Internet
 ) -> None:
     rule = {**ONLY, "paths": ["/test.Echo/"]}
-    answer = net_host.run([sys.executable, "-c", GRPC, grpc_server], env=NO_CA, proxy_upstream_ca=[net.ca],
-                          hosts=[rule], dlp_enabled=scanned, allow=SEEN)  # fmt: skip
+    key = registry.BY_NAME["github_pat"].hits[0].decode()
+    answer = net_host.run([sys.executable, "-c", GRPC, grpc_server], env={**NO_CA, "KEY": key},
+                          proxy_upstream_ca=[net.ca], hosts=[rule], dlp_enabled=scanned, allow=SEEN)  # fmt: skip
     lines = answer.stdout.splitlines()
     assert lines[:3] == ["100000 100000", "[0, 1, 2, 3, 4]", "[b'A', b'B']"], answer
-    assert lines[3].startswith("PERMISSION_DENIED pysandbox: the path /test.Other/Say is not allowed"), answer
+    assert lines[3:6] == ["b'PING'", "b'PONG'", "b'PING AGAIN'"], answer
+    assert lines[6] == ("INTERNAL" if scanned else repr(key.upper().encode())), answer
+    assert lines[7].startswith("PERMISSION_DENIED pysandbox: the path /test.Other/Say is not allowed"), answer

@@ -70,7 +70,7 @@ class GrpcMessages:
         return Part(before + APART.join(messages), len(before), goes, goes, True)
 
     def _given_up(self, content: bytearray, why: str) -> Part:
-        self._other = Whole(self._most, self._most)
+        self._other, self.need = Whole(self._most, self._most), self._most
         return Part(b"", 0, len(content), len(content), True, why)
 
     def _closed(self, messages: list[bytes]) -> int:
@@ -86,7 +86,7 @@ class GrpcMessages:
         """Whether what comes next is a message, and how long it is."""
         flag, length = content[0] if content else 0, int.from_bytes(content[1:HEAD], "big")
         if flag > 1 or (len(content) >= HEAD and not flag and length > self._most):
-            self._other = Whole(self._most, self._most)
+            self._other, self.need = Whole(self._most, self._most), self._most
         elif len(content) >= HEAD:
             self.need = min(HEAD + length, self._most)
 
