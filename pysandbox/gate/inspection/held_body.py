@@ -51,7 +51,7 @@ class HeldBody:
         self._goes = 0  # bytes of what is kept that may go, or will when they were looked at
         self._has_sent = False
         self._looks_again = False  # there may be more that goes of what is kept
-        self._is_behind = False  # it left in the buffer what it had no room for
+        self._is_behind = False  # it left in the buffer what it had no room or no turn for
         self._wake, self._has_asked = wake, False
 
     @property
@@ -107,6 +107,7 @@ class HeldBody:
 
     def _take(self, buffer: bytearray) -> bytes:
         if self._steps is not None:
+            self._is_behind = self._is_behind or bool(buffer)
             return self._step()
         said = self._piece() if self._goes > self._sent else b""
         if not (self._goes > self._sent or self.done):

@@ -366,3 +366,18 @@ def test_a_trailer_is_looked_at_before_the_end_of_what_it_follows() -> None:
     trial.client.send_headers(1, [("x-key", TOKEN.decode())], end_stream=True)
     assert trial.turn().content(1, trial.arrived) == BEFORE and trial.resets(trial.arrived) == [(1, 8)]
     assert [each.place for each in trial.found] == ["the trailer"]
+
+
+def test_what_came_in_one_piece_leaves_without_more() -> None:
+    """Nothing is left behind for a turn that nobody takes."""
+    body = random.Random(2).randbytes(300_000)
+    stream = Stream()
+    said = b"".join(map(chunk, pieces(body, 30_000))) + b"0\r\n\r\n"
+    stream.exchange.client_said(said)
+    stream.drain()
+    assert stream.content == body and stream.sent.endswith(b"0\r\n\r\n")
+    trial = Streams()
+    trial.open(1, "text/plain")
+    trial.client.send_data(1, b"a\n" * 8000)
+    trial.client.send_data(1, b"b\n" * 8000)
+    assert trial.turn().content(1) == b"a\n" * 8000 + b"b\n" * 8000
