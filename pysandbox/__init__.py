@@ -9,7 +9,7 @@ The names below are the public ones; each is imported when it is first used.
     policy/   what the user wants          probe/    what the host can do     compile/  both -> Plan (pure)
     launch/   Plan -> a waiting cage       live/     one running cage         records/  which cages there are
     runtime/  what cages share             cage.py   START HERE               start.py  process.py  result.py
-    confinement.py  a process that confines itself
+    one_command.py  run and spawn          confinement.py  a process that confines itself
     handlers/ one call -> its verdict (pure)   supervise/ calls decided at run time   gate/    the network's doors
     dlp/      credentials in what is sent  (pure)
     audit/    what ran, kept and told      aio.py    the same for asyncio     shim.py  the shim of a detached cage
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 _WHERE = {
     "pysandbox.aio": ("AsyncCage", "AsyncProcess"),
     "pysandbox.audit.sink": ("AuditLog",),
-    "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT", "run", "spawn"),
+    "pysandbox.cage": ("Cage", "DEVNULL", "PIPE", "STDOUT"),
     "pysandbox.confinement": ("Confinement", "confine"),
     "pysandbox.detached": ("Detached",),
     "pysandbox.errors": (
@@ -42,6 +42,7 @@ _WHERE = {
     "pysandbox.runtime.runtime": ("Runtime",),
     "pysandbox.launch.scratch": ("Session",),
     "pysandbox.live.stats": ("Stats",),
+    "pysandbox.one_command": ("run", "spawn"),
     "pysandbox.pipeline.dispatch": ("CageFuture",),
     "pysandbox.pipeline.executor": ("CageExecutor",),
     "pysandbox.pipeline.mapping": ("WorkerResult",),
@@ -75,7 +76,7 @@ __all__ = [
 if TYPE_CHECKING:
     from pysandbox.aio import AsyncCage, AsyncProcess
     from pysandbox.audit.sink import AuditLog
-    from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage, run, spawn
+    from pysandbox.cage import DEVNULL, PIPE, STDOUT, Cage
     from pysandbox.confinement import Confinement, confine
     from pysandbox.denial import Denial
     from pysandbox.detached import Detached
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from pysandbox.events import Event
     from pysandbox.launch.scratch import Session
     from pysandbox.live.stats import Stats
+    from pysandbox.one_command import run, spawn
     from pysandbox.pipeline.dispatch import CageFuture
     from pysandbox.pipeline.executor import CageExecutor
     from pysandbox.pipeline.mapping import WorkerResult

@@ -22,8 +22,7 @@ from pysandbox.aio_exchange import exchange
 from pysandbox.aio_files import AsyncFiles, in_background, in_executor
 from pysandbox.aio_streams import AsyncReader, AsyncWriter, set_ready
 from pysandbox.cage import Cage
-from pysandbox.command import Command, check_seconds, coding_of, input_bytes
-from pysandbox.command_streams import run_files
+from pysandbox.command import Command, check_seconds, coding_of, input_bytes, run_files
 from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import PIPE, File
 from pysandbox.misplaced import misplaced
@@ -340,7 +339,11 @@ class AsyncCage:
         data = input_bytes(input, coding)
         check_seconds("timeout", timeout)
         listeners = {"stdout": on_stdout, "stderr": on_stderr}
-        files = run_files(data, capture_output, stdin, stdout, stderr, listeners, waited_for=True)
+        files = run_files(data, capture_output, stdin, stdout, stderr, listeners)
+        if any(listeners.values()):
+            from pysandbox.line_listener import check_listeners
+
+            check_listeners(listeners, files, waited_for=True)
         command = Command.of(argv, env, cwd, shell=shell)
         self._use_loop()
         began = time.monotonic()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CATEGORIES = ("exec", "network", "file")
 WATCHED = ("exec", "network")  # unless asked otherwise: files cost nothing until somebody wants to hear of them
-LONGEST_DEADLINE = 86_400.0  # seconds
+DEADLINE, LONGEST_DEADLINE = 5.0, 86_400.0  # seconds
 
 
 class CallbackOptions(NamedTuple):
@@ -101,6 +101,9 @@ class CallbackOptions(NamedTuple):
             deadline=self.deadline, recorder=VerdictWriter(self.record) if self.record is not None else None,
             restrict_memory=partial(runtime.restrict_memory, live, prepared.plan),
         )  # fmt: skip
+
+
+NOBODY_ASKED = CallbackOptions(None, frozenset(), DEADLINE, None, None)
 
 
 def _running_loop() -> Any:

@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 
-from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes
+from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes, run_files
 from pysandbox.errors import CageTimeout, PolicyError
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File
 from pysandbox.misplaced import misplaced
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Argv = str | Sequence[str | os.PathLike[str]]
 
-__all__ = ["DEVNULL", "PIPE", "STDOUT", "Cage", "run", "spawn"]
+__all__ = ["DEVNULL", "PIPE", "STDOUT", "Cage"]
 
 
 class Cage(SessionControls):
@@ -74,7 +74,7 @@ class Cage(SessionControls):
         secrets: Mapping[str, str] | None = None,
         **unknown: Never,
     ) -> None:
-        from pysandbox.asking import CallbackOptions
+        from pysandbox.asking import DEADLINE, NOBODY_ASKED, CallbackOptions
         from pysandbox.audit.told import labels_of
         from pysandbox.launcher import Launcher, policy_of
         from pysandbox.runtime.runtime import default_runtime
@@ -87,10 +87,11 @@ class Cage(SessionControls):
             self.policy = replace(self.policy, caged=False, strict=False)  # whatever it says (COMP-25)
         self.caged: bool = self.policy.caged
         self.session: Session | None = self.runtime.session(session) if isinstance(session, str) else session
-        self.labels: dict[str, object] = labels_of(labels, session)
+        self.labels: dict[str, object] = labels_of(labels, session) if labels or session else {}
+        asked = policy_fn is not None or watch is not None or record is not None or deadline != DEADLINE
         self._launcher = Launcher(
             self.runtime, self.policy, os.path.abspath(cwd) if cwd is not None else None, self.session, self.labels,
-            CallbackOptions.of(policy_fn, watch, deadline, record, self.caged),
+            CallbackOptions.of(policy_fn, watch, deadline, record, self.caged) if asked else NOBODY_ASKED,
         )  # fmt: skip
         if secrets:
             self._launcher.give(secrets)
@@ -181,7 +182,8 @@ class Cage(SessionControls):
         """
         if unknown:
             raise misplaced("spawn", unknown)
-        self._launcher.callbacks.require_answer(blocking=False)
+        if self._launcher.callbacks.loop is not None:
+            self._launcher.callbacks.require_answer(blocking=False)
         coding = coding_of(text, encoding, errors, default=False)
         command = Command.of(argv, env, cwd, shell=shell)
         process = self.start(command, (stdin, stdout, stderr), pty=pty, pass_fds=pass_fds, coding=coding)
@@ -212,16 +214,20 @@ class Cage(SessionControls):
         After `timeout` seconds the command's tree (`Process.signal`) is killed and CageTimeout raised, with the partial
         output; the policy's wall time gives a Result with reason "timeout" instead. `check` raises ExitError.
         """
-        from pysandbox.command_streams import run_files
-
         if unknown:
             raise misplaced("run", unknown)
-        self._launcher.callbacks.require_answer(blocking=True)
+        if self._launcher.callbacks.loop is not None:
+            self.require_answer()
         coding = coding_of(text, encoding, errors, default=True)
-        data = input_bytes(input, coding)
-        check_seconds("timeout", timeout)
+        data = None if input is None else input_bytes(input, coding)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         listeners = {"stdout": on_stdout, "stderr": on_stderr}
         files = run_files(data, capture_output, stdin, stdout, stderr, listeners)
+        if any(listeners.values()):
+            from pysandbox.line_listener import check_listeners
+
+            check_listeners(listeners, files)
         command = Command.of(argv, env, cwd, shell=shell)
         with self.start(command, files, pass_fds=pass_fds, coding=coding, quiet=True) as process:
             if on_stdout is not None or on_stderr is not None:
@@ -337,8 +343,15 @@ class Cage(SessionControls):
         return process
 
     def reserve(self, command: Command) -> ReservedCage:
-        """What is to run the command; whoever then does not start it gives it back. Raises as `open`."""
-        opened = self._ready()
+        """What is to run the command: the open session, or else a cage of its own; whoever then does not start it gives
+        it back. Raises as `open`, CagePausedError, CageClosedError. What is decided here holds for the command that
+        asked, whoever closes the cage meanwhile."""
+        with self._lock:
+            opened = self._opened
+            if self._closed:
+                raise cage_closed()
+        if opened is not None:
+            opened.require_ready()
         if self.policy.allow:
             command = self._launcher.on_its_path(command, in_session=opened is not None)
         policy = self.policy if opened is not None else self._launcher.policy_for(command)
@@ -352,56 +365,3 @@ class Cage(SessionControls):
         """Ends a cage that was to run one command; a session is left as it is."""
         if reserved.opened is None:
             self.runtime.collect(reserved.live)
-
-    def _ready(self) -> OpenCage | None:
-        """The open session, if there is one. What is decided here holds for the command that asked, whoever closes the
-        cage meanwhile. Raises CageClosedError, CagePausedError."""
-        with self._lock:
-            opened = self._opened
-            if self._closed:
-                raise cage_closed()
-        if opened is not None:
-            opened.require_ready()
-        return opened
-
-
-@overload
-def run(argv: Argv, policy: Policy | str | None = None, *,
-    text: Literal[True] | None = None, encoding: str | None = None, errors: str | None = None,
-    **options: Unpack[RunOptions]) -> Result[str]: ...  # fmt: skip
-@overload
-def run(argv: Argv, policy: Policy | str | None = None, *,
-    text: Literal[False], encoding: None = None, errors: None = None,
-    **options: Unpack[RunOptions]) -> Result[bytes]: ...  # fmt: skip
-@overload
-def run(argv: Argv, policy: Policy | str | None = None, *,
-    text: bool | None = None, encoding: str | None = None, errors: str | None = None,
-    **options: Unpack[RunOptions]) -> Result[Any]: ...  # fmt: skip
-def run(argv: Argv, policy: Policy | str | None = None, **options: Any) -> Result[Any]:
-    """`Cage(policy).run(argv, ...)`: one command in a cage of its own."""
-    return Cage(policy).run(argv, **options)
-
-
-@overload
-def spawn(argv: Argv, policy: Policy | str | None = None, *,
-    text: Literal[False] | None = None, encoding: None = None, errors: None = None,
-    **options: Unpack[SpawnOptions]) -> Process[bytes]: ...  # fmt: skip
-@overload
-def spawn(argv: Argv, policy: Policy | str | None = None, *,
-    text: Literal[True], encoding: str | None = None, errors: str | None = None,
-    **options: Unpack[SpawnOptions]) -> Process[str]: ...  # fmt: skip
-@overload
-def spawn(argv: Argv, policy: Policy | str | None = None, *,
-    text: Literal[True] | None = None, encoding: str, errors: str | None = None,
-    **options: Unpack[SpawnOptions]) -> Process[str]: ...  # fmt: skip
-@overload
-def spawn(argv: Argv, policy: Policy | str | None = None, *,
-    text: Literal[True] | None = None, encoding: None = None, errors: str,
-    **options: Unpack[SpawnOptions]) -> Process[str]: ...  # fmt: skip
-@overload
-def spawn(argv: Argv, policy: Policy | str | None = None, *,
-    text: bool | None = None, encoding: str | None = None, errors: str | None = None,
-    **options: Unpack[SpawnOptions]) -> Process[Any]: ...  # fmt: skip
-def spawn(argv: Argv, policy: Policy | str | None = None, **options: Any) -> Process[Any]:
-    """`Cage(policy).spawn(argv, ...)`: one command in a cage of its own, which ends with it."""
-    return Cage(policy).spawn(argv, **options)

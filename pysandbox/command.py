@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from pysandbox.errors import PolicyError
-from pysandbox.launch.lookup import DEFAULT_PATH, candidates
+from pysandbox.launch.orders import DEFAULT_PATH, candidates
+from pysandbox.launch.stdio import PIPE
 from pysandbox.policy.match import may_execute
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple, dataclass
 
@@ -69,18 +70,12 @@ class Command:
                 f"argv must be a list such as {str(os.fsdecode(argv)).split() or ['true']!r}, not one string: no shell "
                 "reads it; shell=True has /bin/sh read it"
             )
-        texts = tuple(_text(each, f"argv[{index}]") for index, each in enumerate(argv))
+        texts = []
+        for index, each in enumerate(argv):
+            texts.append(_text(each, f"argv[{index}]"))
         if not texts or not texts[0]:
             raise ValueError("argv is empty: name a program to run")
-        variables = {_text(name, "env"): _text(value, f"env[{name!r}]") for name, value in (env or {}).items()}
-        for name in variables:
-            if not name or "=" in name:
-                raise ValueError(f"env: {name!r} is not a name of a variable")
-        return cls(texts, variables, None if cwd is None else _text(cwd, "cwd"))
-
-    def candidates(self, path: str) -> list[str]:
-        """What execvp would try, in order."""
-        return candidates(self.argv[0], path)
+        return cls(tuple(texts), _variables(env) if env else {}, None if cwd is None else _text(cwd, "cwd"))
 
     def check_allowed(self, plan: Plan) -> None:
         """The initial command against process.allow_execve (PROC-06), before anything is started; the kernel holds the
@@ -88,7 +83,7 @@ class Command:
         if plan.executables is None:
             return
         search = self.env.get("PATH", dict(plan.env).get("PATH", DEFAULT_PATH))
-        found = next((path for path in self.candidates(search) if os.access(path, os.X_OK)), None)
+        found = next((path for path in candidates(self.argv[0], search) if os.access(path, os.X_OK)), None)
         real = os.path.realpath(found) if found is not None else ""
         if found is not None and not may_execute(plan.executables, real):
             raise PolicyError(
@@ -114,6 +109,15 @@ class LaunchRequest(NamedTuple):
     quiet: bool = False  # only its end is reported, or that it never ran
 
 
+def _variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Raises TypeError, ValueError."""
+    variables = {_text(name, "env"): _text(value, f"env[{name!r}]") for name, value in env.items()}
+    for name in variables:
+        if not name or "=" in name:
+            raise ValueError(f"env: {name!r} is not a name of a variable")
+    return variables
+
+
 def _text(value: object, name: str) -> str:
     """A str without NUL. Raises TypeError, ValueError."""
     if not isinstance(value, str):
@@ -134,6 +138,19 @@ def input_bytes(given: object, coding: TextCoding | None = None) -> bytes | None
     if isinstance(given, (bytearray, memoryview)):
         return bytes(given)
     raise TypeError(f"input must be str or bytes, not {type(given).__name__}")
+
+
+def run_files(
+    data: bytes | None, capture: bool, stdin: File, stdout: File, stderr: File,
+    listeners: Mapping[str, object],
+) -> tuple[File, File, File]:  # fmt: skip
+    """Where the streams of `run` lead; `listeners`: what hears "stdout" and "stderr", or None. Raises ValueError."""
+    if data is not None and stdin not in (None, PIPE):
+        raise ValueError("stdin and input both say what the command reads: choose one")
+    if not capture:
+        stdout = None if stdout == PIPE and listeners["stdout"] is None else stdout
+        stderr = None if stderr == PIPE and listeners["stderr"] is None else stderr
+    return (PIPE if data is not None else stdin), stdout, stderr
 
 
 def coding_of(text: bool | None, encoding: str | None, errors: str | None, *, default: bool) -> TextCoding | None:

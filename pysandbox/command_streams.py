@@ -12,34 +12,16 @@ import os
 from contextlib import suppress
 
 from pysandbox.command import input_bytes
-from pysandbox.launch.stdio import PIPE
 from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pysandbox.command import TextCoding
-    from pysandbox.launch.stdio import File, Stdio
+    from pysandbox.launch.stdio import Stdio
     from pysandbox.line_listener import Heard, LineListener
     from pysandbox.text_streams import Unread
 
 READ_SIZE = 65536
 MOST_LEFT = 64  # reads of what is left in a pipe at the end: more is being written by what still runs
-
-
-def run_files(
-    data: bytes | None, capture: bool, stdin: File, stdout: File, stderr: File,
-    listeners: dict[str, Heard | None], *, waited_for: bool = False,
-) -> tuple[File, File, File]:  # fmt: skip
-    """Where the streams of `run` lead. Raises TypeError, ValueError."""
-    if data is not None and stdin not in (None, PIPE):
-        raise ValueError("stdin and input both say what the command reads: choose one")
-    if not capture:
-        stdout = None if stdout == PIPE and listeners["stdout"] is None else stdout
-        stderr = None if stderr == PIPE and listeners["stderr"] is None else stderr
-    if any(listeners.values()):
-        from pysandbox.line_listener import check_listeners
-
-        check_listeners(listeners, {"stdout": stdout, "stderr": stderr}, waited_for=waited_for)
-    return (PIPE if data is not None else stdin), stdout, stderr
 
 
 class OutputReader:

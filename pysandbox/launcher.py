@@ -39,7 +39,7 @@ class Launcher:
     runtime: Runtime
     policy: Policy
     cwd: str | None  # in which the policy is read; None: the host's
-    session: Session | None
+    session: Session | None  # whose directory is shared, where the plan has one
     labels: Mapping[str, object]
     callbacks: CallbackOptions
     secrets: CageSecrets | None = None  # None: none was given, and none needed yet
@@ -71,7 +71,7 @@ class Launcher:
 
     def prepare(self, policy: Policy) -> Prepared:
         """Raises PolicyError, SandboxPathMissing, UnsupportedError."""
-        return self.runtime.prepare(
+        return self.runtime.plans.prepare(
             policy, self.cwd or working_directory(), self.callbacks.watch, self.labels.get("invocation_id")
         )
 
@@ -86,12 +86,14 @@ class Launcher:
             from pysandbox.workspace.apart import finish_others
 
             finish_others(self.runtime.sink)
+        inspected = prepared.plan.net is not None and prepared.plan.net.inspection is not None
+        take = self._take_inspected if inspected else self._take
         for _ in range(TRIES - 1):
             try:
-                return self._take(prepared), prepared
+                return take(prepared), prepared
             except StartError as error:
                 prepared = self._prepare_again(error, policy, prepared)
-        return self._take(prepared), prepared
+        return take(prepared), prepared
 
     def _prepare_again(self, error: StartError, policy: Policy, failed: Prepared) -> Prepared:
         """Raises `error` where another try is none of ours."""
@@ -104,25 +106,25 @@ class Launcher:
             raise error
         return again
 
-    def _take(self, prepared: Prepared) -> CageInit:
-        if prepared.plan.net is None or prepared.plan.net.inspection is None:
-            return self._admitted(prepared)
+    def _take_inspected(self, prepared: Prepared) -> CageInit:
+        """With the inspector at hand, where its hosts have contracts, and false values for its secrets."""
         from pysandbox.gate.inspector import trusting
 
-        secrets = prepared.plan.net.inspection.secrets
-        placeholders = self._known_secrets().prepare(prepared.plan, secrets) if secrets else {}
-        scan, canaries = prepared.plan.net.inspection.scan, NONE
+        assert prepared.plan.net is not None and prepared.plan.net.inspection is not None
+        secrets, scan = prepared.plan.net.inspection.secrets, prepared.plan.net.inspection.scan
+        placeholders = self._known_secrets().prepare(prepared.plan, secrets) if secrets else NONE
+        canaries = NONE
         if scan is not None and scan.canaries:
             from pysandbox.dlp import canary
 
             canaries = canary.values(scan.canaries)
         with trusting(self.runtime, prepared):
-            return self._admitted(prepared, placeholders, canaries)
+            return self._take(prepared, placeholders, canaries)
 
-    def _admitted(
+    def _take(
         self, prepared: Prepared, placeholders: Mapping[str, str] = NONE, canaries: Mapping[str, str] = NONE
     ) -> CageInit:
-        live = self.runtime.take(prepared, self._shared(prepared))
+        live = self.runtime.take(prepared, self.session if prepared.uses_scratch else None)
         live.placeholders, live.canaries = placeholders, canaries
         live.id = str(self.labels.get("invocation_id", live.id))
         if prepared.native.keeps_apart:
@@ -163,7 +165,7 @@ class Launcher:
     def opened(self, live: CageInit, prepared: Prepared, argv: tuple[str, ...] = ()) -> KeptApart | None:
         """The cage has its order, or is a session (no `argv`): another one takes its place, and it gets a record.
         Returns what keeps apart what it writes, where its policy has that."""
-        self.runtime.replenish(prepared, self._shared(prepared))
+        self.runtime.replenish(prepared, self.session if prepared.uses_scratch else None)
         if self.policy.caged:
             self.runtime.record(live, argv, prepared.plan)
         if not prepared.native.keeps_apart:
@@ -182,10 +184,6 @@ class Launcher:
         for note in request.prepared.plan.notes:
             if note.event == LIMITS_NOT_ENFORCED.name:
                 sink(Event(LIMITS_SKIPPED.name, {"invocation_id": request.live.id, "reason": note.message}))
-
-    def _shared(self, prepared: Prepared) -> Session | None:
-        """The session, where the plan has a directory to share."""
-        return self.session if prepared.uses_scratch else None
 
 
 def working_directory() -> str:

@@ -53,8 +53,11 @@ class LineListener:
             yield line
 
 
-def check_listeners(listeners: dict[str, Heard | None], streams: dict[str, object], *, waited_for: bool) -> None:
+def check_listeners(
+    listeners: dict[str, Heard | None], files: tuple[object, object, object], *, waited_for: bool = False
+) -> None:  # fmt: skip
     """Before anything is started. `waited_for`: an async function is. Raises TypeError, ValueError."""
+    streams = {"stdout": files[1], "stderr": files[2]}
     for name, function in listeners.items():
         if function is None:
             continue

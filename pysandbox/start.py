@@ -15,7 +15,6 @@ import os
 
 from pysandbox.compile.plan import SCRATCH
 from pysandbox.launch import orders
-from pysandbox.launch.lookup import DEFAULT_PATH, candidates
 from pysandbox.launch.stdio import Stdio, open_stdio
 from pysandbox.process import Process
 from pysandbox.process_state import ProcessState
@@ -116,7 +115,7 @@ def encode(request: LaunchRequest, targets: Sequence[int]) -> orders.ExecMessage
     return orders.encode_exec(
         argv=command.argv,
         env=list(map("=".join, env.items())),
-        paths=candidates(command.argv[0], env.get("PATH", DEFAULT_PATH)),
+        paths=orders.candidates(command.argv[0], env.get("PATH", orders.DEFAULT_PATH)),
         cwd=_directory(request),
         targets=targets,
         limits=request.prepared.limits,

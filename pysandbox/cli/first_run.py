@@ -17,7 +17,7 @@ from pysandbox.cli.keep import is_all_in_the_plan, launcher, may_be_kept, save_p
 from pysandbox.cli.kept_imports import starts_what_it_writes
 from pysandbox.errors import CageError
 from pysandbox.events import said_elsewhere
-from pysandbox.launch.lookup import DEFAULT_PATH, candidates
+from pysandbox.launch.orders import DEFAULT_PATH, candidates
 from pysandbox.runtime.plans import CompiledPlans
 from pysandbox.shapes import TYPE_CHECKING
 

@@ -26,8 +26,7 @@ from pysandbox.compile.environ import OWN, variables_of_doors
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
 from pysandbox.launch import native, plans
 from pysandbox.launch.kept import KeptFile, can_hold
-from pysandbox.launch.lookup import DEFAULT_PATH, candidates
-from pysandbox.launch.orders import LONGEST_MS
+from pysandbox.launch.orders import DEFAULT_PATH, LONGEST_MS, candidates
 from pysandbox.policy.model import every_grant, options
 from pysandbox.policy.summary import label, summary
 from pysandbox.probe.paths import rows

@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from errno import ESHUTDOWN, ETIMEDOUT
 
-from pysandbox.compile.plan import TRUST
 from pysandbox.errors import StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate.held import HeldConnection, Served, book
@@ -69,7 +68,7 @@ def trusting(runtime: Runtime, prepared: Prepared) -> Iterator[None]:
     inspector = join_inspector(runtime, prepared.plan.net, lambda inspector: inspector.expect(1))
     try:
         try:
-            prepared.host_files[TRUST] = inspector.trust(prepared.plan.net)
+            prepared.trusted = inspector.trust(prepared.plan.net)
         except OSError as error:
             text = f"the inspector, which [[host]] contracts need, was not to be had: {error}"
             raise StartError("network", error.errno or ESHUTDOWN, None, text) from error

@@ -16,7 +16,7 @@ from pysandbox.polling import is_readable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pysandbox.shapes import Any
 
@@ -29,6 +29,16 @@ _EXEC, _ONESHOT, _TERMINAL = lib.PSB_MESSAGE_EXEC, lib.PSB_EXEC_ONESHOT, lib.PSB
 _BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PSB_MAX_INLINE
 
 MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
+
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def candidates(program: str, path: str) -> list[str]:
+    """Where a command's program is looked for: what execvp would try, in order."""
+    if "/" in program:
+        return [program]
+    return [os.path.join(directory or ".", program) for directory in path.split(":")]
 
 
 class ExecMessage:
@@ -98,9 +108,9 @@ def send_exec(control: int, order: ExecMessage, report_fd: int, fds: Sequence[in
         os.close(body_fd)
 
 
-def wake_hint(control: int) -> None:
-    """Tells cage-init that an order follows at once. Only a hint: what becomes of it shows when the order is sent."""
-    lib.psb_wake_hint(control)
+wake_hint: Callable[[int], int] = lib.psb_wake_hint
+"""Tells the cage-init of a control socket that an order follows at once. Only a hint: what becomes of it shows when the
+order is sent."""
 
 
 def send_signal(control: int, command_id: int, number: int, scope: str) -> None:

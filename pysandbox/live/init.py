@@ -84,12 +84,12 @@ class CageInit:
 
     @property
     def closed(self) -> bool:
-        return self._control < 0 or self.abandoned
+        return self._control < 0 or os.getpid() != self._owner  # `abandoned`
 
     def wake_hint(self) -> None:
         """An order follows within microseconds: cage-init wakes up meanwhile. A dead or closed cage is no error."""
         with self._lock:
-            if not self.closed:
+            if self._control >= 0 and os.getpid() == self._owner:
                 orders.wake_hint(self._control)
 
     def execute(self, order: orders.ExecMessage, report_fd: int, fds: Sequence[int]) -> None:

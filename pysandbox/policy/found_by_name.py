@@ -29,7 +29,7 @@ from pysandbox.shapes import TYPE_CHECKING, replace
 if TYPE_CHECKING:
     from pysandbox.policy.toolchain.program import Toolchain
 
-INSIDE = "/usr/local/bin:/usr/bin:/bin"  # as `launch.lookup.DEFAULT_PATH`
+INSIDE = "/usr/local/bin:/usr/bin:/bin"  # as `launch.orders.DEFAULT_PATH`
 SYSTEM = (*INSIDE.split(":"), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/games", "/usr/local/games")
 BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")  # of the recipe `base`
 

@@ -13,9 +13,7 @@ from pysandbox.errors import StartError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    Row = tuple[str, int, int, bool]
+    from collections.abc import Iterable
 
 LACKING = {
     EAGAIN: "this user can have no further process: end some, or raise the limit (ulimit -u)",
@@ -77,21 +75,6 @@ def version(release: str | None = None) -> tuple[int, int]:
     major, _, rest = (release or os.uname().release).partition(".")
     digits = len(rest) - len(rest.lstrip("0123456789"))
     return int(major), int(rest[:digits])
-
-
-def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
-    """A check of rows (path, st_dev, st_ino, within): ino 0 for a path that must lead nowhere, `within` for such a name
-    of the directory in the nearest row before that is not `within`. One call; 40 paths take 25 us."""
-    from pysandbox._native import ffi, lib
-
-    names = [ffi.new("char[]", os.fsencode(path)) for path, *_ in seen]
-    rows = [(name, dev, ino, 0, within) for name, (_, dev, ino, within) in zip(names, seen, strict=True)]
-    table = ffi.new("struct psb_seen[]", rows)
-
-    def check() -> bool:
-        return bool(lib.psb_still_there(table, len(names)))  # `names` stays alive with this function
-
-    return check
 
 
 # ---- a caller who is root, and starts cages that are not --------------------------------------------------------

@@ -1,6 +1,6 @@
 """The look at the host's paths: what each path that a policy names really is, link by link.
 
-`look` walks every path component by component (lstat, readlink), as the kernel would, and records what it met.
+`stat_paths` walks every path component by component (lstat, readlink), as the kernel would, and records what it met.
 Nothing is opened (but the executables that a policy lists, see `executables`) and nothing decided: a path that cannot
 be walked (absent, a loop of links, below a file, below a directory the caller may not search) is "missing", and
 `compile` knows what to do with that. The result goes stale the moment it is taken: `watch` tells whether a kept one
@@ -21,7 +21,8 @@ from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
-    from pysandbox.probe.kernel import Row
+
+    Row = tuple[str, int, int, bool]
 
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 
@@ -163,32 +164,56 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
 def watch(paths: PathFacts) -> Callable[[], bool]:
     """A check, to be called often: whether every path still leads to the inode that it led to (or still to none), and
     a search for guards still leads to the same ones."""
-    from pysandbox.probe.searched import now_and_then
-
     there = watch_these(paths.facts.values())
-    checks = [there]
+    others: list[Callable[[], bool]] = []
     if paths.searched:
-        checks.append(now_and_then(paths.searched))
+        from pysandbox.probe.searched import now_and_then
+
+        others.append(now_and_then(paths.searched))
     if paths.patterns:
         from pysandbox.probe.matching import still_matches
 
-        checks.append(lambda: all(still_matches(*each) for each in paths.patterns.items()))
+        others.append(lambda: all(still_matches(*each) for each in paths.patterns.items()))
     if paths.repository.read:
         from pysandbox.probe.repository import as_found
 
-        checks.append(lambda: as_found(paths.repository))
-    return there if len(checks) == 1 else lambda: all(check() for check in checks)
+        others.append(lambda: as_found(paths.repository))
+    if not others:
+        return there
+
+    def check() -> bool:
+        if not there():
+            return False
+        for other in others:  # noqa: SIM110 - asked at every start: a generator would cost as much as what it asks
+            if not other():
+                return False
+        return True
+
+    return check
 
 
 def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:
     """A test that is true as long as the given paths are what they were when they were looked at."""
-    from pysandbox.probe.kernel import still_there
-
     return still_there(rows(tuple(facts)))
 
 
+def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
+    """A check of rows (path, st_dev, st_ino, within): ino 0 for a path that must lead nowhere, `within` for such a name
+    of the directory in the nearest row before that is not `within`. One call; 40 paths take 25 us."""
+    from pysandbox._native import ffi, lib
+
+    names = [ffi.new("char[]", os.fsencode(path)) for path, *_ in seen]
+    rows = [(name, dev, ino, 0, within) for name, (_, dev, ino, within) in zip(names, seen, strict=True)]
+    table = ffi.new("struct psb_seen[]", rows)
+
+    def check() -> bool:
+        return bool(lib.psb_still_there(table, len(names)))  # `names` stays alive with this function
+
+    return check
+
+
 def rows(facts: Collection[PathFact]) -> list[Row]:
-    """What `kernel.still_there` takes: what is absent in a directory, reached without a link, follows the directory;
+    """What `still_there` takes: what is absent in a directory, reached without a link, follows the directory;
     one that is none of these has a row of its own, where that spares some."""
     directories = {fact.path: (fact.dev, fact.ino) for fact in facts if fact.kind == "dir" and not fact.links}
     absent: dict[str, list[str]] = {}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock  # threading's Lock, without its imports
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 from pysandbox.compile.absent_names import placeholders
 from pysandbox.compile.compiler import compile_plan
@@ -21,7 +22,7 @@ from pysandbox.launch.placeholder import with_placeholders
 from pysandbox.note import weaker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.guarded import OURS
-from pysandbox.policy.model import Policy
+from pysandbox.policy.model import Policy, every_grant
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.way_out import has_doors
 from pysandbox.probe.facts import HostFacts, PathFacts, ProtectedDirectory
@@ -34,10 +35,10 @@ from pysandbox.records.registry import private_paths
 from pysandbox.runtime.imports import keep_imports_apart
 from pysandbox.runtime.missing_walls import warn_of_missing_walls
 from pysandbox.runtime.own_places import make_own_places
-from pysandbox.runtime.prepared import Prepared, plan_key, watch_covered
+from pysandbox.runtime.prepared import Prepared, watch_covered
 from pysandbox.shapes import replace
 
-PLANS_KEPT = 256  # the least recently made plan goes first
+PLANS_KEPT = POLICIES_KEPT = 256  # the least recently made plan goes first
 WRITTEN_KEPT = 1024
 
 
@@ -103,7 +104,7 @@ class CompiledPlans:
         for note in plan.notes:
             self._sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = structs.encode_plan(plan, host.uid, host.gid)
-        written = written_trees(resolved, paths)
+        written, held = written_trees(resolved, paths), placeholders(plan, paths)
         self._remember_written(written)
         if OURS not in resolved.unguarded:
             keep_imports_apart(written)
@@ -113,10 +114,12 @@ class CompiledPlans:
             paths,
             watch(paths),
             watch_covered(plan, paths),
-            placeholders(plan, paths),
+            held,
             carried,
             structs.encode_limits(plan),
             plan.uses_scratch,
+            not held
+            and plan.copies is None,  # these files stand for no longer than a cage needs them; a copy grows old
             absences(paths, written if resolved.caged else ()),
             weaker(plan.notes),
         )
@@ -169,3 +172,19 @@ class CompiledPlans:
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host: another thread may have held the lock at the fork."""
         self._lock = allocate_lock()
+
+
+def plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
+    """All that a plan depends on but the paths: a daemon that gives up root must not meet a cage of root's. Of the
+    environment it is the passed-through values; all of it where a path is expanded."""
+    read: Hashable = tuple(map(os.environ.get, policy.env_passthrough))
+    if _is_expanded(policy):
+        read = frozenset(os.environ.items())
+    return policy, cwd, watched, os.geteuid(), os.getegid(), read
+
+
+@lru_cache(maxsize=POLICIES_KEPT)
+def _is_expanded(policy: Policy) -> bool:
+    """Whether what it says of paths depends on the environment; asked at every start of the same few policies."""
+    paths = (*(grant.path for grant in every_grant(policy)), *policy.allow_execve)
+    return any("$" in path or path.startswith("~") for path in paths)

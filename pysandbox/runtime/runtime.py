@@ -136,10 +136,10 @@ class Runtime:
         if self._ending:
             raise CageClosedError("this process was told to end, and ends its cages")
         try:
-            if not prepared.can_wait:
-                live = self._open(prepared, session)
-            else:
+            if prepared.can_wait:
                 live = self._pool.take((prepared, session, prepared.trusted), lambda: self._open(prepared, session))
+            else:
+                live = self._open(prepared, session)
         except StartError as error:
             if error.step in ("idmap", "overlay"):  # something was mounted since: the next plan sees it
                 self.plans.forget(prepared)

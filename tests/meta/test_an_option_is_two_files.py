@@ -113,7 +113,7 @@ from pysandbox.policy.expand import expand
 from pysandbox.policy.explain import explain
 from pysandbox.policy.model import GRANTING, Grant, Policy
 from pysandbox.policy.paths_wanted import wanted_paths
-from pysandbox.runtime.prepared import plan_key
+from pysandbox.runtime.plans import plan_key
 
 def refused(**looser):
     try:
