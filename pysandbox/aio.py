@@ -25,6 +25,7 @@ from pysandbox.cage import Cage
 from pysandbox.command import Command, check_seconds, coding_of, input_bytes, run_files
 from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import PIPE, File
+from pysandbox.line_listener import Heard, check_listeners
 from pysandbox.misplaced import misplaced
 from pysandbox.process import Process
 from pysandbox.result import Output, Result
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pysandbox.keywords import CageOptions, RunOptions, SpawnOptions
-    from pysandbox.line_listener import Heard
     from pysandbox.live.stats import Stats
     from pysandbox.policy.model import Policy
     from pysandbox.stages import Pipeline, Stage
@@ -340,10 +340,7 @@ class AsyncCage:
         check_seconds("timeout", timeout)
         listeners = {"stdout": on_stdout, "stderr": on_stderr}
         files = run_files(data, capture_output, stdin, stdout, stderr, listeners)
-        if any(listeners.values()):
-            from pysandbox.line_listener import check_listeners
-
-            check_listeners(listeners, files, waited_for=True)
+        check_listeners(listeners, files, waited_for=True)
         command = Command.of(argv, env, cwd, shell=shell)
         self._use_loop()
         began = time.monotonic()
