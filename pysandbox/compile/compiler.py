@@ -81,13 +81,15 @@ def compile_plan(
     refuse_mounts(view, paths)
     open_guards = _check_isolation(policy, view)
     notify = with_sockets(notify, view)
-    make = compile_filter or partial(compile_filters, landlock_net=_confines_tcp(host), prebuilt=prebuilt)
-    filters = make(_as_filtered(policy, host), host.machine, notify)
+    confines_tcp = host.landlock_abi >= LANDLOCK_NET_ABI
+    make = compile_filter or partial(compile_filters, landlock_net=confines_tcp, prebuilt=prebuilt)
+    filtered = closed_for_the_watchdog(degrade.closed_for_landlock(policy, host), host)  # what no other wall holds
+    filters = make(filtered, host.machine, notify)
     walls = Walls(view, filters, notify and replace(notify, verdicts=filters.verdicts))
     notes = (
         *lacking,
         *degrade.truncate_notes(policy, host),
-        *late_notes(_as_filtered(policy, host), host.machine, notify, filters),
+        *late_notes(filtered, host.machine, notify, filters),
         *open_guards,
         *view.notes,
     )
@@ -194,15 +196,6 @@ def _landlock(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> 
     if policy.isolation == "full":
         return ruleset_in_cage(policy, host, paths, view)
     return landlock_only.ruleset_on_host(policy, host, view)
-
-
-def _as_filtered(policy: Policy, host: HostFacts) -> Policy:
-    """The policy as the filter is made from it: with the calls closed that nothing else holds on this host."""
-    return closed_for_the_watchdog(degrade.closed_for_landlock(policy, host), host)
-
-
-def _confines_tcp(host: HostFacts) -> bool:
-    return host.landlock_abi >= LANDLOCK_NET_ABI
 
 
 def _mounts(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> tuple[MountStep, ...]:

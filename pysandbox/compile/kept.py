@@ -13,15 +13,19 @@ from pysandbox.policy.model import GRANTING, Policy, options
 from pysandbox.policy.paths_wanted import absolute
 from pysandbox.probe.facts import PathFacts
 
+KEYS = {each.name: described.toml_key for each, described in options() if each.name in GRANTING}
+
 
 def refuse_protected(policy: Policy, paths: PathFacts) -> None:
     """Raises PolicyError for the first grant that leads into a closed one."""
-    keys = {each.name: described.toml_key for each, described in options() if each.name in GRANTING}
-    asked = [(keys[name], absolute(grant.path, paths.cwd)) for name in keys for grant in getattr(policy, name)]
+    closed = [
+        (paths[kept.path].real, kept) for kept in paths.kept if kept.closed and paths[kept.path].kind != "missing"
+    ]
+    asked = [(KEYS[name], absolute(grant.path, paths.cwd)) for name in KEYS for grant in getattr(policy, name)]
     if policy.workdir != "none":
         asked.append(("filesystem.workdir", paths.cwd))
     for key, path in asked:
-        for kept in paths.kept:
-            if kept.closed and paths[kept.path].kind != "missing" and covers(paths[kept.path].real, paths[path].real):
+        for real, kept in closed:
+            if covers(real, paths[path].real):
                 message = f"{path!r} is in {kept.what} ({kept.path}), which no cage may reach"
                 raise PolicyError(message, key=key, suggestion="grant a copy of what is needed")

@@ -95,12 +95,12 @@ HELD = (
 def limits(policy: Policy, host: HostFacts) -> tuple[Limit, ...]:
     """The rlimits of each process."""
     found = (Limit("NPROC", _nproc(policy, host)), *(Limit(resource, value(policy)) for resource, value in LIMITS))
-    watched = watch_plan(policy, host, memfds=False)
-    if watched is None or watched.memory is None:
+    watched = watched_memory(policy, host)
+    if watched is None:
         return found
     # Private memory of one process. Wide, since a runtime may map far more than it ever touches; it bounds what a
     # process can take between two samples.
-    return (*found, Limit("DATA", watched.memory + GIB))
+    return (*found, Limit("DATA", watched + GIB))
 
 
 def _nproc(policy: Policy, host: HostFacts) -> int:
@@ -139,10 +139,14 @@ def cgroup_plan(policy: Policy, host: HostFacts) -> CgroupPlan | None:
     )
 
 
+def watched_memory(policy: Policy, host: HostFacts) -> int | None:
+    """Bytes to which the watchdog holds a cage; None where a controller does, or no limit was asked for."""
+    by_watchdog = policy.memory_mb is not None and "memory" not in host.cgroup.controllers
+    return (policy.memory_mb or 0) * MIB if by_watchdog else None
+
+
 def watch_plan(policy: Policy, host: HostFacts, *, memfds: bool) -> WatchPlan | None:
-    memory = cpu = pids = None
-    if policy.memory_mb is not None and "memory" not in host.cgroup.controllers:
-        memory = policy.memory_mb * MIB
+    memory, cpu, pids = watched_memory(policy, host), None, None
     if policy.cpu_percent is not None and "cpu" not in host.cgroup.controllers:
         cpu = policy.cpu_percent / 100
     if policy.max_pids is not None and pids_held_by(policy, host) == "watchdog":
@@ -200,8 +204,7 @@ def makes_memory_files(policy: Policy, host: HostFacts) -> bool:
 
 def closed_for_the_watchdog(policy: Policy, host: HostFacts) -> Policy:
     """The policy to filter by: a System V segment that is detached belongs to no process that could be looked at."""
-    watched = watch_plan(policy, host, memfds=False)
-    if watched is None or watched.memory is None or seccomp.SYSV_MEMORY in policy.allow_syscalls:
+    if watched_memory(policy, host) is None or seccomp.SYSV_MEMORY in policy.allow_syscalls:
         return policy
     return replace(policy, deny_syscalls=(*policy.deny_syscalls, seccomp.SYSV_MEMORY))
 

@@ -23,6 +23,7 @@ from pysandbox.compile.trust import trust_steps
 from pysandbox.compile.view import ShownTree, View, nearest, parent
 from pysandbox.errors import UnsupportedError
 from pysandbox.policy.model import Policy
+from pysandbox.policy.way_out import inspects
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
 from pysandbox.shapes import replace
 
@@ -112,7 +113,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
         *(step for step in links if _on_tmp(step.target)),
         *upper_steps(policy, late),
         *overlays(step for tree in late for step in _bind_late(tree, view)),
-        *trust_steps(policy, paths, view),
+        *(trust_steps(paths, view) if inspects(policy) else ()),
         *PROC,
         *(PROC_OF_ROOT if as_root else ()),
         *_cover("mask", view),

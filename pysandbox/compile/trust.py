@@ -22,10 +22,8 @@ VARIABLES = (
 )  # fmt: skip
 
 
-def trust_steps(policy: Policy, paths: PathFacts, view: View) -> Iterator[MountStep]:
-    """The file itself, and over each bundle that can be seen."""
-    if not inspects(policy):
-        return
+def trust_steps(paths: PathFacts, view: View) -> Iterator[MountStep]:
+    """The file itself, and over each bundle that can be seen; for a policy that `inspects`."""
     yield MountStep(MountKind.BIND, CA_FILE, TRUST, attrs=ATTRS)
     seen = dict.fromkeys(paths[path].real for path in BUNDLES if paths[path].kind == "file")
     for real in seen:

@@ -59,10 +59,10 @@ LOST = dict.fromkeys((*OWN_PLACES, "/dev"), True)  # of these, where a cage may 
 
 def build_view(policy: Policy, paths: PathFacts) -> View:
     """The steps, in an order that counts: each looks at what those before it have left."""
-    view, listed = ViewDraft(), programs(policy, paths)
-    _collect_trees(view, policy, paths)
+    view, listed, places = ViewDraft(), programs(policy, paths), replaceable_places(policy, paths)
+    _collect_trees(view, policy, paths, places)
     _note_repository(view, paths)
-    _collect_holes(view, policy, paths)
+    _collect_holes(view, policy, paths, places)
     lay_guards(view, policy, paths)
     _deny_private(view, paths)
     _guard_programs(view, listed)
@@ -91,11 +91,10 @@ def _asked(policy: Policy, paths: PathFacts) -> Iterator[tuple[str, str, str, bo
         yield absolute(grant.path, cwd), UNIX_SOCKETS, "read", grant.optional
 
 
-def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts) -> None:
+def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts, places: Mapping[str, bool]) -> None:
     full, own = policy.isolation == "full", {**paths.accounts, **own_files(policy)}
     view.own = {path: text for path, text in own.items() if path in OF_THE_DOORS}
     absent = []
-    places = replaceable_places(policy, paths)
     for path, key, access, optional in _asked(policy, paths):
         if optional and path in own:
             view.own[path] = own[path]
@@ -191,8 +190,7 @@ def _remember_links(view: ViewDraft, fact: PathFact) -> None:
             view.links[link] = target
 
 
-def _collect_holes(view: ViewDraft, policy: Policy, paths: PathFacts) -> None:
-    places = replaceable_places(policy, paths)
+def _collect_holes(view: ViewDraft, policy: Policy, paths: PathFacts, places: Mapping[str, bool]) -> None:
     matched = [
         (key, path, True)
         for key, _, pattern in hidden_patterns(policy, paths.cwd)

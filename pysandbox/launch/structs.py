@@ -32,6 +32,8 @@ from pysandbox.launch.numbers import (
 from pysandbox.shapes import Any
 
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
+MOUNT_KINDS = {kind: getattr(lib, f"PSB_MOUNT_{kind.value}") for kind in MountKind}
+NO_TEXT = ffi.new("char[]", b"")  # most steps have one: one memory for all
 
 
 def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
@@ -63,6 +65,8 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
 
 
 def _text(text: str, keep: list[Any]) -> Any:
+    if not text:
+        return NO_TEXT
     held = ffi.new("char[]", os.fsencode(text))
     keep.append(held)
     return held
@@ -77,7 +81,7 @@ def _fill_mounts(out: Any, steps: tuple[MountStep, ...], keep: list[Any]) -> Non
 
 
 def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
-    out.kind = getattr(lib, f"PSB_MOUNT_{step.kind.value}")
+    out.kind = MOUNT_KINDS[step.kind]
     out.flags = (
         (lib.PSB_OPTIONAL if step.optional else 0)
         | (lib.PSB_INSIDE_BIND if step.inside_bind else 0)
