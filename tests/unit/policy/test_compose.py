@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,42 +12,9 @@ from pysandbox.errors import PolicyError
 from pysandbox.policy import search
 from pysandbox.policy.compose import Layer, compose, loosened_by, resolve, shielded
 from pysandbox.policy.model import Grant, Policy
-from pysandbox.policy.reading import sha256
 from pysandbox.policy.sources import parse_baseline, parse_recipe, shipped
-from pysandbox.policy.trust import pin, pins, trust_file
 
 Write = Callable[[str, str], Path]
-
-
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home, a project that is the current directory, and a system directory, all empty."""
-    for name in ("home", "project", "system", "bin"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(search, "SYSTEM", str(tmp_path / "system"))
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path
-
-
-@pytest.fixture
-def write(host: Path) -> Write:
-    places = {"project": "project/.pysandbox", "user": "home/.config/pysandbox/recipes", "system": "system"}
-
-    def write(name: str, text: str) -> Path:
-        place, _, file = name.partition("/")
-        path = host / places.get(place, place) / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
-    return write
-
-
-def trust(path: Path) -> None:
-    pin({search.place_of(str(path)): sha256(path.read_bytes())})
 
 
 def names(*recipes: str, command: list[str] | None = None) -> list[tuple[str, str]]:
@@ -270,130 +236,6 @@ def test_a_baseline_holds_the_two_lists_and_nothing_else(text: str, key: str, me
 def test_a_recipe_may_not_list_calls_absolutely(key: str):
     with pytest.raises(PolicyError, match=r"default\.toml"):
         parse_recipe(f'[syscalls]\n{key} = ["read"]')
-
-
-# ---- a project's own recipes -------------------------------------------------------------------------------------
-
-
-WIDER = [
-    ('[filesystem]\nallow = ["/srv"]', "filesystem.allow"),
-    ('[filesystem]\nallow_write = ["/srv"]', "filesystem.allow_write"),
-    ('[network]\negress = "direct"\nunsafe = true', "network.egress"),
-    ('[process]\nenv = { LD_PRELOAD = "./x.so" }', "process.env"),
-    ('[process]\nenv_passthrough = ["AWS_SECRET_ACCESS_KEY"]', "process.env_passthrough"),
-    ('[syscalls]\nallow_extra = ["ptrace"]', "syscalls.allow_extra"),
-    ('isolation = "landlock"', "isolation"),
-    ("caged = false", "caged"),
-    ('[[host]]\ndomain = "evil.example"', "host"),
-]
-NARROWER = [
-    '[filesystem]\ndeny = ["/srv"]\nmask = [".env"]',
-    "strict = true\n[process]\nmax_pids = 8",
-    '[process]\nallow_execve = ["/usr/bin/python3"]',
-    "[resources]\nwalltime_sec = 5",
-]
-
-
-@pytest.mark.parametrize(("text", "key"), WIDER)
-def test_a_projects_recipe_that_widens_is_refused_until_it_is_trusted(host: Path, write: Write, text: str, key: str):
-    path = write("project/ours.toml", text)
-    with pytest.raises(PolicyError) as caught:
-        resolve(["ours"])
-    assert caught.value.file == str(path)
-    assert key in caught.value.message
-    assert f"pysandbox recipe trust {path}" in (caught.value.suggestion or "")
-    trust(path)
-    assert resolve(["ours"]).policy == parse_recipe(text).policy(Policy)
-
-
-@pytest.mark.parametrize("text", NARROWER)
-def test_a_projects_recipe_that_only_narrows_needs_no_trust(host: Path, write: Write, text: str):
-    write("project/ours.toml", text)
-    assert resolve(["ours"]).policy == parse_recipe(text).policy(Policy)
-    assert not os.path.exists(trust_file())
-
-
-def test_a_changed_file_is_trusted_no_longer(host: Path, write: Write):
-    path = write("project/ours.toml", WIDER[0][0])
-    trust(path)
-    resolve(["ours"])
-    path.write_text(WIDER[1][0])
-    with pytest.raises(PolicyError, match="has changed since you trusted it"):
-        resolve(["ours"])
-
-
-def test_a_shadowed_name_is_compared_with_what_it_shadows(host: Path, write: Write):
-    path = write("project/generic-strict.toml", "[process]\nmax_pids = 64")
-    with pytest.raises(PolicyError, match="strict"):
-        resolve(["generic-strict"])
-    path.write_text('strict = true\n[process]\nmax_pids = 8\nenv_passthrough = ["PATH"]\n[network]\negress = "none"')
-    assert resolve(["generic-strict"]).policy.max_pids == 8
-
-
-def test_a_projects_base_that_drops_a_denial_widens_what_another_recipe_grants(host: Path, write: Write):
-    write("user/etc.toml", '[filesystem]\nallow = ["/etc"]')
-    write("project/base.toml", '[filesystem]\nallow = [{ path = "/usr", optional = true }]')
-    with pytest.raises(PolicyError, match=r"filesystem\.deny"):
-        resolve(["etc"])
-
-
-def test_a_projects_baseline_needs_trust(host: Path, write: Write):
-    path = write("project/default.toml", '[syscalls]\nallow = ["read"]')
-    with pytest.raises(PolicyError, match=r"syscalls\.lists"):
-        resolve([])
-    trust(path)
-    assert resolve([]).policy.syscall_lists
-
-
-def test_a_projects_recipe_cannot_have_itself_detected(host: Path, write: Write):
-    write("project/auto.toml", f'[recipe]\nmatch_prefix = ["{host}"]\n[filesystem]\nallow = ["/srv"]')
-    program = write("bin/tool", "")
-    program.chmod(0o755)
-    with pytest.raises(PolicyError, match=r"auto\.toml"):
-        resolve([], command=[str(program)])
-
-
-def test_a_file_named_by_its_path_in_a_projects_directory_is_no_exception(host: Path, write: Write):
-    write("project/ours.toml", WIDER[0][0])
-    with pytest.raises(PolicyError, match="recipe trust"):
-        resolve([".pysandbox/ours.toml"])
-
-
-def test_trust_in_one_recipe_is_not_trust_in_another(host: Path, write: Write):
-    first, second = write("project/a.toml", WIDER[0][0]), write("project/b.toml", WIDER[1][0])
-    trust(first)
-    with pytest.raises(PolicyError, match=second.name):
-        resolve(["a", "b"])
-
-
-@pytest.mark.parametrize(
-    ("content", "mode", "message"),
-    [
-        ("{}", 0o600, "not a record of trust"),
-        ("not json", 0o600, "is not JSON"),
-        (json.dumps({"version": 1, "files": {}}), 0o666, "written by somebody else"),
-        (json.dumps({"version": 2, "files": {}}), 0o600, "not a record of trust"),
-    ],
-)
-def test_a_record_of_trust_that_cannot_be_believed_is_an_error(
-    host: Path, write: Write, content: str, mode: int, message: str
-):
-    write("project/ours.toml", WIDER[0][0])
-    path = Path(trust_file())
-    path.parent.mkdir(parents=True)
-    path.write_text(content)
-    path.chmod(mode)
-    with pytest.raises(PolicyError, match=message):
-        resolve(["ours"])
-
-
-def test_the_record_is_the_users_alone_and_forgets(host: Path, write: Write):
-    path = write("project/ours.toml", "")
-    trust(path)
-    assert os.stat(trust_file()).st_mode & 0o777 == 0o600
-    assert list(pins()) == [str(path)]
-    pin({str(path): None})
-    assert pins() == {}
 
 
 # ---- small things ------------------------------------------------------------------------------------------------

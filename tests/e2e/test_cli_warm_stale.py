@@ -1,0 +1,206 @@
+"""A kept plan is passed over as soon as anything is another that it was made from; what it cannot hold is not kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pysandbox
+from _support.kept_runs import Home
+from pysandbox.policy.recipe import PACKAGED
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+# ---- what makes it stale -------------------------------------------------------------------------------------
+
+Change = Callable[[Home], Any]
+
+
+def edit_recipe(home: Home) -> None:
+    (home.project / "r.toml").write_text('[process]\nenv = { SAID = "after" }\n')
+
+
+def replace_grant(home: Home) -> None:
+    (home.project / "granted").rename(home.project / "old")
+    (home.project / "granted").mkdir()
+    (home.project / "granted" / "after").touch()
+
+
+def say_after(home: Home) -> None:
+    home.env["PSB_WORD"] = "after"
+
+
+def add_policy_file(home: Home) -> None:
+    (home.project / "pysandbox.toml").write_text("secret")
+
+
+def edit_user_recipe(home: Home) -> None:
+    home.recipe(home.recipes, "after")
+
+
+def shadow_user_recipe(home: Home) -> None:
+    home.recipe(home.project / ".pysandbox", "after")
+    assert home.python("recipe", "trust", "--yes", ".pysandbox/word.toml").returncode == 0
+
+
+def move_user_recipes(home: Home) -> None:
+    elsewhere = home.project.parent / "elsewhere"
+    home.recipe(elsewhere / "pysandbox" / "recipes", "after")
+    home.env["XDG_CONFIG_HOME"] = str(elsewhere)
+
+
+def replace_base(home: Home) -> None:
+    base = (Path(PACKAGED) / "base.toml").read_text()
+    home.recipes.joinpath("base.toml").write_text(f'{base}\n[process]\nenv = {{ SAID = "after" }}\n')
+
+
+def edit_detected(home: Home) -> None:
+    tools = home.project.parent / "tools"
+    prefix = f'[recipe]\nname = "word"\nmatch_prefix = ["{tools}"]\n[filesystem]\nallow = ["{tools}"]\n'
+    home.recipe(home.recipes, "after", prefix)
+
+
+# What changes, and a command line whose answer is then another; HERE is the project.
+CHANGES: dict[str, tuple[Change, list[str]]] = {
+    "a recipe": (edit_recipe, ["-r", "r.toml", "--", "sh", "-c", "echo $SAID"]),
+    "a granted directory": (replace_grant, ["--workdir", "none", "--allow", "granted", "--", "ls", "HERE/granted"]),
+    "a variable in a path": (say_after, ["--workdir", "none", "--allow", "$PWD/../$PSB_WORD", "--", "ls", "ABOVE"]),
+    "a user's recipe": (edit_user_recipe, ["-r", "word", "--", "sh", "-c", "echo $SAID"]),
+    "a recipe of the project before the user's": (shadow_user_recipe, ["-r", "word", "--", "sh", "-c", "echo $SAID"]),
+    "the place of recipes": (move_user_recipes, ["-r", "word", "--", "sh", "-c", "echo $SAID"]),
+    "the base": (replace_base, ["--", "sh", "-c", "echo ${SAID-before}"]),
+    "a recipe that the program calls for": (edit_detected, ["--allow", "ABOVE/tools", "--", "ABOVE/tools/said"]),
+    "a policy file that was not there": (add_policy_file, ["--", "sh", "-c", "cat pysandbox.toml 2>&-; echo after"]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_noticed(home: Home, name: str) -> None:
+    change, arguments = CHANGES[name]
+    (home.project / "r.toml").write_text('[process]\nenv = { SAID = "before" }\n')
+    (home.project / "granted").mkdir()
+    (home.project / "granted" / "before").touch()
+    for word in ("before", "after", "tools"):
+        (home.project.parent / word).mkdir()
+    home.recipe(home.recipes, "before")
+    script(home.project.parent / "tools" / "said", "echo ${SAID-before}")
+    home.env["PWD"] = str(home.project)
+    arguments = [
+        each.replace("HERE", str(home.project)).replace("ABOVE", str(home.project.parent)) for each in arguments
+    ]
+    home.until_warm(*arguments)
+    change(home)
+    ran = home.run(*arguments)
+    assert not ran.warm
+    assert ran.stdout == b"after\n", ran.stderr
+
+
+def test_another_installation_makes_a_plan_of_its_own(home: Home) -> None:
+    """It may know of more to be guarded, and none of its files is among those whose stamps were kept."""
+    home.until_warm("--", "true")
+    shutil.copytree(Path(pysandbox.__file__).parent, home.project.parent / "other" / "pysandbox")
+    home.env["PYTHONPATH"] = f"{home.project.parent / 'other'}:{home.env['PYTHONPATH']}"
+    assert not home.run("--", "true").warm
+    assert home.until_warm("--", "true").code == 0
+
+
+def test_another_program_that_the_name_leads_to_is_noticed(home: Home) -> None:
+    tools = home.project.parent / "tools"
+    (tools / "first").mkdir(parents=True)
+    (tools / "second").mkdir()
+    script(tools / "second" / "sh", "")
+    prefix = f'[recipe]\nname = "word"\nmatch_prefix = ["{tools}/second"]\n'
+    home.recipe(home.recipes, "before", prefix)
+    home.env["PATH"] = f"{tools}/first:{tools}/second:{home.env['PATH']}"
+    arguments = ["--", "sh", "-c", "echo ${SAID-after}"]
+    assert home.until_warm(*arguments).stdout == b"before\n"
+    script(tools / "first" / "sh", "")
+    ran = home.run(*arguments)
+    assert (ran.warm, ran.stdout) == (False, b"after\n")
+
+
+def test_trust_that_is_taken_back_holds_for_the_next_run(home: Home) -> None:
+    home.recipe(home.project / ".pysandbox", "x", '[filesystem]\nallow = ["/etc"]\n')
+    arguments = ["-r", "word", "--", "echo", "ran"]
+    assert home.run(*arguments).code == 125  # the control
+    recipe = ".pysandbox/word.toml"
+    assert home.python("recipe", "trust", "--yes", recipe).returncode == 0
+    assert home.until_warm(*arguments).stdout == b"ran\n"
+    assert home.python("recipe", "trust", "--revoke", recipe).returncode == 0
+    ran = home.run(*arguments)
+    assert (ran.code, ran.warm, ran.stdout) == (125, False, b"")
+    assert b"you have not trusted it" in ran.stderr
+
+
+def test_a_variable_that_is_passed_through_is_read_anew_and_never_written_down(home: Home) -> None:
+    arguments = ["--env-passthrough", "PSB_WORD", "--", "sh", "-c", "echo $PSB_WORD"]
+    home.env["PSB_WORD"] = "a-secret-of-mine"
+    assert home.until_warm(*arguments).stdout == b"a-secret-of-mine\n"
+    assert not [entry for entry in home.entries if b"a-secret-of-mine" in entry.read_bytes()]
+    home.env["PSB_WORD"] = "another"
+    ran = home.run(*arguments)
+    assert (ran.warm, ran.stdout) == (True, b"another\n")
+
+
+SECRET = "a-secret-that-was-typed"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--env", f"TOKEN={SECRET}"], [f"--env=TOKEN={SECRET}"], ["--env", "TOKEN=old", "--env", f"TOKEN={SECRET}"],
+     ["--env", f"TOKEN={SECRET}", "--env", "EMPTY=", "--timeout", "50"], ["--env", f"TOKEN={SECRET}", "-r", "word"],
+     ["--env", f"HOME=/{SECRET}", "--env", f"TOKEN={SECRET}"]],
+)  # fmt: skip
+def test_a_variable_of_the_command_line_is_given_and_never_written_down(home: Home, flags: list[str]) -> None:
+    home.recipe(home.recipes, "kept")
+    command = ["--", "sh", "-c", 'echo "$TOKEN,$EMPTY,$SAID,$HOME"']
+    cold = home.run(*flags, *command)
+    warm = home.until_warm(*flags, *command)
+    assert (warm.stdout, warm.stderr) == (cold.stdout, cold.stderr)
+    assert SECRET.encode() in warm.stdout
+    written = [each for each in home.cache.parent.parent.rglob("*") if each.is_file() and each.name != "events.jsonl"]
+    assert not [each for each in written if SECRET.encode() in each.read_bytes()]
+
+
+def test_another_value_is_another_plan(home: Home) -> None:
+    arguments = ["--", "sh", "-c", "echo $TOKEN"]
+    home.until_warm("--env", f"TOKEN={SECRET}", *arguments)
+    ran = home.run("--env", "TOKEN=another", *arguments)
+    assert (ran.warm, ran.stdout) == (False, b"another\n")
+    assert home.run("--env", f"TOKEN={SECRET}", *arguments).stdout == f"{SECRET}\n".encode()
+
+
+def test_two_secrets_are_not_told_apart_by_who_reads_the_cache(home: Home) -> None:
+    """The name of an entry, and the key in it, are sealed: a guess cannot be tried on them."""
+    from pysandbox.launch import plans
+
+    home.until_warm("--env", f"TOKEN={SECRET}", "--", "/bin/true")
+    [entry] = home.entries
+    known = {plans.name_of(each) for each in (SECRET.encode(), f"TOKEN={SECRET}".encode(), b"--env")}
+    assert entry.name not in known
+    assert b"--env" not in entry.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [["--env", "PATH=/usr/bin"], ["--json"], ["-v"], ["--no-sandbox"], ["--max-pids", "50"],
+     ["--memory-mb", "200", "--allow-syscall", "memfd_create"],
+     ["--cpu-percent", "50"], ["--state", "scratch"], ["--monitor"], ["--notifier"],
+     ["--allow-execve", "/bin/*", "--allow-execve", "/usr/bin/*"]],
+)  # fmt: skip
+def test_what_a_plan_does_not_hold_is_not_kept(home: Home, flags: list[str]) -> None:
+    assert [home.run(*flags, "--", "/bin/true").warm for _ in range(2)] == [False, False]
+    assert home.entries == []
