@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     Row = tuple[str, int, int, bool]
 
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
+PAUSE = 0.2  # seconds in which one program does not search again
 
 
 class _Entry(NamedTuple):
@@ -167,9 +169,9 @@ def watch(paths: PathFacts) -> Callable[[], bool]:
     there = watch_these(paths.facts.values())
     others: list[Callable[[], bool]] = []
     if paths.searched:
-        from pysandbox.probe.searched import now_and_then
+        from pysandbox.probe.searched import as_searched
 
-        others.append(now_and_then(paths.searched))
+        others.append(_now_and_then(lambda: as_searched(paths.searched)))
     if paths.patterns:
         from pysandbox.probe.matching import still_matches
 
@@ -190,6 +192,22 @@ def watch(paths: PathFacts) -> Callable[[], bool]:
         return True
 
     return check
+
+
+def _now_and_then(check: Callable[[], bool]) -> Callable[[], bool]:
+    """The check, for those who ask often: that it holds counts for PAUSE."""
+    asked = 0.0
+
+    def ask() -> bool:
+        nonlocal asked
+        now = time.monotonic()
+        if now - asked >= PAUSE:
+            if not check():
+                return False
+            asked = now
+        return True
+
+    return ask
 
 
 def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:

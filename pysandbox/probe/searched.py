@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     Searched = tuple[str, int, bool, tuple[str, ...]]
 
@@ -21,7 +21,6 @@ NOT_SEARCHED = frozenset(("node_modules", "__pycache__", "target", "dist", "buil
 BARE = frozenset(("HEAD", "objects", "refs"))  # what a directory holds that git takes for a repository
 RACY = 50_000_000  # ns: a change so shortly before the look may be followed by one with the same time
 MOST_NAMES = 50_000  # of one search, in all directories together: some hundredths of a second
-PAUSE = 0.2  # seconds in which one program does not ask again
 NEVER, ABSENT = -2, -1  # instead of a time of change
 
 
@@ -89,18 +88,3 @@ def as_searched(all_of_them: Iterable[Searched]) -> bool:
         if left <= 0 or relevant_names(found, below) != was:
             return False
     return True
-
-
-def now_and_then(all_of_them: tuple[Searched, ...]) -> Callable[[], bool]:
-    """`as_searched` for those who ask often: the answer counts for PAUSE."""
-    asked = 0.0
-
-    def ask() -> bool:
-        nonlocal asked
-        now = time.monotonic()
-        if now - asked < PAUSE:
-            return True
-        asked = now
-        return as_searched(all_of_them)
-
-    return ask
