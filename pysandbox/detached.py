@@ -165,7 +165,7 @@ class Detached:
             os.close(pidfd)
 
     def _silence(self) -> CageClosedError:
-        return CageClosedError(f"the keeper of cage {self.id} does not answer; `pysandbox orphans --remove` ends it")
+        return CageClosedError(f"the shim of cage {self.id} does not answer; `pysandbox orphans --remove` ends it")
 
     def _ask(self, timeout: float | None, **message: object) -> bytes | None:
         """The shim's answer, None when it takes too long. b"" from one that goes, or is gone: nothing needs doing."""
@@ -213,7 +213,7 @@ def _start(
     policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None, stdin: int | None
 ) -> Detached:
     if not sys.executable:
-        raise UnsupportedError("there is no interpreter for the keeper", feature="python", fix="set sys.executable")
+        raise UnsupportedError("there is no interpreter for the shim", feature="python", fix="set sys.executable")
     order = {"policy": policy_json, "directory": directory, "argv": argv, "env": dict(env), "cwd": cwd, "stdin": stdin}
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     started = subprocess.run(
@@ -224,7 +224,7 @@ def _start(
         answer = json.loads(started.stdout)
     except ValueError:
         raise StartError(
-            "keeper", errno.ESRCH, None, f"the keeper ended with {started.returncode}; see its stderr"
+            "shim", errno.ESRCH, None, f"the shim ended with {started.returncode}; see its stderr"
         ) from None
     if "id" in answer:
         return Detached(answer["id"], argv, answer["grace"], _notes(answer["notes"]))

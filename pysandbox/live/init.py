@@ -73,14 +73,9 @@ class CageInit:
         self._lock = allocate_lock()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
-        self._pidfd, self._control = opened.pidfd, opened.control
+        self.pidfd, self._control = opened.pidfd, opened.control  # of cage-init; closed here and nowhere else
         self._reaped = False  # from here on it is ours to close
         opened.release()
-
-    @property
-    def pidfd(self) -> int:
-        """The pidfd of cage-init; this object owns it."""
-        return self._pidfd
 
     @property
     def closed(self) -> bool:
@@ -195,13 +190,13 @@ class CageInit:
         with self._lock:
             if self._reaped:
                 return True
-            if not is_over(self._pidfd, 1.0):
+            if not is_over(self.pidfd, 1.0):
                 self._kill()
-                if not is_over(self._pidfd, KILL_PATIENCE):
+                if not is_over(self.pidfd, KILL_PATIENCE):
                     return False
-            native.take_report(self._pidfd)
+            native.take_report(self.pidfd)
             self._reaped = True  # before: a copy that is forked in between then closes nothing twice
-            os.close(self._pidfd)
+            os.close(self.pidfd)
             if self.tree is not None:
                 self.tree.close()
             if self.cgroup is not None:
@@ -218,7 +213,7 @@ class CageInit:
     def _kill(self) -> None:
         if self.cgroup is not None:
             self.cgroup.kill()
-        _send_kill(self._pidfd)
+        _send_kill(self.pidfd)
 
     def _close_descriptors(self) -> None:
         """What no service has taken over."""
@@ -280,19 +275,14 @@ class CageInit:
         """Waits a little until nothing of a cage is left whose init is going."""
         with self._lock:
             if not self._reaped and not self.abandoned:
-                is_over(self._pidfd, 1.0)
+                is_over(self.pidfd, 1.0)
 
-    def is_dead(self) -> bool:
-        """Whether cage-init is gone although nobody has ended it."""
-        with self._lock:
-            return self._reaped or is_over(self._pidfd, 0)
-
-    def seems_dead(self) -> bool:
-        """As `is_dead`, without waiting for the lock: False while another thread is busy with the cage."""
-        if not self._lock.acquire(blocking=False):
+    def is_dead(self, *, wait: bool = True) -> bool:
+        """Whether cage-init is gone although nobody ended it; without `wait` False while another thread is at it."""
+        if not self._lock.acquire(blocking=wait):
             return False
         try:
-            return self._reaped or is_over(self._pidfd, 0)
+            return self._reaped or is_over(self.pidfd)
         finally:
             self._lock.release()
 
@@ -305,7 +295,7 @@ class CageInit:
         """In a forked copy of the host: forget the cage without touching it."""
         self._lock = allocate_lock()  # the original may have been held by another thread at the fork
         if not self._reaped:
-            os.close(self._pidfd)
+            os.close(self.pidfd)
             self._reaped = True
             if self.tree is not None:
                 self.tree.abandon()
@@ -322,7 +312,7 @@ class CageInit:
     def pin(self) -> int:
         """A pidfd of cage-init, the caller's to close; waits for nobody. Raises CageClosedError, OSError."""
         self._require_open()
-        fd = os.dup(self._pidfd)  # close-on-exec
+        fd = os.dup(self.pidfd)  # close-on-exec
         if self._reaped:  # which is said before the pidfd is closed: the number may have been another one's by then
             os.close(fd)
             raise CageClosedError(f"cage {self.id} is gone")

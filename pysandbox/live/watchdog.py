@@ -102,7 +102,7 @@ class Watch:
     def check(self, now: float) -> bool:
         """Whether it is to be looked at again."""
         live = self._live()
-        if live is None or (live.closed and (live.condemned is None or live.seems_dead())):
+        if live is None or (live.closed and (live.condemned is None or live.is_dead(wait=False))):
             return False
         if live.condemned:
             return self._finish(live, now)
@@ -129,7 +129,7 @@ class Watch:
     def failed(self, error: BaseException, now: float) -> bool:
         """A look went wrong; whether the cage is to be looked at again. It is ended, unless it has ended itself."""
         live = self._live()
-        if live is None or live.closed or live.seems_dead():
+        if live is None or live.closed or live.is_dead(wait=False):
             return False
         patience = _patience_with(error)
         if patience:
@@ -146,7 +146,7 @@ class Watch:
         if self._condemned_at is not None and now - self._condemned_at > PATIENCE:
             live.kill_at_once()
         self._put_off(now + LAST_WORDS)
-        return not live.seems_dead()
+        return not live.is_dead(wait=False)
 
     def _note_orders(self, live: CageInit, now: float) -> None:
         if live.orders != self._orders:

@@ -59,7 +59,7 @@ def test_it_outlives_its_host_and_is_found_again(registry_home: Path) -> None:
     again.close()
 
 
-def test_its_keeper_is_nobody_s_child_and_holds_no_terminal(registry_home: Path) -> None:
+def test_its_shim_is_nobody_s_child_and_holds_no_terminal(registry_home: Path) -> None:
     command = Cage().detach(["/bin/sleep", "600"])
     (record,) = registry.live()
     fields = Path(f"/proc/{record.host.pid}/stat").read_text().rpartition(")")[2].split()
@@ -94,7 +94,7 @@ def test_its_output_is_kept_up_to_the_cap(registry_home: Path) -> None:
     command.close()
 
 
-def test_a_keeper_that_is_killed_takes_its_cage_along(registry_home: Path) -> None:
+def test_a_shim_that_is_killed_takes_its_cage_along(registry_home: Path) -> None:
     command = Cage().detach(["/bin/sleep", "600"])
     (record,) = registry.live()
     os.kill(record.host.pid, signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_a_keeper_that_is_killed_takes_its_cage_along(registry_home: Path) -> No
     assert kinds() == []
 
 
-def test_a_keeper_that_is_told_to_end_ends_its_command_first(registry_home: Path) -> None:
+def test_a_shim_that_is_told_to_end_ends_its_command_first(registry_home: Path) -> None:
     polite = f"trap 'echo told; exit 4' TERM; {LOOP}"
     command = Cage(Policy(grace_sec=30)).detach(["/bin/sh", "-c", polite])
     assert comes_true(lambda: command.output() == b"on\n")
@@ -160,7 +160,7 @@ def test_a_directory_with_modules_of_our_names_changes_nothing(
     command.close()
 
 
-# ---- the keeper's door ---------------------------------------------------------------------------------------
+# ---- the shim's door ---------------------------------------------------------------------------------------
 
 
 def connected(command: Detached) -> socket.socket:
@@ -172,7 +172,7 @@ def connected(command: Detached) -> socket.socket:
 
 
 def talk(command: Detached, message: bytes) -> bytes:
-    """What the keeper answers: nothing, and the end of the connection."""
+    """What the shim answers: nothing, and the end of the connection."""
     with connected(command) as sock:
         sock.settimeout(10)
         sock.send(message)
@@ -292,7 +292,7 @@ def test_it_reads_its_file_on_when_its_host_is_gone(registry_home: Path, tmp_pat
     again.close()
 
 
-def test_the_keeper_takes_nothing_but_our_package_from_the_directory_that_holds_it(
+def test_the_shim_takes_nothing_but_our_package_from_the_directory_that_holds_it(
     registry_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module there that is named like one of Python's own comes after it, as in every other program."""

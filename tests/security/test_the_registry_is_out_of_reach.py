@@ -1,4 +1,4 @@
-"""Claim: no cage sees the records of cages, or reaches the keeper of a detached one, whatever it is granted."""
+"""Claim: no cage sees the records of cages, or reaches the shim of a detached one, whatever it is granted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_grant_of_the_directory_itself_is_refused_by_name(registry_home: Path,
             Cage(policy(isolation, **{grant: [registry.private_directory()]})).run(["/bin/true"])
 
 
-def test_a_grant_of_a_keeper_s_socket_is_refused_by_name(registry_home: Path, isolation: str) -> None:
+def test_a_grant_of_a_shim_s_socket_is_refused_by_name(registry_home: Path, isolation: str) -> None:
     """As the grant of a file in it is: whatever an option grants at a path, nothing in the directory can be it."""
     command = Cage().detach(["/bin/sleep", "600"])
     try:
@@ -87,7 +87,7 @@ def test_landlock_mode_refuses_a_grant_that_holds_it(registry_home: Path) -> Non
         Cage(policy("landlock", allow=[str(registry_home)])).run(["/bin/true"])
 
 
-def test_a_keeper_does_not_listen_to_a_cage(registry_home: Path, isolation: str) -> None:
+def test_a_shim_does_not_listen_to_a_cage(registry_home: Path, isolation: str) -> None:
     command = Cage().detach(["/bin/sleep", "600"])
     (record,) = registry.live()
     directory = registry.private_directory()

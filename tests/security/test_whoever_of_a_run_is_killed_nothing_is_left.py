@@ -1,4 +1,4 @@
-"""Claim: SIGKILL to the launcher, the keeper, cage-init or a host that has forked, whenever it comes, leaves no process
+"""Claim: SIGKILL to the launcher, the shim, cage-init or a host that has forked, whenever it comes, leaves no process
 3 s later, and nothing of what the run had made that the next host cannot find and remove: no record, socket, scratch
 directory, cgroup, mount or listening port."""
 
@@ -181,8 +181,8 @@ def _in_session(pid: int, session: int) -> bool:
 
 
 @pytest.mark.slow
-def test_nothing_is_left_of_a_detached_cage_whose_keeper_is_killed(tmp_path: Path, registry_home: Path) -> None:
-    chance = random.Random(f"{SEED} keeper")
+def test_nothing_is_left_of_a_detached_cage_whose_shim_is_killed(tmp_path: Path, registry_home: Path) -> None:
+    chance = random.Random(f"{SEED} shim")
     before, paths = set(of_this_run()), things()
     mounts = Path("/proc/self/mountinfo").read_bytes().count(b"\n")
     body = f"from pysandbox import Cage, Policy\nprint(Cage(Policy(hosts=['example.com:443'])).detach({BUSY!r}).id)"

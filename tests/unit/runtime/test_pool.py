@@ -58,7 +58,7 @@ class House:
         self.worker.work()
 
     def waiting(self) -> int:
-        return sum(len(shelf.parked) for shelf in self.pool._shelves.values())
+        return sum(len(slot.idle) for slot in self.pool._slots.values())
 
 
 def test_what_is_kept_waits_before_anybody_asks_and_is_replaced() -> None:
