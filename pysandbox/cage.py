@@ -74,8 +74,8 @@ class Cage(SessionControls):
         secrets: Mapping[str, str] | None = None,
         **unknown: Never,
     ) -> None:
-        from pysandbox.asking import DEADLINE, NOBODY_ASKED, CallbackOptions
         from pysandbox.audit.told import labels_of
+        from pysandbox.callback_options import DEADLINE, NOBODY_ASKED, CallbackOptions
         from pysandbox.launcher import Launcher, policy_of
         from pysandbox.runtime.runtime import default_runtime
 

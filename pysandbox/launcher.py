@@ -17,7 +17,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.shapes import TYPE_CHECKING, dataclass, replace
 
 if TYPE_CHECKING:
-    from pysandbox.asking import CallbackOptions
+    from pysandbox.callback_options import CallbackOptions
     from pysandbox.command import Command, LaunchRequest
     from pysandbox.gate.secrets import CageSecrets
     from pysandbox.launch.scratch import Session

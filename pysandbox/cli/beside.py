@@ -21,8 +21,8 @@ import time
 from contextlib import ExitStack, suppress
 from socket import AF_UNIX, SOCK_SEQPACKET, socket
 
-from pysandbox.asking import CallbackOptions
 from pysandbox.cage import Cage
+from pysandbox.callback_options import CallbackOptions
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import wants_pty
 from pysandbox.cli.flags import policy_values
