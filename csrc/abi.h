@@ -261,6 +261,9 @@ enum psb_kept_section_name {
     PSB_KEPT_REDIRECT,  /* bytes: likewise, of nf_tables */
     PSB_KEPT_DOORS,     /* psb_kept_door */
     PSB_KEPT_WATCHED,   /* uint32_t: paths in the cage of memory file systems, which count as memory */
+    PSB_KEPT_GROUP,     /* psb_kept_place: the cgroup below which that of the cage is made; none: it has none */
+    PSB_KEPT_HANDED,    /* uint32_t: the controllers that it must hand down */
+    PSB_KEPT_SETTINGS,  /* psb_kept_setting */
     PSB_KEPT_SECTIONS
 };
 
@@ -275,6 +278,7 @@ enum psb_kept_text_name {
     PSB_TEXT_LIMIT_WALLTIME, /* JSON, empty for none: what a policy.violation tells of it */
     PSB_TEXT_LIMIT_TIMEOUT,
     PSB_TEXT_LIMIT_SECCOMP,
+    PSB_TEXT_OWN_GROUP, /* the cgroup that whoever runs it must be in, where the cage gets one */
     PSB_TEXTS
 };
 
@@ -287,7 +291,7 @@ enum psb_kept_flag {
 };
 
 enum psb_kept_constant {
-    PSB_KEPT_VERSION = 3,
+    PSB_KEPT_VERSION = 4,
     PSB_KEPT_MOST_DOORS = 16,
     PSB_KEPT_MOST_WATCHED = 8,
     PSB_KEPT_LARGEST = 1048576, /* bytes of the file */
@@ -345,6 +349,12 @@ struct psb_kept_door {
     uint32_t name;                       /* of its socket, for an error */
     int32_t family, type, port, backlog; /* as in struct psb_socket */
     uint8_t address[16];
+};
+
+struct psb_kept_setting {
+    uint32_t file; /* of the cage's cgroup */
+    uint32_t value;
+    uint32_t optional; /* a kernel may have no such file */
 };
 
 struct psb_kept_record {

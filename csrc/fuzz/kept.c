@@ -67,11 +67,22 @@ static size_t read_doors(const struct kept *kept) {
     return sum;
 }
 
+static size_t read_group(const struct kept *kept) {
+    const struct psb_kept_place *group = table(kept, PSB_KEPT_GROUP);
+    const struct psb_kept_setting *row = table(kept, PSB_KEPT_SETTINGS);
+    size_t i, sum = read_text(kept, text_named(kept, PSB_TEXT_OWN_GROUP)) + read_texts(kept, PSB_KEPT_HANDED);
+    REQUIRE(count_of(kept, PSB_KEPT_GROUP) <= 1);
+    if (count_of(kept, PSB_KEPT_GROUP)) sum += read_text(kept, text_at(kept, group->path));
+    for (i = 0; i < count_of(kept, PSB_KEPT_SETTINGS); i++)
+        sum += read_text(kept, text_at(kept, row[i].file)) + read_text(kept, text_at(kept, row[i].value));
+    return sum;
+}
+
 static size_t read_all(const struct kept *kept) {
     return read_texts(kept, PSB_KEPT_ENV) + read_texts(kept, PSB_KEPT_PATHS) + read_texts(kept, PSB_KEPT_PASSED) +
            read_pairs(kept, PSB_KEPT_VARIABLES) + read_pairs(kept, PSB_KEPT_PROGRAMS) + read_plan(kept) +
            read_searched(kept) + read_absent(kept) + read_doors(kept) + read_texts(kept, PSB_KEPT_WATCHED) +
-           read_text(kept, text_named(kept, PSB_TEXT_INIT));
+           read_group(kept) + read_text(kept, text_named(kept, PSB_TEXT_INIT));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -50,7 +50,8 @@ SETUPS: dict[str, dict[str, Any]] = {
 
 KEPT_TABLES = [f"PSB_KEPT_{name}" for name in (
     "VARIABLES", "STAMPS", "PROGRAMS", "PLACES", "SEEN", "SEARCHED", "NAMES", "ABSENT", "PLANTED", "PATHS", "ENV",
-    "PASSED", "GIVEN", "WEAKER", "RECORDS", "LIMITS", "ROUTES", "REDIRECT", "DOORS", "WATCHED",
+    "PASSED", "GIVEN", "WEAKER", "RECORDS", "LIMITS", "ROUTES", "REDIRECT", "DOORS", "WATCHED", "GROUP",
+    "HANDED", "SETTINGS",
 )]  # fmt: skip
 
 
@@ -107,6 +108,15 @@ def kept_seeds() -> Iterator[tuple[str, bytes]]:
                 [(file.text("dns/udp"), file.text("198.18.0.1:53/udp"), 2, 2, 53, 0, bytes(16))],
             ),
             PSB_KEPT_WATCHED=lambda file: ("/", "/tmp"),
+            PSB_KEPT_GROUP=lambda file: (
+                "psb_kept_place",
+                [(file.text("/sys/fs/cgroup"), file.text("/sys/fs/cgroup"), 1, 0o755, 1, 2, 0)],
+            ),
+            PSB_KEPT_HANDED=lambda file: ("memory",),
+            PSB_KEPT_SETTINGS=lambda file: (
+                "psb_kept_setting",
+                [(file.text("memory.max"), file.text("1"), 0)],
+            ),
         ),
     )
 

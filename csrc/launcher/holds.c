@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "../host/probe/seen.h"
+#include "cgroup.h"
 #include "searched.h"
 
 #define NS 1000000000ull
@@ -96,5 +97,6 @@ static int places_hold(const struct kept *kept) {
 
 int still_holds(const struct kept *kept) {
     return variables_hold(kept) && stamps_hold(kept) && programs_hold(kept) && places_hold(kept) &&
-           psb_still_there(table(kept, PSB_KEPT_SEEN), count_of(kept, PSB_KEPT_SEEN)) && as_searched(kept);
+           cgroup_holds(kept) && psb_still_there(table(kept, PSB_KEPT_SEEN), count_of(kept, PSB_KEPT_SEEN)) &&
+           as_searched(kept);
 }

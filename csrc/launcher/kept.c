@@ -71,6 +71,10 @@ static const struct shape SHAPES[] = {
     [PSB_KEPT_REDIRECT] = BYTES,
     [PSB_KEPT_DOORS] = {sizeof(struct psb_kept_door), 2, 0, 0, {AT(psb_kept_door, kind), AT(psb_kept_door, name)}},
     [PSB_KEPT_WATCHED] = TEXTS,
+    [PSB_KEPT_GROUP] = {sizeof(struct psb_kept_place), 2, 0, 0, {AT(psb_kept_place, path), AT(psb_kept_place, real)}},
+    [PSB_KEPT_HANDED] = TEXTS,
+    [PSB_KEPT_SETTINGS] =
+        {sizeof(struct psb_kept_setting), 2, 0, 0, {AT(psb_kept_setting, file), AT(psb_kept_setting, value)}},
 };
 _Static_assert(sizeof SHAPES / sizeof *SHAPES == PSB_KEPT_SECTIONS, "each table has a shape");
 
@@ -177,5 +181,6 @@ int check_kept(struct kept *kept, size_t size) {
     if (count_of(kept, PSB_KEPT_PLANTED) != count_of(kept, PSB_KEPT_ABSENT)) return -1;
     if (count_of(kept, PSB_KEPT_DOORS) > PSB_KEPT_MOST_DOORS) return -1;
     if (count_of(kept, PSB_KEPT_WATCHED) > PSB_KEPT_MOST_WATCHED) return -1;
+    if (count_of(kept, PSB_KEPT_GROUP) > 1) return -1;
     return place_rows(kept) && searches_fit(kept) && place_plan(kept) ? 0 : -1;
 }

@@ -7,27 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "owner.h"
 #include "private.h"
 #include "record.h"
 
 #define LONGEST_ARGV 4096 /* bytes of the command line that are kept */
-
-/* When a process started, in clock ticks: field 22 of proc_pid_stat(5). 0, or -1. */
-static int start_of(int pid, unsigned long long *start) {
-    char path[40], text[1024], *at;
-    int fd, field;
-    ssize_t got;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    got = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (got <= 0) return -1;
-    text[got] = 0;
-    at = strrchr(text, ')');
-    for (field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-    return at && sscanf(at, " %llu", start) == 1 ? 0 : -1;
-}
 
 static int add_owner(struct text *to, const char *name, int pid, uint64_t namespace) {
     unsigned long long start;
@@ -90,7 +74,9 @@ static int describe(struct text *to, const struct run *run) {
     add_text(to, text_named(run->kept, PSB_TEXT_DIGEST));
     add_text(to, "\", \"started\": ");
     add_text(to, started);
-    add_text(to, ", \"cgroup\": \"\", \"scratch\": \"\", \"detached\": false, \"key\": \"\"}");
+    add_text(to, ", \"cgroup\": ");
+    if (add_json(to, run->cgroup.path ? run->cgroup.path : "")) return -1;
+    add_text(to, ", \"scratch\": \"\", \"detached\": false, \"key\": \"\"}");
     return to->failed ? -1 : 0;
 }
 

@@ -72,9 +72,12 @@ static int open_cage(struct run *run) {
     int init, result;
     if (plan->unrooted && (plan->idmap_fd = psb_make_idmap()) < 0) return -1;
     plan->hostname = new_hostname(run);
-    init = open(text_named(run->kept, PSB_TEXT_INIT), O_PATH | O_CLOEXEC);
-    if (!plan->hostname || init < 0) return -1;
+    if (!plan->hostname) return -1;
+    if (open_cgroup(&run->cgroup, run->kept, run->trail.id)) return -1;
+    plan->cgroup_fd = run->cgroup.fd;
     run->user = run->services.user = plan->unrooted ? plan->outside_uid : 0;
+    init = open(text_named(run->kept, PSB_TEXT_INIT), O_PATH | O_CLOEXEC);
+    if (init < 0) return -1;
     result = psb_open_cage(plan, init, &run->cage);
     close(init);
     if (result) return -1;
@@ -94,11 +97,8 @@ static int is_gone(const struct run *run, int patience) {
     return ready > 0;
 }
 
-/* Returns when nothing of the cage is left: its end is that of the control socket. */
-static void close_cage(struct run *run) {
+static void end_cage(struct run *run) {
     siginfo_t ignored;
-    end_services(&run->services);
-    if (run->cage.control < 0) return;
     close(run->cage.control);
     run->cage.control = -1;
     if (!is_gone(run, GONE_MS)) {
@@ -108,6 +108,13 @@ static void close_cage(struct run *run) {
     while (waitid(P_PIDFD, (id_t)run->cage.pidfd, &ignored, WEXITED | __WALL) < 0 && errno == EINTR) {}
     close(run->cage.pidfd);
     remove_record(run);
+}
+
+/* Returns when nothing of the cage is left: its end is that of the control socket. */
+static void close_cage(struct run *run) {
+    end_services(&run->services);
+    if (run->cage.control >= 0) end_cage(run);
+    close_cgroup(&run->cgroup);
 }
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
@@ -299,6 +306,7 @@ static int attend_to_end(struct run *run) {
     begin_terminal(&attendance->terminal, run->streams.terminal);
     attend(attendance);
     end_watch(&run->services.watch);
+    if (has_refused(&run->cgroup)) call_python(&run->services); /* it knows what to say of that */
     if (run->services.broken) return end_unserved(run);
     if (run->services.python) return end_with_python(run);
     own = end_code(run);
@@ -319,12 +327,13 @@ static void prepare_services(struct run *run) {
     services->kept = run->kept;
     services->cage = &run->cage;
     services->trail = &run->trail;
+    services->cgroup = &run->cgroup;
 }
 
 int run_kept(struct run *run) {
     int code, failed;
     run->records = run->report = -1;
-    run->cage.control = -1;
+    run->cage.control = run->cgroup.parent = run->cgroup.fd = -1;
     prepare_services(run);
     if (new_id(run) || take_signals()) return -1;
     if (start(run)) {

@@ -4,6 +4,7 @@
 
 #include "host.h"
 #include "attend.h"
+#include "cgroup.h"
 #include "kept.h"
 #include "key.h"
 #include "services.h"
@@ -16,7 +17,8 @@ struct run {
     char *const *flags; /* before the command: some variables have their value from there */
     size_t n_flags;
     struct psb_opened cage;
-    int user; /* whom it is outside, where root has started it as another; else 0 */
+    struct cgroup cgroup; /* what the cage is born in */
+    int user;             /* whom it is outside, where root has started it as another; else 0 */
     int report;
     double started; /* seconds since the epoch */
     struct trail trail;

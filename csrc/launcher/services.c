@@ -119,6 +119,13 @@ static void add_watched(struct text *to, const struct services *services) {
     add_text(to, "}");
 }
 
+static void add_cgroup(struct text *to, const struct cgroup *cgroup) {
+    if (cgroup->fd < 0) return;
+    add_fd(to, "cgroup", cgroup->fd);
+    add_text(to, ",\"cgroup_path\":");
+    if (add_json(to, cgroup->path)) to->failed = 1;
+}
+
 /* What is open for it alone. */
 struct handed {
     int report, channel, absent;
@@ -161,6 +168,7 @@ static char *describe_run(const struct services *services, const struct handed *
     add_fd(&told, "absent", handed->absent);
     add_doors(&told, services);
     add_watched(&told, services);
+    add_cgroup(&told, services->cgroup);
     add_whole(&told, "}");
     if (told.failed) free(told.bytes);
     return told.failed ? NULL : told.bytes;
@@ -179,6 +187,7 @@ static void pass_all(posix_spawn_file_actions_t *actions, const struct services 
     pass_on(actions, services->cage->pidfd);
     pass_on(actions, services->listener);
     pass_on(actions, memory->proc);
+    pass_on(actions, services->cgroup->fd);
     for (file = 0; file < memory->n_files; file++) pass_on(actions, memory->files[file]);
     for (i = 0; i < services->n_doors; i++) pass_on(actions, services->doors[i].fd);
 }
@@ -315,6 +324,10 @@ int heed_services(struct services *services, const struct pollfd *polled, nfds_t
     for (i = AT_DOORS; i < count; i++)
         if (polled[i].revents) calls = 1;
     return calls && !services->python && start_python(services) ? fail_to_serve(services) : 0;
+}
+
+void call_python(struct services *services) {
+    if (!services->python && !services->broken && start_python(services)) fail_to_serve(services);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "../host/net/netns.h"
+#include "cgroup.h"
 #include "host.h"
 #include "trail.h"
 #include "watch.h"
@@ -33,6 +34,7 @@ struct services {
     const struct kept *kept;
     const struct psb_opened *cage;
     const struct trail *trail;
+    const struct cgroup *cgroup;
     int listener;
     struct psb_socket doors[PSB_KEPT_MOST_DOORS];
     size_t n_doors;
@@ -58,6 +60,8 @@ void end_services(struct services *services);
 nfds_t poll_services(const struct services *services, struct pollfd *polled);
 /* Looks at what has come of it. -1: somebody waits and nobody serves, so the cage was killed. */
 int heed_services(struct services *services, const struct pollfd *polled, nfds_t count);
+/* Python is to tell of the end, also where nobody has called. */
+void call_python(struct services *services);
 /* Whether the cage is stopped for us, and not by whoever uses us. */
 int is_held(const struct services *services);
 

@@ -151,6 +151,10 @@ def _adopt(run: dict[str, Any], cage: Cage, prepared: Prepared) -> CageInit:
             doors[kind, protocol] = int(fd)
     live = CageInit(OpenedBefore(run), run["id"], doors=doors)
     live.hostname, live.orders = run["hostname"], 1
+    if "cgroup" in run:
+        from pysandbox.live.cgroup import CageCgroup
+
+        live.cgroup = CageCgroup(run["cgroup_path"], int(run["cgroup"]))
     assert live.commands.begin() == COMMAND
     Launcher(
         cage.runtime, cage.policy, None, None, cage.labels, CallbackOptions.of(None, None, 5.0, None, True)

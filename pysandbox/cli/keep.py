@@ -19,6 +19,7 @@ from pysandbox.audit.ending import LIMITS_SKIPPED, SPAWN
 from pysandbox.audit.told import limit_values, spawn_record
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import at_a_terminal
+from pysandbox.cli.kept_group import keep_group, place
 from pysandbox.cli.kept_imports import path_files
 from pysandbox.cli.kept_services import has_services, holds_only, keep_services, may_come_later, served_digest
 from pysandbox.cli.note_lines import weaker_lines
@@ -55,7 +56,7 @@ DONE = frozenset(("command", "recipe", "timeout", "pty", "no_audit", "interactiv
 HELD = frozenset((
     "isolation", "namespaces", "inside_uid", "inside_gid", "hostname_prefix", "staging", "mounts", "loopback",
     "landlock", "seccomp", "seccomp_late", "limits", "env", "cwd", "walltime", "grace", "output_cap", "notes",
-    "unrooted", "watch", "notify", "net",
+    "unrooted", "watch", "notify", "net", "cgroup",
 ))  # fmt: skip
 
 OURS = (
@@ -91,6 +92,7 @@ def save_plan(
     _keep_scalars(file, namespace, prepared, pty=pty, audited=audited)
     file.head.flags |= lib.PSB_KEPT_ALONE if alone else 0
     keep_services(file, prepared.plan)
+    keep_group(file, prepared.plan)
     given = _given(namespace, prepared, flags)
     if given is None:
         return False
@@ -178,7 +180,7 @@ def _keep_dependencies(
               [(text(path), bool(was), *(was or (0,) * 5)) for path, was in stamps])  # fmt: skip
     programs = [(text(path), text(real)) for path, real in sorted(asked.looked.programs.items())]
     file.rows(lib.PSB_KEPT_PROGRAMS, "psb_kept_pair", programs)
-    file.rows(lib.PSB_KEPT_PLACES, "psb_kept_place", [_place(file, path) for path in _kept_directories()])
+    file.rows(lib.PSB_KEPT_PLACES, "psb_kept_place", [place(file, path) for path in _kept_directories()])
     seen = [(file.pointer(path), dev, ino, 0, within) for path, dev, ino, within in rows(prepared.paths.facts.values())]
     file.rows(lib.PSB_KEPT_SEEN, "psb_seen", seen)
     names: list[str] = []
@@ -188,16 +190,6 @@ def _keep_dependencies(
         names += found
     file.rows(lib.PSB_KEPT_SEARCHED, "psb_kept_searched", searched)
     file.texts(lib.PSB_KEPT_NAMES, names)
-
-
-def _place(file: KeptFile, path: str) -> tuple[int, ...]:
-    """Where a directory really is, and whose; not what is in it."""
-    where = file.text(path), file.text(os.path.realpath(path))
-    try:
-        found = os.stat(path)
-    except OSError:
-        return *where, 0, 0, 0, 0, 0
-    return *where, 1, found.st_mode, found.st_dev, found.st_ino, found.st_uid
 
 
 def stamp(path: str) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from pysandbox._native import lib
+from pysandbox.cli.kept_group import can_be_made
 from pysandbox.policy.model import options
 from pysandbox.sha256 import sha256
 from pysandbox.shapes import MISSING, TYPE_CHECKING, Any, fields
@@ -40,7 +41,7 @@ PLAIN = re.compile(r"[\w./-]+", re.ASCII)  # a path that the launcher may write 
 
 
 def has_services(plan: Plan) -> bool:
-    return (plan.watch, plan.notify, plan.net) != (None, None, None)
+    return (plan.watch, plan.notify, plan.net, plan.cgroup) != (None, None, None, None)
 
 
 def may_come_later(plan: Plan) -> bool:
@@ -48,7 +49,7 @@ def may_come_later(plan: Plan) -> bool:
     if not has_services(plan):
         return True
     whole = {"USER", "PID", "NET"} <= {*plan.namespaces}
-    return whole and _watches(plan.watch) and _decides(plan.notify) and _has_doors(plan.net)
+    return whole and can_be_made(plan) and _watches(plan.watch) and _decides(plan.notify) and _has_doors(plan.net)
 
 
 def holds_only(part: Any, known: frozenset[str]) -> bool:
@@ -89,7 +90,7 @@ def served_digest(policy: Policy, plan: Plan) -> str:
     """SHA-256 (hex) of all that a cage is served by. Not of the files in it: that is settled when its command is
     ordered, and the command may have made some that the next cage is kept from."""
     rules = [(field.name, getattr(policy, field.name)) for field, of in options() if of.section != "filesystem"]
-    said = repr((rules, plan.isolation, plan.namespaces, plan.notify, plan.net, plan.watch))
+    said = repr((rules, plan.isolation, plan.namespaces, plan.notify, plan.net, plan.watch, plan.cgroup))
     return str(sha256(said.encode()).hexdigest())
 
 

@@ -36,7 +36,7 @@ class CgroupDirectory:
 
 def find_cgroup(root: str = "", *, pid: int | None = None, uid: int | None = None) -> CgroupFacts:
     """`root` stands before every path, for a pretended host."""
-    mount, own = _mount(root), _own(root)
+    mount, own = _mount(root), own_group(root)
     if mount is None:
         return CgroupFacts(reason="no cgroup v2 tree is mounted")
     if own is None:
@@ -107,7 +107,7 @@ def _mount(root: str) -> tuple[str, str] | None:
     return None
 
 
-def _own(root: str) -> str | None:
+def own_group(root: str) -> str | None:
     lines = _read(f"{root}/proc/self/cgroup").splitlines()
     return next((line[3:] for line in lines if line.startswith("0::/")), None)
 
