@@ -24,8 +24,7 @@
 #include "run.h"
 
 #define AFTER_FAILURE "after-failure"   /* pysandbox/cli/after_failure.py */
-#define RUN_KEPT "run-kept"             /* pysandbox/cli/run_kept.py */
-#define JUST_KEPT "PYSANDBOX_JUST_KEPT" /* set by pysandbox/cli/first_run.py, for this program alone */
+#define JUST_KEPT "PYSANDBOX_JUST_KEPT" /* between this program and pysandbox/cli/first_run.py */
 
 extern char **environ;
 
@@ -114,10 +113,6 @@ static void advise(const char *self, int code, const struct run *run, int argc, 
         tell_why(self, code, argc, argv);
 }
 
-static int is_run(const char *command) {
-    return !strcmp(command, "run") || !strcmp(command, RUN_KEPT);
-}
-
 /* Whether a Python has just kept the plan, and is not to be asked for that again. It says so by a variable, for a list
  * of processes shows the arguments. */
 static int was_just_kept(void) {
@@ -135,8 +130,8 @@ int main(int argc, char **argv) {
         say("error: ", "cannot tell where this program is: is /proc mounted?");
         return OUR_FAILURE;
     }
-    if (argc > 2 && is_run(argv[1])) code = try_kept(self, argv + 2, &run);
-    if (code < 0 && just_kept) argv[1] = RUN_KEPT;
+    if (argc > 2 && !strcmp(argv[1], "run")) code = try_kept(self, argv + 2, &run);
+    if (code < 0 && just_kept) setenv(JUST_KEPT, "1", 1);
     if (code < 0) return hand_over(self, argv);
     advise(self, code, &run, argc, argv);
     _exit(code);

@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from pysandbox.cli.policy_of import ResolvedRequest
     from pysandbox.runtime.prepared import Prepared
 
-JUST_KEPT = "PYSANDBOX_JUST_KEPT"  # as csrc/launcher/main.c has it, which takes it away
+JUST_KEPT = "PYSANDBOX_JUST_KEPT"  # as csrc/launcher/main.c has it, which takes it away, or hands it back
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and by nobody before it, as a rule
 
 
 def leave_to_launcher(
     arguments: list[str], namespace: Namespace, asked: Callable[[], ResolvedRequest], *, pty: bool
 ) -> None:
-    """Returns where this process is to run the command."""
+    """Returns where this process is to run the command. The launcher has handed back what it was left, and could not
+    start, when it says so: the two do not pass it to each other for ever."""
+    if os.environ.pop(JUST_KEPT, None):
+        return
     began, beside = time.time_ns(), launcher()
     if beside is None or not may_be_kept(namespace, arguments):
         return

@@ -154,18 +154,23 @@ def _path(text: str) -> Grant:
     return Grant(os.path.normpath(f"{here}/{text}"))
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _variable(text: str) -> tuple[str, str | None]:
+    """A variable and its value; None is the caller's own, as docker has it."""
     name, equals, value = text.partition("=")
-    if not name or not equals:
-        also = f"; your own value is passed on by --env-passthrough {name}" if name and not equals else ""
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE{also}")
-    return name, value
+    if not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, nor the NAME of a variable of yours")
+    return name, value if equals else None
 
 
-TYPES = {"Grant": _path, "tuple[str, str]": _pair, "int": int, "float": float}
+TYPES = {"Grant": _path, "tuple[str, str]": _variable, "int": int, "float": float}
 
 
 def policy_values(namespace: argparse.Namespace) -> dict[str, Any]:
     """The fields of the policy that the command line gave, and only those."""
     values = ((field.name, getattr(namespace, field.name, None)) for field, _ in options())
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values if value is not None}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in values if value is not None}
+    own = tuple(name for name, value in given.get("env", ()) if value is None)
+    if own:  # `--env NAME`
+        given["env_passthrough"] = (*given.get("env_passthrough", ()), *own)
+        given["env"] = tuple(pair for pair in given["env"] if pair[1] is not None)
+    return {name: value for name, value in given.items() if name != "env" or value}

@@ -146,7 +146,9 @@ def _given(namespace: Namespace, prepared: Prepared, flags: list[str]) -> dict[s
     """The variables that the command line sets, each with the flag that says so and where: the flags are the same
     whenever this plan is found, and a secret that was typed is for no file. None: one is not found there as it is."""
     env, found = dict(prepared.plan.env), {}
-    for name, _ in namespace.env or ():
+    for name, typed in namespace.env or ():
+        if typed is None:  # passed through
+            continue
         said = f"{name}={env.get(name)}"
         at = next((at for at, flag in enumerate(flags) if flag in (said, f"--env={said}")), None)
         if at is None or name == "PATH":  # where the program was looked for would tell it

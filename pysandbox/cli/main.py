@@ -49,8 +49,8 @@ COMMANDS = {
 }
 
 # Commands whose module has another name.
-MODULES: dict[str, str] = {"after-failure": "after_failure", "run-kept": "run_kept"}
-BY_LAUNCHER = frozenset({"after-failure", "beside", "run-kept"})  # which nobody types
+MODULES: dict[str, str] = {"after-failure": "after_failure"}
+BY_LAUNCHER = frozenset({"after-failure", "beside"})  # which nobody types
 
 SELDOM = 100_000  # objects between two looks for garbage: a start makes nearly as many, and throws next to none away
 

@@ -39,8 +39,8 @@ Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not ex
 """
 
 
-def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None, *, here: bool = False) -> int:
-    """Run the command; tests bring a `make_cage` of their own. `here`: in this process, and nothing is kept."""
+def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None) -> int:
+    """Run the command; tests bring a `make_cage` of their own."""
     try:
         namespace, argv = read_arguments(arguments)
     except UsageError as wrong:
@@ -55,7 +55,7 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None,
     def asked() -> ResolvedRequest:
         return policy_of(namespace.recipe, command=argv, extra=policy_values(namespace), pty=pty)
 
-    if not (here or verbose or make_cage):
+    if not (verbose or make_cage):
         from pysandbox.cli.first_run import leave_to_launcher
 
         leave_to_launcher(arguments, namespace, asked, pty=pty)

@@ -126,7 +126,9 @@ def with_path(
             continue
         elif not any(covers(each, name) for each in written for name in (place, os.path.realpath(place))):
             found.append(place)
+            search.looked.paths.add(directory)
         elif directory in bins:
+            search.looked.paths.add(directory)
             (first if _comes_first(search, name, directory) else after).append(place)
     if not (first or before or after):
         return policy
@@ -151,4 +153,6 @@ def _comes_first(search: Search, name: str, directory: str) -> bool:
     """Whether a directory that a cage may write finds this command before the system's do."""
     if "/" in name or search.found(name) != os.path.join(directory, name):
         return False
-    return is_python(name) or not any(os.path.exists(f"{system}/{name}") for system in SYSTEM)
+    theirs = [f"{system}/{name}" for system in SYSTEM]
+    search.looked.paths.update(theirs)  # what the system gains later comes first then
+    return is_python(name) or not any(map(os.path.exists, theirs))

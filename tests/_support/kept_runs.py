@@ -54,13 +54,13 @@ class Home:
         self.env["PYTHONPATH"] = str(root / "tells")
         self.audit = root / "home" / ".local" / "state" / "pysandbox" / "audit" / "events.jsonl"
 
-    def run(self, *arguments: str, input: bytes = b"", command: str = "run") -> Ran:
+    def run(self, *arguments: str, input: bytes = b"", **variables: str) -> Ran:
         read, write = os.pipe()
         try:
             done = subprocess.run(
-                [COMMAND, command, *arguments],
+                [COMMAND, "run", *arguments],
                 cwd=self.project,
-                env=self.env | {"PSB_TELL": str(write)},
+                env=self.env | variables | {"PSB_TELL": str(write)},
                 input=input,
                 capture_output=True,
                 timeout=LIMIT,
@@ -74,7 +74,7 @@ class Home:
 
     def run_by_python(self, *arguments: str, input: bytes = b"") -> Ran:
         """From its start to its end, and nothing is kept; nothing may be kept before, either."""
-        return self.run(*arguments, input=input, command="run-kept")
+        return self.run(*arguments, input=input, PYSANDBOX_JUST_KEPT="1")
 
     def until_warm(self, *arguments: str) -> Ran:
         """What was written a moment ago is not kept: the run after it is the one that keeps it."""

@@ -205,6 +205,16 @@ def test_the_environment_stays_outside_but_for_what_is_named(run: Run) -> None:
     assert not [line for line in lines if line.startswith("PSB_SECRET")]
 
 
+def test_a_name_alone_is_the_caller_s_variable_as_docker_has_it(run: Run) -> None:
+    for value in ("first", "second"):  # also from a kept plan
+        environment = os.environ | {"PSB_SECRET": "hidden", "PSB_WANTED": value}
+        environment.pop("PSB_ABSENT", None)
+        done = run("-e", "PSB_WANTED", "-e", "PSB_ABSENT", "-e", "PSB_SET=here", "--", "env", env=environment)
+        assert [line for line in sorted(done.stdout.splitlines()) if line.startswith("PSB_")] == [
+            "PSB_SET=here", f"PSB_WANTED={value}",
+        ]  # fmt: skip
+
+
 def test_a_recipe_file_is_obeyed_and_a_flag_outranks_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text('[filesystem]\nworkdir = "read"\n[process]\nenv = { FROM = "recipe" }\n')
     code = "import os; print(os.environ['FROM'], os.access('.', os.W_OK))"

@@ -132,6 +132,26 @@ def test_another_program_that_the_name_leads_to_is_noticed(home: Home) -> None:
     assert (ran.warm, ran.stdout) == (False, b"after\n")
 
 
+def test_a_program_that_the_system_gains_takes_the_place_of_one_that_a_cage_can_write(home: Home) -> None:
+    """The claim of docs/policy.md for a PATH, from a kept plan: `pytest` of a writable environment comes first only
+    where the system has none."""
+    tells, system = home.project.parent / "tells" / "sitecustomize.py", home.project.parent / "system"
+    tells.write_text(
+        f"{tells.read_text()}\nimport pysandbox.policy.found_by_name as names\nnames.SYSTEM += ({str(system)!r},)\n"
+    )
+    bins = home.project / "venv" / "bin"
+    bins.mkdir(parents=True)
+    (home.project / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (bins / "python").symlink_to("/usr/bin/python3")
+    script(bins / "tool", 'echo "$PATH"')
+    home.env |= {"PATH": f"{bins}:{home.env['PATH']}", "VIRTUAL_ENV": str(home.project / "venv")}
+    assert home.until_warm("--", "tool").stdout.startswith(f"{bins}:".encode())
+    system.mkdir()
+    script(system / "tool", "echo the system's")
+    ran = home.run("--", "tool")
+    assert (ran.warm, ran.stdout.strip().endswith(f":{bins}".encode())) == (False, True), ran
+
+
 def test_trust_that_is_taken_back_holds_for_the_next_run(home: Home) -> None:
     home.recipe(home.project / ".pysandbox", "x", '[filesystem]\nallow = ["/etc"]\n')
     arguments = ["-r", "word", "--", "echo", "ran"]

@@ -73,7 +73,7 @@ def test_an_abbreviated_flag_is_not_guessed(cage: Cage) -> None:
         ["--egress", "some"],
         ["--memory-mb", "lots"],
         ["--memory-mb", "1"],
-        ["--env", "NO_VALUE"],
+        ["--env", "=NO_NAME"],
         ["--allow", ""],
         ["--timeout", "0"],
         ["--timeout", "nan"],

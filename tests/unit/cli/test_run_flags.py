@@ -58,7 +58,8 @@ def test_a_volume_of_docker_is_never_the_command(
 @pytest.mark.parametrize(("flags", "field", "value"), [
     (["-m", "512m"], "memory_mb", 512), (["--memory=2g"], "memory_mb", 2048), (["-m", "1073741824"], "memory_mb", 1024),
     (["-m", "64MiB"], "memory_mb", 64), (["--cpus", "1.5"], "cpu_percent", 150), (["--pids-limit=64"], "max_pids", 64),
-    (["-e", "A=b=c"], "env", (("A", "b=c"),)), (["--rm", "-it", "-p", "8080:80"], "ports", ("8080:80",)),
+    (["-e", "A=b=c"], "env", (("A", "b=c"),)), (["-e", "LANG", "--env=TZ"], "env_passthrough", ("LANG", "TZ")),
+    (["--rm", "-it", "-p", "8080:80"], "ports", ("8080:80",)),
 ])  # fmt: skip
 def test_what_docker_means_by_a_flag_is_meant(flags: list[str], field: str, value: object) -> None:
     namespace, argv = run.read_arguments([*flags, "--", "ls", "-m", "1"])
@@ -67,7 +68,7 @@ def test_what_docker_means_by_a_flag_is_meant(flags: list[str], field: str, valu
 
 @pytest.mark.parametrize(("flags", "told"), [
     (["-m", "512"], "did you mean 512m?"), (["-m", "1k"], "1024 bytes"), (["-m", "lots"], "not a size"),
-    (["--cpus", "0"], "not a number of processors"), (["-e", "LANG"], "--env-passthrough LANG"),
+    (["--cpus", "0"], "not a number of processors"), (["-e", "=b"], "nor the NAME of a variable"),
     (["--workdir", "/tmp"], "begins is -w DIR"),
 ])  # fmt: skip
 def test_what_docker_s_flags_cannot_hold_is_told(

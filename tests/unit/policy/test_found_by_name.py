@@ -1,0 +1,38 @@
+"""Which names decide whether a writable environment of the command comes first on the PATH of its cage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pysandbox import Policy
+from pysandbox.policy import found_by_name
+from pysandbox.policy.found_by_name import INSIDE, with_path
+from pysandbox.policy.search import Search
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "system").mkdir()
+    monkeypatch.setattr(found_by_name, "SYSTEM", (*found_by_name.SYSTEM, str(tmp_path / "system")))
+    return tmp_path / "system"
+
+
+def path_and_looks(project: Path) -> tuple[str, set[str]]:
+    bins = project / "venv" / "bin"
+    bins.mkdir(parents=True, exist_ok=True)
+    (bins / "tool").write_text("#!/bin/sh\n")
+    (bins / "tool").chmod(0o755)
+    search = Search(str(project), {"PATH": f"{bins}:/usr/bin"}, ())
+    policy = with_path(Policy(), search, "tool", shown=[str(project)], written=[str(project)], bins=[str(bins)])
+    return dict(policy.env)["PATH"].replace(str(bins), "BINS"), search.looked.paths
+
+
+def test_what_decides_it_is_looked_at_again(tmp_path: Path, system: Path) -> None:
+    path, looks = path_and_looks(tmp_path / "project")
+    assert path == f"BINS:{INSIDE}"
+    assert {f"{directory}/tool" for directory in found_by_name.SYSTEM} <= looks
+    assert str(tmp_path / "project" / "venv" / "bin") in looks
+    (system / "tool").touch()
+    assert path_and_looks(tmp_path / "project")[0] == f"{INSIDE}:BINS"
