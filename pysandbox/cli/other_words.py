@@ -12,8 +12,8 @@ import re
 
 MIB = 1 << 20
 UNITS = {"b": 1, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40}
-_SIZE = re.compile(r"(\d{1,12})(?:([bkmgt])(?:i?b)?)?", re.IGNORECASE)
-_VOLUME = re.compile(r"[^:]+:/[^:]*(?::[\w,]*)?")
+_SIZE = r"(\d{1,12})(?:([bkmgt])(?:i?b)?)?"
+_VOLUME = r"[^:]+:/[^:]*(?::[\w,]*)?"
 LEAST_MEMORY = 6 * MIB  # docker's own
 
 OF_ITSELF = "every cage has it so; leave it out"
@@ -95,7 +95,7 @@ def add_docker_flags(parser: argparse.ArgumentParser) -> None:
 
 def _memory(text: str) -> int:
     """MiB."""
-    found = _SIZE.fullmatch(text)
+    found = re.fullmatch(_SIZE, text, re.IGNORECASE)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 512m or 2g")
     size = int(found[1]) * UNITS[(found[2] or "b").lower()]
@@ -117,7 +117,7 @@ def _cpus(text: str) -> int:
 
 def volume(word: str) -> str | None:
     """What to say of `-v SOURCE:TARGET`, whose -v is --verbose here; None for what is no volume."""
-    if not _VOLUME.fullmatch(word):
+    if not re.fullmatch(_VOLUME, word):
         return None
     source, _, rest = word.partition(":")
     flag = "--allow" if rest.partition(":")[2].startswith("ro") else "--allow-write"

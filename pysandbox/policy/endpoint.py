@@ -16,6 +16,7 @@ from pysandbox.shapes import NamedTuple
 MAPPED = b"\0" * 10 + b"\xff\xff"
 TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify/notify.h
 WHOLE = 128  # bits of an address
+BYTES = frozenset(map(str, range(256)))  # as one is written in IPv4
 PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
 EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
 
@@ -67,25 +68,34 @@ OWN = (*LOOPBACK, SYNTHETIC)  # what a cage with a network of its own has for it
 
 def parse_endpoint(text: str) -> Endpoint:
     """Raises Refused."""
-    import ipaddress
-
     found = _SHAPE.fullmatch(text)
     if found is None:
         raise CommandRefused(f"{shown(text)} is not an address", EXAMPLE)
     written = found["six"] or found["bare"] or found["four"]
-    try:
-        address = ipaddress.ip_address(written)
-    except ValueError as error:
-        raise CommandRefused(f"{shown(text)}: {error}", EXAMPLE) from None
-    packed = address.packed if address.version == 6 else MAPPED + address.packed
-    most = 128 if address.version == 6 else 32
+    address = _address(text, written)
+    version = 6 if len(address) * 8 == WHOLE else 4
+    packed = address if version == 6 else MAPPED + address
+    most = 8 * len(address)
     prefix = int(found["prefix"]) if found["prefix"] else most
     if prefix > most:
-        raise CommandRefused(f"{shown(text)}: a prefix of IPv{address.version} has at most {most} bits", EXAMPLE)
+        raise CommandRefused(f"{shown(text)}: a prefix of IPv{version} has at most {most} bits", EXAMPLE)
     prefix += 128 - most
     if int.from_bytes(packed, "big") & ((1 << (128 - prefix)) - 1):
         raise CommandRefused(f"{shown(text)} has bits set behind its prefix", "write the first address of the network")
     return Endpoint(packed, prefix, *_ports(text, found["first"], found["last"]), PROTOCOLS[found["protocol"] or ""])
+
+
+def _address(text: str, written: str) -> bytes:
+    """In the order of the network, of as many bytes as its version has. Raises CommandRefused."""
+    parts = written.split(".")
+    if len(parts) == 4 and all(part in BYTES for part in parts):
+        return bytes(map(int, parts))
+    import ipaddress  # which a first run does without for most addresses
+
+    try:
+        return ipaddress.ip_address(written).packed
+    except ValueError as error:
+        raise CommandRefused(f"{shown(text)}: {error}", EXAMPLE) from None
 
 
 # Where no name and no wide range leads by itself (T05): the host and its neighbours, what only this link or this cloud

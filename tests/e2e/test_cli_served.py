@@ -202,7 +202,10 @@ def children(pid: int) -> list[str]:
 
 
 def command_line(pid: int) -> list[bytes]:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+        return []
 
 
 def await_end_of(pids: list[int]) -> None:

@@ -70,9 +70,9 @@ def begin(home: Home) -> subprocess.Popen[bytes]:
 def keep(home: Home) -> None:
     """The plan of what `begin` starts."""
     for _ in range(3):
-        process = begin(home)
-        process.terminate()
-        process.wait(LIMIT)
+        with begin(home) as process:
+            process.terminate()
+            process.wait(LIMIT)
 
 
 def of_the_launcher(process: subprocess.Popen[bytes]) -> bool:

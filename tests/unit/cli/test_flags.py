@@ -71,7 +71,7 @@ def test_lists_are_repeatable_in_order(parser: Parser) -> None:
     assert given(parser, "--deny", "/b", "--deny", "/a") == {"deny": (Grant("/b"), Grant("/a"))}
 
 
-@pytest.mark.parametrize("flag", [("--egress", "any"), ("--max-pids", "many"), ("--env", "A"), ("--env", "=b")])
+@pytest.mark.parametrize("flag", [("--egress", "any"), ("--max-pids", "many"), ("--env", "=b"), ("--env", "")])
 def test_a_value_of_the_wrong_form_is_refused(parser: Parser, flag: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match=flag[0]):
         given(parser, *flag)
