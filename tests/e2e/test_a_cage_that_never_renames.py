@@ -61,7 +61,7 @@ def test_cages_that_never_rename_share_one_thread(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_them(tmp_path: Path) -> None:
-    policy, runtime = Policy(cow=[str(tmp_path)]), Runtime()
+    policy, runtime = Policy(cow=[str(tmp_path)]), Runtime(warm=0)
     try:
         with Cage(policy, runtime=runtime) as kept:
             for _ in range(3):
