@@ -103,9 +103,7 @@ def never_left(host: ScannedHost, echo: Echo, said: bytes) -> None:
 
 
 @pytest.mark.parametrize("fields,piece", [(b"", LINE), (GRPC, message(b"hello"))], ids=["lines", "gRPC"])
-def test_each_piece_arrives_before_the_next_is_said(
-    fields: bytes, piece: bytes, host: ScannedHost, echo: Echo
-) -> None:
+def test_each_piece_arrives_before_the_next_is_said(fields: bytes, piece: bytes, host: ScannedHost, echo: Echo) -> None:
     """The control: ping and pong."""
     with host.asking.client(echo) as tls:
         tls.sendall(HEAD + fields + b"\r\n")
