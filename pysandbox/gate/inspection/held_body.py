@@ -50,7 +50,7 @@ class HeldBody:
         self._sent = self._counted = 0  # bytes of what is kept that were sent, and that were counted
         self._goes = 0  # bytes of what is kept that may go, or will when they were looked at
         self._has_sent = False
-        self._looks_again = False  # there may be more that goes of what is kept
+        self._looks_again = body.done  # it may go on though nothing came
         self._is_behind = False  # it left in the buffer what it had no room or no turn for
         self._wake, self._has_asked = wake, False
 

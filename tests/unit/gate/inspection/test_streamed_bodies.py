@@ -381,3 +381,10 @@ def test_what_came_in_one_piece_leaves_without_more() -> None:
     trial.client.send_data(1, b"a\n" * 8000)
     trial.client.send_data(1, b"b\n" * 8000)
     assert trial.turn().content(1) == b"a\n" * 8000 + b"b\n" * 8000
+
+
+def test_a_body_of_nothing_is_at_its_end() -> None:
+    conversation = Conversation()
+    head = HEAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: 0")
+    assert conversation.say(head + b"\r\n").endswith(b"\r\n\r\n")
+    assert Stream().go(b"") == b"" and Stream(GRPC).go(b"") == b""
