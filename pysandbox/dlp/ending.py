@@ -38,7 +38,7 @@ MAGIC = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd")  # of gzip and zstd; zlib's is tw
 
 
 class Endings:
-    """Of texts in which these detectors look for something."""
+    """Whether something goes on at the end of a text, for these detectors."""
 
     def __init__(self, detectors: Sequence[Detector], nominator: Nominator) -> None:
         self._nominator = nominator

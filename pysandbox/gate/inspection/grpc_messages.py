@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
-from pysandbox.gate.inspection.holding import LEAST, Part, Whole
+from pysandbox.gate.inspection.holding import LEAST, BodyPart, Whole
 from pysandbox.gate.inspection.places import APART
 
 KINDS = (b"application/grpc", b"application/grpc-web")
@@ -40,7 +40,7 @@ class GrpcMessages:
         self._ends = (b"", b"")  # of what they said, and of what their last fields did
         self._other: Whole | None = None
 
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Part | None:
+    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         if self._other is None:
             self._look_ahead(content)
         if self._other is not None:
@@ -62,16 +62,16 @@ class GrpcMessages:
             return self._given_up(content, "more of it waits for its end than is looked at as a whole")
         return None
 
-    def _looked_at(self, messages: list[bytes], goes: int) -> Part:
+    def _looked_at(self, messages: list[bytes], goes: int) -> BodyPart:
         fields = [last_field(each) for each in messages]
         seams = dict.fromkeys(map(_seam, self._ends, (messages, fields)))
         self._ends = _end(self._ends[0], messages), _end(self._ends[1], fields)
         before = APART.join((*seams, b""))
-        return Part(before + APART.join(messages), len(before), goes, goes, True)
+        return BodyPart(before + APART.join(messages), len(before), goes, goes, True)
 
-    def _given_up(self, content: bytearray, why: str) -> Part:
+    def _given_up(self, content: bytearray, why: str) -> BodyPart:
         self._other, self.need = Whole(self._most, self._most), self._most
-        return Part(b"", 0, len(content), len(content), True, why)
+        return BodyPart(b"", 0, len(content), len(content), True, why)
 
     def _closed(self, messages: list[bytes]) -> int:
         """How many of them there are before a cut that nothing can go on behind; 0 where none is found."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from pysandbox.dlp.engine import OVERLAP
 from pysandbox.gate.inspection.bodies import Body, Chunked
-from pysandbox.gate.inspection.holding import Holding, Part
+from pysandbox.gate.inspection.holding import BodyPart, HoldBack
 from pysandbox.gate.inspection.passing import Passing
 from pysandbox.gate.inspection.room import FREE, Room
 
@@ -18,7 +18,7 @@ PIECE = 65536  # bytes that are handed on at once
 AT_ONCE, A_STEP = 1 << 18, 256  # what is looked at in one turn; what a step costs, however little it looks at
 
 # (what is looked at, trailer, whether anything was sent before) to a scan, gone through step by step. Raises Leak.
-Look = Callable[[Part, bytes, bool], Iterator[int]]
+Look = Callable[[BodyPart, bytes, bool], Iterator[int]]
 
 
 class _Kept:
@@ -39,7 +39,7 @@ class _Kept:
 class HeldBody:
     rest = b""
 
-    def __init__(self, body: Body, look: Look, holding: Holding, room: Room, wake: Callable[[], object]) -> None:
+    def __init__(self, body: Body, look: Look, holding: HoldBack, room: Room, wake: Callable[[], object]) -> None:
         self.passing: Passing | None = None
         self.done, self.may_begin = False, holding.is_answered_early
         self.trailer = b""  # its lines, once it is done

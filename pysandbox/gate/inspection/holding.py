@@ -26,7 +26,7 @@ _LAST_BOUNDARY = re.compile(rb"(?s).*[" + BOUNDARY + rb"][\x00\x80-\xff]*")
 _BYTES = re.compile(rb"[^\t\r\n\x20-\x7e]*\Z")
 
 
-class Part(NamedTuple):
+class BodyPart(NamedTuple):
     """`said` is looked at; opaque bytes are counted in it from `known` on. Then the content may go up to `goes`, and is
     counted up to `counted`. `is_whole`: what is compressed in it does not go on behind it. `why` it cannot be looked
     at."""
@@ -39,7 +39,7 @@ class Part(NamedTuple):
     why: str = ""
 
 
-class Holding(Protocol):
+class HoldBack(Protocol):
     """`need`: how many bytes there will be together, as far as that is known; `lets_go`: some of it goes before its
     end; `is_answered_early`: its head goes at once; `context`: bytes of what was sent that it wants to see again."""
 
@@ -48,7 +48,7 @@ class Holding(Protocol):
     is_answered_early: bool
     context: int
 
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Part | None:
+    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         """What is to be looked at now; None: more has to come first. `sent` and `counted` are places in the content."""
 
 
@@ -62,15 +62,15 @@ class Whole:
         self._most, self._begins = max(most, LEAST), True
         self.need = min(need, self._most)
 
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Part | None:
+    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         if not done and len(content) - sent < self._most:
             return None
         begins, self._begins = self._begins, False
         stays = 0 if done else OVERLAP
-        return Part(content, counted, len(content) - stays, len(content), begins and done)
+        return BodyPart(content, counted, len(content) - stays, len(content), begins and done)
 
 
-class Streamed:
+class Unended:
     """What comes without a known end: it goes as soon as it can be cut. What cannot waits, up to `most` bytes; then all
     of it is looked at, and all but the last OVERLAP bytes go."""
 
@@ -83,13 +83,13 @@ class Streamed:
         self._come = self._spent = self._again = 0
         self._tried = 0  # bytes after what goes in which there is no place to cut
 
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Part | None:
+    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         if done:
-            return Part(content, counted, len(content), len(content), True)
+            return BodyPart(content, counted, len(content), len(content), True)
         waits = len(content) - sent
         if waits >= self._most:
             self._tried = 0
-            return Part(content, counted, len(content) - OVERLAP, len(content), False)
+            return BodyPart(content, counted, len(content) - OVERLAP, len(content), False)
         if waits > ALWAYS and waits < self._again and self._spent > TIMES * (self._come + waits) + MORE:
             return None
         at, self._tried = self._cut(content, sent), waits
@@ -98,10 +98,10 @@ class Streamed:
             return None
         self._come, self._tried = self._come + at - sent, len(content) - at
         known = min(counted, at)
-        return Part(content[:at], known, at, at - _uncounted(content, known, at), True)
+        return BodyPart(content[:at], known, at, at - _uncounted(content, known, at), True)
 
     def _cut(self, content: bytearray, sent: int) -> int:
-        """The last place where it may be cut; that of what was sent where there is none."""
+        """The last place where it may be cut; where there is none, that of what was sent."""
         last = len(content)
         for step in STEPS:
             found = _LAST_BOUNDARY.match(content, sent + self._tried, min(last, len(content) - step))

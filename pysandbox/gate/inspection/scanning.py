@@ -29,7 +29,7 @@ from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
 from pysandbox.gate.inspection.grpc_messages import GrpcMessages, is_grpc
 from pysandbox.gate.inspection.heads import Field, Head
 from pysandbox.gate.inspection.held_body import HeldBody
-from pysandbox.gate.inspection.holding import Holding, Part, Streamed, Whole
+from pysandbox.gate.inspection.holding import BodyPart, HoldBack, Unended, Whole
 from pysandbox.gate.inspection.leak import DETECTOR, REASON, WARNING, Leak
 from pysandbox.gate.inspection.places import APART, Fields, in_parts, pieced, places, strings
 from pysandbox.gate.inspection.room import Room
@@ -135,19 +135,19 @@ class ConnectionScan:
             return body
         codings = head.tokens(b"content-encoding")
 
-        def look(part: Part, trailer: bytes, has_sent: bool) -> Iterator[int]:
+        def look(part: BodyPart, trailer: bytes, has_sent: bool) -> Iterator[int]:
             return self._look(part, trailer, codings, BEGUN if has_sent else "the body")
 
         return HeldBody(body, look, self._holding(head, codings, length), self._room, lambda: self.wake())
 
-    def _holding(self, head: Head, codings: list[bytes], length: int | None) -> Holding:
+    def _holding(self, head: Head, codings: list[bytes], length: int | None) -> HoldBack:
         """What has a known end is held as a whole, and so is what is compressed as a whole."""
         most, is_open = self._plan.whole, self._plan.endings.is_open
         if any(each != IDENTITY for each in codings):
             return Whole(most, length or most)
         if is_grpc(head.values(b"content-type")):
             return GrpcMessages(is_open, most, head.tokens(b"grpc-encoding"))
-        return Whole(most, length) if length is not None else Streamed(is_open, most)
+        return Whole(most, length) if length is not None else Unended(is_open, most)
 
     def messages(self) -> ScannedMessages:
         return ScannedMessages(self._look_at_message)
@@ -155,7 +155,7 @@ class ConnectionScan:
     def warnings(self) -> list[Field]:
         return [(WARNING, WARNING, each.encode()) for each in dict.fromkeys(self._warnings)]
 
-    def _look(self, part: Part, trailer: bytes, codings: list[bytes], place: str) -> Iterator[int]:
+    def _look(self, part: BodyPart, trailer: bytes, codings: list[bytes], place: str) -> Iterator[int]:
         said = part.said
         try:
             if part.why:
