@@ -2,8 +2,8 @@
 in, bytes out, no socket here. Its requests go side by side; what is refused ends one stream and leaves the others.
 
 What one side sends is read as far as the windows that it was given go, and they grow when the other side has taken it:
-so a stream that nobody reads waits alone. A request is sent once its head is allowed, or, where it is scanned, all of
-it; an answer is passed on from its first byte.
+so a stream that nobody reads waits alone. A request is sent once its head is allowed, or, where it is scanned, as
+far as that lets it go; an answer is passed on from its first byte.
 """
 
 from __future__ import annotations
