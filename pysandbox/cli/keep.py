@@ -19,9 +19,16 @@ from pysandbox.audit.ending import LIMITS_SKIPPED, SPAWN
 from pysandbox.audit.told import limit_values, spawn_record
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import at_a_terminal
-from pysandbox.cli.kept_group import keep_group, place
 from pysandbox.cli.kept_imports import path_files
-from pysandbox.cli.kept_services import has_services, holds_only, keep_services, may_come_later, served_digest
+from pysandbox.cli.kept_services import (
+    has_services,
+    holds_only,
+    keep_group,
+    keep_services,
+    may_come_later,
+    place,
+    served_digest,
+)
 from pysandbox.cli.note_lines import weaker_lines
 from pysandbox.compile.environ import OWN, variables_of_doors
 from pysandbox.events import LIMITS_NOT_ENFORCED, NOTE
