@@ -8,12 +8,14 @@ double encoding) is refused where a block names paths, because nobody knows whic
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from pysandbox.compile.plan import Contract
 from pysandbox.shapes import NamedTuple
 
 OVERRIDES = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
+PLAIN = re.compile(rb"(?:/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9._~!$&'()*+,=:@-]*)+/?")  # it has one reading
 UNREADABLE = re.compile(rb"%(?:2[fF]|5[cC]|25|[01][0-9a-fA-F]|7[fF])|%(?![0-9a-fA-F]{2})|\\")
 VALUE = re.compile(r"[A-Za-z0-9!#$%&'()*+,./:;=?@_~ -]{1,300}")  # of what is named in a fix
 TYPE = re.compile(rb"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+")
@@ -58,7 +60,7 @@ def too_large(contract: Contract, size: int) -> Breach | None:
 def _method(contract: Contract, asked: Asked) -> Breach | None:
     if not contract.methods:
         return None
-    allowed = {each.upper() for each in contract.methods}
+    allowed = _upper(contract.methods)
     named = [asked.method, *(value.strip() for name, value in asked.fields if name in OVERRIDES)]
     for each in named:
         method = each.decode("ascii", "replace").upper()
@@ -74,16 +76,28 @@ def _path(contract: Contract, asked: Asked) -> Breach | None:
     pieces = readable(path)
     if pieces is None:
         return Breach(415, "paths", f"a path that has two readings, {_shown(path)}")
-    for prefix in contract.paths:
-        wanted = [unquote_to_bytes(each) for each in prefix.encode().split(b"/")[1:]]
+    for wanted in _prefixes(contract.paths):
         inside = not wanted[-1]  # it ends in a slash: what is below
         if pieces[: len(wanted) - inside] == wanted[: len(wanted) - inside] and len(pieces) >= len(wanted):
             return None
     return Breach(415, "paths", f"the path {_shown(path)}", _value(path.decode("ascii", "replace")))
 
 
+@lru_cache(maxsize=64)
+def _upper(methods: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(each.upper() for each in methods)
+
+
+@lru_cache(maxsize=64)
+def _prefixes(paths: tuple[str, ...]) -> tuple[list[bytes], ...]:
+    """The pieces of each."""
+    return tuple([unquote_to_bytes(each) for each in prefix.encode().split(b"/")[1:]] for prefix in paths)
+
+
 def readable(path: bytes) -> list[bytes] | None:
     """The pieces of a path between its slashes, decoded; None where another reader may find other ones."""
+    if PLAIN.fullmatch(path):
+        return path.split(b"/")[1:]
     if not path.startswith(b"/") or UNREADABLE.search(path):
         return None
     pieces = [unquote_to_bytes(each) for each in path.split(b"/")[1:]]

@@ -76,14 +76,25 @@ class Nothing(Through):
         return True
 
 
+def _taken(buffer: bytearray, most: int) -> bytes:
+    """So much out of the buffer, or all of it; copied once."""
+    if len(buffer) <= most:
+        said = bytes(buffer)
+        buffer.clear()
+        return said
+    with memoryview(buffer) as view:
+        said = bytes(view[:most])
+    del buffer[:most]
+    return said
+
+
 class OfLength(Through):
     def __init__(self, length: int) -> None:
         self.size, self._left = 0, length
         self.done = length == 0
 
     def take(self, buffer: bytearray) -> bytes:
-        said = bytes(buffer[: self._left])
-        del buffer[: self._left]
+        said = _taken(buffer, self._left)
         self._left -= len(said)
         self.size += len(said)
         self.done = not self._left
@@ -151,8 +162,7 @@ class Chunked(Through):
         return True
 
     def _content(self, buffer: bytearray, out: list[bytes]) -> bool:
-        said = bytes(buffer[: self._left])
-        del buffer[: self._left]
+        said = _taken(buffer, self._left)
         self._left -= len(said)
         out.append(said)
         if not self._left:

@@ -43,7 +43,8 @@ class Head(NamedTuple):
         return [value for lower, _, value in self.fields if lower == name]
 
     def tokens(self, name: bytes) -> list[bytes]:
-        return [each.strip().lower() for value in self.values(name) for each in value.split(b",") if each.strip()]
+        said = self.values(name)
+        return [each.strip().lower() for value in said for each in value.split(b",") if each.strip()] if said else said
 
     @property
     def closes(self) -> bool:
@@ -123,10 +124,10 @@ def is_chunked(head: Head) -> bool:
 def end_to_end(head: Head, but: frozenset[bytes] = frozenset()) -> list[Field]:
     """The fields that are not for the next hop alone (RFC 9110, 7.6.1), without those of `but`. Connection may not name
     the framing. Raises BadMessage."""
-    named = frozenset(head.tokens(b"connection"))
-    if named & FRAMING:
+    named = head.tokens(b"connection")
+    if not FRAMING.isdisjoint(named):
         raise BadMessage("Connection names a field that frames the message")
-    dropped = HOP_BY_HOP | named | but
+    dropped = HOP_BY_HOP.union(named, but)
     return [each for each in head.fields if each[0] not in dropped]
 
 

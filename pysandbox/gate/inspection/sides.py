@@ -18,6 +18,8 @@ from pysandbox.gate.inspection.record_meter import Broken, RecordMeter
 from pysandbox.shapes import Protocol
 
 HTTP1, HTTP2 = "http/1.1", "h2"  # as ALPN names them
+RECORD = 16384  # bytes that one record holds
+DRAINED = AT_ONCE + 8192  # what one write leaves for the socket, with all that TLS adds
 UNTRUSTED = ("unknown ca", "bad certificate", "certificate unknown", "unsupported certificate")
 
 
@@ -164,15 +166,19 @@ class ClientSide:
             self._send()
 
     def write(self, said: bytearray) -> int:
-        self._send()
+        if self._out:
+            self._send()
         if self._out:
             return 0
+        taken = 0
         try:
-            count = int(self._tls.send(bytes(said[:AT_ONCE])))
+            with memoryview(said)[:AT_ONCE] as view:
+                while taken < len(view):  # one record each time
+                    taken += int(self._tls.send(view[taken : taken + RECORD]))
         except SSL.Error as error:
             raise Broken(_text(error)) from None
         self._send()
-        return count
+        return taken
 
     def end(self) -> None:
         with suppress(SSL.Error, Broken):
@@ -204,9 +210,12 @@ class ClientSide:
 
     def _send(self) -> None:
         """Writes to the socket what TLS has for it, as far as it goes."""
+        drained = False
         with suppress(SSL.WantReadError):
-            while True:
-                self._out += self._tls.bio_read(AT_ONCE)
+            while not drained:
+                said = self._tls.bio_read(DRAINED)
+                self._out += said
+                drained = len(said) < DRAINED
         if self._out:
             try:
                 del self._out[: self._sock.send(self._out)]
@@ -234,6 +243,12 @@ class ServerSide:
     def protocol(self) -> str:
         """What it has chosen."""
         return self._tls.selected_alpn_protocol() or HTTP1
+
+    @property
+    def resumed(self) -> bool:
+        """A session of before was gone on with. It is kept: to read another one copies it, which takes as long as half
+        a handshake, and a server that wants no more of it says so by a whole one."""
+        return bool(self._tls.session_reused)
 
     @property
     def session(self) -> ssl.SSLSession | None:
@@ -290,19 +305,23 @@ class ServerSide:
         return content if content or self.is_over else None
 
     def write(self, said: bytearray) -> int:
-        self._send()
+        if self._out:
+            self._send()
         if self._takes_no_more:
             raise Broken("the server takes no more")
         if self._out:
             return 0
+        taken = 0
         try:
-            count = self._tls.write(said[:AT_ONCE])
+            with memoryview(said)[:AT_ONCE] as view:
+                while taken < len(view):  # one record each time
+                    taken += self._tls.write(view[taken : taken + RECORD])
         except ssl.SSLWantReadError:
-            return 0
+            pass
         except ssl.SSLError as error:
             raise Broken(str(error)) from None
         self._send()
-        return count
+        return taken
 
     def end(self) -> None:
         return
