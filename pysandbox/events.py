@@ -117,7 +117,9 @@ TCP_DENIED = EventType(
     ("invocation_id", "command", "target", "port", "rule", "fix", "pid", "argv"),
 )
 UPSTREAM_UNREACHABLE = EventType(
-    "gatekeeper.upstream_unreachable", "The host's own resolver did not answer.", ("invocation_id", "error")
+    "gatekeeper.upstream_unreachable",
+    "The host's own resolver, or the parent proxy, did not answer, or not as it should.",
+    ("invocation_id", "error"),
 )
 CREDENTIAL_FOUND = EventType(
     "gatekeeper.credential_found",

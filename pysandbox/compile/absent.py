@@ -118,6 +118,19 @@ UNSCANNED: tuple[Part, ...] = (
 )  # fmt: skip
 
 
+def _unless_parent(*options: tuple[str, str]) -> Iterator[Part]:
+    """Options that are about the parent proxy."""
+    why, fix = (
+        "no parent proxy is named, so this would hold nothing",
+        'leave it out, or write parent = "http://HOST:PORT"',
+    )
+
+    def about_nobody(name: str) -> Callable[[Policy], bool]:
+        return _by_any_way(lambda policy: _differs(name)(policy) and policy.proxy_parent is None)
+
+    return (Part(key, about_nobody(name), why, fix) for key, name in options)
+
+
 def _unless_inspected(*options: tuple[str, str]) -> Iterator[Part]:
     """Options that hold requests, and so say nothing where no request is looked at."""
     why = "no [[host]] or [[secret]] block says anything of requests, so none is looked at, and this would hold nothing"
@@ -176,6 +189,18 @@ PARTS: tuple[Part, ...] = (
     ),
     *_unless_default("leave it out: this version does not do that in a scan", *NOT_SCANNED_YET),
     *_unless_scanned("leave it out, or scan what is sent: network.dlp.enabled = true", *HOW_IT_IS_SCANNED),
+    Part(
+        "proxy.parent", _by_any_way(lambda policy: policy.strict and policy.proxy_parent is not None),
+        "strict lets nothing degrade, and behind a parent proxy no address is checked that a name leads to",
+        "leave parent out, or strict",
+    ),
+    Part(
+        "proxy.parent", lambda policy: policy.egress == "direct" and policy.proxy_parent is not None,
+        "in the host's own network nothing is asked of a proxy", f"{NO_NETWORK}, or leave parent out",
+    ),
+    *_unless_parent(
+        ("proxy.parent_credentials", "proxy_parent_credentials"), ("proxy.no_parent", "proxy_no_parent"),
+    ),
     Part(
         "strict", _by_any_way(lambda policy: policy.strict),
         "a strict cage also scans for what only looks like a credential, which this version cannot do",

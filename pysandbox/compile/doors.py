@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile import pools, routed
+from pysandbox.compile.parent import parent_of
 from pysandbox.compile.plan import Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
 from pysandbox.errors import SandboxCompileError
 from pysandbox.netfilter.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
@@ -71,6 +72,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
         bridge=bridge,
         ipv6=policy.dns_ipv6,
         inspection=inspection(policy),
+        parent=parent_of(policy),
     )
 
 

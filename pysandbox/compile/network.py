@@ -40,7 +40,11 @@ def network_notes(policy: Policy) -> tuple[Note, ...]:
             raise SandboxCompileError('"direct" gives the cage the host\'s own network', key="network.egress",
                                       suggestion="to accept that, set network.unsafe = true")  # fmt: skip
         return (Note(DIRECT, "network.egress", "the cage uses the host's own network; nothing it sends is confined"),)
-    return ()
+    if policy.proxy_parent is None:
+        return ()
+    from pysandbox.compile.parent import parent_notes
+
+    return parent_notes(policy)
 
 
 def namespaces(policy: Policy) -> tuple[str, ...]:

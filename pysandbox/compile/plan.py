@@ -302,6 +302,17 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class ParentProxy:
+    """The proxy that named hosts are asked of. `variable`: of the host program, with USER:PASSWORD; "" where none is
+    needed."""
+
+    host: str  # a canonical name, or an address as `str` writes it
+    port: int
+    variable: str
+    without: tuple[str, ...]  # names and patterns that are reached without it
+
+
+@dataclass(frozen=True, slots=True)
 class NetPlan:
     """The doors of a cage, and what the gatekeeper lets through them. A cage without a way out or in has none."""
 
@@ -315,6 +326,7 @@ class NetPlan:
     bridge: str  # of the routed back end, which gives the cage an interface; "" is doors alone
     ipv6: str  # what an AAAA question about an allowed name gets (T04): "nodata" | "nxdomain" | "resolve"
     inspection: InspectionPlan | None = None  # None: no host has a contract
+    parent: ParentProxy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,13 @@ def _is_wider(rule: HostRule, host: str) -> bool:
 
 
 def withheld_variables(policy: Policy) -> frozenset[str]:
-    """Variables of the host that no cage gets: what a secret is called, and where its value is."""
+    """Variables of the host that no cage gets: what a secret is called, and where its value is, or a password."""
     sources = (each.source.partition(":") for each in policy.secrets)
-    return frozenset((*(each.name for each in policy.secrets), *(name for kind, _, name in sources if kind == "env")))
+    parent = (policy.proxy_parent_credentials or "").partition(":")[2]
+    return frozenset((
+        *(each.name for each in policy.secrets), *(name for kind, _, name in sources if kind == "env"),
+        *((parent,) if parent else ()),
+    ))  # fmt: skip
 
 
 def refuse_variables(policy: Policy, variables: dict[str, str]) -> None:

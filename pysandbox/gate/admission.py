@@ -129,8 +129,7 @@ class CageSession(CageService):
     async def lookup(self, name: str, *, six: bool = False) -> Answer:
         """The answer of the name server: addresses, how long they hold, and whether there is such a name at all. `six`:
         IPv6 addresses alone. Raises as `resolve`, and NotAsked."""
-        if self.asked_names is not None and (refused := self.asked_names.take(name)) is not None:
-            raise NotAsked(*refused)
+        self.may_ask(name)
         late = self.loop.call_later(LATE, self.ledger.unreachable, f"the host's name servers are silent for {LATE:g} s")
         try:
             return await self.upstream.resolve(name, six=six, share=self.questions, permit=partial(self.permit, name))
@@ -141,6 +140,11 @@ class CageSession(CageService):
             raise Unreachable(errno.EHOSTUNREACH, str(error)) from None
         finally:
             late.cancel()
+
+    def may_ask(self, name: str) -> None:
+        """Before a name leaves: to a name server, or to the parent proxy. Raises NotAsked."""
+        if self.asked_names is not None and (refused := self.asked_names.take(name)) is not None:
+            raise NotAsked(*refused)
 
     @contextmanager
     def permit(self, name: str) -> Iterator[None]:

@@ -11,6 +11,8 @@ that, or the status of gRPC where it speaks that. Pure.
     upstream-unreachable   502        the server hung up, or does not speak HTTP
     upstream-tls           502        the server's certificate was not accepted
     upstream-timeout       504        the server did not answer in time
+    parent-refused         502        the parent proxy does not connect
+    parent-timeout         504        the parent proxy did not answer in time
 """
 
 from __future__ import annotations

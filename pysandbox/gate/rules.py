@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, NetPlan
+from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, NetPlan, ParentProxy
 from pysandbox.handlers import fix
 from pysandbox.handlers.network_rules import NetworkRules, holds
 from pysandbox.policy.endpoint import MAPPED, PROTOCOLS, Endpoint
@@ -39,12 +39,14 @@ class GateRules:
     loopback_ports: tuple[int, ...] | None
     left: NetworkRules
     secrets: tuple[str, ...] = ()  # names and patterns that a secret may be sent to
+    parent: ParentProxy | None = None
 
     @classmethod
     def of(cls, net: NetPlan) -> GateRules:
         listed = NetworkRules.of_list(net.endpoints)
         held = net.inspection.secrets if net.inspection is not None else ()
-        return cls(net.hosts, listed, net.loopback_ports, listed, tuple(host for each in held for host in each.hosts))
+        secrets = tuple(host for each in held for host in each.hosts)
+        return cls(net.hosts, listed, net.loopback_ports, listed, secrets, net.parent)
 
     @property
     def closed(self) -> bool:
@@ -57,6 +59,8 @@ class GateRules:
             return Decision(False, "policy_fn", "")
         if name == HOST_ALIAS:
             return self._alias(port)
+        if self.parent is not None and name == self.parent.host:  # it would be asked for anything
+            return Decision(False, "proxy.parent", "")
         named = [each for each in self.hosts if matches(each.pattern, name)]
         found = [each for each in named if port is None or not each.ports or port in each.ports]
         if found:
@@ -90,6 +94,8 @@ class GateRules:
     def address(self, address: IPAddress, port: int, protocol: str, *, own: bool) -> Decision:
         """Whether an address may be reached that was asked for as such. `own`: it is this host's."""
         asked = sixteen(address), port, PROTOCOLS[protocol]
+        if self._is_parent(address, port):
+            return Decision(False, "proxy.parent", "")
         if not self.listed.grants_address(*asked, own=own):
             return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
         return _left(self.left.grants_address(*asked, own=own))
@@ -99,9 +105,22 @@ class GateRules:
         asked = sixteen(address), port, PROTOCOLS[protocol]
         if name == HOST_ALIAS:
             return _left(holds(self.left.named, *asked))
+        if self._is_parent(address, port):
+            return Decision(False, "proxy.parent", "")
         if not self.listed.grants_resolved(*asked, own=own):
             return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
         return _left(self.left.grants_resolved(*asked, own=own))
+
+    def by_parent(self, name: str) -> bool:
+        """Whether a canonical name is asked of the parent proxy: not one whose packets find their way themselves."""
+        if self.parent is None or name == HOST_ALIAS or any(matches(each, name) for each in self.parent.without):
+            return False
+        return not any(each.direct and matches(each.pattern, name) for each in self.hosts)
+
+    def through_parent(self) -> Decision:
+        """In the place of `resolved`: nobody here knows the address. So since the cage was told to reach only some
+        addresses, nothing is left."""
+        return _left(self.left is self.listed)
 
     def direct_ports(self, name: str) -> tuple[tuple[int, int], ...]:
         """Ranges of ports at which every grant of a name does without a relay."""
@@ -117,6 +136,9 @@ class GateRules:
     def tightened(self, endpoints: tuple[Endpoint, ...]) -> GateRules:
         """Only these addresses, out of what was allowed before."""
         return replace(self, left=self.left.narrowed(endpoints))
+
+    def _is_parent(self, address: IPAddress, port: int) -> bool:
+        return self.parent is not None and (str(address), port) == (self.parent.host, self.parent.port)
 
     def _alias(self, port: int | None) -> Decision:
         ports = self.loopback_ports

@@ -30,6 +30,8 @@ Item = Literal[
     "secret name",
     "secret source",
     "secret place",
+    "parent proxy",
+    "parent credentials",
     "text",
 ]
 

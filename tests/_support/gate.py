@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pysandbox.compile.plan import HostGrant, NetPlan
+from pysandbox.compile.plan import HostGrant, NetPlan, ParentProxy
 from pysandbox.events import Event
 from pysandbox.gate.admission import CageSession
 from pysandbox.gate.dns.resolver import Resolver
@@ -17,10 +17,10 @@ NOBODY = "127.0.0.1:9"
 
 def net_plan(
     *patterns: str, ips: tuple[str, ...] = (), ports: tuple[int, ...] = (), loopback: tuple[int, ...] | None = None,
-    ipv6: str = "nodata", direct: bool = False,
+    ipv6: str = "nodata", direct: bool = False, parent: ParentProxy | None = None,
 ) -> NetPlan:  # fmt: skip
     hosts = tuple(HostGrant(each, ports, direct) for each in patterns)
-    return NetPlan((), b"", b"nft", hosts, tuple(map(parse_endpoint, ips)), (), loopback, "", ipv6)
+    return NetPlan((), b"", b"nft", hosts, tuple(map(parse_endpoint, ips)), (), loopback, "", ipv6, parent=parent)
 
 
 def upstream(*servers: str, hosts: Path | str = "/nonexistent") -> Resolver:

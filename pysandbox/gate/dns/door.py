@@ -119,6 +119,9 @@ class Answers:
             return NXDOMAIN, []
         if name == HOST_ALIAS:
             return NOERROR, [await self._synthetic(name, LONGEST_TTL)] if kind == A else []
+        if admission.rules.by_parent(name):  # which knows it, and whether there is such a name
+            admission.may_ask(name)
+            return NOERROR, [await self._synthetic(name, LONGEST_TTL)] if kind == A else []
         if kind == AAAA and admission.net.ipv6 == "resolve":
             answer = await admission.lookup(name, six=True)
             six = [each for each in answer.addresses if each.version == 6]

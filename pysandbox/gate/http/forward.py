@@ -241,7 +241,8 @@ class Forwarder:
         except Denied as denied:
             raise RequestRefused(*http.denial(denied)) from None
         except Unreachable as error:
-            raise RequestRefused(*http.refusal(502, "upstream-unreachable", str(error.strerror or error))) from None
+            said = http.refusal(error.status, error.code, str(error.strerror or error))
+            raise RequestRefused(*said) from None
 
     def _hold(self, target: DialTarget, server: ClientStream) -> int:
         """Raises Refused."""

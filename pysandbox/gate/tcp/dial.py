@@ -24,6 +24,7 @@ from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
 from pysandbox.shapes import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pysandbox.compile.plan import ParentProxy
     from pysandbox.gate.admission import CageSession
 
 CONNECT_SECONDS = 30.0  # for all the addresses of a name together
@@ -42,8 +43,11 @@ async def dial(admission: CageSession, target: DialTarget) -> socket.socket:
     if not 0 < target.port < 65536:
         raise deny(admission, target, Decision(False, "not a port", ""))
     rules = admission.rules
-    addresses = await _addresses(admission, target, host)
-    connected = await _first_of(admission, addresses, target, rules)
+    if isinstance(host, str) and rules.by_parent(host):
+        connected = await _by_parent(admission, target._replace(host=host), rules)
+    else:
+        addresses = await _addresses(admission, target, host)
+        connected = await _first_of(admission, addresses, target, rules)
     try:
         if admission.rules is not rules:  # they were tightened meanwhile
             admission.check(target, connected)
@@ -87,6 +91,65 @@ async def _resolve(admission: CageSession, name: str) -> tuple[IPAddress, ...]:
     with the fault written down; Withdrawn."""
     found = (await admission.lookup(name)).addresses
     return found or (await admission.lookup(name, six=True)).addresses if admission.net.ipv6 == "resolve" else found
+
+
+# ---- through the parent proxy ---------------------------------------------------------------------------------------
+
+
+async def _by_parent(admission: CageSession, target: DialTarget, rules: GateRules) -> socket.socket:
+    """A connection that the parent has made, to a name that nobody here resolves. Raises Denied, Unreachable, which is
+    written down."""
+    from pysandbox.gate.tcp.parent import open_tunnel
+
+    parent = rules.parent
+    assert parent is not None
+    for decision in (rules.name(target.host, target.port), rules.through_parent()):
+        if not decision.allowed:
+            raise deny(admission, target, decision)
+    try:
+        admission.may_ask(target.host)
+    except NotAsked as refused:
+        raise deny(admission, target._replace(host=refused.shown), refused.decision) from None
+    connected = None
+    try:
+        connected = await _to_parent(admission, parent, rules)
+        await open_tunnel(connected, parent, target, partial(_send_to_parent, admission, target, connected, rules))
+        return connected
+    except BaseException as error:
+        if connected is not None:
+            connected.close()
+        if isinstance(error, Unreachable):
+            admission.ledger.unreachable(str(error.strerror))
+        raise
+
+
+async def _to_parent(admission: CageSession, parent: ParentProxy, rules: GateRules) -> socket.socket:
+    """Wherever it is: whoever wrote the policy has named it, and no cage. Raises Denied, Unreachable."""
+    host = canonical(parent.host)
+    try:
+        if isinstance(host, str):
+            found = (await admission.upstream.resolve(host, share=admission.questions)).addresses
+            found = found or (await admission.upstream.resolve(host, six=True, share=admission.questions)).addresses
+        else:
+            found = (host,)
+        if not found:
+            raise Unreachable(errno.EHOSTUNREACH, "it has no address")
+        return await _first_of(admission, found[:ADDRESSES_TRIED], DialTarget(parent.host, parent.port), rules)
+    except OSError as error:
+        number = error.errno or errno.EHOSTUNREACH
+        raise Unreachable(number, f"the parent proxy is not reached: {os.strerror(number)}") from None
+
+
+def _send_to_parent(
+    admission: CageSession, target: DialTarget, connected: socket.socket, rules: GateRules, said: bytes
+) -> None:  # fmt: skip
+    """Sends the request, unless the rules were tightened meanwhile. Raises Denied, OSError."""
+    with admission.lock:
+        if admission.rules is rules:
+            if connected.send(said) < len(said):
+                raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
+            return
+    raise deny(admission, target, admission.rules.through_parent())
 
 
 # ---- connecting -----------------------------------------------------------------------------------------------------

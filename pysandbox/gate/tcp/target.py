@@ -42,7 +42,9 @@ class Denied(Exception):
 
 
 class Unreachable(OSError):
-    """The connection is allowed and cannot be made: `errno` says why."""
+    """The connection is allowed and cannot be made: `errno` says why; `status` and `code` are what HTTP is told."""
+
+    status, code = 502, "upstream-unreachable"
 
 
 def target_of(admission: Asking, host: str | bytes | IPAddress, port: int) -> DialTarget:
@@ -86,4 +88,6 @@ def may_stay(admission: Asking, target: DialTarget, address: IPAddress) -> Decis
     decision = admission.rules.name(host, target.port)
     if not decision.allowed:
         return decision
+    if admission.rules.by_parent(host):
+        return admission.rules.through_parent()
     return admission.rules.resolved(host, address, target.port, own=False)  # whose it is was asked when it was dialled

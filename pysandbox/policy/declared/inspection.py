@@ -5,7 +5,7 @@ Some are declared ahead: `compile.absent` refuses them by name.
 
 from __future__ import annotations
 
-from pysandbox.policy.option import option
+from pysandbox.policy.option import Sentence, option
 from pysandbox.policy.tighter import falls, grows, rises, same, sends_to_fewer, shrinks, towards, unless_asked
 from pysandbox.shapes import TYPE_CHECKING, dataclass
 
@@ -80,6 +80,25 @@ class InspectionOptions:
         "proxy", "upstream_ca", "Files of certificates that servers are held to besides those that the host trusts; "
         "absolute paths.",
         default=(), merge="union", tighter=shrinks, item="certificates",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_parent: str | None = option(
+        "proxy", "parent", "The proxy that named hosts are asked of, by CONNECT: http://HOST:PORT. It resolves the "
+        "names, so the addresses that they lead to are not checked.",
+        default=None, merge="last", tighter=same, item="parent proxy",
+        sentences=(Sentence("Reaches", "Names are reached through the proxy {}, which resolves them: where they lead "
+                            "to is not checked.", place=8),),
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_parent_credentials: str | None = option(
+        "proxy", "parent_credentials", "Where USER:PASSWORD for the parent is: env:NAME, a variable of the host "
+        "program, which no cage gets.",
+        default=None, merge="last", tighter=same, item="parent credentials",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    proxy_no_parent: tuple[str, ...] = option(
+        "proxy", "no_parent", "Names and patterns that are reached without the parent.",
+        default=(), merge="union", tighter=grows, item="domain",
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     proxy_scheme: str | None = option(
