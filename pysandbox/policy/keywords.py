@@ -213,6 +213,13 @@ class PolicyOptions(TypedDict, total=False):
     """Time a host may take for a request."""
     proxy_upstream_ca: Strings
     """Files of certificates that servers are held to besides those that the host trusts; absolute paths."""
+    proxy_parent: str | None
+    """The proxy that named hosts are asked of, by CONNECT: http://HOST:PORT. It resolves the names, so the addresses
+    that they lead to are not checked."""
+    proxy_parent_credentials: str | None
+    """Where USER:PASSWORD for the parent is: env:NAME, a variable of the host program, which no cage gets."""
+    proxy_no_parent: Strings
+    """Names and patterns that are reached without the parent."""
     proxy_scheme: Literal["http", "h2c"] | None
     """The protocol spoken to hosts; unset: that of the request."""
     hosts: Sequence[str | HostRule | HostTable]
