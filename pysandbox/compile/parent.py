@@ -7,11 +7,10 @@ allowed name may have it lead to an address inside of the parent's network. That
 from __future__ import annotations
 
 from pysandbox.compile.notes import wide_grant
-from pysandbox.compile.plan import ParentProxy
 from pysandbox.errors import SandboxCompileError
 from pysandbox.note import Note
 from pysandbox.policy.model import Policy
-from pysandbox.policy.parent import place_of
+from pysandbox.policy.parent import ParentProxy, place_of
 from pysandbox.policy.way_out import reaches_hosts
 
 KEY = "proxy.parent"

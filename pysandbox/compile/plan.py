@@ -16,6 +16,7 @@ from pysandbox.shapes import TYPE_CHECKING, dataclass
 
 if TYPE_CHECKING:
     from pysandbox.policy.own_detector import ScanDetector
+    from pysandbox.policy.parent import ParentProxy
 
 # Stands, as a whole value of `env` or a whole `source`, for a directory that only the launcher can name: fresh for each
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
@@ -299,17 +300,6 @@ class Published:
     port: int
     inside: int
     protocol: str  # "tcp" | "udp"
-
-
-@dataclass(frozen=True, slots=True)
-class ParentProxy:
-    """The proxy that named hosts are asked of. `variable`: of the host program, with USER:PASSWORD; "" where none is
-    needed."""
-
-    host: str  # a canonical name, or an address as `str` writes it
-    port: int
-    variable: str
-    without: tuple[str, ...]  # names and patterns that are reached without it
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, NetPlan, ParentProxy
+from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, NetPlan
 from pysandbox.handlers import fix
 from pysandbox.handlers.network_rules import NetworkRules, holds
 from pysandbox.policy.endpoint import MAPPED, PROTOCOLS, Endpoint
 from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
+from pysandbox.policy.parent import ParentProxy
 from pysandbox.shapes import NamedTuple, dataclass, replace
 
 

@@ -10,10 +10,21 @@ import re
 
 from pysandbox.policy.names import BadName, canonical
 from pysandbox.policy.refusal import CommandRefused, shown
+from pysandbox.shapes import dataclass
 
 SCHEME = "http://"
 EXAMPLE = 'write such as "http://proxy.example:3128"'
 ENV = "env:"
+
+
+@dataclass(frozen=True, slots=True)
+class ParentProxy:
+    """The proxy that named hosts are asked of."""
+
+    host: str  # a canonical name, or an address
+    port: int
+    variable: str  # of the host program, with USER:PASSWORD; "" is none
+    without: tuple[str, ...]  # names and patterns that are reached without it
 
 
 def parent_proxy(said: str) -> str:

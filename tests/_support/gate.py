@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from pysandbox.compile.plan import HostGrant, NetPlan, ParentProxy
+from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.events import Event
 from pysandbox.gate.admission import CageSession
 from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.ledger import Ledger
 from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.parent import ParentProxy
 
 NOBODY = "127.0.0.1:9"
 

@@ -24,8 +24,8 @@ from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
 from pysandbox.shapes import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pysandbox.compile.plan import ParentProxy
     from pysandbox.gate.admission import CageSession
+    from pysandbox.policy.parent import ParentProxy
 
 CONNECT_SECONDS = 30.0  # for all the addresses of a name together
 NEXT_ADDRESS_SECONDS = 0.25  # until the next address is tried beside the one that does not answer (RFC 8305)

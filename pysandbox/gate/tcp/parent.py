@@ -21,7 +21,7 @@ from pysandbox.shapes import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pysandbox.compile.plan import ParentProxy
+    from pysandbox.policy.parent import ParentProxy
 
 ANSWER_SECONDS = 30.0
 LONGEST_HEAD = 16384  # of all its answers to one request

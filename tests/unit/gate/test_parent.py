@@ -14,12 +14,12 @@ import pytest
 
 from _support.gate import admitted, net_plan, upstream
 from _support.nameserver import A, NameServer
-from pysandbox.compile.plan import ParentProxy
 from pysandbox.events import Event
 from pysandbox.gate.tcp import parent as gate_parent
 from pysandbox.gate.tcp.dial import dial
 from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.policy.endpoint import parse_endpoint
+from pysandbox.policy.parent import ParentProxy
 
 OPENED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ASKED = DialTarget("a.example", 443)

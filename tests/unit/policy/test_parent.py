@@ -10,8 +10,8 @@ from golden.pretend import notes_of, plan_of
 from pysandbox import Policy
 from pysandbox.compile.absent import IDLE
 from pysandbox.compile.notes import WIDE_GRANT
-from pysandbox.compile.plan import ParentProxy
 from pysandbox.errors import PolicyError
+from pysandbox.policy.parent import ParentProxy
 
 OUT: dict[str, Any] = {"egress": "proxy-only", "hosts": [{"domain": "a.example"}]}
 PARENT = "http://proxy.example:3128"
