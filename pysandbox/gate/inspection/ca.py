@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-from OpenSSL import SSL, crypto
+from OpenSSL import SSL
 
 from pysandbox.shapes import Any
 
@@ -33,7 +33,6 @@ class SigningAuthority:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._key, self._leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-        self._leaf_pkey = crypto.PKey.from_cryptography_key(self._leaf_key)
         self._certificate = self._signed_by_itself(patterns)
         self._contexts: OrderedDict[str, tuple[float, SSL.Context]] = OrderedDict()
 
@@ -58,8 +57,8 @@ class SigningAuthority:
         context.set_min_proto_version(SSL.TLS1_2_VERSION)
         context.set_options(OPTIONS)
         context.set_mode(RELEASE_BUFFERS)
-        context.use_certificate(crypto.X509.from_cryptography(self._leaf(name)))
-        context.use_privatekey(self._leaf_pkey)
+        context.use_certificate(self._leaf(name))
+        context.use_privatekey(self._leaf_key)
         context.set_session_id(hashlib.sha256(name.encode()).digest())
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # a ticket is its client's to keep, under this context's key
         context.set_alpn_select_callback(_agreed)
