@@ -8,19 +8,24 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from pysandbox.cli import console
 from pysandbox.cli.actions import Action, act, answer, parser_of
 from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.dlp import canary
 from pysandbox.dlp.detector import Detector
-from pysandbox.dlp.engine import Finding, scan
+from pysandbox.dlp.engine import DEPTH, Finding
 from pysandbox.dlp.lines import with_lines
-from pysandbox.dlp.registry import ALL, BY_NAME
 from pysandbox.dlp.scope import may_go
+from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
-from pysandbox.policy.names import BadName, canonical
-from pysandbox.shapes import Any, NamedTuple
+from pysandbox.policy.names import BadName, canonical, matches
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pysandbox.policy.model import Policy
+    from pysandbox.policy.own_detector import ScanDetector
 
 FOUND, NOT_SCANNED = 1, 2
 LARGEST = 64 << 20  # bytes of a file
@@ -31,10 +36,11 @@ Actions:
   scan FILE...   find credentials in files, in plain or encoded; - is standard input
   detectors      list what is looked for, and where each may be sent
 
-Each takes --json, and --help says more.
+Each takes -r POLICY, for the detectors of your own that it has, and --json; --help says more.
 
 Examples:
   pysandbox dlp scan build.log
+  pysandbox dlp scan -r ./policy.toml build.log
   git diff | pysandbox dlp scan -
   pysandbox dlp scan --to api.github.com body.json
 
@@ -58,19 +64,59 @@ def actions() -> dict[str, Parser]:
     return {name: parser_of("dlp", name, action) for name, action in ACTIONS.items()}
 
 
+# ---- what is looked for ------------------------------------------------------------------------------------------
+
+
+def _declare_wanted(parser: Parser) -> None:
+    parser.add_argument("-r", "--recipe", "--policy", action="append", default=[], metavar="POLICY",
+                        help="Also what this recipe, or file, has looked for. Repeatable.")  # fmt: skip
+    parser.add_argument("--detector", action="append", default=[], metavar="NAME=PATTERN",
+                        help="Also a detector of your own, as [[network.dlp.detector]] has it. Repeatable.")  # fmt: skip
+
+
+def _policy(namespace: Namespace) -> Policy | None:
+    """None where the command line says nothing of one. Raises PolicyError, UsageError."""
+    if not (namespace.recipe or namespace.detector):
+        return None
+    from pysandbox.policy.compose import resolve
+
+    rows = []
+    for text in namespace.detector:
+        name, equals, pattern = text.partition("=")
+        if not equals:
+            raise UsageError(f"--detector: {text!r} is not NAME=PATTERN, such as acme=acme_[a-z0-9]{{32}}")
+        rows.append({"name": name, "pattern": pattern})
+    return resolve(namespace.recipe, extra={"dlp_detectors": rows} if rows else None).policy
+
+
+def _wanted(policy: Policy | None) -> Wanted:
+    """In a cage also the false credentials that it was given."""
+    return Wanted(_rows(policy), canary.given(os.environ), policy.dlp_max_decode_depth if policy else DEPTH)
+
+
+def _rows(policy: Policy | None) -> tuple[ScanDetector, ...]:
+    if policy is None:
+        return ()
+    from pysandbox.compile.detectors import scan_detectors
+
+    return scan_detectors(policy)
+
+
 # ---- scan --------------------------------------------------------------------------------------------------------
 
 
 def _declare_scan(parser: Parser) -> None:
-    parser.usage = "pysandbox dlp scan [--to HOST] FILE..."
+    parser.usage = "pysandbox dlp scan [-r POLICY]... [--detector NAME=PATTERN]... [--to HOST] FILE..."
     parser.add_argument("files", nargs="+", metavar="FILE", help="What to look at; - is standard input.")
     parser.add_argument("--to", metavar="HOST", help="Leave out what may be sent to this host.")
+    _declare_wanted(parser)
 
 
 def _scan(namespace: Namespace) -> int:
-    host = _host(namespace.to)
-    key = os.urandom(16)
-    scanned = [_scan_file(name, key, host) for name in namespace.files]
+    policy, key = _policy(namespace), os.urandom(16)
+    wanted, host = _wanted(policy), _host(namespace.to)
+    belongs = frozenset() if host is None else _at_home(wanted, host, policy)
+    scanned = [_scan_file(name, key, wanted, belongs) for name in namespace.files]
     document = {
         "findings": [_row(each.name, *found) for each in scanned for found in each.findings],
         "not_scanned": [{"file": each.name, "why": each.why} for each in scanned if each.why],
@@ -93,16 +139,32 @@ def _host(name: str | None) -> str | None:
         raise UsageError(f"--to: {error}") from None
 
 
-def _scan_file(name: str, key: bytes, host: str | None) -> ScannedFile:
+def _at_home(wanted: Wanted, host: str, policy: Policy | None) -> frozenset[str]:
+    """The names of what may be sent there."""
+    scopes = dict(policy.dlp_extra_scopes) if policy else {}
+    listed = _listed(policy, host) if policy else ()
+    return frozenset(each.name for each in wanted.rows if may_go(each, host, scopes.get(each.name, ()), listed))
+
+
+def _listed(policy: Policy, host: str) -> tuple[str, ...]:
+    """What the block says that is most of all this host's."""
+    from pysandbox.compile.doors import host_grants
+
+    found = [each for rule in policy.hosts for each in host_grants(rule, True) if matches(each.pattern, host)]
+    nearest = max(found, key=lambda each: ("*" not in each.pattern, len(each.pattern)), default=None)
+    return nearest.contract.credentials if nearest and nearest.contract else ()
+
+
+def _scan_file(name: str, key: bytes, wanted: Wanted, belongs: Container[str]) -> ScannedFile:
     text = _read(name)
     if len(text) > LARGEST:
         return ScannedFile(name, [], f"it has more than {LARGEST >> 20} MiB; split it")
     try:
-        found = scan(text, key)
+        found = wanted.found(text, key)
     except Undecodable as error:
         return ScannedFile(name, [], str(error))
-    kept = tuple(each for each in found if host is None or not may_go(BY_NAME[each.detector], host))
-    return ScannedFile(name, with_lines(text, kept, key), "")
+    kept = tuple(each for each in found if each.detector not in belongs)
+    return ScannedFile(name, with_lines(text, kept, key, wanted), "")
 
 
 def _read(name: str) -> bytes:
@@ -130,10 +192,16 @@ def _row(name: str, finding: Finding, line: int) -> dict[str, Any]:
 # ---- detectors ---------------------------------------------------------------------------------------------------
 
 
+def _declare_detectors(parser: Parser) -> None:
+    parser.usage = "pysandbox dlp detectors [-r POLICY]..."
+    _declare_wanted(parser)
+
+
 def _detectors(namespace: Namespace) -> int:
-    rows = [{"name": each.name, "homes": list(each.homes), "never": each.never} for each in ALL]
-    width = max(len(each.name) for each in ALL)
-    return answer(namespace, rows, (f"{each.name:<{width}}  {_where(each)}" for each in ALL))
+    wanted = Wanted(_rows(_policy(namespace))).rows
+    rows = [{"name": each.name, "homes": list(each.homes), "never": each.never} for each in wanted]
+    width = max(len(each.name) for each in wanted)
+    return answer(namespace, rows, (f"{each.name:<{width}}  {_where(each)}" for each in wanted))
 
 
 def _where(detector: Detector) -> str:
@@ -144,5 +212,5 @@ def _where(detector: Detector) -> str:
 
 ACTIONS: dict[str, Action] = {
     "scan": (_scan, _declare_scan, "Find credentials in files, in plain or encoded."),
-    "detectors": (_detectors, lambda parser: None, "List what is looked for, and where each may be sent."),
+    "detectors": (_detectors, _declare_detectors, "List what is looked for, and where each may be sent."),
 }

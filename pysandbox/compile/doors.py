@@ -20,10 +20,7 @@ from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import has_doors, has_way_out, inspects, loopback_ports, may_have_doors, reaches_hosts
 from pysandbox.probe.facts import HostFacts
-from pysandbox.shapes import TYPE_CHECKING, replace
-
-if TYPE_CHECKING:
-    from pysandbox.policy.own_detector import ScanDetector
+from pysandbox.shapes import replace
 
 SOCKS_PORT, HTTP_PORT = 1080, 3128
 UNSPECIFIED = ("0.0.0.0", "::")
@@ -133,24 +130,17 @@ def inspection(policy: Policy) -> InspectionPlan | None:
     if not inspects(policy):
         return None
     from pysandbox.compile.canaries import canaries
+    from pysandbox.compile.detectors import scan_detectors
     from pysandbox.compile.secrets import secret_grants
 
     scan = ScanPlan(
         policy.dlp_max_decode_depth, policy.proxy_buffered_bytes, policy.dlp_extra_scopes, policy.monitor,
-        policy.dlp_session_entropy_budget, _detectors(policy), canaries(policy),
+        policy.dlp_session_entropy_budget, scan_detectors(policy), canaries(policy),
     )  # fmt: skip
     return InspectionPlan(
         policy.proxy_timeout_ms, policy.proxy_streamed_bytes, policy.proxy_upstream_ca, secret_grants(policy),
         scan if policy.dlp_enabled else None,
     )  # fmt: skip
-
-
-def _detectors(policy: Policy) -> tuple[ScanDetector, ...]:
-    if not policy.dlp_detectors:
-        return ()
-    from pysandbox.policy.own_detector import scan_detector
-
-    return tuple(map(scan_detector, policy.dlp_detectors))
 
 
 def _all_published(policy: Policy) -> tuple[Published, ...]:

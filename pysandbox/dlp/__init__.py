@@ -15,6 +15,7 @@ START HERE: `engine` scans bytes, and `registry` has the rows that it looks for.
     spending.py    how many bytes of such one destination was sent
     redact.py      what may be told of a credential
     scope.py       where a credential may go
+    wanted.py      what one policy has looked for
     canary.py      false credentials: their values, and the rows that find them
     lines.py       in which line of a file a find stands
 

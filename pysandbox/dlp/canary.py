@@ -19,6 +19,7 @@ from pysandbox.dlp.detector import Detector
 from pysandbox.shapes import NamedTuple
 
 PIECE, BLOCK = 16, 8
+OURS = "PYSANDBOX_CANARY_"
 AWS, BUNDLE = "AWS_", "AWS_CA_BUNDLE"  # which every cage has that is looked into
 CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 LETTERS = CAPITALS + "abcdefghijklmnopqrstuvwxyz"
@@ -58,6 +59,15 @@ def _value(name: str, canary: Canary) -> str:
 @cache
 def _key() -> bytes:
     return os.urandom(32)
+
+
+def given(env: Mapping[str, str]) -> dict[str, str]:
+    """Those of pysandbox's own names that are among these variables: in a cage, what it was given."""
+    return {
+        name: env[name] for name, canary in OF_VARIABLES.items()
+        if name.startswith(OURS) and re.fullmatch(f"{canary.prefix}[{canary.alphabet}]{{{canary.letters}}}",
+                                                  env.get(name, ""))
+    }  # fmt: skip
 
 
 def besides(env: Iterable[str], said: Mapping[str, str]) -> dict[str, str]:

@@ -14,10 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from pysandbox.compile.plan import ScanPlan
-from pysandbox.dlp import canary, detector
-from pysandbox.dlp.engine import NOMINATOR, scan
-from pysandbox.dlp.nominate import Nominator
-from pysandbox.dlp.registry import ALL
+from pysandbox.dlp import canary
+from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.rules import Decision
 from pysandbox.handlers import fix
@@ -44,8 +42,7 @@ class AskedNames:
         self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, scan: ScanPlan | None = None
     ) -> None:
         """`scan` has what is looked for besides."""
-        own = () if scan is None else (*detector.own(scan.detectors), *canary.detectors(canary.values(scan.canaries)))
-        self._nominator = Nominator((*ALL, *own)) if own else NOMINATOR
+        self._wanted = Wanted() if scan is None else Wanted(scan.detectors, canary.values(scan.canaries))
         every = frozenset(patterns)
         self._spelled = frozenset(each for each in every if "*" not in each)
         self._patterns = sorted(every - self._spelled, key=len, reverse=True)
@@ -77,7 +74,7 @@ class AskedNames:
         said = name.encode()
         views = (said, said.replace(b".", b""), said.replace(b".", b"").replace(b"-", b""))
         try:
-            found = scan(APART.join((*views, *(each.upper() for each in views))), self._key, nominator=self._nominator)
+            found = self._wanted.found(APART.join((*views, *(each.upper() for each in views))), self._key)
         except Undecodable:
             return UNDECODABLE
         return f"dlp.{found[0].detector}" if found else ""

@@ -14,15 +14,15 @@ from itertools import islice
 
 from pysandbox.dlp import canary
 from pysandbox.dlp.decode import SMALL
-from pysandbox.dlp.detector import Detector, own
+from pysandbox.dlp.detector import Detector
 from pysandbox.dlp.ending import Endings
-from pysandbox.dlp.engine import NOMINATOR, OVERLAP, Finding, Scan, scan
-from pysandbox.dlp.nominate import Nominator
+from pysandbox.dlp.engine import OVERLAP, Finding, Scan, scan
 from pysandbox.dlp.opaque import ENTROPY, stretches
 from pysandbox.dlp.passes import Buffer
-from pysandbox.dlp.registry import ALL, BEARER, BY_NAME
+from pysandbox.dlp.registry import BEARER
 from pysandbox.dlp.scope import may_go
 from pysandbox.dlp.spending import Spending
+from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.inspection.bodies import Body, Nothing
 from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
@@ -63,10 +63,9 @@ class PlanScan:
         self.scopes = {name: tuple(domains) for name, domains in given["scopes"]}
         self.warns: bool = given["warns"]
         self.budget: int = given["budget"]
-        ours = (*own(given["detectors"]), *canary.detectors(given["canaries"]))
-        self.by_name = {**BY_NAME, **{each.name: each for each in ours}} if ours else BY_NAME
-        self._nominator = Nominator((*ALL, *ours)) if ours else NOMINATOR
-        self.endings = Endings((*ALL, *ours), self._nominator)
+        wanted = Wanted(given["detectors"], given["canaries"])
+        self.by_name, self._nominator = wanted.by_name, wanted.nominator
+        self.endings = Endings(wanted.rows, wanted.nominator)
 
     def scan(self, said: Buffer, *, whole: bool = True) -> Scan:
         return Scan(said, self.key, depth=self.depth, whole=whole, nominator=self._nominator)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pysandbox import PolicyError
 from pysandbox.cli import dlp
 from pysandbox.dlp import registry
 
@@ -84,3 +85,96 @@ def test_wrong_usage_is_told(arguments: list[str], capsys: pytest.CaptureFixture
 def test_the_detectors_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert dlp.main(["detectors", "--json"], False) == 0
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == [each.name for each in registry.ALL]
+
+
+# ---- a policy's own -----------------------------------------------------------------------------------------------
+
+OWN = """
+[network.dlp]
+enabled = true
+max_decode_depth = 3
+
+[network.dlp.extra_scopes]
+npm_token = ["npm.acme.example"]
+
+[[network.dlp.detector]]
+name = "acme_token"
+pattern = "acme_[a-z0-9]{24}"
+hosts = ["api.acme.example"]
+
+[[host]]
+domain = "ci.acme.example"
+allow_credentials = ["github_pat"]
+"""
+ACME = b"acme_a1b2c3d4e5f6a7b8c9d0e1f2"
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "policy.toml"
+    path.write_text(OWN)
+    return str(path)
+
+
+@pytest.mark.parametrize("flag", ["-r", "--recipe", "--policy"])
+def test_a_policy_s_own_detectors_find_what_a_scan_of_it_would(
+    flag: str, policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.log").write_bytes(b"first\n" + base64.b64encode(ACME) + b"\n")
+    assert dlp.main(["scan", str(tmp_path / "x.log")], False) == 0  # control
+    assert dlp.main(["scan", flag, policy, str(tmp_path / "x.log")], False) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{tmp_path}/x.log:2: acme_token acme...#") and "(in base64)" in printed
+    assert ACME.decode()[5:15] not in printed
+
+
+def test_a_detector_is_tried_without_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.log").write_bytes(ACME)
+    assert dlp.main(["scan", "--detector", "acme=acme_[a-z0-9]{24}", str(tmp_path / "x.log")], False) == 1
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/x.log:1: acme acme...#")
+    assert dlp.main(["scan", "--detector", "acme", str(tmp_path / "x.log")], False) == 125
+    assert "NAME=PATTERN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("detector", ["acme=acme_([a-z]+)+!", "github_pat=acme_[a-z0-9]{24}", "acme=[a-z0-9]{24}"])
+def test_a_detector_that_a_policy_could_not_have_is_refused(detector: str, log: Path) -> None:
+    with pytest.raises(PolicyError):
+        dlp.main(["scan", "--detector", detector, str(log)], False)
+
+
+def test_a_policy_says_where_a_find_may_go(policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_bytes(b"\n".join((ACME, TOKEN, registry.BY_NAME["npm_token"].hits[0])))
+
+    def names(host: str) -> set[str]:
+        dlp.main(["scan", "-r", policy, "--json", "--to", host, str(tmp_path / "x")], False)
+        return {each["detector"] for each in json.loads(capsys.readouterr().out)["findings"]}
+
+    found = {host: names(host) for host in
+             ("api.acme.example", "ci.acme.example", "npm.acme.example", "other.example")}  # fmt: skip
+    assert found == {
+        "api.acme.example": {"github_pat", "npm_token"}, "ci.acme.example": {"acme_token", "npm_token"},
+        "npm.acme.example": {"acme_token", "github_pat"}, "other.example": {"acme_token", "github_pat", "npm_token"},
+    }  # fmt: skip
+
+
+def test_the_depth_is_the_policy_s(policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_bytes(base64.b64encode(base64.b64encode(base64.b64encode(base64.b64encode(ACME)))))
+    assert dlp.main(["scan", "-r", policy, str(tmp_path / "x")], False) == 2
+    assert "more than 3 encodings" in capsys.readouterr().err
+
+
+def test_a_cage_s_false_credentials_are_known_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = "npm_" + "a1B2c3D4e5F6" * 3
+    monkeypatch.setenv("PYSANDBOX_CANARY_NPM_TOKEN", value)
+    monkeypatch.setenv("PYSANDBOX_CANARY_GITHUB_PAT", "no such thing")
+    (tmp_path / "x").write_text(value[::-1])
+    assert dlp.main(["scan", str(tmp_path / "x")], False) == 1
+    assert "canary_npm_token" in capsys.readouterr().out
+
+
+def test_the_policy_s_detectors_are_listed(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dlp.main(["detectors", "-r", policy], False) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split() == ["acme_token", "api.acme.example"]

@@ -1,0 +1,30 @@
+"""What one policy has looked for: the rows that every scan has, those of its own, and false credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pysandbox.dlp import canary
+from pysandbox.dlp.detector import own
+from pysandbox.dlp.engine import DEPTH, NOMINATOR, Finding, scan
+from pysandbox.dlp.nominate import Nominator
+from pysandbox.dlp.passes import Buffer
+from pysandbox.dlp.registry import ALL, BY_NAME
+from pysandbox.shapes import Any
+
+
+class Wanted:
+    """`rows` are those of a ScanPlan, or none."""
+
+    def __init__(
+        self, rows: Iterable[Sequence[Any]] = (), canaries: Mapping[str, str] | None = None, depth: int = DEPTH
+    ) -> None:
+        more = (*own(rows), *canary.detectors(canaries or {}))
+        self.depth = depth
+        self.rows = (*ALL, *more)
+        self.by_name = {**BY_NAME, **{each.name: each for each in more}} if more else BY_NAME
+        self.nominator = Nominator(self.rows) if more else NOMINATOR
+
+    def found(self, said: Buffer, key: bytes) -> tuple[Finding, ...]:
+        """Raises Undecodable."""
+        return scan(said, key, depth=self.depth, nominator=self.nominator)
