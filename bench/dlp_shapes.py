@@ -49,6 +49,20 @@ def chat() -> Iterator[bytes]:
         yield json.dumps({"model": "a-model-2026-01-01", "messages": said}).encode()
 
 
+def pictures_for_urls() -> Iterator[bytes]:
+    """In the other alphabet, which has the letters that most short tokens begin with."""
+    for _ in range(4):
+        row = {"name": prose(2), "data": base64.urlsafe_b64encode(CHANCE.randbytes(700_000)).decode()}
+        yield json.dumps({"files": [row], "note": prose(40)}).encode()
+
+
+def mail() -> Iterator[bytes]:
+    """With an attachment, in lines of 76."""
+    head = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\n" + prose(200).encode()
+    file = b"Content-Transfer-Encoding: base64\r\n\r\n" + base64.encodebytes(CHANCE.randbytes(500_000))
+    yield b"\r\n--b\r\n".join((head, file)) + b"--b--\r\n"
+
+
 def chat_of_words() -> Iterator[bytes]:
     said: list[object] = []
     for _ in range(20):
@@ -126,6 +140,8 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "chat with pictures, a model's host": Shape("api.openai.com", chat),
+    "files in base64 for URLs, listed": Shape("uploads.example", pictures_for_urls, listed=True),
+    "mail with a file, listed": Shape("mail.example", mail, listed=True),
     "chat of words": Shape("chat.example", chat_of_words), "lock file": Shape("a.example", lock_file),
     "SBOM": Shape("b.example", sbom), "commits": Shape("c.example", commits),
     "pip": Shape("files.pythonhosted.org", pip, in_path=True), "npm": Shape("registry.npmjs.org", npm, in_path=True),

@@ -71,7 +71,7 @@ def _declare_wanted(parser: Parser) -> None:
     parser.add_argument("-r", "--recipe", "--policy", action="append", default=[], metavar="POLICY",
                         help="Also what this recipe, or file, has looked for. Repeatable.")  # fmt: skip
     parser.add_argument("--detector", action="append", default=[], metavar="NAME=PATTERN",
-                        help="Also a detector of your own, as [[network.dlp.detector]] has it. Repeatable.")  # fmt: skip
+                        help="Also a detector of your own: [[network.dlp.detector]]. Repeatable.")  # fmt: skip
 
 
 def _policy(namespace: Namespace) -> Policy | None:

@@ -13,6 +13,7 @@ START HERE: `engine` scans bytes, and `registry` has the rows that it looks for.
     work.py        the budget that every scan has
     opaque.py      stretches that are data and not language, whatever is in them
     spending.py    how many bytes of such one destination was sent
+    chance.py      what only looks like a credential, in the middle of such a stretch
     redact.py      what may be told of a credential
     scope.py       where a credential may go
     wanted.py      what one policy has looked for

@@ -7,10 +7,12 @@ stays in this file.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from hashlib import blake2b
 
+from pysandbox.dlp import chance
 from pysandbox.dlp.decode import decoded, inflated
 from pysandbox.dlp.detector import Detector, compiled
 from pysandbox.dlp.nominate import Nominator
@@ -122,8 +124,15 @@ class Scan:
         for begin in range(max(0, at - detector.lead), at + 1):  # a search would try all of the window
             if match := expression.match(text, begin, end):
                 named = CREDENTIAL in expression.groupindex
-                yield detector, match.start(CREDENTIAL) if named else begin, match.end()
+                if not self._is_chance(detector, text, at, match):
+                    yield detector, match.start(CREDENTIAL) if named else begin, match.end()
                 return
+
+    def _is_chance(self, detector: Detector, text: Text, at: int, match: re.Match[bytes]) -> bool:
+        if not chance.is_open(detector, text, at, *match.span()):
+            return False
+        self._work.take(chance.PRICE)
+        return chance.is_chance(detector, text, *match.span())
 
 
 def _by_the_particular(found: list[tuple[Detector, int, int]], text: Text) -> Iterator[tuple[Detector, int, int]]:

@@ -126,6 +126,16 @@ def test_dripped(host: ScannedHost) -> None:
     is_refused(host, *(whole[at : at + 1] for at in range(len(whole))))
 
 
+@pytest.mark.parametrize(
+    "filling", [b"A", b"a1", b"secret-is-the-", b"0123456789", b"A1b2C3d4E5f6G7h8J9k0", b"_", TOKEN]
+)
+def test_letters_around_it_hide_nothing(host: ScannedHost, filling: bytes) -> None:
+    """A short token in the middle of random data is chance (`dlp.chance`); these are none."""
+    around = (filling * 2000)[:2000]
+    is_refused(host, post(around + TOKEN + around))
+    is_refused(host, get(b"/" + around[:300] + TOKEN + around[:300]))
+
+
 def test_in_the_second_of_two_requests_that_came_at_once(host: ScannedHost) -> None:
     answer = host.send([get(b"/first") + get(b"/?t=" + TOKEN)], answers=2)
     assert b"hello" in answer and REFUSED in answer
