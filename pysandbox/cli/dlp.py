@@ -70,13 +70,15 @@ def actions() -> dict[str, Parser]:
 def _declare_wanted(parser: Parser) -> None:
     parser.add_argument("-r", "--recipe", "--policy", action="append", default=[], metavar="POLICY",
                         help="Also what this recipe, or file, has looked for. Repeatable.")  # fmt: skip
+    parser.add_argument("--pack", action="append", default=[], metavar="NAME",
+                        help="Also this pack of detectors, such as gitleaks. Repeatable.")  # fmt: skip
     parser.add_argument("--detector", action="append", default=[], metavar="NAME=PATTERN",
                         help="Also a detector of your own: [[network.dlp.detector]]. Repeatable.")  # fmt: skip
 
 
 def _policy(namespace: Namespace) -> Policy | None:
     """None where the command line says nothing of one. Raises PolicyError, UsageError."""
-    if not (namespace.recipe or namespace.detector):
+    if not (namespace.recipe or namespace.detector or namespace.pack):
         return None
     from pysandbox.policy.compose import resolve
 
@@ -86,7 +88,8 @@ def _policy(namespace: Namespace) -> Policy | None:
         if not equals:
             raise UsageError(f"--detector: {text!r} is not NAME=PATTERN, such as acme=acme_[a-z0-9]{{32}}")
         rows.append({"name": name, "pattern": pattern})
-    return resolve(namespace.recipe, extra={"dlp_detectors": rows} if rows else None).policy
+    said = {"dlp_detectors": rows, "dlp_packs": namespace.pack}
+    return resolve(namespace.recipe, extra={name: value for name, value in said.items() if value}).policy
 
 
 def _wanted(policy: Policy | None) -> Wanted:
@@ -106,7 +109,7 @@ def _rows(policy: Policy | None) -> tuple[ScanDetector, ...]:
 
 
 def _declare_scan(parser: Parser) -> None:
-    parser.usage = "pysandbox dlp scan [-r POLICY]... [--detector NAME=PATTERN]... [--to HOST] FILE..."
+    parser.usage = "pysandbox dlp scan [-r POLICY]... [--pack NAME]... [--detector NAME=PATTERN]... [--to HOST] FILE..."
     parser.add_argument("files", nargs="+", metavar="FILE", help="What to look at; - is standard input.")
     parser.add_argument("--to", metavar="HOST", help="Leave out what may be sent to this host.")
     _declare_wanted(parser)
@@ -193,7 +196,7 @@ def _row(name: str, finding: Finding, line: int) -> dict[str, Any]:
 
 
 def _declare_detectors(parser: Parser) -> None:
-    parser.usage = "pysandbox dlp detectors [-r POLICY]..."
+    parser.usage = "pysandbox dlp detectors [-r POLICY]... [--pack NAME]..."
     _declare_wanted(parser)
 
 

@@ -49,9 +49,10 @@ NOT_SCANNED_YET = (
 HOW_IT_IS_SCANNED = (
     ("network.dlp.max_decode_depth", "dlp_max_decode_depth"), ("network.dlp.extra_scopes", "dlp_extra_scopes"),
     ("network.dlp.session_entropy_budget", "dlp_session_entropy_budget"), ("network.dlp.detector", "dlp_detectors"),
+    ("network.dlp.packs", "dlp_packs"),
     ("proxy.max_buffered_body_bytes", "proxy_buffered_bytes"),
 )  # fmt: skip
-OF_SCANNING = (*NOT_SCANNED_YET, *HOW_IT_IS_SCANNED[:4])
+OF_SCANNING = (*NOT_SCANNED_YET, *HOW_IT_IS_SCANNED[:5])
 DLP = "network.dlp.enabled"
 NO_SCAN = "or leave network.dlp.enabled out"
 

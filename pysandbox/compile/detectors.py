@@ -1,7 +1,8 @@
-"""What a policy has looked for besides what every scan looks for: its own detectors, and those of its packs. Pure."""
+"""What a policy has looked for besides what every scan looks for: the rows of its packs, and its own detectors."""
 
 from __future__ import annotations
 
+from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -10,8 +11,17 @@ if TYPE_CHECKING:
 
 
 def scan_detectors(policy: Policy) -> tuple[ScanDetector, ...]:
-    if not policy.dlp_detectors:
+    """Raises SandboxCompileError where a scan has no room for so many."""
+    if not (policy.dlp_detectors or policy.dlp_packs):
         return ()
-    from pysandbox.policy.own_detector import scan_detector
+    from pysandbox.policy.detector_packs import scan_detectors_of
+    from pysandbox.policy.own_detector import MOST_LITERALS, scan_detector
 
-    return tuple(map(scan_detector, policy.dlp_detectors))
+    packed = (each for pack in policy.dlp_packs for each in scan_detectors_of(pack))
+    rows = (*packed, *map(scan_detector, policy.dlp_detectors))
+    if sum(len(each.literals) for each in rows) > MOST_LITERALS:
+        raise SandboxCompileError(
+            f"its detectors and packs have more than {MOST_LITERALS} literals together", key="network.dlp.packs",
+            suggestion="leave a pack, or detectors, out",
+        )  # fmt: skip
+    return rows

@@ -15,6 +15,18 @@ LISTABLE = (
     "slack_app_token", "slack_webhook", "discord_webhook", "telegram_bot_token", "linear_key", "notion_token",
     "figma_token", "grafana_token", "newrelic_key", "onepassword_token", "generic_high_entropy",
 )  # fmt: skip
+OF_PACKS = (
+    "adafruit_key", "alibaba_access_key", "artifactory_key", "artifactory_reference", "brevo_key", "buildkite_token",
+    "cerebras_key", "clojars_token", "contentful_token", "crates_io_token", "duffel_token", "dynatrace_token",
+    "easypost_key", "flutterwave_key", "flyio_token", "frameio_token", "harness_token", "infracost_key",
+    "intra42_secret", "lichess_token", "linear_oauth_token", "mailchimp_key", "mapbox_secret_token", "maxmind_key",
+    "newrelic_insert_key", "notion_secret", "nvidia_key", "octopus_key", "onepassword_secret_key", "openshift_token",
+    "pinecone_key", "plaid_token", "planetscale_token", "planetscale_password", "posthog_key", "prefect_key",
+    "pulumi_token", "readme_key", "scalingo_token", "shippo_token", "slack_rotating_token", "sonar_user_token",
+    "sonar_project_token", "sourcegraph_token", "tailscale_key", "tavily_key", "typeform_token", "yandex_key",
+    "okta_token", "twilio_key",
+)  # fmt: skip
+PACKS = ("core", "gitleaks")
 NOWHERE = (
     "ssh_private_key", "pgp_private_key", "putty_private_key", "age_secret_key",
 )  # fmt: skip

@@ -203,6 +203,9 @@ class PolicyOptions(TypedDict, total=False):
     before."""
     dlp_extra_scopes: ListsByName
     """More domains that a detector's credential may be sent to."""
+    dlp_packs: Strings
+    """Packs of detectors that are looked for besides: gitleaks, of fifty more services. core is what every scan looks
+    for."""
     dlp_detectors: Sequence[OwnDetector | DetectorTable]
     """Detectors of your own: what a credential looks like that no service here has, and where it may go."""
     proxy_buffered_bytes: int

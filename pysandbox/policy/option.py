@@ -26,6 +26,7 @@ Item = Literal[
     "content type",
     "URL path",
     "detector",
+    "pack",
     "guard",
     "secret name",
     "secret source",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from pysandbox.policy.detector_names import LISTABLE, NOWHERE
+from pysandbox.policy.detector_names import LISTABLE, NOWHERE, OF_PACKS
 from pysandbox.policy.expression import LONG_LITERAL, MOST_STEPS, SHORT_LITERAL, SLOWER, WINDOW, bounded
 from pysandbox.policy.option import column
 from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
@@ -160,9 +160,10 @@ def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]{1,39}", name):
         suggestion = 'a-z, 0-9 and _, such as "acme_token"'
         raise CommandRefused(f"{shown(name)} is not the name of a detector", suggestion, ("name",))
-    if name in (*LISTABLE, *NOWHERE) or name.startswith(TAKEN):
+    if name in (*LISTABLE, *NOWHERE, *OF_PACKS) or name.startswith(TAKEN):
         suggestion = "give it another name; extra_scopes gives a detector more hosts"
-        raise CommandRefused(f"{shown(name)} is what every scan calls something else", suggestion, ("name",))
+        who = "a pack" if name in OF_PACKS else "every scan"
+        raise CommandRefused(f"{shown(name)} is what {who} calls something else", suggestion, ("name",))
 
 
 def _check_word(word: str, at: tuple[str | int, ...]) -> None:

@@ -215,14 +215,24 @@ def _url_path(value: object) -> str:
 
 
 def _detector(value: object) -> str:
-    from pysandbox.policy.detector_names import LISTABLE, NOWHERE
+    from pysandbox.policy.detector_names import LISTABLE, NOWHERE, OF_PACKS
 
-    name = text(value)
+    name, known_names = text(value), (*LISTABLE, *OF_PACKS)
     if name in NOWHERE:
         raise CommandRefused("a private key may be sent nowhere", "leave it out")
-    if name not in LISTABLE:
+    if name not in known_names:
         known = "pysandbox dlp detectors lists them"
-        raise CommandRefused(f"{shown(name)} is not the name of a detector", did_you_mean(name, LISTABLE) or known)
+        raise CommandRefused(f"{shown(name)} is not the name of a detector", did_you_mean(name, known_names) or known)
+    return name
+
+
+def _pack(value: object) -> str:
+    from pysandbox.policy.detector_names import PACKS
+
+    name = text(value)
+    if name not in PACKS:
+        meant = did_you_mean(name, PACKS) or f"one of {', '.join(PACKS)}; [[network.dlp.detector]] has your own"
+        raise CommandRefused(f"{shown(name)} is not the name of a pack of detectors", meant)
     return name
 
 
@@ -250,6 +260,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "content type": ("content types", _content_type),
     "URL path": ("URL paths", _url_path),
     "detector": ("names of detectors", _detector),
+    "pack": ("names of packs", _pack),
     "executable": ("paths of executables", _executable),
     "variable": ("names of variables", _variable),
     "syscall": ("names of system calls", _syscall),

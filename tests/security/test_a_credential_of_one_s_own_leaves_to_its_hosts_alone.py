@@ -17,6 +17,9 @@ import pytest
 from _support.inspected import NAME
 from _support.scanned import SCAN, get, post, scanned
 from pysandbox import Policy, PolicyError
+from pysandbox.compile.detectors import scan_detectors
+from pysandbox.policy import detector_packs as packs
+from pysandbox.policy.detector_packs import filled
 from pysandbox.policy.own_detector import ScanDetector, scan_detector
 
 OURS = b"acme_live_a1b2c3d4e5f6g7h8i9j0k1l2"
@@ -60,6 +63,22 @@ def test_it_is_refused_in_every_place_and_told(tmp_path: Path, detector: str) ->
         assert {"query value 1", "field X-A", "the body", "body json $.a[0]"} <= {each["place"] for each in found}
         assert OURS.decode() not in json.dumps(found) and NEAR.decode() not in json.dumps(found)
         assert (NAME, f"dlp.{detector}") in {(each.target, each.rule) for each in host.asking.session.ledger.denials()}
+
+
+def test_what_a_pack_finds_is_refused_and_without_the_pack_it_arrives(tmp_path: Path) -> None:
+    packed = scan_detectors(Policy(dlp_packs=["gitleaks"]))
+    said = [filled(row["hits"][1]) for row in packs.rows("gitleaks")]
+    with scanned(tmp_path, replace(SCAN, detectors=packed)) as host:
+        for row, hit in zip(packed, said, strict=True):
+            answer = host.send([post(base64.b64encode(hit))])
+            assert answer.startswith(b"HTTP/1.1 451 "), row.name
+            assert b"x-pysandbox-dlp-detector: " + row.name.encode() + b"\r\n" in answer
+        assert host.server.heard == b""
+        assert {each["detector"] for each in host.found()} == {row.name for row in packed}
+        assert not any(hit[8:].decode() in json.dumps(host.found()) for hit in said)
+    with scanned(tmp_path) as host:
+        for hit in said:
+            assert host.send([post(hit)]).endswith(b"hello")
 
 
 def test_the_control_without_it_the_same_arrives(tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ class InspectionOptions:
         default=(), merge="scopes", tighter=sends_to_fewer, item="domain",
         in_plan=False, idle_alone=True,
     )  # fmt: skip
+    dlp_packs: tuple[str, ...] = option(
+        "network.dlp", "packs", "Packs of detectors that are looked for besides: gitleaks, of fifty more services. "
+        "core is what every scan looks for.",
+        default=(), merge="union", tighter=grows, item="pack",
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
     dlp_detectors: tuple[OwnDetector, ...] = option(
         "network.dlp", "detector", "Detectors of your own: what a credential looks like that no service here has, and "
         "where it may go.",

@@ -14,6 +14,7 @@ import pytest
 from pysandbox import PolicyError
 from pysandbox.cli import dlp
 from pysandbox.dlp import registry
+from pysandbox.policy.detector_packs import filled
 
 TOKEN = registry.BY_NAME["github_pat"].hits[0]
 
@@ -178,3 +179,13 @@ def test_the_policy_s_detectors_are_listed(policy: str, capsys: pytest.CaptureFi
     assert dlp.main(["detectors", "-r", policy], False) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.split() == ["acme_token", "api.acme.example"]
+
+
+def test_a_pack_is_looked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_bytes(filled("pul-{40:hex}"))
+    assert dlp.main(["scan", str(tmp_path / "x")], False) == 0  # control
+    assert dlp.main(["scan", "--pack", "gitleaks", str(tmp_path / "x")], False) == 1
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/x:1: pulumi_token pul-...#")
+    assert dlp.main(["scan", "--to", "api.pulumi.com", "--pack", "gitleaks", str(tmp_path / "x")], False) == 0
+    with pytest.raises(PolicyError, match="gitleaks"):
+        dlp.main(["scan", "--pack", "gitleak", str(tmp_path / "x")], False)

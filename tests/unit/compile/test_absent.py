@@ -44,6 +44,7 @@ def with_host(**columns: Any) -> dict[str, Any]:
         ({**with_host(), "dlp_canary_tokens": True}, "network.dlp.canary_tokens", "hold nothing"),
         ({**with_host(), "dlp_detectors": [{"name": "acme_token", "pattern": "acme_[a-z]{9}"}]},
          "network.dlp.detector", "hold nothing"),
+        ({**with_host(), "dlp_packs": ["gitleaks"]}, "network.dlp.packs", "hold nothing"),
         ({**with_host(), "dlp_enabled": True, "dlp_decompress": False}, "network.dlp.decompress", "does not do that"),
         ({**with_host(), "dlp_enabled": True, "strict": True}, "strict", "scans"),
         ({**with_host(), "strict": True}, "strict", "scans"),
@@ -99,6 +100,7 @@ SCANNING = {
     "dlp_enabled": True, "dlp_canary_tokens": True, "dlp_max_decode_depth": 3, "dlp_decompress": False,
     "dlp_dns_entropy_threshold": 0.5, "dlp_session_entropy_budget": 1,
     "dlp_extra_scopes": {"github_pat": ["a.example"]}, "strict": True,
+    "dlp_packs": ["gitleaks"],
     "dlp_detectors": [{"name": "acme_token", "pattern": "acme_[a-z]{20}"}], "proxy_buffered_bytes": 5,
     "proxy_streamed_bytes": 5, "proxy_timeout_ms": 500, "proxy_scheme": "h2c", "proxy_upstream_ca": ["/ca.pem"],
 }  # fmt: skip

@@ -28,7 +28,7 @@ OF_KIND: dict[str, Any] = {
 OF_ITEM: dict[str, tuple[str, ...]] = {
     "executable": ("/usr/bin/env",), "variable": ("CI",), "syscall": ("chmod",), "endpoint": ("10.0.0.1:443/tcp",),
     "port": ("8080",), "interface": ("br0",), "domain": ("a.example",), "guard": (".vscode",),
-    "certificates": ("/ca.pem",),
+    "certificates": ("/ca.pem",), "pack": ("gitleaks",),
 }  # fmt: skip
 
 

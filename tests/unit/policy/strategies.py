@@ -30,6 +30,7 @@ ITEMS = {
     "method": st.sampled_from(["GET", "POST", "PUT"]),
     "content type": st.sampled_from(["text/plain", "application/json"]),
     "URL path": st.sampled_from(["/", "/v1/"]),
+    "pack": st.sampled_from(["core", "gitleaks"]),
     "detector": st.sampled_from(["github_pat", "npm_token"]),
     "interface": st.sampled_from(["kaged-br0", "br.7"]),
     "parent proxy": st.sampled_from(["http://proxy.example:3128", "http://10.1.2.3:80"]),
