@@ -10,7 +10,7 @@ from pysandbox.handlers.network_rules import is_special
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.gate.dns.resolver import Answer
 
 

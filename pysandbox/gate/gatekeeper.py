@@ -19,8 +19,8 @@ from functools import partial
 
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
-from pysandbox.gate.admission import CageSession
 from pysandbox.gate.askers import Askers
+from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns import door as dns
 from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.handed import handed_doors

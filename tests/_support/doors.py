@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from _support.gate import net_plan
 from _support.sockets import PATIENCE
 from pysandbox.events import Event
-from pysandbox.gate.admission import CageSession
+from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.tcp.relay import SocketRelay

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.events import Event
-from pysandbox.gate.admission import CageSession
+from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.ledger import Ledger
 from pysandbox.policy.endpoint import parse_endpoint

@@ -14,7 +14,7 @@ LONGEST_CLASS, LONGEST_FILE = 300, 400
 # What is longer still, and by how much at most; only ever to be taken from here.
 STILL_LONGER: dict[str, int] = {}
 STILL_LARGER = {
-    "cage.py:Cage": 322, "gate/admission.py:CageSession": 370,
+    "cage.py:Cage": 322, "gate/cage_session.py:CageSession": 370,
 }  # fmt: skip
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

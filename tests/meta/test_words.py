@@ -1,7 +1,6 @@
 """The field's words: one name, one meaning, and no private word where a man page, an RFC or a known program has one.
 
-A name that stands for two things, or a word that only this project has, costs every reader a look elsewhere. REMAINING
-lists the definitions that still have such a word; it may only get shorter.
+A name that stands for two things, or a word that only this project has, costs every reader a look elsewhere.
 """
 
 from __future__ import annotations
@@ -48,9 +47,6 @@ BANNED = {
     "ticket": "pending_call",
     "walled": "what it is: landlock_denies_bind",
 }
-REMAINING = frozenset((
-    "admission.py",
-))  # fmt: skip
 NEIGHBOUR = re.compile(r"(?:Of|Also|The same|Likewise)\b")  # begins what cannot be read without its neighbour
 PYTHON_DEFINITION = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 C_FUNCTION = re.compile(r"^(?!typedef|return|else|#)[a-z_][\w ]*[ *](\w+)\([^;{}]*\)\s*\{", re.MULTILINE)
@@ -125,13 +121,8 @@ def test_no_class_has_the_name_of_another() -> None:
 
 
 def test_no_definition_has_a_private_word() -> None:
-    found = {name: place for name, place in with_a_banned_word() if name not in REMAINING}
+    found = dict(with_a_banned_word())
     assert not found, f"{found}: the field's words are in BANNED"
-
-
-def test_what_still_has_a_private_word_has_one() -> None:
-    mended = sorted(REMAINING - {name for name, _ in with_a_banned_word()})
-    assert not mended, f"take {mended} from REMAINING"
 
 
 def test_every_sentence_can_be_read_alone() -> None:

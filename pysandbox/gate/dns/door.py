@@ -38,7 +38,7 @@ from pysandbox.policy.names import HOST_ALIAS, BadName, canonical
 from pysandbox.shapes import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 QUESTIONS_AT_ONCE = 64  # of one cage, upstream; what comes while so many are under way is dropped, and asked again
 READ_AT_ONCE = 4  # datagrams in one turn

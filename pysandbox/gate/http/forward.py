@@ -24,7 +24,7 @@ from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 IDLE_SECONDS = 75.0  # between two requests at the door

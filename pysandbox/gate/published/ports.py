@@ -26,7 +26,7 @@ from pysandbox.shapes import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Published
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.gate.shares import Share
     from pysandbox.gate.tcp.relay import Spliced
     from pysandbox.live.init import CageInit

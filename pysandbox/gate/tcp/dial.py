@@ -24,7 +24,7 @@ from pysandbox.policy.names import HOST_ALIAS, BadName, IPAddress, canonical
 from pysandbox.shapes import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.policy.parent import ParentProxy
 
 CONNECT_SECONDS = 30.0  # for all the addresses of a name together

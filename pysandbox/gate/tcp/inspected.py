@@ -21,7 +21,7 @@ from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Contract
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.gate.tcp.target import DialTarget
 
 TRIES, PAUSE = 500, 0.02  # while its channel is full; one that stays so is stuck, and ended

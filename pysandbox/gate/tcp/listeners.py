@@ -19,7 +19,7 @@ from pysandbox.policy.names import matches
 from pysandbox.shapes import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.live.init import CageInit
 
 WEB = (80, 443)

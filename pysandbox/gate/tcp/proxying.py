@@ -24,7 +24,7 @@ from pysandbox.gate.tcp.target import Denied, DialTarget
 from pysandbox.shapes import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.gate.tcp.inspected import Inspected
 
 ANSWER_SECONDS = 60.0  # for a server to answer a hello

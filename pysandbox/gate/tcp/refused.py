@@ -18,7 +18,7 @@ from pysandbox.gate.tcp.target import DialTarget, check_literal, target_of
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 AT_ONCE = 16  # in one turn
 HEADERS = 120  # bytes: the longest of IPv4, and the longest of TCP

@@ -15,7 +15,7 @@ from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, target_of
 from pysandbox.shapes import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 HANDSHAKE_SECONDS = 10.0
 REPLIES = {

@@ -23,7 +23,7 @@ from pysandbox.gate.tcp.transparent import peer_of, serve_transparent
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 MOST_STREAMS = 1024  # of one cage, at all its doors
 EACH = 3  # descriptors that a stream needs: for the client, for the server, and while one of them is handed over

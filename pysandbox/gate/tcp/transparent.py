@@ -20,7 +20,7 @@ from pysandbox.gate.tcp.target import Denied, Unreachable, target_of
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 SO_ORIGINAL_DST = 80  # linux/netfilter_ipv4.h
 SOCKADDR_IN = struct.Struct("!2xH4s8x")

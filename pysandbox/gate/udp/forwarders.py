@@ -25,7 +25,7 @@ from pysandbox.gate.udp.relay import FlowTable, UdpRelay
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
     from pysandbox.gate.rules import Decision
     from pysandbox.live.init import CageInit
 

@@ -20,7 +20,7 @@ from pysandbox.gate.tcp.target import DialTarget, check_literal, target_of
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.admission import CageSession
+    from pysandbox.gate.cage_session import CageSession
 
 AT_ONCE = 64  # datagrams, then there is
 PAUSE = 0.1  # seconds, while the queue may overflow

@@ -12,7 +12,7 @@ import pytest
 from _support.gate import admitted, net_plan, upstream
 from _support.nameserver import AAAA, TXT, A, NameServer
 from pysandbox.events import Event
-from pysandbox.gate.admission import CageSession
+from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns import door as dns
 from pysandbox.policy.names import HOST_ALIAS
 

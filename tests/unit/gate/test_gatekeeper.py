@@ -14,7 +14,7 @@ import pytest
 from _support.gate import net_plan
 from pysandbox.errors import StartError
 from pysandbox.events import Event, ignore
-from pysandbox.gate.admission import CageSession
+from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.gatekeeper import Gatekeeper, admit, join_gatekeeper
 from pysandbox.gate.tcp.target import DialTarget
 from pysandbox.gate.threads import in_loop
