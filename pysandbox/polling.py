@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import time
-from contextlib import suppress
 
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -47,7 +46,11 @@ def _is_ready(fd: int | socket, events: int, seconds: float) -> bool:
     """Raises OSError: whoever asks whether a process is over holds what goes with it, so it is not given up at once."""
     poller = select.poll()
     poller.register(fd, events)
-    for _ in range(TRIES - 1):
-        with suppress(OSError):
+    tries = TRIES
+    while True:
+        try:
             return bool(poller.poll(seconds * 1000))
-    return bool(poller.poll(seconds * 1000))
+        except OSError:
+            tries -= 1
+            if not tries:
+                raise
