@@ -38,7 +38,7 @@ def is_open(detector: Detector, text: Text, at: int, begin: int, end: int) -> bo
 
 
 def is_chance(detector: Detector, text: Text, begin: int, end: int) -> bool:
-    """Of what `is_open` leaves open."""
+    """Whether a match is there by chance that `is_open` leaves open."""
     if detector.name in CHECKED and has_sum(bytes(text[begin:end]), CHECKED[detector.name]):
         return False
     before, after = bytes(text[max(0, begin - MOST) : begin]), bytes(text[end : end + MOST])

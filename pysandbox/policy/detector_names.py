@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
+
 LISTABLE = (
     "github_pat", "npm_token", "aws_access_key", "slack_token", "bearer_token", "jwt", "database_url",
     "gitlab_token", "atlassian_token", "pypi_token", "rubygems_token", "docker_token", "vault_token",
@@ -30,3 +32,22 @@ PACKS = ("core", "gitleaks")
 NOWHERE = (
     "ssh_private_key", "pgp_private_key", "putty_private_key", "age_secret_key",
 )  # fmt: skip
+
+
+def listable(name: str) -> str:
+    """One that a host may list. Raises CommandRefused."""
+    known = (*LISTABLE, *OF_PACKS)
+    if name in NOWHERE:
+        raise CommandRefused("a private key may be sent nowhere", "leave it out")
+    if name not in known:
+        meant = did_you_mean(name, known) or "pysandbox dlp detectors lists them"
+        raise CommandRefused(f"{shown(name)} is not the name of a detector", meant)
+    return name
+
+
+def pack(name: str) -> str:
+    """Raises CommandRefused."""
+    if name not in PACKS:
+        meant = did_you_mean(name, PACKS) or f"one of {', '.join(PACKS)}; [[network.dlp.detector]] has your own"
+        raise CommandRefused(f"{shown(name)} is not the name of a pack of detectors", meant)
+    return name

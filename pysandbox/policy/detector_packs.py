@@ -13,6 +13,7 @@ from functools import cache
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.own_detector import OwnDetector, ScanDetector, scan_detector
+from pysandbox.policy.reading import read_regular
 from pysandbox.sha256 import sha256
 from pysandbox.shapes import Any
 
@@ -33,8 +34,7 @@ def rows(pack: str) -> tuple[dict[str, Any], ...]:
 
     path = os.path.join(FOLDER, f"{pack}.toml")
     try:
-        with open(path, "rb") as file:
-            said = file.read()
+        said = read_regular(path)
     except OSError as error:
         raise _other(pack, f"{path} cannot be read: {os.strerror(error.errno or 0)}") from None
     if sha256(said).hexdigest() != DIGESTS[pack]:
@@ -48,7 +48,7 @@ def _other(pack: str, message: str) -> PolicyError:
 
 @cache
 def scan_detectors_of(pack: str) -> tuple[ScanDetector, ...]:
-    """Of "core" none: every scan has them. Raises PolicyError."""
+    """The rows of a pack; none of "core", which every scan has. Raises PolicyError."""
     if pack not in DIGESTS:
         return ()
     blocks = (

@@ -215,25 +215,15 @@ def _url_path(value: object) -> str:
 
 
 def _detector(value: object) -> str:
-    from pysandbox.policy.detector_names import LISTABLE, NOWHERE, OF_PACKS
+    from pysandbox.policy.detector_names import listable
 
-    name, known_names = text(value), (*LISTABLE, *OF_PACKS)
-    if name in NOWHERE:
-        raise CommandRefused("a private key may be sent nowhere", "leave it out")
-    if name not in known_names:
-        known = "pysandbox dlp detectors lists them"
-        raise CommandRefused(f"{shown(name)} is not the name of a detector", did_you_mean(name, known_names) or known)
-    return name
+    return listable(text(value))
 
 
 def _pack(value: object) -> str:
-    from pysandbox.policy.detector_names import PACKS
+    from pysandbox.policy.detector_names import pack
 
-    name = text(value)
-    if name not in PACKS:
-        meant = did_you_mean(name, PACKS) or f"one of {', '.join(PACKS)}; [[network.dlp.detector]] has your own"
-        raise CommandRefused(f"{shown(name)} is not the name of a pack of detectors", meant)
-    return name
+    return pack(text(value))
 
 
 def _interface(value: object) -> str:
