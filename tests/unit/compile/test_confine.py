@@ -32,6 +32,9 @@ OF_ITEM: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+ONE_OF_ITEM = {"interface": "br7", "parent proxy": "http://proxy.example:3128", "parent credentials": "env:LOGIN"}
+
+
 def sample(field: Field[Any], described: Option) -> Any:
     """A value that is not the default."""
     kind = str(field.type)
@@ -50,7 +53,7 @@ def sample(field: Field[Any], described: Option) -> Any:
     if kind.startswith(("int", "float")):
         wanted = 1 if field.default != 1 else 2
         return max(wanted, described.minimum or 0) if field.default != described.minimum else wanted + 5
-    return "br7" if described.item == "interface" else OF_KIND[kind]
+    return ONE_OF_ITEM.get(described.item) or OF_KIND[kind]
 
 
 def plan_of(host: HostFacts = MODERN, **options: Any) -> ConfinementPlan:
