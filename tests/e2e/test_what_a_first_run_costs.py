@@ -22,13 +22,13 @@ RACY = 0.06  # seconds; a file that is newer makes that nothing is kept
 
 # Of our modules, by what is asked; CPython's own differ by version.
 CEILINGS: dict[str, tuple[int, list[str]]] = {
-    "nothing": (149, []),
-    "a variable": (149, ["--env", "A=b"]),
-    "a limit of time": (149, ["--timeout", "60"]),
-    "a recipe": (152, ["-r", "python"]),
-    "memory": (149, ["--memory-mb", "512"]),
-    "an address": (162, ["--allow-ip", "203.0.113.7:443/tcp"]),
-    "a host": (156, ["--host", "example.org:443"]),
+    "nothing": (148, []),
+    "a variable": (148, ["--env", "A=b"]),
+    "a limit of time": (148, ["--timeout", "60"]),
+    "a recipe": (151, ["-r", "python"]),
+    "memory": (148, ["--memory-mb", "512"]),
+    "an address": (161, ["--allow-ip", "203.0.113.7:443/tcp"]),
+    "a host": (155, ["--host", "example.org:443"]),
 }
 OF_ROOT = 3 if os.geteuid() == 0 else 0  # who cages of root are outside: runtime.mapped, and the scratch that it tries
 OF_A_RUNNING_CAGE = re.compile(
