@@ -52,13 +52,19 @@ def serve_for(found: Found) -> None:
 
 
 @contextmanager
-def served(peer: DoorClient) -> Iterator[None]:
+def served(peer: DoorClient | None) -> Iterator[None]:
     """What is refused meanwhile is refused to that peer."""
     token = _asking.set(lambda: peer)
     try:
         yield
     finally:
         _asking.reset(token)
+
+
+def asking() -> DoorClient | None:
+    """The peer that this task serves; None where it cannot be told."""
+    found = _asking.get()
+    return found() if found is not None else None
 
 
 class Askers:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
     from pysandbox.denial import Denial
     from pysandbox.gate.dns.resolver import Answer, Resolver
+    from pysandbox.gate.doors import DoorsReader
     from pysandbox.gate.inspector import InspectorProcess
     from pysandbox.gate.ledger import Ledger
     from pysandbox.gate.tcp.relay import SocketRelay
@@ -103,6 +104,7 @@ class CageSession(CageService):
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.publishing: asyncio.Task[None] | None = None  # serves the published ports
         self.inspector: InspectorProcess | None = None  # where a host has a contract
+        self.reader: DoorsReader | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
         self.hostname = ""  # the cage's host name, which some programs look up
         self.ended = False
@@ -186,6 +188,8 @@ class CageSession(CageService):
         """Every refusal until now, including packets that are still in a queue, or in hand. Any thread but the
         loop's."""
         self.monitors.catch_up()
+        if self.reader is not None:
+            self.reader.catch_up()
         if self.inspector is not None:
             self.inspector.wait_booked()
         return self.ledger.denials()
@@ -303,6 +307,8 @@ class CageSession(CageService):
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Replaces the rules. Called under the lock."""
         self.rules = self.rules.tightened(endpoints)
+        if self.reader is not None:
+            self.reader.tell_rules(self)
         for made, (target, address) in list(self._dialling.items()):
             if not may_stay(self, target, address).allowed:
                 lib.psb_cut_socket(made.fileno())

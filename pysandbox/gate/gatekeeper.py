@@ -21,18 +21,16 @@ from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate.askers import Askers
 from pysandbox.gate.cage_session import CageSession
-from pysandbox.gate.dns import door as dns
 from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.handed import handed_doors
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.published.inside import as_sockets
 from pysandbox.gate.published.ports import Ports, SocketPool, listen, serve_published
+from pysandbox.gate.reader import DoorReader
 from pysandbox.gate.shares import Account
-from pysandbox.gate.tcp import refused
 from pysandbox.gate.tcp.listeners import Listeners
 from pysandbox.gate.tcp.relay import SocketRelay
 from pysandbox.gate.threads import in_loop
-from pysandbox.gate.udp import lost
 from pysandbox.gate.udp.forwarders import UdpForwarders
 from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar
 
@@ -117,6 +115,7 @@ class Gatekeeper:
         except BaseException:
             self.loop.close()
             raise
+        self.reader = DoorReader(self.loop, self._tell)
         self._admissions: set[CageSession] = set()
         self._lock = threading.Lock()
         self._leaving = threading.Condition(self._lock)  # a cage has left
@@ -161,9 +160,9 @@ class Gatekeeper:
         )  # fmt: skip
         admission.hostname = live.hostname
         if not net.redirect and any(door.kind == "dns" for door in net.doors):
-            from pysandbox.gate.tcp.streams import serve
-
-            admission.listen = Listeners(admission, live, serve)
+            admission.listen = Listeners(
+                admission, live, lambda session, kind, door: self.reader.serve(session, kind, "tcp", door)
+            )
         if net.endpoints:
             admission.outbound = UdpForwarders(admission, live)
         return admission
@@ -179,20 +178,9 @@ class Gatekeeper:
         admission.opened()
         if ports:
             admission.publishing = admission.start(self._publish(admission, ports, stock))
-        answers = dns.Answers(admission)
         for (kind, protocol), door in doors.items():
-            admission.start(
-                self._serve_door(door, kind, partial(self._service(kind, protocol, answers), admission, door))
-            )
-
-    def _service(self, kind: str, protocol: str, answers: dns.Answers) -> Callable[..., Coroutine[Any, Any, None]]:
-        if kind == "dns":
-            return partial(dns.serve_udp if protocol == "udp" else dns.serve_tcp, answers=answers)
-        if kind in ("lost", "refused"):
-            return lost.serve if kind == "lost" else refused.serve
-        from pysandbox.gate.tcp.streams import serve
-
-        return lambda admission, door: serve(admission, kind, door)
+            serve = partial(self.reader.serve, admission, kind, protocol, door)
+            admission.start(self._serve_door(door, kind, serve))
 
     async def _publish(self, admission: CageSession, ports: Ports, stock: SocketPool) -> None:
         """Serves every published port of a cage until it ends."""
@@ -222,6 +210,7 @@ class Gatekeeper:
         for _ in range(ROUNDS):
             with suppress(RuntimeError, TimeoutError):
                 in_loop(self.loop, lambda: None)
+        self.reader.catch_up()
 
     def wait_idle(self) -> None:
         """Returns when the doors and ports of every cage that has ended are closed."""
@@ -250,6 +239,7 @@ class Gatekeeper:
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host: closes its copies of the descriptors, so that the doors close when the original
         closes them. Nothing else is touched: the loop's epoll is shared with the original."""
+        self.reader.after_fork_in_child()
         for admission in list(self._admissions):
             for door in admission.doors:
                 if door.fileno() >= 0:
@@ -274,6 +264,8 @@ class Gatekeeper:
         for admission in admissions:
             with suppress(Exception):
                 admission.close()
+        with suppress(Exception):
+            self.reader.stop()
         with suppress(Exception):
             self.relay.stop()
         with suppress(Exception):

@@ -15,7 +15,6 @@ import os
 import selectors
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -26,6 +25,7 @@ from errno import ESHUTDOWN, ETIMEDOUT
 
 from pysandbox.errors import StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
+from pysandbox.gate import confined
 from pysandbox.gate.held import HeldConnection, Served, book
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
@@ -45,10 +45,7 @@ BOOKING_SECONDS = 2.0
 MOST_STARTS = 2
 READ = selectors.EVENT_READ
 LONGEST_SAID = 1 << 17
-STARTER = (
-    "import sys; sys.path[:0] = sys.argv[4:]; "
-    "from pysandbox.gate.inspection.__main__ import main; main(*map(int, sys.argv[1:4]))"
-)
+MODULE = "pysandbox.gate.inspection.__main__"
 R = TypeVar("R")
 
 
@@ -387,10 +384,4 @@ class ScanningInspector(InspectorProcess):
 
 def _spawn(far: socket.socket, roots: int, scans: bool) -> subprocess.Popen[bytes]:
     kept = {name: value for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (value := os.environ.get(name))}
-    places = [each for each in sys.path if each and os.path.isabs(each)]
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", STARTER, str(far.fileno()), str(roots), str(int(scans)), *places],
-        env=kept, cwd="/",
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(far.fileno(), roots),
-        process_group=0,  # what a user types at the terminal is for the host program
-    )  # fmt: skip
+    return confined.start(MODULE, (far.fileno(), roots), int(scans), environment=kept)

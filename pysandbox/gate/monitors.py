@@ -50,6 +50,11 @@ class Monitors:
                 if is_readable(ear) or self._in_hand:  # in this order: what was read is in hand before
                     in_loop(self._loop, partial(self._record, ear))
 
+    def record_all(self) -> None:
+        """Records what has arrived until now. In the loop."""
+        for ear in list(self._records):
+            self._record(ear)
+
     def _record(self, ear: socket.socket) -> None:
         if ear in self._records:
             self._records[ear](ear)

@@ -14,10 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from _support.gate import net_plan
+from _support.gate import ServedSession, net_plan
 from _support.sockets import PATIENCE
 from pysandbox.events import Event
-from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns.resolver import Resolver
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.tcp.relay import SocketRelay
@@ -44,7 +43,7 @@ class Doors:
         plan = net_plan(*patterns, ips=("127.0.0.1",))
         upstream = Resolver(("127.0.0.1:9",), hosts=str(hosts))
         ledger = Ledger("cage", self.events.append)
-        self.admission = CageSession("cage", plan, ledger, self._loop, upstream, relay)
+        self.admission = ServedSession("cage", plan, ledger, self._loop, upstream, relay)
         self._relay = relay
         known = self.admission.names.name_of
         self.admission.names.name_of = (  # type: ignore[method-assign]

@@ -82,7 +82,7 @@ def server(tmp_path: Path) -> Server:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, pem: Path, lie: str, mute: bool = False) -> None:
     script = STAND_IN.replace("{lie}", lie).replace("{mute}", str(mute)).replace("{pem!r}", repr(pem.read_bytes()))
-    monkeypatch.setattr(host_side, "STARTER", script)
+    monkeypatch.setattr(host_side.confined, "STARTER", script)
 
 
 def replaced(events: list[Event], asking: Asking, times: int) -> bool:

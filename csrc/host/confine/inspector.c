@@ -1,17 +1,25 @@
-/* The confinement of the inspector: Landlock with no rule at all, and a list of calls to which nothing is added later.
+/* The confinement of the inspector and of the reader: Landlock with no rule at all, and a list of calls to which
+ * nothing is added later.
  *
  * What is left can read and write descriptors, wait for them, and manage memory. The second wall is needed where the
  * first is too old for something (TCP before ABI 4, signals before ABI 6) or absent; so each refuses alone.
  *
  * Two calls are let through by halves. sendto(2) and sendmsg(2) without MSG_FASTOPEN: with it, a TCP socket that was
  * reset connects once more, to an address of the caller's choice. mmap(2) and mprotect(2) without PROT_EXEC: no code is
- * loaded any more. */
+ * loaded any more.
+ *
+ * The reader has the doors of cages as well. It accepts there, duplicates a descriptor, and sets two options by which a
+ * connection is sped up or reset; it cannot connect what it has to anywhere else. */
 #include "inspector.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -95,7 +103,7 @@ static const struct allowed calls[] = {
 
 enum {
     PER_CALL = 5,
-    MOST = 4 + PER_CALL * LENGTH(calls) + 8
+    MOST = 4 + PER_CALL * LENGTH(calls) + 24
 };
 
 static unsigned argument_low(unsigned index) {
@@ -131,7 +139,32 @@ static size_t flags_of_descriptors(struct sock_filter *out) {
     return LENGTH(rules);
 }
 
-static int keep_these_calls(void) {
+/* accept4(2), fcntl(2) for F_DUPFD_CLOEXEC alone, and setsockopt(2) for SO_LINGER and TCP_NODELAY. Any other call goes
+ * on behind the last rule. */
+static size_t of_the_reader(struct sock_filter *out) {
+    const uint32_t second = (uint32_t)offsetof(struct seccomp_data, args) + 8, third = second + 8;
+    const struct sock_filter rules[] = {
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_accept4, 11, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_fcntl, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, second),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, F_DUPFD_CLOEXEC, 8, 9),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_setsockopt, 0, 9),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, second),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOL_SOCKET, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, third),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SO_LINGER, 3, 4),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, third),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TCP_NODELAY, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+    };
+    size_t i;
+    for (i = 0; i < LENGTH(rules); i++) out[i] = rules[i];
+    return LENGTH(rules);
+}
+
+static int keep_these_calls(int reads_doors) {
     struct sock_filter filter[MOST];
     struct sock_fprog program;
     size_t n = 0, i;
@@ -140,6 +173,7 @@ static int keep_these_calls(void) {
     filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (i = 0; i < LENGTH(calls); i++) n += one_call(filter + n, &calls[i]);
+    if (reads_doors) n += of_the_reader(filter + n);
     n += flags_of_descriptors(filter + n);
     program = (struct sock_fprog){(unsigned short)n, filter};
     return syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) ? -errno : 0;
@@ -159,10 +193,20 @@ static int allow_no_file(void) {
     return result;
 }
 
-int psb_confine_inspector(void) {
+static int confine_for_good(int reads_doors) {
     int result;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -errno;
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) return -errno; /* nobody of this user reads its memory */
     result = allow_no_file();
-    return result ? result : keep_these_calls();
+    return result ? result : keep_these_calls(reads_doors);
+}
+
+int psb_confine_inspector(void) {
+    return confine_for_good(0);
+}
+
+/* The thread that started it lives for as long as the doors are served. */
+int psb_confine_reader(void) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return -errno;
+    return confine_for_good(1);
 }

@@ -35,10 +35,11 @@ from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp.stream import ClientStream, until_readable
 from pysandbox.gate.tcp.transparent import peer_of
 from pysandbox.policy.names import HOST_ALIAS, BadName, canonical
-from pysandbox.shapes import TYPE_CHECKING, Any, TypeAlias
+from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 QUESTIONS_AT_ONCE = 64  # of one cage, upstream; what comes while so many are under way is dropped, and asked again
 READ_AT_ONCE = 4  # datagrams in one turn
@@ -51,6 +52,11 @@ REVERSE = (b"in-addr", b"arpa")
 
 
 Answering: TypeAlias = "bytes | asyncio.Task[bytes] | None"
+
+
+class Begins(Protocol):
+    def begin(self, asked: bytes) -> Answering:
+        """The answer; a task where it is not known yet; None for what gets no answer."""
 
 
 class Answers:
@@ -66,6 +72,10 @@ class Answers:
             question = message.read_question(asked)
         except Malformed as malformed:
             return message.refusal(malformed)
+        return self.answer(question)
+
+    def answer(self, question: Question) -> Answering:
+        """As `begin`, of a question that was read already."""
         if question.kind == PTR and question.labels[-2:] and _lower(question.labels[-2:]) == REVERSE:
             return self._reverse(question)
         try:
@@ -177,7 +187,7 @@ def _address(address: IPv4Address, ttl: int) -> ResourceRecord:
 # ---- UDP ------------------------------------------------------------------------------------------------------------
 
 
-async def serve_udp(admission: CageSession, door: socket.socket, answers: Answers) -> None:
+async def serve_udp(admission: DoorSession, door: socket.socket, answers: Begins) -> None:
     """Serves UDP until it is cancelled. The caller closes `door`."""
     waiting: set[asyncio.Task[None]] = set()
     door.setblocking(False)
@@ -190,7 +200,7 @@ async def serve_udp(admission: CageSession, door: socket.socket, answers: Answer
         await _cancelled(waiting)
 
 
-def _answer_some(door: socket.socket, answers: Answers, waiting: set[asyncio.Task[None]]) -> None:
+def _answer_some(door: socket.socket, answers: Begins, waiting: set[asyncio.Task[None]]) -> None:
     for _ in range(READ_AT_ONCE):
         try:
             asked, peer = door.recvfrom(LONGEST_QUESTION)
@@ -218,7 +228,7 @@ async def _send_later(door: socket.socket, answer: asyncio.Task[bytes], peer: An
 # ---- TCP ------------------------------------------------------------------------------------------------------------
 
 
-async def serve_tcp(admission: CageSession, door: socket.socket, answers: Answers) -> None:
+async def serve_tcp(admission: DoorSession, door: socket.socket, answers: Begins) -> None:
     """Serves TCP until it is cancelled. Questions may be pipelined; each is answered as soon as its answer is known."""
     loop = asyncio.get_running_loop()
     streams: set[asyncio.Task[None]] = set()
@@ -237,7 +247,7 @@ async def serve_tcp(admission: CageSession, door: socket.socket, answers: Answer
         await _cancelled(streams)
 
 
-def _over(streams: set[asyncio.Task[None]], admission: CageSession, task: asyncio.Task[None]) -> None:
+def _over(streams: set[asyncio.Task[None]], admission: DoorSession, task: asyncio.Task[None]) -> None:
     streams.discard(task)
     admission.descriptors.give()
 

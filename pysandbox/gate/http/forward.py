@@ -17,14 +17,13 @@ from pysandbox.gate.http import http2
 from pysandbox.gate.http import messages as http
 from pysandbox.gate.http.messages import BadRequest
 from pysandbox.gate.rules import Decision
-from pysandbox.gate.tcp.dial import dial
 from pysandbox.gate.tcp.sniff import disagreement
 from pysandbox.gate.tcp.stream import ClientStream, until_readable
 from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 HEAD_SECONDS = 10.0  # from the first byte of a head to its end
 IDLE_SECONDS = 75.0  # between two requests at the door
@@ -62,7 +61,7 @@ class RequestRefused(Exception):
 
 class Forwarder:
     def __init__(
-        self, admission: CageSession, client: ClientStream, bound: tuple[DialTarget, ClientStream] | None = None
+        self, admission: DoorSession, client: ClientStream, bound: tuple[DialTarget, ClientStream] | None = None
     ) -> None:
         self._admission, self._client = admission, client
         self._bound = bound[0] if bound else None
@@ -235,14 +234,22 @@ class Forwarder:
         return self._upstream
 
     async def _dialled(self, target: DialTarget) -> ClientStream:
-        """Raises Refused."""
+        """Raises Refused. An address that stands for a name is no way to ask for that name here."""
         try:
-            return ClientStream(await dial(self._admission, target), self._admission.turns)
+            found, server = await self._admission.dial(target)
+            if found == target:
+                return ClientStream(server, self._admission.turns)
+            server.close()
+            raise self._deny(target, Decision(False, "network.allow_ips", ""))
         except Denied as denied:
             raise RequestRefused(*http.denial(denied)) from None
         except Unreachable as error:
             said = http.refusal(error.status, error.code, str(error.strerror or error))
             raise RequestRefused(*said) from None
+
+    def _deny(self, target: DialTarget, decision: Decision) -> Denied:
+        self._admission.ledger.denied("tcp", *target, decision)
+        return Denied(target, decision)
 
     def _hold(self, target: DialTarget, server: ClientStream) -> int:
         """Raises Refused."""

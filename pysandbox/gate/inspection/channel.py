@@ -1,7 +1,8 @@
 """What the host program and the inspector say to each other: records on a SEQPACKET socket, each whole or not at all.
 
 A record is a kind, a number and a few fields of bytes. Whoever reads takes nothing on trust: what is no record is
-`BadChannelRecord`, and ends the channel.
+`BadChannelRecord`, and ends the channel. The reader of the doors has kinds of its own (`reading.kinds`), in the same
+form.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import os
 import select
 import socket
 import struct
+from collections.abc import Mapping
 from enum import IntEnum
 
-from pysandbox.shapes import NamedTuple
+from pysandbox.shapes import Any, NamedTuple
 
 HEAD = struct.Struct("!BQB")  # kind, number, how many fields
 SIZE = struct.Struct("!I")
@@ -62,7 +64,7 @@ class BadChannelRecord(Exception):
 
 
 class ChannelRecord(NamedTuple):
-    kind: Kind
+    kind: IntEnum
     number: int
     fields: tuple[bytes, ...] = ()
 
@@ -76,12 +78,12 @@ def encode(record: ChannelRecord) -> bytes:
     return said
 
 
-def decode(said: bytes) -> ChannelRecord:
-    """Raises BadChannelRecord."""
+def decode(said: bytes, known: Mapping[Any, int] = FIELDS) -> ChannelRecord:
+    """`known`: the kinds that there are, each with the count of its fields. Raises BadChannelRecord."""
     if len(said) < HEAD.size:
         raise BadChannelRecord("a record without a head")
     kind, number, count = HEAD.unpack_from(said)
-    if kind not in FIELDS or count != FIELDS[Kind(kind)]:
+    if known.get(kind) != count:
         raise BadChannelRecord(f"a record of kind {kind} with {count} fields")
     at, fields = HEAD.size, []
     for _ in range(count):
@@ -95,7 +97,7 @@ def decode(said: bytes) -> ChannelRecord:
         at += size
     if at != len(said):
         raise BadChannelRecord("bytes after a record")
-    return ChannelRecord(Kind(kind), number, tuple(fields))
+    return ChannelRecord(next(each for each in known if each == kind), number, tuple(fields))
 
 
 def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (), patience: float = 0.0) -> None:
@@ -108,7 +110,7 @@ def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (
     channel.sendmsg([encode(record)], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
-def receive(channel: socket.socket) -> tuple[ChannelRecord, list[int]] | None:
+def receive(channel: socket.socket, known: Mapping[Any, int] = FIELDS) -> tuple[ChannelRecord, list[int]] | None:
     """The next record with its descriptors; None at the end. Raises BlockingIOError, BadChannelRecord; no descriptor is
     left open then."""
     room = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
@@ -124,7 +126,7 @@ def receive(channel: socket.socket) -> tuple[ChannelRecord, list[int]] | None:
     try:
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise BadChannelRecord("a record that was cut off")
-        return decode(said), fds
+        return decode(said, known), fds
     except BadChannelRecord:
         for fd in fds:
             os.close(fd)

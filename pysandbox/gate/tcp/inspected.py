@@ -21,7 +21,7 @@ from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Contract
-    from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import CarriedSession
     from pysandbox.gate.tcp.target import DialTarget
 
 TRIES, PAUSE = 500, 0.02  # while its channel is full; one that stays so is stuck, and ended
@@ -30,7 +30,7 @@ NEITHER = "its [[host]] block says which requests may be sent, and this is neith
 
 class Inspected:
     def __init__(
-        self, admission: CageSession, target: DialTarget, contract: Contract, client: ClientStream,
+        self, admission: CarriedSession, target: DialTarget, contract: Contract, client: ClientStream,
         server: ClientStream,
     ) -> None:  # fmt: skip
         self._admission, self._target, self._contract = admission, target, contract

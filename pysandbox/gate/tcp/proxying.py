@@ -24,14 +24,14 @@ from pysandbox.gate.tcp.target import Denied, DialTarget
 from pysandbox.shapes import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
     from pysandbox.gate.tcp.inspected import Inspected
 
 ANSWER_SECONDS = 60.0  # for a server to answer a hello
 
 
 async def proxy_connection(
-    admission: CageSession, target: DialTarget, client: ClientStream, server: ClientStream, *, opaque: bool = False,
+    admission: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream, *, opaque: bool = False,
     proxied: bool = False,
 ) -> None:  # fmt: skip
     """Serves a connection until both sides have ended, or it was cut: by the session, or by cancelling this. Owns
@@ -69,7 +69,7 @@ async def proxy_connection(
 
 class _Proxied:
     def __init__(
-        self, admission: CageSession, target: DialTarget, client: ClientStream, server: ClientStream, held: int
+        self, admission: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream, held: int
     ) -> None:
         self._admission, self._target, self._client, self._server = admission, target, client, server
         self._held = held

@@ -19,6 +19,7 @@ from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 AT_ONCE = 16  # in one turn
 HEADERS = 120  # bytes: the longest of IPv4, and the longest of TCP
@@ -26,7 +27,7 @@ MEANT = struct.Struct("!8x4sxB4xH")  # of a TCP header: the acknowledged number,
 SYN, ACK, RST = 0x02, 0x10, 0x04
 
 
-async def serve(admission: CageSession, ear: socket.socket) -> None:
+async def serve(admission: DoorSession, ear: socket.socket) -> None:
     """Records refused connections until it is cancelled."""
     with admission.monitors.listening(ear, partial(record_refused, admission)):
         while True:
@@ -35,7 +36,7 @@ async def serve(admission: CageSession, ear: socket.socket) -> None:
             record_refused(admission, ear, AT_ONCE)
 
 
-def record_refused(admission: CageSession, ear: socket.socket, most: int = 1024) -> None:
+def record_refused(admission: DoorSession, ear: socket.socket, most: int = 1024) -> None:
     """Records what has arrived. In the loop."""
     with admission.monitors.recording():
         for _ in range(most):
@@ -44,7 +45,7 @@ def record_refused(admission: CageSession, ear: socket.socket, most: int = 1024)
             except (OSError, struct.error):
                 return
             if found is not None:
-                tell(admission, *found)
+                admission.note_refused(*found)
 
 
 def meant(packet: bytes) -> tuple[IPv4Address, int] | None:
@@ -56,6 +57,7 @@ def meant(packet: bytes) -> tuple[IPv4Address, int] | None:
 
 
 def tell(admission: CageSession, address: IPv4Address, port: int) -> None:
+    """Records a refused connection to that address, unless a rule allows it now."""
     target = target_of(admission, address, port)
     decision = _decision(admission, target, address)
     if not decision.allowed:

@@ -8,14 +8,13 @@ from collections.abc import Callable
 
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp import socks
-from pysandbox.gate.tcp.dial import dial
 from pysandbox.gate.tcp.proxying import proxy_connection
 from pysandbox.gate.tcp.stream import ClientStream
-from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, target_of
+from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.shapes import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 HANDSHAKE_SECONDS = 10.0
 REPLIES = {
@@ -28,7 +27,7 @@ REPLIES = {
 T = TypeVar("T")
 
 
-async def serve_socks(admission: CageSession, client: ClientStream) -> None:
+async def serve_socks(admission: DoorSession, client: ClientStream) -> None:
     """Raises OSError of the client's."""
     try:
         async with asyncio.timeout(HANDSHAKE_SECONDS):
@@ -40,14 +39,13 @@ async def serve_socks(admission: CageSession, client: ClientStream) -> None:
             admission.ledger.denied("tcp", refused.shown, refused.port, Decision(False, refused.why, ""))
         await client.close_gracefully(refused.answer)
         return
-    target = target_of(admission, request.host, request.port)
     try:
-        server = ClientStream(await dial(admission, target), admission.turns)
+        target, server = await admission.dial(DialTarget(str(request.host), request.port))
     except (Denied, Unreachable) as error:
         code = socks.NOT_ALLOWED if isinstance(error, Denied) else REPLIES.get(error.errno or 0, socks.FAILED)
         await client.close_gracefully(socks.reply(code))
         return
-    await _go_on(admission, target, client, server)
+    await _go_on(admission, target, client, ClientStream(server, admission.turns))
 
 
 async def _asked(client: ClientStream) -> socks.Request:
@@ -72,7 +70,7 @@ async def _whole(client: ClientStream, read: Callable[[bytes], T | None]) -> T:
     return found
 
 
-async def _go_on(admission: CageSession, target: DialTarget, client: ClientStream, server: ClientStream) -> None:
+async def _go_on(admission: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream) -> None:
     try:
         await client.send(socks.reply(socks.SUCCEEDED))
     except BaseException:

@@ -23,16 +23,16 @@ from pysandbox.gate.tcp.transparent import peer_of, serve_transparent
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 MOST_STREAMS = 1024  # of one cage, at all its doors
 EACH = 3  # descriptors that a stream needs: for the client, for the server, and while one of them is handed over
 ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
 
-_slots: WeakKeyDictionary[CageSession, asyncio.Semaphore] = WeakKeyDictionary()
+_slots: WeakKeyDictionary[DoorSession, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-async def serve(admission: CageSession, kind: str, listener: socket.socket) -> None:
+async def serve(admission: DoorSession, kind: str, listener: socket.socket) -> None:
     """Serves a door until it is cancelled, or nobody can come any more; that ends every connection of the door. The
     caller closes `listener`."""
     served = {"socks": serve_socks, "http": serve_http, "tcp": serve_transparent}[kind]
@@ -62,7 +62,7 @@ async def serve(admission: CageSession, kind: str, listener: socket.socket) -> N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _let_in(admission: CageSession, slots: asyncio.Semaphore) -> Callable[[], None]:
+async def _let_in(admission: DoorSession, slots: asyncio.Semaphore) -> Callable[[], None]:
     """Waits until the cage may have one more stream; returns the call that gives it back."""
     await slots.acquire()
     try:
@@ -95,7 +95,7 @@ def _is_nobody(error: OSError) -> bool:
 
 
 async def _served(
-    served: Callable[[CageSession, ClientStream], Awaitable[None]], admission: CageSession, client: ClientStream
+    served: Callable[[DoorSession, ClientStream], Awaitable[None]], admission: DoorSession, client: ClientStream
 ) -> None:
     serve_for(partial(peer_of, client.sock))
     with suppress(OSError):  # of the client's; what concerns a server was told where it happened
@@ -111,7 +111,7 @@ def _over(
     leave()
 
 
-async def serve_http(admission: CageSession, client: ClientStream) -> None:
+async def serve_http(admission: DoorSession, client: ClientStream) -> None:
     from pysandbox.gate.http.forward import Forwarder
 
     tunnel = await Forwarder(admission, client).run()

@@ -13,27 +13,26 @@ import struct
 from ipaddress import IPv4Address
 
 from pysandbox.gate.askers import DoorClient
-from pysandbox.gate.tcp.dial import dial
 from pysandbox.gate.tcp.proxying import proxy_connection
 from pysandbox.gate.tcp.stream import ClientStream
-from pysandbox.gate.tcp.target import Denied, Unreachable, target_of
+from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 SO_ORIGINAL_DST = 80  # linux/netfilter_ipv4.h
 SOCKADDR_IN = struct.Struct("!2xH4s8x")
 
 
-async def serve_transparent(admission: CageSession, client: ClientStream) -> None:
-    target = target_of(admission, *original(client.sock))
+async def serve_transparent(admission: DoorSession, client: ClientStream) -> None:
+    address, port = original(client.sock)
     try:
-        server = ClientStream(await dial(admission, target), admission.turns)
+        target, server = await admission.dial(DialTarget(str(address), port))
     except (Denied, Unreachable):
         client.reset()
         return
-    await proxy_connection(admission, target, client, server)
+    await proxy_connection(admission, target, client, ClientStream(server, admission.turns))
 
 
 def peer_of(sock: socket.socket) -> DoorClient | None:

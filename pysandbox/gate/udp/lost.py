@@ -21,6 +21,7 @@ from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.doors import DoorSession
 
 AT_ONCE = 64  # datagrams, then there is
 PAUSE = 0.1  # seconds, while the queue may overflow
@@ -30,7 +31,7 @@ DNS_PORT = 53
 UDP_TO_A_NAME = Decision(False, "network", "")  # no line of a policy opens that
 
 
-async def serve(admission: CageSession, ear: socket.socket) -> None:
+async def serve(admission: DoorSession, ear: socket.socket) -> None:
     """Records dropped datagrams until it is cancelled."""
     with admission.monitors.listening(ear, partial(record_lost, admission)):
         while True:
@@ -39,19 +40,18 @@ async def serve(admission: CageSession, ear: socket.socket) -> None:
             await asyncio.sleep(PAUSE)
 
 
-def record_lost(admission: CageSession, ear: socket.socket) -> None:
+def record_lost(admission: DoorSession, ear: socket.socket) -> None:
     """Records what has arrived. In the loop."""
     with admission.monitors.recording():
         for _ in range(AT_ONCE):
             try:
                 said = ear.recv(HEADERS)
                 address, port = destination(said)
-                is_answer = answers(admission, said)
+                from_itself = said[12:16] == said[16:20]
             except (OSError, struct.error):
                 return
-            if not is_answer:
-                with served(DoorClient("udp", source(said), None)):
-                    tell(admission, address, port)
+            with served(DoorClient("udp", source(said), None)):
+                admission.note_lost(address, port, source(said)[1] if from_itself else None)
 
 
 def source(packet: bytes) -> tuple[str, int]:
@@ -67,17 +67,18 @@ def destination(packet: bytes) -> tuple[IPv4Address, int]:
     return IPv4Address(address), port
 
 
-def answers(admission: CageSession, packet: bytes) -> bool:
-    """Whether a packet is an answer, and so no datagram of the cage's own. Every address is local to the cage, so a
-    program that asks an address sees the answer as a packet to that very address. Names are answered for all."""
-    source, address = packet[12:16], packet[16:20]
-    (port,) = PORT.unpack_from(packet, (packet[0] & 15) * 4)
+def answers(admission: CageSession, address: IPv4Address, port: int) -> bool:
+    """Whether a packet from that port of an address, to the same address, is an answer, and so no datagram of the
+    cage's own. Every address is local to the cage, so a program that asks an address sees the answer as a packet to
+    that very address. Names are answered for all."""
     outbound = admission.outbound
-    is_served = outbound is not None and outbound.serves(DialTarget(str(IPv4Address(address)), port))
-    return source == address and (port == DNS_PORT or is_served)
+    return port == DNS_PORT or (outbound is not None and outbound.serves(DialTarget(str(address), port)))
 
 
-def tell(admission: CageSession, address: IPv4Address, port: int) -> None:
+def tell(admission: CageSession, address: IPv4Address, port: int, replied_by: int | None = None) -> None:
+    """Records a datagram to that address. `replied_by`: the port that it comes from, where it comes from there."""
+    if replied_by is not None and answers(admission, address, replied_by):
+        return
     target = target_of(admission, address, port)
     if target.host != str(address):
         admission.ledger.denied("udp", *target, UDP_TO_A_NAME)

@@ -53,8 +53,7 @@ class Program:
         with Cage(made(question["policy"]), runtime=self.runtime) as cage:
             result = cage.run(argv, env=env, timeout=timeout, stdin=pysandbox.DEVNULL)
         denials = [asdict(each) for each in result.denials]
-        if question["policy"].get("proxy_upstream_ca"):
-            self.runtime.drain()  # the inspector ends with it
+        self.runtime.drain()  # the reader of the doors ends with it, and the inspector
         return {
             "exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr, "denials": denials,
             "events": [each for each in self.events if not each[0].startswith("subagent.")],

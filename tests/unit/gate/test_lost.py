@@ -36,19 +36,11 @@ def test_anything_else_is_an_address_or_an_error(data: bytes) -> None:
         assert isinstance(address, IPv4Address) and 0 <= port < 65536
 
 
-def answer(source: str, port: int) -> bytes:
-    header = bytes([0x45]) + bytes(11) + IPv4Address(source).packed + IPv4Address("203.0.113.9").packed
-    return header + struct.pack("!4H", port, 40000, 8, 0)
-
-
-@pytest.mark.parametrize(
-    ("packet_", "expected"),
-    [(answer("203.0.113.9", 53), True), (answer("203.0.113.9", 54), False), (answer("203.0.113.8", 53), False)],
-)
-def test_the_answer_to_a_question_is_no_refusal(packet_: bytes, expected: bool) -> None:
+@pytest.mark.parametrize(("port", "expected"), [(53, True), (54, False)])
+def test_the_answer_to_a_question_is_no_refusal(port: int, expected: bool) -> None:
     """It goes back to whoever asked, at the very address that was asked."""
 
     class Nobody:
         outbound = None
 
-    assert answers(Nobody(), packet_) is expected  # type: ignore[arg-type]
+    assert answers(Nobody(), IPv4Address("203.0.113.9"), port) is expected  # type: ignore[arg-type]

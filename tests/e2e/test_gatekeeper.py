@@ -4,72 +4,26 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from _support.admitted import Live, admitted, runtime_of_cages
 from _support.gate import net_plan
 from pysandbox.errors import StartError
 from pysandbox.events import Event, ignore
-from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.gatekeeper import Gatekeeper, admit, join_gatekeeper
 from pysandbox.gate.tcp.target import DialTarget
 from pysandbox.gate.threads import in_loop
-from pysandbox.live.commands import Commands
-from pysandbox.live.served import CageServices
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.names import HOST_ALIAS
-from pysandbox.runtime.shared import SharedServices
-
-ASKED = struct.pack("!6H", 77, 0x0100, 1, 0, 0, 0) + b"\4evil\3com\0" + struct.pack("!2H", 1, 1)
-
-
-class Live:
-    """What the gatekeeper needs of a cage: its doors, here on loopback."""
-
-    def __init__(self) -> None:
-        self.id, self.hostname, self.services = "cage", "cage-1", CageServices()
-        self.pid, self.commands = os.getpid(), Commands()
-        door = socket.socket(type=socket.SOCK_DGRAM)
-        door.bind(("127.0.0.1", 0))
-        self.place = door.getsockname()
-        self._doors = {("dns", "udp"): door.detach()}
-
-    def take_doors(self) -> dict[tuple[str, str], int]:
-        taken, self._doors = self._doors, {}
-        return taken
-
-    @property
-    def admission(self) -> Any:
-        return self.services.find(CageSession)
-
-    def asks(self) -> bytes:
-        """Raises ConnectionRefusedError when nobody is there."""
-        with socket.socket(type=socket.SOCK_DGRAM) as client:
-            client.connect(self.place)
-            client.send(ASKED)
-            return client.recv(512)
 
 
 @pytest.fixture
 def runtime() -> Iterator[Any]:
-    events: list[Event] = []
-    runtime = SimpleNamespace(
-        sink=events.append, events=events, nameservers=["127.0.0.1:9"], shared=SharedServices(), collected=[]
-    )
-    runtime.collect = runtime.collected.append
-    yield runtime
-    runtime.shared.retire()
-
-
-def admitted(runtime: Any, *patterns: str, **plan: Any) -> Live:
-    live = Live()
-    admit(runtime, live, net_plan(*patterns, **plan))
-    live.keeper = runtime.shared.find(Gatekeeper)
-    return live
+    with runtime_of_cages() as runtime:
+        yield runtime
 
 
 def serving(runtime: Any) -> Gatekeeper:

@@ -1,0 +1,71 @@
+"""What the code of the doors needs of the cage that it serves: in the reader a `RemoteSession`, the host behind it;
+and what a session in the host needs of who reads at the doors."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from ipaddress import IPv4Address
+
+from pysandbox.gate.monitors import Monitors
+from pysandbox.gate.rules import GateRules
+from pysandbox.gate.shares import Share
+from pysandbox.gate.turns import LoopTurns
+from pysandbox.shapes import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pysandbox.gate.tcp.target import DialTarget
+
+
+class DoorsReader(Protocol):
+    """The host's side of it (reader.py). Any thread but the loop's."""
+
+    def catch_up(self) -> None:
+        """Returns when it has told all that has arrived until now."""
+
+    def tell_rules(self, session: Any) -> None:
+        """Its rules have become narrower."""
+
+
+class CarriedSession(Protocol):
+    """`ledger` takes refusals, `relay` carries on with what was judged, `inspector` serves hosts with a contract."""
+
+    loop: asyncio.AbstractEventLoop
+    net: Any
+    rules: GateRules
+    ledger: Any
+    turns: LoopTurns
+    descriptors: Share
+    monitors: Monitors
+    inspector: Any
+    number: int
+    secrets: int
+    ended: bool
+
+    @property
+    def relay(self) -> Any:
+        """Where two connections become one stream."""
+
+    def start(self, serving: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Runs a coroutine, at most for as long as the cage lives."""
+
+    def unregister(self, number: int) -> None:
+        """The connection is over, or about to be closed. Idempotent."""
+
+
+class DoorSession(CarriedSession, Protocol):
+    async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
+        """Connects to what a cage means by a target; returns what that is, as well. Raises Denied, Unreachable."""
+
+    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
+        """From now on `cut` is called when its grant is lost. Raises Denied, OSError."""
+
+    def splice(self, held: int, hand_over: Callable[[], int]) -> int:
+        """Hands a registered connection to the relay. Raises OSError for one that was cut."""
+
+    def note_refused(self, address: IPv4Address, port: int) -> None:
+        """The kernel has refused a connection to that address."""
+
+    def note_lost(self, address: IPv4Address, port: int, replied_by: int | None) -> None:
+        """A datagram to that address has arrived nowhere. `replied_by`: its port, where it comes from there."""

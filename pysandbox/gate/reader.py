@@ -1,0 +1,253 @@
+"""The host's side of the reader: the process that reads what cages say at their doors, one for each gatekeeper.
+
+The gatekeeper keeps what decides: names, addresses, what is dialled, what is recorded and what is cut. The reader gets
+the doors, and what strangers send there is parsed in it alone. What it asks for is held against the policy of the cage
+that it names (`requests`), so a reader that was taken over gets what some cage of this Runtime may have anyway.
+
+Its end closes the doors: the host keeps no copy of one that was handed over. Cages that come later have another one.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import itertools
+import os
+import pickle
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from pysandbox.gate import confined
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
+from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, Verb
+from pysandbox.gate.requests import Requests
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from pysandbox.gate.cage_session import CageSession
+
+MODULE = "pysandbox.gate.reading.__main__"
+READ_AT_ONCE = 16  # records in one round of the loop
+SHUT_PATIENCE = 1.0  # seconds for it to close a door
+PATIENCE = 10.0  # seconds for it to answer, after which it is taken for stuck
+
+
+class DoorReader:
+    """Belongs to the gatekeeper's loop, but for `catch_up` and `tell_rules`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[str], None]) -> None:
+        self._loop, self._tell = loop, tell
+        self._channel: socket.socket | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._queue: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._numbers = itertools.count(1)
+        self._doors: dict[int, tuple[CageSession, asyncio.Future[None]]] = {}
+        self._pings: dict[int, threading.Event] = {}
+        self._requests = Requests(self)
+        self._is_reading = False
+
+    # ---- doors --------------------------------------------------------------------------------------------------
+
+    async def serve(self, session: CageSession, kind: str, protocol: str, door: socket.socket) -> None:
+        """Has a door served until this is cancelled, or it cannot be any more. Closes the host's copy. Raises
+        OSError."""
+        self._ensure()
+        self._introduce(session)
+        number, over = next(self._numbers), self._loop.create_future()
+        self._doors[number] = session, over
+        try:
+            with door:
+                self.say(Verb.DOOR, number, session.number, kind, protocol, fds=(door.fileno(),))
+            await asyncio.shield(over)
+        finally:
+            await self._shut_down(number, over)
+            del self._doors[number]
+            if not any(each is session for each, _ in self._doors.values()):
+                self._requests.forget(session)
+                self.say(Verb.ENDED, session.number)
+
+    async def _shut_down(self, number: int, over: asyncio.Future[None]) -> None:
+        """Returns when the door is closed there as well, or the reader is late with it."""
+        if not over.done():
+            self.say(Verb.SHUT, number)
+            await asyncio.wait({over}, timeout=SHUT_PATIENCE)
+
+    def _introduce(self, session: CageSession) -> None:
+        if self._requests.introduce(session):
+            session.reader = self
+            inspected = session.net.inspection is not None
+            self.say(Verb.CAGE, session.number, pickle.dumps(session.rules), int(inspected))
+
+    def tell_rules(self, session: CageSession) -> None:
+        """Its rules have become narrower. Any thread; nothing that leaves depends on it."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(lambda: self.say(Verb.RULES, session.number, pickle.dumps(session.rules)))
+
+    def shut(self, number: int) -> None:
+        """It serves a door no longer."""
+        known = self._doors.get(number)
+        if known is not None and not known[1].done():
+            known[1].set_result(None)
+
+    # ---- what is known of it ------------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Returns when it has told all that has arrived until now; one that does not answer is ended. Any thread but
+        the loop's."""
+        told = threading.Event()
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._ask, told)
+            if not told.wait(PATIENCE) and self.process is not None:
+                self.process.kill()
+
+    def _ask(self, told: threading.Event) -> None:
+        if self._channel is None:
+            told.set()
+            return
+        number = next(self._numbers)
+        self._pings[number] = told
+        self.say(Verb.PING, number)
+
+    def answered(self, number: int) -> None:
+        told = self._pings.pop(number, None)
+        if told is not None:
+            told.set()
+
+    # ---- the process --------------------------------------------------------------------------------------------
+
+    def _ensure(self) -> None:
+        """Starts it where there is none. Raises OSError."""
+        if self._channel is not None:
+            return
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far:
+            try:
+                self.process = confined.start(MODULE, (far.fileno(),))
+            except BaseException:
+                near.close()
+                raise
+        self._channel = near
+        self.read_on()
+
+    def stop(self) -> None:
+        """In the loop, or when that has ended."""
+        near, self._channel = self._channel, None
+        if near is not None:
+            for fd in (near.fileno(),):
+                self._loop.remove_reader(fd)
+                self._loop.remove_writer(fd)
+            near.close()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        while self._queue:
+            _close(self._queue.popleft()[1])
+        for told in self._pings.values():
+            told.set()
+        self._pings.clear()
+        self._requests.end()
+        for _, over in self._doors.values():
+            if not over.done():
+                over.set_result(None)
+
+    def fail(self, why: str) -> None:
+        """It has ended, or is to."""
+        if self._channel is not None:
+            self.stop()
+            self._tell(f"the reader of the doors: {why}")
+
+    def after_fork_in_child(self) -> None:
+        near, self._channel = self._channel, None
+        if near is not None:
+            os.close(near.detach())
+        while self._queue:
+            _close(self._queue.popleft()[1])
+
+    # ---- the channel --------------------------------------------------------------------------------------------
+
+    def say(self, kind: Verb, number: int, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> None:
+        """In the loop; does not wait. The descriptors stay the caller's. Raises OSError where they cannot be
+        duplicated."""
+        if self._channel is None:
+            return
+        said = tuple(each if isinstance(each, bytes) else str(each).encode("utf-8", "replace") for each in fields)
+        self._queue.append((channel.encode(ChannelRecord(kind, number, said)), _duplicates(fds)))
+        self._flush()
+
+    def _flush(self) -> None:
+        near = self._channel
+        if near is None:
+            return
+        try:
+            while self._queue:
+                said, fds = self._queue[0]
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+                near.sendmsg([said], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                self._queue.popleft()
+                _close(fds)
+        except BlockingIOError:
+            self._loop.add_writer(near.fileno(), self._flush)
+            return
+        except OSError as error:
+            self._loop.call_soon(self.fail, str(error))
+        self._loop.remove_writer(near.fileno())
+
+    def read_on(self) -> None:
+        if self._channel is not None and not self._is_reading:
+            self._is_reading = True
+            self._loop.add_reader(self._channel.fileno(), self._read)
+
+    def _read(self) -> None:
+        for _ in range(READ_AT_ONCE):
+            near = self._channel
+            if near is None:
+                return
+            if self._requests.are_many:  # what waits is read when some are done
+                self._is_reading = False
+                self._loop.remove_reader(near.fileno())
+                return
+            try:
+                received = channel.receive(near, FIELDS)
+                if received is None:
+                    self.fail("it has ended")
+                    return
+                self._take(*received)
+            except BlockingIOError:
+                return
+            except (BadChannelRecord, ValueError, OSError) as error:
+                self.fail(f"it says what makes no sense: {error}")
+                return
+
+    def _take(self, record: ChannelRecord, fds: list[int]) -> None:
+        """Raises BadChannelRecord, ValueError, OSError."""
+        kind = Verb(record.kind)
+        if kind not in FROM_READER or len(fds) != int(kind in WITH_DESCRIPTOR):
+            _close(fds)
+            raise BadChannelRecord("a record that is not the reader's to send")
+        if kind is Verb.PONG:
+            self.answered(record.number)
+        elif kind is Verb.SHUT:
+            self.shut(record.number)
+        elif kind is not Verb.READY:
+            self._requests.take(kind, record, fds[0] if fds else None)
+
+
+def _duplicates(fds: tuple[int, ...]) -> tuple[int, ...]:
+    made: list[int] = []
+    try:
+        made.extend(os.dup(fd) for fd in fds)  # those made before an error are in it
+    except OSError:
+        _close(made)
+        raise
+    return tuple(made)
+
+
+def _close(fds: tuple[int, ...] | list[int]) -> None:
+    for fd in fds:
+        os.close(fd)

@@ -1,0 +1,149 @@
+"""The reader's end of the channel: what it says, what it asks for, and what it waits for.
+
+What it says waits until the host program takes it: one that does not keeps the doors from being served, and nothing
+else. A call is answered when the host has decided; `book` waits for that without giving way, because a refusal has to
+be recorded while whoever was refused is still there to be looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.channel import ChannelRecord
+from pysandbox.gate.reading.kinds import FIELDS, WITH_DESCRIPTOR, Verb
+from pysandbox.shapes import NamedTuple
+
+READ_AT_ONCE = 32  # records
+BOOKED_MS = 2000  # for the host program to look who has been refused
+ANSWERS = frozenset((Verb.DIALLED, Verb.REFUSED, Verb.FAILED, Verb.ANSWERED, Verb.BOOKED))
+
+
+class HostGone(OSError):
+    """The host program has ended, or says what makes no sense."""
+
+
+class Received(NamedTuple):
+    record: ChannelRecord
+    fd: int | None
+
+
+class HostEnd:
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, obey: Callable[[Received], None]) -> None:
+        self._sock, self._loop, self._obey = sock, loop, obey
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, asyncio.Future[Received]] = {}
+        self._later: deque[Received] = deque()  # what came while a refusal was booked
+        self.gone: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(sock.fileno(), self._read)
+
+    def say(self, kind: Verb, number: int, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> None:
+        said = tuple(each if isinstance(each, bytes) else str(each).encode("utf-8", "replace") for each in fields)
+        record = ChannelRecord(kind, number, said)
+        while True:
+            try:
+                channel.send(self._sock, record, fds, patience=3600.0)
+                return
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._end()
+                return
+
+    async def call(self, kind: Verb, *fields: str | int | bytes) -> Received:
+        """Asks, and waits for the answer. Raises HostGone."""
+        number = next(self._numbers)
+        answer = self._calls[number] = self._loop.create_future()
+        self.say(kind, number, *fields)
+        try:
+            received: Received = await answer
+            return received
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._drop(answer.result())
+            else:
+                self.say(Verb.GIVE_UP, number)
+            raise
+        finally:
+            self._calls.pop(number, None)
+
+    def book(self, *fields: str | int | bytes) -> None:
+        """Has a refusal recorded, and returns when it is."""
+        number = next(self._numbers)
+        self.say(Verb.DENIED, number, *fields)
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        while not self.gone.done() and poll.poll(BOOKED_MS):
+            received = self._receive()
+            if received is None:
+                continue
+            if received.record.kind is Verb.BOOKED and received.record.number == number:
+                break
+            self._later.append(received)
+        if self._later:
+            self._loop.call_soon(self._take_later)
+
+    # ---- what the host says -------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        self._take_later()
+        for _ in range(READ_AT_ONCE):
+            received = self._receive()
+            if received is None:
+                return
+            self._take(received)
+
+    def _take_later(self) -> None:
+        while self._later:
+            self._take(self._later.popleft())
+
+    def _receive(self) -> Received | None:
+        """The next record; None where there is none, or will be none any more."""
+        try:
+            received = channel.receive(self._sock, FIELDS)
+        except BlockingIOError:
+            return None
+        except (channel.BadChannelRecord, OSError):
+            received = None
+        if received is None:
+            self._end()
+            return None
+        record, fds = received
+        if len(fds) != int(record.kind in WITH_DESCRIPTOR):
+            for fd in fds:
+                os.close(fd)
+            self._end()
+            return None
+        return Received(record, fds[0] if fds else None)
+
+    def _take(self, received: Received) -> None:
+        record = received.record
+        if record.kind not in ANSWERS:
+            self._obey(received)
+            return
+        answer = self._calls.pop(record.number, None)
+        if answer is not None and not answer.done():
+            answer.set_result(received)
+        else:
+            self._drop(received)
+
+    def _drop(self, received: Received) -> None:
+        """An answer that nobody waits for any more."""
+        if received.fd is not None:
+            os.close(received.fd)
+        if received.record.kind is Verb.DIALLED:
+            self.say(Verb.LET_GO, int(received.record.fields[0]))
+
+    def _end(self) -> None:
+        if not self.gone.done():
+            self._loop.remove_reader(self._sock.fileno())
+            self.gone.set_result(None)
+        for answer in self._calls.values():
+            if not answer.done():
+                answer.set_exception(HostGone())

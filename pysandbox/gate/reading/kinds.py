@@ -1,0 +1,94 @@
+"""The records between the host program and the reader, in the form of `inspection.channel`, and how a peer is written.
+
+Whatever the reader says is a stranger's word: a number that is none, a cage that it was not given, a connection that it
+does not have, is the end of the channel.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from ipaddress import IPv4Address
+
+from pysandbox.gate.askers import DoorClient
+
+
+class Verb(IntEnum):
+    """To the reader: CAGE (a number; its rules, whether requests are looked at), DOOR (a number; of which cage, what is
+    spoken there, the protocol; a descriptor), SHUT (a door), RULES (of a cage, narrower ones), ENDED (a cage), PING;
+    DIALLED, REFUSED, FAILED, ANSWERED, BOOKED, which answer a call by its number; OVER (a connection that it has handed
+    over), CUT (one that it has).
+
+    From it: calls, each with a number of its own: DIAL, LOOKUP, DENIED; GIVE_UP (a call). About a connection: SPLICE
+    (the client's descriptor), SAY, RELEASE, INSPECT (the client's descriptor), LET_GO. About a cage: NOTE_REFUSED,
+    NOTE_LOST, CROWDED. SHUT (a door that cannot be served), READY, PONG."""
+
+    CAGE = 1
+    DOOR = 2
+    SHUT = 3
+    RULES = 4
+    ENDED = 5
+    PING = 6
+    DIALLED = 7
+    REFUSED = 8
+    FAILED = 9
+    ANSWERED = 10
+    BOOKED = 11
+    OVER = 12
+    CUT = 13
+    DIAL = 14
+    LOOKUP = 15
+    DENIED = 16
+    GIVE_UP = 17
+    SPLICE = 18
+    SAY = 19
+    RELEASE = 20
+    INSPECT = 21
+    LET_GO = 22
+    NOTE_REFUSED = 23
+    NOTE_LOST = 24
+    CROWDED = 25
+    READY = 26
+    PONG = 27
+
+
+FIELDS = {
+    Verb.CAGE: 2, Verb.DOOR: 3, Verb.SHUT: 0, Verb.RULES: 1, Verb.ENDED: 0, Verb.PING: 0,
+    Verb.DIALLED: 3, Verb.REFUSED: 4, Verb.FAILED: 4, Verb.ANSWERED: 1, Verb.BOOKED: 0, Verb.OVER: 1, Verb.CUT: 0,
+    Verb.DIAL: 4, Verb.LOOKUP: 7, Verb.DENIED: 6, Verb.GIVE_UP: 0,
+    Verb.SPLICE: 2, Verb.SAY: 1, Verb.RELEASE: 1, Verb.INSPECT: 3, Verb.LET_GO: 0,
+    Verb.NOTE_REFUSED: 2, Verb.NOTE_LOST: 4, Verb.CROWDED: 2, Verb.READY: 0, Verb.PONG: 0,
+}  # fmt: skip
+WITH_DESCRIPTOR = frozenset((Verb.DOOR, Verb.DIALLED, Verb.SPLICE, Verb.INSPECT))
+FROM_READER = frozenset((Verb.DIAL, Verb.LOOKUP, Verb.DENIED, Verb.GIVE_UP, Verb.SPLICE, Verb.SAY, Verb.RELEASE,
+                         Verb.INSPECT, Verb.LET_GO, Verb.NOTE_REFUSED, Verb.NOTE_LOST, Verb.CROWDED, Verb.SHUT,
+                         Verb.READY, Verb.PONG))  # fmt: skip
+NO_PORT = 1 << 16
+LONGEST_SAID = 1 << 17  # bytes of a client's in one record
+PROTOCOLS = ("tcp", "udp")
+
+
+def number(said: bytes, most: int = NO_PORT) -> int:
+    """A decimal number, not above `most`. Raises ValueError."""
+    if not said.isdigit() or len(said) > 20 or int(said) > most:
+        raise ValueError("no number, or one that is too large")
+    return int(said)
+
+
+def write_peer(peer: DoorClient | None) -> bytes:
+    if peer is None:
+        return b""
+    places = (peer.local, *((peer.remote,) if peer.remote is not None else ()))
+    return " ".join((peer.protocol, *(f"{host} {port}" for host, port in places))).encode()
+
+
+def read_peer(said: bytes) -> DoorClient | None:
+    """Raises ValueError."""
+    words = said.decode("ascii").split()
+    if not words:
+        return None
+    if len(words) not in (3, 5) or words[0] not in PROTOCOLS:
+        raise ValueError("no peer")
+    places = [
+        (str(IPv4Address(host)), number(port.encode())) for host, port in zip(words[1::2], words[2::2], strict=True)
+    ]
+    return DoorClient(words[0], places[0], places[1] if len(places) > 1 else None)

@@ -1,0 +1,256 @@
+"""One cage as the reader knows it: what the code of the doors needs of a cage, with the host program behind it.
+
+Of the `CageSession` it has the same names. Its rules say what may be named in a connection to a listed address and
+which requests are the inspector's; whatever leaves is the host's to allow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+from collections.abc import Callable, Coroutine
+from functools import partial
+from ipaddress import IPv4Address
+
+from pysandbox.gate.askers import asking
+from pysandbox.gate.dns import message
+from pysandbox.gate.dns.door import QUESTIONS_AT_ONCE
+from pysandbox.gate.monitors import Monitors
+from pysandbox.gate.reading.host_end import HostEnd, HostGone
+from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, write_peer
+from pysandbox.gate.rules import Decision, GateRules
+from pysandbox.gate.shares import Account
+from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
+from pysandbox.gate.turns import LoopTurns
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from pysandbox.gate.dns.door import Answering
+    from pysandbox.gate.held import HeldConnection
+
+T = TypeVar("T")
+
+
+class ReadPlan(NamedTuple):
+    """What of a cage's plan is needed here: whether its requests are looked at."""
+
+    inspection: bool | None
+
+
+class ServerSocket(socket.socket):
+    """A connection of the host's, which is told when it is closed here."""
+
+    let_go: Callable[[], None] | None = None
+
+    def close(self) -> None:
+        is_open = self.fileno() >= 0
+        super().close()
+        if is_open and self.let_go is not None:
+            self.let_go()
+
+
+class RemoteLedger:
+    """What is refused here is recorded by the host."""
+
+    def __init__(self, cage: int, host: HostEnd) -> None:
+        self._cage, self._host = cage, host
+
+    def denied(self, kind: str, target: str, port: int | None, decision: Decision) -> None:
+        shown = NO_PORT if port is None else port
+        self._host.book(self._cage, kind, target[:300], shown, decision.rule[:300], write_peer(asking()))
+
+    def crowded(self, what: str, held: int) -> None:
+        self._host.say(Verb.CROWDED, self._cage, what, held)
+
+
+class RemoteRelay:
+    """The host's relay."""
+
+    def __init__(self, session: RemoteSession, host: HostEnd) -> None:
+        self._session, self._host = session, host
+
+    def splice(
+        self, client: socket.socket, server: socket.socket, _: object, done: Callable[[object], None], *,
+        hold: bool = False, said: bytes = b"", cage: int = 0,
+    ) -> int:  # fmt: skip
+        """Has the host carry on with a connection of its."""
+        number = self._session.splicing
+        self._session.over[number] = done
+        first, rest = said[:LONGEST_SAID], said[LONGEST_SAID:]
+        held = hold or bool(rest)
+        self._host.say(Verb.SPLICE, number, int(held), first, fds=(client.fileno(),))
+        client.close()
+        server.close()
+        if rest:
+            self.say(number, rest)
+            if not hold:
+                self.release(number, b"")
+        return number
+
+    def say(self, number: int, said: bytes) -> None:
+        for start in range(0, len(said), LONGEST_SAID):
+            self._host.say(Verb.SAY, number, said[start : start + LONGEST_SAID])
+
+    def release(self, number: int, said: bytes) -> None:
+        self.say(number, said)
+        self._host.say(Verb.RELEASE, number, b"")
+
+    def cut(self, number: int) -> None:
+        """Letting go of it has cut it."""
+
+
+class RemoteInspector:
+    def __init__(self, session: RemoteSession, host: HostEnd) -> None:
+        self._session, self._host = session, host
+
+    def open(
+        self, held: HeldConnection, said: bytes, client: socket.socket, server: socket.socket, *, proxied: bool
+    ) -> int:
+        if len(said) > LONGEST_SAID:
+            raise OSError("its first words are too long")
+        number = self._session.numbers[server.fileno()]
+        self._session.over[number] = lambda reset: held.over(reset == b"1")
+        self._host.say(Verb.INSPECT, number, int(held.secure), int(proxied), said, fds=(client.fileno(),))
+        return number
+
+    def cut(self, number: int) -> None:
+        """Letting go of it has cut it."""
+
+
+class RemoteSession:
+    def __init__(self, number: int, rules: bytes, inspected: bool, host: HostEnd, account: Account) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.number, self.host = number, host
+        self.net = ReadPlan(True if inspected else None)
+        self.rules: GateRules = pickle.loads(rules)  # noqa: S301: the host's
+        self.ledger = RemoteLedger(number, host)
+        self.turns = LoopTurns(self.loop)
+        self.descriptors = account.share(full=partial(self.ledger.crowded, "descriptors"))
+        self.monitors = Monitors(self.loop)
+        self.relay = RemoteRelay(self, host)
+        self.inspector = RemoteInspector(self, host) if inspected else None
+        self.secrets = 0
+        self.ended = False
+        self.answers = RemoteAnswers(self)
+        self.splicing = 0
+        self.numbers: dict[int, int] = {}  # of connections, by the descriptor of the server
+        self.over: dict[int, Callable[[Any], object]] = {}
+        self.cuts: dict[int, Callable[[], object]] = {}
+        self.held: dict[int, ServerSocket] = {}  # what the host keeps for us
+        self.gone: set[int] = set()  # cut before anybody could be told
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def narrow(self, rules: bytes) -> None:
+        self.rules = pickle.loads(rules)  # noqa: S301: the host's
+
+    def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs a coroutine, at most for as long as the cage lives."""
+        task = self.loop.create_task(serving)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def end(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+    # ---- connections --------------------------------------------------------------------------------------------
+
+    async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
+        """Raises Denied, Unreachable."""
+        answer = await self.host.call(Verb.DIAL, self.number, *target, write_peer(asking()))
+        fields = [each.decode("utf-8", "replace") for each in answer.record.fields]
+        if answer.fd is not None:
+            server, number = ServerSocket(fileno=answer.fd), int(fields[0])
+            server.let_go = partial(self.let_go, number)
+            self.numbers[server.fileno()] = number
+            self.held[number] = server
+            return DialTarget(fields[1], int(fields[2])), server
+        if answer.record.kind is Verb.REFUSED:
+            raise Denied(DialTarget(fields[0], int(fields[1])), Decision(False, fields[2], fields[3]))
+        failed = Unreachable(int(fields[0]), fields[1])
+        failed.status, failed.code = int(fields[2]), fields[3]
+        raise failed
+
+    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
+        """Raises ConnectionAbortedError for one that was cut already."""
+        number = self.numbers[connected.fileno()]
+        if number in self.gone:
+            raise ConnectionAbortedError("its grant was lost")
+        self.cuts[number] = cut
+        return number
+
+    def splice(self, held: int, hand_over: Callable[[], int]) -> int:
+        self.splicing = held
+        return hand_over()
+
+    def unregister(self, number: int) -> None:
+        """It is nobody's until it is registered again, or closed. Idempotent."""
+        connected = self.held.get(number)
+        if self.cuts.pop(number, None) is not None and connected is not None and connected.fileno() < 0:
+            self.let_go(number)
+
+    def let_go(self, number: int) -> None:
+        """The host keeps a connection no longer. Idempotent."""
+        if number in self.held and number not in self.cuts:
+            del self.held[number]
+            self.over.pop(number, None)
+            self.host.say(Verb.LET_GO, number)
+
+    def has_ended(self, number: int, reset: bytes) -> None:
+        """A connection that the host has carried on with, and keeps no longer."""
+        del self.held[number]
+        over = self.over.pop(number, None)
+        if over is not None:
+            over(reset)
+
+    def was_cut(self, number: int) -> None:
+        cut = self.cuts.get(number)
+        if cut is not None:
+            cut()
+        else:
+            self.gone.add(number)
+
+    # ---- what arrives nowhere -----------------------------------------------------------------------------------
+
+    def note_refused(self, address: IPv4Address, port: int) -> None:
+        self.host.say(Verb.NOTE_REFUSED, self.number, str(address), port)
+
+    def note_lost(self, address: IPv4Address, port: int, replied_by: int | None) -> None:
+        replied = NO_PORT if replied_by is None else replied_by
+        self.host.say(Verb.NOTE_LOST, self.number, str(address), port, replied, write_peer(asking()))
+
+
+class RemoteAnswers:
+    """The answers of one cage's dns door: read here, found by the host."""
+
+    def __init__(self, session: RemoteSession) -> None:
+        self._session = session
+        self._under_way = 0
+
+    def begin(self, asked: bytes) -> Answering:
+        """As `dns.door.Answers.begin`."""
+        try:
+            question = message.read_question(asked)
+        except message.Malformed as malformed:
+            return message.refusal(malformed)
+        if self._under_way >= QUESTIONS_AT_ONCE:
+            return None
+        self._under_way += 1
+        task = self._session.start(self._found(question, write_peer(asking())))
+        task.add_done_callback(self._answered)
+        return task
+
+    def _answered(self, _: asyncio.Task[bytes]) -> None:
+        self._under_way -= 1
+
+    async def _found(self, question: message.Question, peer: bytes) -> bytes:
+        flags = question.recursion | question.edns << 1
+        labels = b"".join(bytes((len(each),)) + each for each in question.labels)
+        answer = await self._session.host.call(
+            Verb.LOOKUP, self._session.number, question.number, flags, question.kind, question.raw, labels, peer
+        )
+        if answer.record.kind is not Verb.ANSWERED or not answer.record.fields[0]:
+            raise HostGone("it has no answer")
+        return answer.record.fields[0]
