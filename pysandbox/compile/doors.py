@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile import pools, routed
-from pysandbox.compile.parent import parent_of
 from pysandbox.compile.plan import Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
 from pysandbox.errors import SandboxCompileError
 from pysandbox.netfilter.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
@@ -20,7 +19,10 @@ from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.way_out import has_doors, has_way_out, inspects, loopback_ports, may_have_doors, reaches_hosts
 from pysandbox.probe.facts import HostFacts
-from pysandbox.shapes import replace
+from pysandbox.shapes import TYPE_CHECKING, replace
+
+if TYPE_CHECKING:
+    from pysandbox.policy.parent import ParentProxy
 
 SOCKS_PORT, HTTP_PORT = 1080, 3128
 UNSPECIFIED = ("0.0.0.0", "::")
@@ -69,8 +71,17 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
         bridge=bridge,
         ipv6=policy.dns_ipv6,
         inspection=inspection(policy),
-        parent=parent_of(policy),
+        parent=_parent(policy),
     )
+
+
+def _parent(policy: Policy) -> ParentProxy | None:
+    """Few have one, so no other compiles what there is to be said of it. Raises SandboxCompileError."""
+    if policy.proxy_parent is None:
+        return None
+    from pysandbox.compile.parent import parent_of
+
+    return parent_of(policy)
 
 
 def _doors(redirected: bool, bridge: str) -> tuple[Door, ...]:

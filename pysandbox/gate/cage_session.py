@@ -31,13 +31,13 @@ from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, deny, may
 from pysandbox.gate.turns import LoopTurns
 from pysandbox.live.services import CageService
 from pysandbox.policy.names import IPAddress, plain
-from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, TypeVar, dataclass
+from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar, dataclass
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
     from pysandbox.denial import Denial
     from pysandbox.gate.dns.resolver import Answer, Resolver
-    from pysandbox.gate.doors import DoorsReader
+    from pysandbox.gate.doors import DatagramForwarders, DoorsReader
     from pysandbox.gate.inspector import InspectorProcess
     from pysandbox.gate.ledger import Ledger
     from pysandbox.gate.tcp.relay import SocketRelay
@@ -61,22 +61,6 @@ class Connection:
     sock: socket.socket | None
     cut: Callable[[], object]
     relayed: int = 0
-
-
-class DatagramForwarders(Protocol):
-    """Who passes on datagrams to addresses that are listed (udp/forwarders.py)."""
-
-    def serves(self, target: DialTarget) -> bool:
-        """Whether it is open."""
-
-    def open(self, target: DialTarget) -> None:
-        """Returns when somebody listens at that address in the cage's network."""
-
-    def silence(self) -> int:
-        """Stops sending to what the rules no longer allow; returns how many."""
-
-    def cut(self) -> None:
-        """Closes what was silenced."""
 
 
 class CageSession(CageService):

@@ -1,5 +1,5 @@
 """What the code of the doors needs of the cage that it serves: in the reader a `RemoteSession`, the host behind it;
-and what a session in the host needs of who reads at the doors."""
+and what a session in the host needs of who reads at the doors, and of who passes on datagrams."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ class DoorsReader(Protocol):
 
     def tell_rules(self, session: Any) -> None:
         """Its rules have become narrower."""
+
+
+class DatagramForwarders(Protocol):
+    """Who passes on datagrams to addresses that are listed (udp/forwarders.py)."""
+
+    def serves(self, target: DialTarget) -> bool:
+        """Whether it is open."""
+
+    def open(self, target: DialTarget) -> None:
+        """Returns when somebody listens at that address in the cage's network."""
+
+    def silence(self) -> int:
+        """Stops sending to what the rules no longer allow; returns how many."""
+
+    def cut(self) -> None:
+        """Closes what was silenced."""
 
 
 class CarriedSession(Protocol):

@@ -15,7 +15,6 @@ from pysandbox.policy import netallow
 from pysandbox.policy.host import COLUMNS, HostRule
 from pysandbox.policy.merge import blocks, named, scopes, union, union_grants
 from pysandbox.policy.option import Grant, Option
-from pysandbox.policy.parent import parent_credentials, parent_proxy
 from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
 from pysandbox.policy.secret import Secret, secret_name, secret_of, secret_place, secret_source
 from pysandbox.shapes import Any, Field, TypeVar
@@ -243,6 +242,18 @@ def _guard(value: object) -> str:
     return name
 
 
+def _parent_proxy(value: object) -> str:
+    from pysandbox.policy.parent import parent_proxy
+
+    return parent_proxy(text(value))
+
+
+def _parent_credentials(value: object) -> str:
+    from pysandbox.policy.parent import parent_credentials
+
+    return parent_credentials(text(value))
+
+
 _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "port": ("ports", netallow.published),
     "domain": ("domains", netallow.domain),
@@ -261,8 +272,8 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "secret name": ("names of variables", lambda value: secret_name(text(value))),
     "secret source": ("sources", lambda value: secret_source(text(value))),
     "secret place": ("places of a request", lambda value: secret_place(text(value))),
-    "parent proxy": ("proxies", lambda value: parent_proxy(text(value))),
-    "parent credentials": ("sources", lambda value: parent_credentials(text(value))),
+    "parent proxy": ("proxies", _parent_proxy),
+    "parent credentials": ("sources", _parent_credentials),
     "text": ("texts", text),
     "": ("strings", text),
 }
