@@ -1,14 +1,44 @@
 """One [[host]] block: the permission to reach a domain, and the shape of the requests it may be sent (document 001).
 
 The columns are declared as the options of a policy are, and merge by the same words: two blocks of one domain become
-one (`merge.blocks`). What a column may hold is in `validate`; matching a request against a block is the gatekeeper's.
+one (`merge.blocks`). What a method, a type and a path may be is said here, of the others in `validate`; matching a
+request against a block is the gatekeeper's.
 """
 
 from __future__ import annotations
 
+import re
+
 from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.option import column
+from pysandbox.policy.refusal import CommandRefused, shown
 from pysandbox.shapes import Any, dataclass, fields
+
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"  # RFC 9110, 5.6.2
+
+
+def method(name: str) -> str:
+    """In upper case. Raises CommandRefused."""
+    if not re.fullmatch(_TOKEN, name):
+        raise CommandRefused(f"{shown(name)} is not an HTTP method", 'write such as "GET"')
+    return name.upper()
+
+
+def content_type(name: str) -> str:
+    """Lower case and without parameters: that is how types are compared. Raises CommandRefused."""
+    kind, slash, subtype = name.lower().partition("/")
+    if not slash or not re.fullmatch(_TOKEN, kind) or not re.fullmatch(_TOKEN, subtype):
+        raise CommandRefused(
+            f"{shown(name)} is not a content type", 'write such as "application/json", without parameters'
+        )
+    return name.lower()
+
+
+def url_path(path: str) -> str:
+    """Raises CommandRefused."""
+    if not path.startswith("/"):
+        raise CommandRefused(f"{shown(path)} does not begin with a slash", f'write "/{path}"')
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)

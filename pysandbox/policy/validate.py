@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
 from pysandbox.policy import netallow
-from pysandbox.policy.host import COLUMNS, HostRule
+from pysandbox.policy.host import COLUMNS, HostRule, content_type, method, url_path
 from pysandbox.policy.merge import blocks, named, scopes, union, union_grants
 from pysandbox.policy.option import Grant, Option
 from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
@@ -21,7 +21,6 @@ from pysandbox.shapes import Any, Field, TypeVar
 
 LARGEST = 2**31 - 1  # a count, MiB or GiB up to here fits the kernel's 64-bit fields once it is scaled to bytes
 _SYSCALL = r"[a-z_][a-z0-9_]*"
-_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"  # RFC 9110, 5.6.2
 _Number = TypeVar("_Number", int, float)
 
 
@@ -188,31 +187,6 @@ def _syscall(value: object) -> str:
     return name
 
 
-def _method(value: object) -> str:
-    name = text(value)
-    if not re.fullmatch(_TOKEN, name):
-        raise CommandRefused(f"{shown(name)} is not an HTTP method", 'write such as "GET"')
-    return name.upper()
-
-
-def _content_type(value: object) -> str:
-    """Lower case and without parameters: that is how types are compared."""
-    name = text(value).lower()
-    kind, slash, subtype = name.partition("/")
-    if not slash or not re.fullmatch(_TOKEN, kind) or not re.fullmatch(_TOKEN, subtype):
-        raise CommandRefused(
-            f"{shown(value)} is not a content type", 'write such as "application/json", without parameters'
-        )
-    return name
-
-
-def _url_path(value: object) -> str:
-    path = text(value)
-    if not path.startswith("/"):
-        raise CommandRefused(f"{shown(path)} does not begin with a slash", f'write "/{path}"')
-    return path
-
-
 def _detector(value: object) -> str:
     from pysandbox.policy.detector_names import listable
 
@@ -257,9 +231,9 @@ def _parent_credentials(value: object) -> str:
 _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "port": ("ports", netallow.published),
     "domain": ("domains", netallow.domain),
-    "method": ("HTTP methods", _method),
-    "content type": ("content types", _content_type),
-    "URL path": ("URL paths", _url_path),
+    "method": ("HTTP methods", lambda value: method(text(value))),
+    "content type": ("content types", lambda value: content_type(text(value))),
+    "URL path": ("URL paths", lambda value: url_path(text(value))),
     "detector": ("names of detectors", _detector),
     "pack": ("names of packs", _pack),
     "executable": ("paths of executables", _executable),

@@ -70,6 +70,9 @@ def test_a_recipe_holds_what_its_file_says_and_no_more():
     assert recipe.meta == RecipeMeta("full", "everything", "2026.1", ("$HOME/.cargo",))
 
 
+SAID = {"proxy_parent": '"http://proxy.example:3128"', "proxy_parent_credentials": '"env:PROXY"'}
+
+
 def test_every_option_is_read_from_its_section():
     for field, described in options():
         policy = Policy(**{field.name: field.default})
@@ -77,6 +80,7 @@ def test_every_option_is_read_from_its_section():
         if field.default is None or isinstance(field.default, tuple):
             given = {"int | None": "20", "float | None": "20", "bool | None": "true", "str | None": '"http"'}
             value = given.get(str(field.type), "{}" if str(field.type).startswith("tuple[tuple[") else "[]")
+        value = SAID.get(field.name, value)
         head = f"[{described.section}]\n" if described.section else ""
         assert parse_recipe(f"{head}{described.key} = {value}".replace("'", '"')).given.keys() == {field.name}, policy
 
