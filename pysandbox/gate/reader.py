@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 MODULE = "pysandbox.gate.reading.__main__"
 READ_AT_ONCE = 16  # records in one round of the loop
-SHUT_PATIENCE = 1.0  # seconds for it to close a door
+SHUT_PATIENCE = 1.0  # seconds for it to close a door, once it is there
 PATIENCE = 10.0  # seconds for it to answer, after which it is taken for stuck
 
 
@@ -50,7 +50,7 @@ class DoorReader:
         self._doors: dict[int, tuple[CageSession, asyncio.Future[None]]] = {}
         self._pings: dict[int, threading.Event] = {}
         self._requests = Requests(self)
-        self._is_reading = False
+        self._is_reading = self._is_there = False
 
     # ---- doors --------------------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class DoorReader:
         """Returns when the door is closed there as well, or the reader is late with it."""
         if not over.done():
             self.say(Verb.SHUT, number)
-            await asyncio.wait({over}, timeout=SHUT_PATIENCE)
+            await asyncio.wait({over}, timeout=SHUT_PATIENCE if self._is_there else PATIENCE)
 
     def _introduce(self, session: CageSession) -> None:
         if self._requests.introduce(session):
@@ -138,10 +138,10 @@ class DoorReader:
     def stop(self) -> None:
         """In the loop, or when that has ended."""
         near, self._channel = self._channel, None
+        self._is_reading = self._is_there = False
         if near is not None:
-            for fd in (near.fileno(),):
-                self._loop.remove_reader(fd)
-                self._loop.remove_writer(fd)
+            self._loop.remove_reader(near.fileno())
+            self._loop.remove_writer(near.fileno())
             near.close()
         if self.process is not None:
             self.process.kill()
@@ -234,7 +234,9 @@ class DoorReader:
             self.answered(record.number)
         elif kind is Verb.SHUT:
             self.shut(record.number)
-        elif kind is not Verb.READY:
+        elif kind is Verb.READY:
+            self._is_there = True
+        else:
             self._requests.take(kind, record, fds[0] if fds else None)
 
 

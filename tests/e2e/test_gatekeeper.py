@@ -131,11 +131,12 @@ def test_a_sink_that_fails_is_survived():
 
 def test_a_forked_copy_keeps_no_door(runtime):
     live = admitted(runtime)
-    fds = [door.fileno() for door in live.admission.doors]
-    runtime.shared.find(Gatekeeper).after_fork_in_child()
-    for fd in fds:
-        with pytest.raises(OSError, match="Bad file"):
-            os.fstat(fd)
+    live.keeper.wait_begun()
+    assert {door.fileno() for door in live.admission.doors} == {-1}  # the reader has them, and the copy its channel
+    channel = live.keeper.reader._channel.fileno()
+    live.keeper.after_fork_in_child()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(channel)
     left(live)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Coroutine
 
 from pysandbox.gate.dns import door as dns
 from pysandbox.gate.reading.host_end import HostEnd, Received
@@ -25,7 +26,7 @@ class Reader:
         self._account = Account(lambda: room)
         self._cages: dict[int, RemoteSession] = {}
         self._doors: dict[int, asyncio.Task[None]] = {}
-        self._pings: set[asyncio.Task[None]] = set()
+        self._work: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Until the host program ends, or says what makes no sense."""
@@ -39,21 +40,30 @@ class Reader:
         elif kind is Verb.DOOR and fd is not None:
             self._open(number, int(fields[0]), fields[1].decode(), fields[2].decode(), fd)
         elif kind is Verb.SHUT and number in self._doors:
-            self._doors[number].cancel()
+            self._begin(self._shut(number))
         elif kind is Verb.RULES and number in self._cages:
             self._cages[number].narrow(fields[0])
         elif kind is Verb.ENDED and number in self._cages:
             self._cages.pop(number).end()
         elif kind is Verb.PING:
-            self._pings.add(task := asyncio.ensure_future(self._catch_up(number)))
-            task.add_done_callback(self._pings.discard)
+            self._begin(self._catch_up(number))
         elif kind in (Verb.OVER, Verb.CUT):
             self._ended(kind is Verb.CUT, number, fields)
 
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(self._work.discard)
+
+    async def _shut(self, number: int) -> None:
+        """Ends the serving of a door, which tells what has arrived there: of one that came just before, too, since
+        a cage may have ended before this process was there."""
+        await _doors_begin()
+        if number in self._doors:
+            self._doors[number].cancel()
+
     async def _catch_up(self, number: int) -> None:
         """Answers when all that has arrived until now was told, also at doors that came just before."""
-        for _ in range(ROUNDS):
-            await asyncio.sleep(0)
+        await _doors_begin()
         for each in self._cages.values():
             each.monitors.record_all()
         self._host.say(Verb.PONG, number)
@@ -85,6 +95,11 @@ class Reader:
         door.close()
         del self._doors[number]
         self._host.say(Verb.SHUT, number)
+
+
+async def _doors_begin() -> None:
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0)
 
 
 async def served(session: Any, kind: str, protocol: str, door: socket.socket) -> None:
