@@ -140,6 +140,21 @@ def test_a_forked_copy_keeps_no_door(runtime):
     left(live)
 
 
+def test_a_reader_that_has_died_closes_its_doors_and_is_followed_by_another(runtime):
+    first = admitted(runtime)
+    assert first.asks()
+    died = first.keeper.reader.process
+    died.kill()
+    died.wait()
+    with pytest.raises(ConnectionRefusedError):
+        first.asks()
+    second = admitted(runtime)
+    assert second.asks()
+    assert second.keeper is first.keeper and second.keeper.reader.process is not died
+    left(first)
+    left(second)
+
+
 def test_nothing_is_asked_of_a_sink_that_ignores(runtime):
     runtime.sink = ignore
     live = admitted(runtime)

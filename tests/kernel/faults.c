@@ -192,10 +192,20 @@ static void at_birth(struct tracee *parent) {
     child->waits = 0;
 }
 
+/* The host starts programs of its own, too: what they do once they run is not of a start. */
+static int is_cage_init(pid_t id) {
+    char path[64], program[4096];
+    const char name[] = "/cage-init";
+    ssize_t size;
+    snprintf(path, sizeof path, "/proc/%d/exe", id);
+    size = readlink(path, program, sizeof program);
+    return size >= (ssize_t)strlen(name) && !memcmp(program + size - strlen(name), name, strlen(name));
+}
+
 /* Whether it is let go. */
 static int at_exec(struct tracee *tracee) {
     tracee->answered = 0;
-    if (tracee->part == BORN) tracee->part = INIT;
+    if (tracee->part == BORN) tracee->part = is_cage_init(tracee->id) ? INIT : OTHER;
     if (tracee->part != COMMAND) return 0;
     ptrace(PTRACE_DETACH, tracee->id, 0, 0L);
     tracee->id = 0;
