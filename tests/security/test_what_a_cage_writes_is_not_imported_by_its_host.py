@@ -49,16 +49,26 @@ with Cage(Policy(allow_write=("{project}",), run_as="self")) as cage:
     import helper
 """
 
+# What reads at the doors, and what looks into TLS, are processes that begin behind the cage that has planted.
+CONFINED = """
+from pysandbox import Cage, Policy, run
+with Cage(Policy(allow_write=("{project}",), run_as="self")) as cage:
+    assert cage.run({plant!r}, cwd="{project}").ok
+done = run(["getent", "hosts", "refused.test"], Policy(hosts=[{{"domain": "allowed.test", "methods": ["GET"]}}]))
+print([each.target for each in done.denials])
+"""
+NAMES = ("socket", "wave", "selectors", "array", "h11", "asyncio", "queue", "struct", "cryptography", "OpenSSL")
+
 
 def host(
-    ground: Ground, *, ours: bool, linked: bool, plant: bool = True
+    ground: Ground, *, ours: bool, linked: bool, plant: bool = True, text: str = HOST
 ) -> tuple[subprocess.CompletedProcess[str], str]:
     """A program in the very directory that its cage may write; what was imported of the cage's."""
     project, sign = ground.inside, ground.outside / "sign"
     sign.parent.mkdir(exist_ok=True)
-    names = ["socket", "wave", "selectors", "array", "h11", "asyncio", "queue"] if plant else []
+    names = list(NAMES) if plant else []
     argv = program(PLANT, NAMES=names, SIGN=str(sign), LINKED=linked)
-    script = HOST.format(project=project, plant=argv, ours=ours)
+    script = text.format(project=project, plant=argv, ours=ours)
     (project / "agent.py").write_text(script)
     (project / "helper.py").write_text("print('helped')")
     done = subprocess.run([sys.executable, "agent.py"], cwd=project, capture_output=True, text=True, timeout=120)
@@ -79,6 +89,12 @@ def test_control_python_imports_what_lies_beside_the_program(ground: Ground) -> 
 def test_the_program_goes_on_with_the_modules_that_it_has(ground: Ground, ours: bool, linked: bool) -> None:
     done, imported = host(ground, ours=ours, linked=linked)
     assert (imported, done.returncode, done.stdout) == ("", 0, "helped\n"), done.stderr
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["files", "links"])
+def test_its_confined_processes_begin_with_the_modules_that_there_were(ground: Ground, linked: bool) -> None:
+    done, imported = host(ground, ours=False, linked=linked, text=CONFINED)
+    assert (done.stdout, imported) == ("['refused.test']\n", ""), done.stderr
 
 
 def test_a_module_that_shadowed_another_before_goes_on_to(ground: Ground) -> None:
