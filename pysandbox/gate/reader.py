@@ -36,6 +36,7 @@ MODULE = "pysandbox.gate.reading.__main__"
 READ_AT_ONCE = 16  # records in one round of the loop
 SHUT_PATIENCE = 1.0  # seconds for it to close a door, once it is there
 PATIENCE = 10.0  # seconds for it to answer, after which it is taken for stuck
+START_PATIENCE = 20.0  # ... while it has not begun: a busy machine may take long to start an interpreter
 
 
 class DoorReader:
@@ -76,7 +77,7 @@ class DoorReader:
         """Returns when the door is closed there as well, or the reader is late with it."""
         if not over.done():
             self.say(Verb.SHUT, number)
-            await asyncio.wait({over}, timeout=SHUT_PATIENCE if self._is_there else PATIENCE)
+            await asyncio.wait({over}, timeout=SHUT_PATIENCE if self._is_there else START_PATIENCE)
 
     def _introduce(self, session: CageSession) -> None:
         if self._requests.introduce(session):
@@ -103,7 +104,7 @@ class DoorReader:
         told = threading.Event()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ask, told)
-            if not told.wait(PATIENCE) and self.process is not None:
+            if not told.wait(PATIENCE if self._is_there else START_PATIENCE) and self.process is not None:
                 self.process.kill()
 
     def _ask(self, told: threading.Event) -> None:
