@@ -1,5 +1,6 @@
 """How a process of ours begins that is to confine itself: an interpreter of its own, with this package and a few
-descriptors, nothing of the host program's environment, and nothing that a user types at the terminal.
+descriptors, nothing of the host program's environment, and nothing of its terminal: neither what a user types, nor a
+descriptor by which it could be read, or by which whoever waits for the end of the host's output waits for this.
 
 It begins while cages run, or after them, and a cage may write where the host program imports from. So Python's own
 modules come first there, and of the host's path only the directories are searched, last, that hold what is needed
@@ -29,7 +30,7 @@ def start(
     starter = STARTER.replace("MODULE", module).replace("COUNT", str(len(words) + 1))
     return subprocess.Popen(
         [sys.executable, "-I", "-c", starter, *words, *dict.fromkeys(_places())], env=dict(environment or {}), cwd="/",
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=tuple(fds),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(fds),
         process_group=0,  # what a user types at the terminal is for the host program
     )  # fmt: skip
 
