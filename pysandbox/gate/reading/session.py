@@ -123,7 +123,7 @@ class RemoteSession:
         self.loop = asyncio.get_running_loop()
         self.number, self.host = number, host
         self.net = ReadPlan(True if inspected else None)
-        self.rules: GateRules = pickle.loads(rules)  # noqa: S301: the host's
+        self.rules: GateRules = pickle.loads(rules)  # the host's own words
         self.ledger = RemoteLedger(number, host)
         self.turns = LoopTurns(self.loop)
         self.descriptors = account.share(full=partial(self.ledger.crowded, "descriptors"))
@@ -142,7 +142,7 @@ class RemoteSession:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def narrow(self, rules: bytes) -> None:
-        self.rules = pickle.loads(rules)  # noqa: S301: the host's
+        self.rules = pickle.loads(rules)  # the host's own words
 
     def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine, at most for as long as the cage lives."""
