@@ -1,9 +1,10 @@
 """What a kill has left of a commit is finished or undone.
 
 A journal that was staging is undone, one that was applying is finished, or undone where the tree has changed under it
-since. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover` first; it costs one listing
-where there is nothing to do, however many commits and workspaces are kept: those in which this process has seen that
-nothing is left to be done are not opened again. `interrupted` only looks.
+since. Whoever opens or commits a workspace, or starts a cage that has one, calls `recover` first; it costs two stat(2)
+where nothing has changed since there was nothing to do, and one listing otherwise, however many commits and workspaces
+are kept: those in which this process has seen that nothing is left to be done are not opened again. `interrupted` only
+looks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pysandbox.errors import CommitError
 from pysandbox.events import WORKSPACE_RECOVERED, Event
 from pysandbox.launch import native
 from pysandbox.live.layers import remove_left
+from pysandbox.probe.settled import is_settled, settle, stamp_of
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace import store
 from pysandbox.workspace.bundle import INDEX
@@ -100,10 +102,16 @@ def _under_way(written: JournalRecord) -> bool:
 def _open_names() -> list[str]:
     """The names in the store that are to be looked at. Raises PermissionError."""
     above, now = store.directory(), time.time()
+    stamp = stamp_of(above)
+    if stamp is None or is_settled(above, stamp):
+        return []
     names = {f"{above}/{name}": name for name in store.names()}
     for gone in [each for each in list(_OVER) if each not in names]:
         _OVER.pop(gone, None)
-    return [name for path, name in names.items() if _OVER.get(path, 0) <= now]
+    left = [name for path, name in names.items() if _OVER.get(path, 0) <= now]
+    if not left:
+        settle(above, stamp, min((_OVER.get(path, 0) for path in names), default=FOR_EVER))
+    return left
 
 
 def _remember_over(name: str, until: float) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pysandbox.probe import settled
+from pysandbox.probe.opening import coarse_now
 from pysandbox.workspace import recovery, store
 from pysandbox.workspace.bundle import INDEX
 from pysandbox.workspace.commit import KEPT_FOR
@@ -56,3 +58,21 @@ def test_a_commit_that_is_over_is_removed_when_it_is_too_old(
     assert store.names() == []
     recover()
     assert not [path for path in recovery._OVER if path.startswith(store.directory())], "nor remembered"
+
+
+def test_a_store_that_has_not_changed_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "COARSEST_NS", 0)  # what a test makes is young
+    listed: list[int] = []
+    names = store.names
+    monkeypatch.setattr(store, "names", lambda: (listed.append(1), names())[1])
+    keep("BUNDLE", INDEX, {})
+    while coarse_now() <= Path(store.directory()).stat().st_ctime_ns:
+        pass
+    recover()  # looks at the bundle
+    recover()  # sees that there is nothing else
+    listed.clear()
+    recover()
+    assert not listed
+    keep("LEFT", "journal", {"tree": "/nowhere"}, {"done": True}, SAVED)
+    recover()
+    assert listed, "another program has begun a commit there"
