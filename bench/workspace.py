@@ -5,7 +5,8 @@
 Each round makes the same tree once more and runs the same program over it, in the one and in the other, in an order
 that turns: what else the machine does falls on all alike. The figures are medians of processor time, in milliseconds,
 and what counts are their ratios. A third subject is the bare overlay below a Landlock domain that grants the same and
-a filter of one instruction: what such walls cost, whoever puts them up. Then the start of a cage with such a directory
+a filter of one instruction: what such walls cost, whoever puts them up. Three are jobs as people run them
+(workspace_jobs.py). Then the start of a cage with such a directory
 and of one without, in turns; the rename of a directory, which an overlay leaves to its user; and what the host does
 with it afterwards: the list of changes, what a conflict costs a path once both are read, and a commit beside the same
 files written with one syncfs(2).
@@ -24,6 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import workspace_jobs
 from pysandbox import Cage, Policy, Runtime
 from pysandbox.launch import native
 from pysandbox.probe.opening import Opening
@@ -47,7 +49,7 @@ def call(*arguments):
 libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
 every, reading = (1 << 16) - 1, 1 << 0 | 1 << 2 | 1 << 3  # LANDLOCK_ACCESS_FS_*: execute, read a file, a directory
 ruleset = call(444, struct.pack("<Q", every), 8, 0)
-granted = {"/usr": reading, "/etc": reading, "/dev": reading, "/proc": reading, tree: every}
+granted = {"/usr": reading, "/etc": reading, "/dev": every, "/proc": reading, tree: every}
 for path, rights in granted.items():
     call(445, ruleset, 1, struct.pack("<Qi", rights, os.open(path, os.O_PATH)), 0)
 call(446, ruleset, 0)
@@ -81,40 +83,40 @@ print(json.dumps(took))
 """
 
 
-def plant(place: Path, count: int) -> Path:
-    tree = place / "tree"
+def plant(tree: Path, count: int) -> None:
     (tree / "many").mkdir(parents=True)
-    (place / "layers").mkdir()
     for number in range(count):
         (tree / "many" / f"file{number:06}").write_bytes(b"x" * 1024)
-    return tree
 
 
-def bare(tree: Path, *first: str) -> dict[str, float]:
+def bare(program: str, tree: Path, *first: str) -> dict[str, float]:
     script = MOUNT.format(place=tree.parent, tree=tree) + ' && exec "$@"'
-    argv = ["unshare", "-Urm", "sh", "-c", script, "sh", *first, PYTHON, "-I", "-S", "-c", PROGRAM, str(tree)]
+    argv = ["unshare", "-Urm", "sh", "-c", script, "sh", *first, PYTHON, "-I", "-S", "-c", program, str(tree)]
     return dict(json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout))
 
 
-def walled(tree: Path) -> dict[str, float]:
-    return bare(tree, PYTHON, "-I", "-S", "-c", WALLS, str(tree))
+def walled(program: str, tree: Path) -> dict[str, float]:
+    return bare(program, tree, PYTHON, "-I", "-S", "-c", WALLS, str(tree))
 
 
-def caged(tree: Path) -> dict[str, float]:
-    result = Cage(Policy(cow=[str(tree)])).run([PYTHON, "-I", "-S", "-c", PROGRAM, str(tree)])
+def caged(program: str, tree: Path) -> dict[str, float]:
+    result = Cage(Policy(cow=[str(tree)])).run([PYTHON, "-I", "-S", "-c", program, str(tree)])
     return dict(json.loads(result.check().stdout))
 
 
-SUBJECTS: tuple[Callable[[Path], dict[str, float]], ...] = (bare, walled, caged)
+SUBJECTS: tuple[Callable[[str, Path], dict[str, float]], ...] = (bare, walled, caged)
 
 
-def rows(files: int, rounds: int) -> dict[str, tuple[float, ...]]:
-    """The median of each row for each of SUBJECTS."""
+def rows(program: str, plant: Callable[[Path], object], rounds: int) -> dict[str, tuple[float, ...]]:
+    """The median of each row of `program` for each of SUBJECTS, each over a tree that `plant` has made anew."""
     taken: dict[str, tuple[list[float], ...]] = {}
     for number in range(rounds):
         for index in (each % len(SUBJECTS) for each in range(number, number + len(SUBJECTS))):
             with tempfile.TemporaryDirectory() as place:
-                for name, milliseconds in SUBJECTS[index](plant(Path(place), files)).items():
+                tree = Path(place, "tree")
+                plant(tree)
+                Path(place, "layers").mkdir()
+                for name, milliseconds in SUBJECTS[index](program, tree).items():
                     taken.setdefault(name, ([], [], []))[index].append(milliseconds)
     return {name: tuple(map(statistics.median, each)) for name, each in taken.items()}
 
@@ -147,7 +149,8 @@ def renamed(count: int, rounds: int) -> float:
     taken = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as place:
-            tree = plant(Path(place), count)
+            tree = Path(place, "tree")
+            plant(tree, count)
             result = Cage(Policy(cow=[str(tree)])).run([PYTHON, "-I", "-S", "-c", program, str(tree)])
             taken.append(float(result.check().stdout))
     return statistics.median(taken)
@@ -207,7 +210,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    found = rows(asked.files, asked.rounds)
+    found = rows(PROGRAM, lambda tree: plant(tree, asked.files), asked.rounds)
+    found |= rows(workspace_jobs.PROGRAM, workspace_jobs.plant, asked.rounds)
     began, moved, host = starts(STARTS), renamed(MOVED, asked.rounds), host_side(asked.rounds)
     if asked.json:
         json.dump({"rows": found, "starts": began, "rename of 1,000": moved, "host": host}, sys.stdout)
