@@ -35,8 +35,8 @@ def locked(path: str, tree: int) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(FileNotFoundError):  # while it is locked: who has it open sees that it is the file no more
-                os.unlink(name, dir_fd=above)
+            with suppress(OSError):  # while it is locked: who has it open sees that it is the file no more
+                os.unlink(name, dir_fd=above)  # one that stays is the next commit's file
             os.close(fd)
 
 
