@@ -1,37 +1,35 @@
-"""One cage at the gatekeeper: its rules as they are now, its names, its ledger, and what it is connected to.
+"""One cage at the gatekeeper: its rules as they are now, its names, its ledger, and what serves it.
 
 Made before the cage's first command and ended with the cage. It belongs to the gatekeeper's loop, but for what `lock`
-guards: the rules, and every descriptor by which something of this cage may leave. Rules are only ever replaced by
-narrower ones, under the lock. The thread that tightens them cuts, under the same lock, what the new ones refuse: this
-depends on no loop that a cage may keep busy, and once it has returned nothing more is sent that the rules refuse. So
-every sender on a new descriptor checks the rules under the lock (`connect`, `register`, `splice`, `join`, `permit`,
-`Hush`), and a descriptor is closed only after it was taken out of the account.
+guards: the rules, and every descriptor by which something of this cage may leave (connections.py). Rules are only ever
+replaced by narrower ones, under the lock. The thread that tightens them cuts, under the same lock, what the new ones
+refuse: this depends on no loop that a cage may keep busy, and once it has returned nothing more is sent that the rules
+refuse. So every sender on a new descriptor checks the rules under the lock (`CageConnections`, `permit`, `Hush`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address
 
-from pysandbox._native import lib
+from pysandbox.gate.connections import CageConnections
 from pysandbox.gate.dns.names import Names, asked_names
 from pysandbox.gate.dns.resolver import NotAsked, Withdrawn
 from pysandbox.gate.hush import Hush
 from pysandbox.gate.monitors import Monitors
-from pysandbox.gate.rules import Decision, GateRules
+from pysandbox.gate.rules import GateRules
 from pysandbox.gate.shares import Account
-from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, deny, may_stay
+from pysandbox.gate.tasks import CageTasks
+from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.gate.turns import LoopTurns
 from pysandbox.live.services import CageService
-from pysandbox.policy.names import IPAddress, plain
-from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar, dataclass
+from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
@@ -43,24 +41,11 @@ if TYPE_CHECKING:
     from pysandbox.gate.tcp.relay import SocketRelay
     from pysandbox.policy.endpoint import Endpoint
 
-MOST_CONNECTIONS = 1024  # of one cage, in the relay
 CUT_PATIENCE = 1.0  # seconds for the loop to tidy up what was cut; nothing depends on it
 LATE = 2.5  # seconds without an answer of the host's name servers, after which that is told; a command may end sooner
 
 T = TypeVar("T")
 GrantAddress = Callable[[bytes, bytes, int, int, float], None]  # CageInit.grant_address
-
-
-@dataclass(slots=True)
-class Connection:
-    """What was asked for, where it leads, the socket that leads there (None: the relay has it, as `relayed`), and what
-    the loop does when it was cut."""
-
-    target: DialTarget
-    address: IPAddress
-    sock: socket.socket | None
-    cut: Callable[[], object]
-    relayed: int = 0
 
 
 class CageSession(CageService):
@@ -81,7 +66,7 @@ class CageSession(CageService):
         self.rules = GateRules.of(net)
         self.names = Names.of(net)
         self.asked_names = asked_names(net)
-        self.connections: dict[int, Connection] = {}
+        self.connections = CageConnections(self, relay)
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.monitors = Monitors(loop)  # of what arrives nowhere
         self.outbound: DatagramForwarders | None = None  # where addresses are listed
@@ -94,12 +79,7 @@ class CageSession(CageService):
         self.ended = False
         self._left = left
         self.grant = grant_address  # of the cage, for direct grants
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._number = 0
-        self._dialling: dict[socket.socket, tuple[DialTarget, IPAddress]] = {}
-        self._joined: set[int] = set()  # pairs of the relay that came in by a published port
-        self._cutting: set[int] = set()  # connections that were cut and have not ended
-        self._is_cut = asyncio.Event()
+        self._tasks = CageTasks(loop)
 
     @property
     def relay(self) -> SocketRelay:
@@ -178,105 +158,7 @@ class CageSession(CageService):
             self.inspector.wait_booked()
         return self.ledger.denials()
 
-    # ---- connections --------------------------------------------------------------------------------------------
-
-    def check(self, target: DialTarget, connected: socket.socket) -> None:
-        """Raises Denied unless the rules, as they are now, allow this connection; OSError if it is gone."""
-        decision = may_stay(self, target, _peer_of(connected))
-        if not decision.allowed:
-            raise deny(self, target, decision)
-
-    def connect(self, target: DialTarget, address: IPAddress, made: socket.socket, rules: GateRules) -> int:
-        """Begins to connect; returns the errno. `rules` have allowed it; where they were tightened meanwhile it is
-        checked again. Until `dialled` it is cut when its grant is lost. Raises Denied."""
-        with self.lock:
-            decision = None if self.rules is rules else may_stay(self, target, address)
-            if decision is None or decision.allowed:
-                self._dialling[made] = target, address
-                return made.connect_ex((str(address), target.port))
-        raise deny(self, target, decision)
-
-    def dialled(self, made: socket.socket) -> None:
-        """Ends what `connect` began: the socket is connected, or about to be closed. Idempotent."""
-        with self.lock:
-            self._dialling.pop(made, None)
-
-    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
-        """From now on the connection is cut when its grant is lost or the cage ends, and `cut` is called in the loop
-        then. `connected` is what `dial` gave; it stays open until `release`, which takes the number that this returns.
-        Raises Denied, also for one connection too many."""
-        address = _peer_of(connected)
-        with self.lock:
-            decision = may_stay(self, target, address)
-            if self.ended or len(self.connections) >= MOST_CONNECTIONS:
-                decision = Decision(False, f"more than {MOST_CONNECTIONS} connections at once", "")
-            if decision.allowed:
-                self._number += 1
-                self.connections[self._number] = Connection(target, address, connected, cut)
-                return self._number
-        raise deny(self, target, decision)
-
-    def splice(self, held: int, hand_over: Callable[[], int]) -> int:
-        """Hands a registered connection to the relay: `hand_over` does it and returns its number there. Raises
-        ConnectionAbortedError for one that was cut."""
-        with self.lock:
-            connection = self.connections.get(held)
-            if connection is None:
-                raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
-            connection.relayed, connection.sock = hand_over(), None
-            return connection.relayed
-
-    def join(self, hand_over: Callable[[], int]) -> int:
-        """Hands a connection that came in by a published port to the relay; returns its number there. Raises
-        ConnectionAbortedError when the cage has ended or takes no more connections."""
-        with self.lock:
-            if self.ended or self.inward.is_silent:
-                raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
-            number = hand_over()
-            self._joined.add(number)
-            return number
-
-    def parted(self, number: int) -> None:
-        """A connection that `join` handed over has ended."""
-        with self.lock:
-            self._joined.discard(number)
-
-    def unregister(self, number: int) -> None:
-        """The connection is over, or about to be closed. Idempotent."""
-        with self.lock:
-            self.connections.pop(number, None)
-            self._cutting.discard(number)
-        if not self._cutting:
-            self._is_cut.set()
-
-    def reset_connections(self, keep: Callable[[Connection], bool]) -> int:
-        """Cuts every connection that `keep` does not name; returns how many. Any thread."""
-        with self.lock:
-            return self._cut(keep)
-
-    def _cut(self, keep: Callable[[Connection], bool]) -> int:
-        """Called under the lock, so that no descriptor in the account is closed meanwhile."""
-        lost = [(number, each) for number, each in self.connections.items() if not keep(each)]
-        for number, each in lost:
-            del self.connections[number]
-            self._cutting.add(number)
-            if each.sock is not None:
-                lib.psb_cut_socket(each.sock.fileno())
-            else:
-                self._cut_relayed(each.relayed)
-        with suppress(RuntimeError):  # a loop that has ended has closed everything itself
-            self.loop.call_soon_threadsafe(self._was_cut, lost)
-        return len(lost)
-
-    def _cut_relayed(self, number: int) -> None:
-        if self._relay is not None:
-            self._relay.cut(number)
-
-    def _was_cut(self, lost: list[tuple[int, Connection]]) -> None:
-        """Called in the loop: tells the task that serves the connection."""
-        for number, each in lost:
-            if number in self._cutting:
-                each.cut()
+    # ---- narrower rules ---------------------------------------------------------------------------------------------
 
     def tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Allows only these addresses from now on, out of what was allowed; returns how many connections were cut. Any
@@ -293,15 +175,10 @@ class CageSession(CageService):
         self.rules = self.rules.tightened(endpoints)
         if self.reader is not None:
             self.reader.tell_rules(self)
-        for made, (target, address) in list(self._dialling.items()):
-            if not may_stay(self, target, address).allowed:
-                lib.psb_cut_socket(made.fileno())
         if self.rules.closed:
             self.inward.silence()
-            for number in self._joined:
-                self._cut_relayed(number)
         silenced = self.outbound.silence() if self.outbound is not None else 0
-        return silenced + self._cut(lambda each: may_stay(self, each.target, each.address).allowed)
+        return silenced + self.connections.cut_refused()
 
     def _tidied(self) -> None:
         """Waits a moment for the loop, so that descriptors and ports are closed when the caller looks."""
@@ -321,9 +198,7 @@ class CageSession(CageService):
             self.outbound.cut()
         with suppress(TimeoutError):
             async with asyncio.timeout(CUT_PATIENCE):
-                self._is_cut.clear()
-                while self._cutting:
-                    await self._is_cut.wait()
+                await self.connections.wait_cut()
                 await self._unpublish()
 
     async def _unpublish(self) -> None:
@@ -336,10 +211,7 @@ class CageSession(CageService):
 
     def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine, at most for as long as the cage lives."""
-        task = self.loop.create_task(serving)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(serving)
 
     def end(self) -> None:
         """Ends everything that is served for a cage that has ended. Any thread; does not wait. A loop that has ended
@@ -353,10 +225,8 @@ class CageSession(CageService):
             return
         self.ended = True
         self.inward.silence()
-        serving = list(self._tasks)
-        for task in serving:
-            task.cancel()
-        self.reset_connections(lambda each: False)
+        serving = self._tasks.cancel()
+        self.connections.cut_all()
         if self.inspector is not None:
             from pysandbox.gate.inspection.channel import ChannelRecord, Kind
 
@@ -381,7 +251,3 @@ class CageSession(CageService):
         for door in self.doors:
             door.close()
         self._occupied.give(self._occupied.taken)
-
-
-def _peer_of(connected: socket.socket) -> IPAddress:
-    return plain(ip_address(connected.getpeername()[0]))

@@ -44,6 +44,19 @@ class DatagramForwarders(Protocol):
         """Closes what was silenced."""
 
 
+class DoorConnections(Protocol):
+    """What a cage is connected to, by numbers."""
+
+    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
+        """From now on `cut` is called when its grant is lost. Raises Denied, OSError."""
+
+    def splice(self, number: int, hand_over: Callable[[], int]) -> int:
+        """Hands a registered connection to the relay. Raises OSError for one that was cut."""
+
+    def unregister(self, number: int) -> None:
+        """The connection is over, or about to be closed. Idempotent."""
+
+
 class CarriedSession(Protocol):
     """`ledger` takes refusals, `relay` carries on with what was judged, `inspector` serves hosts with a contract."""
 
@@ -66,19 +79,14 @@ class CarriedSession(Protocol):
     def start(self, serving: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Runs a coroutine, at most for as long as the cage lives."""
 
-    def unregister(self, number: int) -> None:
-        """The connection is over, or about to be closed. Idempotent."""
-
 
 class DoorSession(CarriedSession, Protocol):
+    @property
+    def connections(self) -> DoorConnections:
+        """What it is connected to."""
+
     async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
         """Connects to what a cage means by a target; returns what that is, as well. Raises Denied, Unreachable."""
-
-    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
-        """From now on `cut` is called when its grant is lost. Raises Denied, OSError."""
-
-    def splice(self, held: int, hand_over: Callable[[], int]) -> int:
-        """Hands a registered connection to the relay. Raises OSError for one that was cut."""
 
     def note_refused(self, address: IPv4Address, port: int) -> None:
         """The kernel has refused a connection to that address."""

@@ -181,7 +181,7 @@ class Requests:
         """Takes over the connection. Raises Denied, OSError."""
         key = next(self._numbers)
         try:
-            registered = session.register(target, server, partial(self._reader.say, Verb.CUT, key))
+            registered = session.connections.register(target, server, partial(self._reader.say, Verb.CUT, key))
         except BaseException:
             server.close()
             raise
@@ -197,7 +197,7 @@ class Requests:
                 with far:
                     self._reader.say(Verb.DIALLED, call, key, *target, fds=(far.fileno(),))
         except BaseException:
-            session.unregister(registered)
+            session.connections.unregister(registered)
             _close_when_unused(carried)
             raise
         self._carried[key] = carried
@@ -293,7 +293,7 @@ class Requests:
             self._over(key, carried)
 
         try:
-            carried.pair = session.splice(carried.registered, hand_over)
+            carried.pair = session.connections.splice(carried.registered, hand_over)
         except OSError:  # it was cut, or the relay has ended
             refuse(client)
             over(None)
@@ -330,7 +330,7 @@ class Requests:
         carried = self._carried.pop(key, None)
         if carried is None:
             return
-        carried.session.unregister(carried.registered)
+        carried.session.connections.unregister(carried.registered)
         if carried.pair and not carried.is_over:
             carried.session.relay.cut(carried.pair)
         _close_when_unused(carried)

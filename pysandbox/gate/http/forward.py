@@ -256,7 +256,7 @@ class Forwarder:
         task = asyncio.current_task()
         assert task is not None
         try:
-            return self._admission.register(target, server.sock, task.cancel)
+            return self._admission.connections.register(target, server.sock, task.cancel)
         except Denied as denied:
             server.close()
             raise RequestRefused(*http.denial(denied)) from None
@@ -269,7 +269,7 @@ class Forwarder:
         if upstream is None or self._bound is not None:
             return
         if upstream.held is not None:
-            self._admission.unregister(upstream.held)
+            self._admission.connections.unregister(upstream.held)
         upstream.stream.close()
 
     # ---- one exchange -------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Forwarder:
         await self._client.send(self._asked.send(answer) + bytes(upstream.spoken.trailing_data[0]))
         self._client.said = bytes(self._asked.trailing_data[0])
         if upstream.held is not None:
-            self._admission.unregister(upstream.held)
+            self._admission.connections.unregister(upstream.held)
         self._upstream = None
         return Tunnel(upstream.target, upstream.stream, opaque=True)
 

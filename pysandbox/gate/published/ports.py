@@ -190,7 +190,7 @@ class Port:
             splice = partial(
                 self._admission.relay.splice, client, inside, self._published, self._over, cage=self._admission.number
             )
-            self._relayed.add(self._admission.join(splice))
+            self._relayed.add(self._admission.connections.join(splice))
         except OSError:  # of the relay, which has closed both; or the cage is reached by nobody any more
             inside.close()
             if client.fileno() < 0:
@@ -215,7 +215,7 @@ class Port:
 
     def _over(self, spliced: Spliced) -> None:
         self._relayed.discard(spliced.number)
-        self._admission.parted(spliced.number)
+        self._admission.connections.parted(spliced.number)
         if not self._relayed:
             self._is_empty.set()
         self._left()

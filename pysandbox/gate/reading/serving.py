@@ -70,8 +70,8 @@ class Reader:
 
     def _ended(self, cut: bool, number: int, fields: tuple[bytes, ...]) -> None:
         """A connection that the host has carried on with, or one that it has cut."""
-        for each in self._cages.values():
-            if number in each.held:
+        for each in (session.connections for session in self._cages.values()):
+            if number in each:
                 if cut:
                     each.was_cut(number)
                 else:

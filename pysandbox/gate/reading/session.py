@@ -21,6 +21,7 @@ from pysandbox.gate.reading.host_end import HostEnd, HostGone
 from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, write_peer
 from pysandbox.gate.rules import Decision, GateRules
 from pysandbox.gate.shares import Account
+from pysandbox.gate.tasks import CageTasks
 from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.gate.turns import LoopTurns
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -64,19 +65,89 @@ class RemoteLedger:
         self._host.say(Verb.CROWDED, self._cage, what, held)
 
 
+class RemoteConnections:
+    """Connections that the host keeps for us, each by the number that it has there."""
+
+    def __init__(self, host: HostEnd) -> None:
+        self._host = host
+        self.splicing = 0
+        self._numbers: dict[int, int] = {}  # by the descriptor of the server
+        self._over: dict[int, Callable[[Any], object]] = {}
+        self._cuts: dict[int, Callable[[], object]] = {}
+        self._held: dict[int, ServerSocket] = {}
+        self._gone: set[int] = set()  # cut before anybody could be told
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._held
+
+    def add(self, number: int, fd: int) -> ServerSocket:
+        """One that the host has made."""
+        server = ServerSocket(fileno=fd)
+        server.let_go = partial(self.let_go, number)
+        self._numbers[server.fileno()] = number
+        self._held[number] = server
+        return server
+
+    def number_of(self, server: socket.socket) -> int:
+        return self._numbers[server.fileno()]
+
+    def call_when_over(self, number: int, over: Callable[[Any], object]) -> None:
+        """`over` is told whether it was reset, when the host, which now carries on with it, keeps it no longer."""
+        self._over[number] = over
+
+    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
+        """Raises ConnectionAbortedError for one that was cut already."""
+        number = self._numbers[connected.fileno()]
+        if number in self._gone:
+            raise ConnectionAbortedError("its grant was lost")
+        self._cuts[number] = cut
+        return number
+
+    def splice(self, number: int, hand_over: Callable[[], int]) -> int:
+        self.splicing = number
+        return hand_over()
+
+    def unregister(self, number: int) -> None:
+        """It is nobody's until it is registered again, or closed. Idempotent."""
+        connected = self._held.get(number)
+        if self._cuts.pop(number, None) is not None and connected is not None and connected.fileno() < 0:
+            self.let_go(number)
+
+    def let_go(self, number: int) -> None:
+        """The host keeps a connection no longer. Idempotent."""
+        if number in self._held and number not in self._cuts:
+            del self._held[number]
+            self._over.pop(number, None)
+            self._host.say(Verb.LET_GO, number)
+
+    def has_ended(self, number: int, reset: bytes) -> None:
+        """A connection that the host has carried on with, and keeps no longer."""
+        del self._held[number]
+        over = self._over.pop(number, None)
+        if over is not None:
+            over(reset)
+
+    def was_cut(self, number: int) -> None:
+        cut = self._cuts.get(number)
+        if cut is not None:
+            cut()
+        else:
+            self._gone.add(number)
+
+
 class RemoteRelay:
     """The host's relay."""
 
-    def __init__(self, session: RemoteSession, host: HostEnd) -> None:
-        self._session, self._host = session, host
+    def __init__(self, connections: RemoteConnections, host: HostEnd) -> None:
+        self._connections, self._host = connections, host
 
     def splice(
         self, client: socket.socket, server: socket.socket, _: object, done: Callable[[object], None], *,
         hold: bool = False, said: bytes = b"", cage: int = 0,
     ) -> int:  # fmt: skip
         """Has the host carry on with a connection of its."""
-        number = self._session.splicing
-        self._session.over[number] = done
+        number = self._connections.splicing
+        self._connections.call_when_over(number, done)
         first, rest = said[:LONGEST_SAID], said[LONGEST_SAID:]
         held = hold or bool(rest)
         self._host.say(Verb.SPLICE, number, int(held), first, fds=(client.fileno(),))
@@ -101,16 +172,16 @@ class RemoteRelay:
 
 
 class RemoteInspector:
-    def __init__(self, session: RemoteSession, host: HostEnd) -> None:
-        self._session, self._host = session, host
+    def __init__(self, connections: RemoteConnections, host: HostEnd) -> None:
+        self._connections, self._host = connections, host
 
     def open(
         self, held: HeldConnection, said: bytes, client: socket.socket, server: socket.socket, *, proxied: bool
     ) -> int:
         if len(said) > LONGEST_SAID:
             raise OSError("its first words are too long")
-        number = self._session.numbers[server.fileno()]
-        self._session.over[number] = lambda reset: held.over(reset == b"1")
+        number = self._connections.number_of(server)
+        self._connections.call_when_over(number, lambda reset: held.over(reset == b"1"))
         self._host.say(Verb.INSPECT, number, int(held.secure), int(proxied), said, fds=(client.fileno(),))
         return number
 
@@ -128,32 +199,23 @@ class RemoteSession:
         self.turns = LoopTurns(self.loop)
         self.descriptors = account.share(full=partial(self.ledger.crowded, "descriptors"))
         self.monitors = Monitors(self.loop)
-        self.relay = RemoteRelay(self, host)
-        self.inspector = RemoteInspector(self, host) if inspected else None
+        self.connections = RemoteConnections(host)
+        self.relay = RemoteRelay(self.connections, host)
+        self.inspector = RemoteInspector(self.connections, host) if inspected else None
         self.secrets = 0
         self.ended = False
         self.answers = RemoteAnswers(self)
-        self.splicing = 0
-        self.numbers: dict[int, int] = {}  # of connections, by the descriptor of the server
-        self.over: dict[int, Callable[[Any], object]] = {}
-        self.cuts: dict[int, Callable[[], object]] = {}
-        self.held: dict[int, ServerSocket] = {}  # what the host keeps for us
-        self.gone: set[int] = set()  # cut before anybody could be told
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = CageTasks(self.loop)
 
     def narrow(self, rules: bytes) -> None:
         self.rules = pickle.loads(rules)  # the host's own words
 
     def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine, at most for as long as the cage lives."""
-        task = self.loop.create_task(serving)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return self._tasks.start(serving)
 
     def end(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
 
     # ---- connections --------------------------------------------------------------------------------------------
 
@@ -162,55 +224,12 @@ class RemoteSession:
         answer = await self.host.call(Verb.DIAL, self.number, *target, write_peer(asking()))
         fields = [each.decode("utf-8", "replace") for each in answer.record.fields]
         if answer.fd is not None:
-            server, number = ServerSocket(fileno=answer.fd), int(fields[0])
-            server.let_go = partial(self.let_go, number)
-            self.numbers[server.fileno()] = number
-            self.held[number] = server
-            return DialTarget(fields[1], int(fields[2])), server
+            return DialTarget(fields[1], int(fields[2])), self.connections.add(int(fields[0]), answer.fd)
         if answer.record.kind is Verb.REFUSED:
             raise Denied(DialTarget(fields[0], int(fields[1])), Decision(False, fields[2], fields[3]))
         failed = Unreachable(int(fields[0]), fields[1])
         failed.status, failed.code = int(fields[2]), fields[3]
         raise failed
-
-    def register(self, target: DialTarget, connected: socket.socket, cut: Callable[[], object]) -> int:
-        """Raises ConnectionAbortedError for one that was cut already."""
-        number = self.numbers[connected.fileno()]
-        if number in self.gone:
-            raise ConnectionAbortedError("its grant was lost")
-        self.cuts[number] = cut
-        return number
-
-    def splice(self, held: int, hand_over: Callable[[], int]) -> int:
-        self.splicing = held
-        return hand_over()
-
-    def unregister(self, number: int) -> None:
-        """It is nobody's until it is registered again, or closed. Idempotent."""
-        connected = self.held.get(number)
-        if self.cuts.pop(number, None) is not None and connected is not None and connected.fileno() < 0:
-            self.let_go(number)
-
-    def let_go(self, number: int) -> None:
-        """The host keeps a connection no longer. Idempotent."""
-        if number in self.held and number not in self.cuts:
-            del self.held[number]
-            self.over.pop(number, None)
-            self.host.say(Verb.LET_GO, number)
-
-    def has_ended(self, number: int, reset: bytes) -> None:
-        """A connection that the host has carried on with, and keeps no longer."""
-        del self.held[number]
-        over = self.over.pop(number, None)
-        if over is not None:
-            over(reset)
-
-    def was_cut(self, number: int) -> None:
-        cut = self.cuts.get(number)
-        if cut is not None:
-            cut()
-        else:
-            self.gone.add(number)
 
     # ---- what arrives nowhere -----------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ async def dial(admission: CageSession, target: DialTarget) -> socket.socket:
         connected = await _first_of(admission, addresses, target, rules)
     try:
         if admission.rules is not rules:  # they were tightened meanwhile
-            admission.check(target, connected)
+            admission.connections.check(target, connected)
         admission.ledger.allowed("tcp", *target)
     except OSError as error:
         connected.close()
@@ -211,17 +211,17 @@ async def _connect(admission: CageSession, target: DialTarget, rules: GateRules,
     made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        number = admission.connect(target, address, made, rules)
+        number = admission.connections.connect(target, address, made, rules)
         if number == errno.EINPROGRESS:
             await until_writable(made)
             number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
             raise OSError(number, os.strerror(number))
     except BaseException:
-        admission.dialled(made)
+        admission.connections.dialled(made)
         made.close()
         raise
-    admission.dialled(made)
+    admission.connections.dialled(made)
     return made
 
 

@@ -40,7 +40,7 @@ async def proxy_connection(
     task = asyncio.current_task()
     assert task is not None
     try:
-        held = admission.register(target, server.sock, task.cancel)
+        held = admission.connections.register(target, server.sock, task.cancel)
     except (Denied, OSError):  # or the server has hung up already
         server.reset()
         client.reset()
@@ -58,11 +58,11 @@ async def proxy_connection(
             carried = _Proxied(admission, target, client, server, held)
             await (carried.pass_on() if opaque else carried.run())
     except asyncio.CancelledError:
-        admission.unregister(held)
+        admission.connections.unregister(held)
         server.reset()
         raise
     finally:
-        admission.unregister(held)
+        admission.connections.unregister(held)
         carried.end()
         server.close()
 
@@ -208,7 +208,7 @@ class _Proxied:
                 )
             )
 
-        self._number = self._admission.splice(self._held, hand_over)
+        self._number = self._admission.connections.splice(self._held, hand_over)
 
 
 async def _first_of(*waited: asyncio.Future[Any]) -> None:

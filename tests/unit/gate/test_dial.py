@@ -135,18 +135,18 @@ def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server
         net = net_plan("a.com", loopback=(), ips=(f"127.0.0.1:{service}",))
         admission = admitted(net, upstream(server.place), [])
         with closing(await dial(admission, DialTarget("a.com", service))) as named:
-            number = admission.register(DialTarget("a.com", service), named, lambda: cut.append("named"))
+            number = admission.connections.register(DialTarget("a.com", service), named, lambda: cut.append("named"))
             with closing(await dial(admission, DialTarget("127.0.0.1", service))) as plain:
-                admission.register(DialTarget("127.0.0.1", service), plain, lambda: cut.append("plain"))
+                admission.connections.register(DialTarget("127.0.0.1", service), plain, lambda: cut.append("plain"))
                 assert admission.tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
-                admission.unregister(number)
+                admission.connections.unregister(number)
                 assert admission.tighten((parse_endpoint("8.8.8.8"),)) == 1
                 with pytest.raises(OSError):
                     plain.send(b"never sent")
                 await asyncio.sleep(0)
                 assert cut == ["plain"]
                 with pytest.raises(Denied):
-                    admission.register(DialTarget("a.com", service), named, lambda: None)
+                    admission.connections.register(DialTarget("a.com", service), named, lambda: None)
         with pytest.raises(Denied) as caught:
             await dial(admission, DialTarget("a.com", service))
         assert caught.value.decision.rule == "policy_fn"
@@ -165,11 +165,11 @@ def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
             with closing(await dial(admission, target)) as connected:
                 task = asyncio.current_task()
                 assert task is not None
-                number = admission.register(target, connected, task.cancel)
+                number = admission.connections.register(target, connected, task.cancel)
                 try:
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    admission.unregister(number)
+                    admission.connections.unregister(number)
                     ended.append("carried")
 
         carrying = asyncio.create_task(carry())

@@ -234,7 +234,7 @@ def test_what_is_tightened_to_addresses_is_left_nothing_behind_a_parent() -> Non
         admission = admitted(net_behind(proxy), upstream(), [])
         cut: list[bool] = []
         with closing(await dial(admission, ASKED)) as connected:
-            admission.register(ASKED, connected, lambda: cut.append(True))
+            admission.connections.register(ASKED, connected, lambda: cut.append(True))
             with admission.lock:
                 assert admission._tighten((parse_endpoint("0.0.0.0/0"),)) == 1
             await asyncio.sleep(0)
