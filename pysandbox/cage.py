@@ -17,10 +17,10 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes, run_files
-from pysandbox.errors import CageTimeout, PolicyError
+from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File
 from pysandbox.misplaced import misplaced
-from pysandbox.open_cage import OpenCage, ReservedCage, SessionControls, cage_closed, require_nothing_apart
+from pysandbox.open_cage import OpenCage, ReservedCage, SessionControls, cage_closed
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal, Self, overload, replace
 
@@ -117,10 +117,7 @@ class Cage(SessionControls):
         return self.open()
 
     def __exit__(self, raised: object = None, *_: object) -> None:
-        if raised is None:
-            self.close()
-        else:
-            self.leave(raised)
+        self.leave(raised)
 
     def leave(self, raised: object) -> None:
         """`close`, at the end of a `with` block that was left by this exception, if any."""
@@ -242,27 +239,15 @@ class Cage(SessionControls):
         return result.check() if check else result
 
     def detach(
-        self,
-        argv: Sequence[str | os.PathLike[str]],
-        *,
-        stdin: File = None,
-        env: Mapping[str, str] | None = None,
+        self, argv: Sequence[str | os.PathLike[str]], *, stdin: File = None, env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
-    ) -> Detached:
+    ) -> Detached:  # fmt: skip
         """Starts a command in a cage of its own that outlives this process; its output goes to files, up to the
         policy's `output_mb`, and `stdin` may be a file or an open pipe. Raises what `spawn` does, and PolicyError for
         an uncaged one."""
-        from pysandbox.detached import start_detached
-        from pysandbox.launcher import working_directory
+        from pysandbox.detached import detach
 
-        command = Command.of(argv, env, cwd)
-        if not self.caged:
-            raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
-        require_nothing_apart(self.policy)
-        directory = self._launcher.cwd or working_directory()
-        return start_detached(
-            self._launcher.policy_for(command).to_json(), directory, command.argv, command.env, command.cwd, stdin
-        )
+        return detach(self._launcher, Command.of(argv, env, cwd), stdin)
 
     @staticmethod
     def attach(cage_id: str) -> Detached:
@@ -272,14 +257,9 @@ class Cage(SessionControls):
         return Detached.attach(cage_id)
 
     def cmd(
-        self,
-        argv: Argv,
-        *,
-        shell: bool = False,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        inputs: Mapping[str, Stage | Pipeline] | None = None,
-    ) -> Stage:
+        self, argv: Argv, *, shell: bool = False, env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None, inputs: Mapping[str, Stage | Pipeline] | None = None,
+    ) -> Stage:  # fmt: skip
         """A command that has not started, to be joined with others: `(a.cmd([...]) | b.cmd([...])).run()`. `inputs`
         are further commands whose output it reads: each from the descriptor whose number stands in the variable of that
         name. Raises TypeError, ValueError."""
@@ -319,7 +299,7 @@ class Cage(SessionControls):
         if reserved is None:
             reserved = self.reserve(command)
             command = reserved.command
-        _, policy, prepared, live, opened = reserved
+        _, policy, prepared, live, opened, _ = reserved
         try:
             request = LaunchRequest(
                 command, prepared, live, live.commands.begin(), opened is None, self.caged, files, pass_fds, pty,
@@ -327,8 +307,7 @@ class Cage(SessionControls):
             )  # fmt: skip
             process = start(request, self.runtime)
         except BaseException:
-            if opened is None:
-                self.runtime.collect(live)
+            reserved.give_back()
             raise
         try:
             if opened is not None:
@@ -359,9 +338,4 @@ class Cage(SessionControls):
         if self.caged and prepared.plan.executables is not None:
             command.check_allowed(prepared.plan)
         live, prepared = (opened.live, prepared) if opened is not None else self._launcher.open(policy, prepared)
-        return ReservedCage(command, policy, prepared, live, opened)
-
-    def give_back(self, reserved: ReservedCage) -> None:
-        """Ends a cage that was to run one command; a session is left as it is."""
-        if reserved.opened is None:
-            self.runtime.collect(reserved.live)
+        return ReservedCage(command, policy, prepared, live, opened, self.runtime)

@@ -32,7 +32,11 @@ from pysandbox.records import orphans, registry
 from pysandbox.records.orphans import SPOOL
 from pysandbox.records.registry import CageRecord
 from pysandbox.result import Reason, Result, Usage
-from pysandbox.shapes import Any, Self
+from pysandbox.shapes import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pysandbox.command import Command
+    from pysandbox.launcher import Launcher
 
 SOCKET, OUTCOME = "socket", "outcome.json"
 STREAMS = ("stdout", "stderr")
@@ -185,13 +189,18 @@ class Detached:
             return b""
 
 
-def start_detached(
-    policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None, stdin: File = None
-) -> Detached:
+def detach(launcher: Launcher, command: Command, stdin: File = None) -> Detached:
     """Starts the shim, which is nobody's child, and with it the command. Raises what `Cage.spawn` does."""
+    from pysandbox.launcher import working_directory
+    from pysandbox.open_cage import require_nothing_apart
+
+    if not launcher.policy.caged:
+        raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
+    require_nothing_apart(launcher.policy)
+    directory, policy = launcher.cwd or working_directory(), launcher.policy_for(command)
     source = _source(stdin)
     try:
-        return _start(policy_json, directory, argv, env, cwd, source)
+        return _start(policy.to_json(), directory, command.argv, command.env, command.cwd, source)
     finally:
         if source is not None:
             os.close(source)

@@ -42,6 +42,12 @@ class ReservedCage(NamedTuple):
     prepared: Prepared
     live: CageInit
     opened: OpenCage | None
+    runtime: Runtime
+
+    def give_back(self) -> None:
+        """The command is not started: a cage of its own ends; a session is left as it is."""
+        if self.opened is None:
+            self.runtime.collect(self.live)
 
 
 def cage_closed() -> CageClosedError:

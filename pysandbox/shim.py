@@ -1,6 +1,6 @@
 """The shim of one detached cage: the process that holds it, when the one that asked for it is gone.
 
-Started by `detached.start_detached`, the order on its stdin. It forks once, so that it is nobody's child, starts the
+Started by `detached.detach`, the order on its stdin. It forks once, so that it is nobody's child, starts the
 command, says its id on stdout, and from then on owns three things until the command ends: the cage, the files of its
 output, and a socket at which this user may send a signal, ask for the end, or wait. Killed by whatever, it takes the
 cage with it, as any host does. It reads nothing of what the command writes: it only counts the bytes.

@@ -23,7 +23,7 @@ from pysandbox.errors import CageClosedError, CageTimeout, StartError
 from pysandbox.launch.relay import PipeRelay
 from pysandbox.launch.stdio import PIPE
 from pysandbox.shapes import TYPE_CHECKING, Any, Self, replace
-from pysandbox.stages.order import Placed, Streams
+from pysandbox.stages.order import Placed, Reserved, Streams
 from pysandbox.stages.outcome import PipelineResult, has_failed
 
 if TYPE_CHECKING:
@@ -51,19 +51,19 @@ class Joined:
 
     def start(self) -> None:
         """Sends every order; nothing is left running when this raises and it is closed."""
-        reserved: dict[int, Any] = {}
+        reserved: dict[int, Reserved] = {}
         try:
             for index, each in enumerate(self.placed):
                 reserved[index] = each.cage.reserve(each.command)
             for index in reversed(range(len(self.placed))):
                 self._start(index, reserved.pop(index))
         finally:
-            for index, unused in reserved.items():
-                self.placed[index].cage.give_back(unused)
+            for unused in reserved.values():
+                unused.give_back()
         for index in range(len(self.placed)):
             self._join(index)
 
-    def _start(self, index: int, reserved: Any) -> None:
+    def _start(self, index: int, reserved: Reserved) -> None:
         each = self.placed[index]
         reading: dict[str, int] = {}
         try:

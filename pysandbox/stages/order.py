@@ -10,14 +10,24 @@ if TYPE_CHECKING:
 
     from pysandbox.command import Command, TextCoding
     from pysandbox.launch.stdio import File
+    from pysandbox.live.init import CageInit
     from pysandbox.process import Process
+
+
+class Reserved(Protocol):
+    """What is to run a command that has not started (`pysandbox.open_cage.ReservedCage`)."""
+
+    @property
+    def command(self) -> Command: ...
+    @property
+    def live(self) -> CageInit: ...
+    def give_back(self) -> None: ...
 
 
 class StartsCommands(Protocol):
     """What a stage needs of its cage (`pysandbox.cage.Cage`)."""
 
-    def reserve(self, command: Command) -> Any: ...
-    def give_back(self, reserved: Any) -> None: ...
+    def reserve(self, command: Command) -> Reserved: ...
     def start(
         self, command: Command, files: tuple[File, File, File], *, pass_fds: Sequence[int] = (),
         coding: TextCoding | None = None, quiet: bool = False, reserved: Any = None,
