@@ -49,7 +49,7 @@ def package(instructions: Sequence[Sequence[Any]], **changes: Any) -> AppPackage
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of the processor: what else the machine does is not counted."""
+    """Processor time of this thread: what else the machine does is not counted."""
     began = time.thread_time()
     work()
     return time.thread_time() - began
@@ -91,7 +91,7 @@ def effect(rounds: int) -> float:
 
 
 class Exchanges(NamedTuple):
-    """Of so many exchanges: seconds that went by for who asks, and seconds of the processor, of both sides."""
+    """How long one exchange takes: seconds that go by for who asks, and seconds of the processor, of both sides."""
 
     wall: float
     processor: float

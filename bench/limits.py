@@ -50,7 +50,7 @@ def spawns(rounds: int) -> float:
 
 
 def crowd(count: int, policy: Policy) -> tuple[float, float]:
-    """Of `count` idle cages open at once: the median PSS in kB, and the last openings against those about the 10th."""
+    """`count` idle cages open at once: the median PSS in kB, and the last openings against those about the 10th."""
     runtime, opening = Runtime(warm=0, register=False), []
     with ExitStack() as stack:
         cages = []

@@ -31,7 +31,7 @@ def measured(subjects: dict[str, Callable[[], object]], rounds: int) -> dict[str
 
 
 def alone(cage: Cage) -> None:
-    """The same cages at the same time, each by itself."""
+    """As many cages at the same time, each by itself: what a pipeline costs is what it takes longer than this."""
     running = [cage.spawn(["/bin/true"], stdout=-1, stderr=-1) for _ in range(STAGES)]
     for process in running:
         process.communicate()

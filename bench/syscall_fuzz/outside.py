@@ -145,7 +145,7 @@ def _of_process(pid: int) -> tuple[object, ...]:
 
 
 def _own_objects(kind: str) -> int:
-    """Of System V, by this user: of shared memory, semaphores or messages."""
+    """How many objects of System V (shared memory, semaphores or messages) this user has."""
     head, *rows = (line.split() for line in Path("/proc/sysvipc", kind).read_text().splitlines())
     return sum(row[head.index("uid")] == str(os.getuid()) for row in rows)
 

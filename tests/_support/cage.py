@@ -45,7 +45,7 @@ def cage_python(policy: Policy | Cage | None, source: str, *arguments: str, time
 
 
 def cage_script(policy: Policy | Cage | None, source: str, *arguments: str, timeout: float = 30, **run: Any) -> Result:
-    """The same, giving the Result: for scripts that are expected to be killed."""
+    """Runs a script as `cage_python` does and returns the Result: for scripts that are expected to be killed."""
     from pysandbox import Cage
 
     cage = policy if isinstance(policy, Cage) else Cage(policy)

@@ -106,7 +106,7 @@ class Trial:
         return self.turn()
 
     def fields_heard(self, number: int) -> dict[str, str]:
-        """Of all heads and trailers that the client got there."""
+        """The fields of all heads and trailers that the client got on that stream."""
         found = [each for each in self.heard if getattr(each, "stream_id", 0) == number and hasattr(each, "headers")]
         return {str(name): str(value) for each in found for name, value in each.headers or ()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 import ssl
 import threading
@@ -181,6 +182,12 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         near = socket.create_connection(listener.getsockname())
         return near, listener.accept()[0]
+
+
+def resident(inspector: InspectorProcess) -> int:
+    """Bytes of memory that it holds."""
+    assert inspector.process is not None
+    return int(Path(f"/proc/{inspector.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager

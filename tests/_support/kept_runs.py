@@ -111,6 +111,11 @@ class Home:
         return sorted(self.cache.iterdir()) if self.cache.exists() else []
 
 
+def write_script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
 def is_alive(pid: int) -> bool:
     """One that has ended, and whom nobody has waited for yet, is not."""
     try:

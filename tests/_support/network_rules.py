@@ -99,7 +99,7 @@ EVALUATORS = {each.__name__: each for each in (by_c, by_c_mapped, by_rule, by_ha
 
 
 def by_name(lines: tuple[str, ...], asked: Asked) -> bool:
-    """Of an address to which an allowed name has led, at the gatekeeper."""
+    """What the gatekeeper says of an address to which an allowed name has led."""
     net = NetPlan((), b"", b"nft", (), parse_list(lines), (), None, "", "nodata")
     rules = _narrowed(GateRules.of(net), asked, GateRules.tightened)
     return bool(rules.resolved("a.example", asked.address, asked.port, asked.protocol, own=asked.own).allowed)

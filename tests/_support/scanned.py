@@ -39,7 +39,7 @@ class WholeServer(Server):
 
 
 def _size(said: bytearray) -> int:
-    """Of the first request in it; 0 where it is not whole."""
+    """Bytes of the first request in it; 0 where it is not whole."""
     head, mark, body = said.partition(b"\r\n\r\n")
     if not mark:
         return 0

@@ -29,6 +29,11 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+def around() -> list[Path]:
+    """The Python of the repository that is not in the package: tests, benchmarks, tools."""
+    return sorted(path for folder in ("tests", "bench", "tools") for path in (REPOSITORY / folder).rglob("*.py"))
+
+
 def pages() -> list[Path]:
     """Everything a user or a contributor reads: the pages at the top and those below docs/."""
     top = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]

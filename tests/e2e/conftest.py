@@ -1,4 +1,5 @@
-"""Fixtures of the end-to-end suite: a project directory, a cage around it, and a venv with real packages."""
+"""Fixtures of the end-to-end suite: a project directory, a cage around it, a venv with real packages, and doors without
+a cage."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from _support.doors import Doors
 from pysandbox import Cage, Policy
 
 PYTHON = "/usr/bin/python3"
@@ -36,3 +38,10 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "numpy", "pytest", "setuptools", "wheel"], check=True)
     return directory
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Iterator[Doors]:
+    made = Doors(tmp_path / "hosts")
+    yield made
+    made.close()

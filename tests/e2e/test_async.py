@@ -102,7 +102,7 @@ SLEEPERS = ["/bin/sh", "-c", "cat /proc/[0-9]*/comm"]
 
 
 async def nothing_sleeps(cage: AsyncCage) -> bool:
-    """Also not a moment later: what was killed may still be seen dying."""
+    """Whether none is there a moment later: what was killed may still be seen dying."""
     for _ in range(200):
         if "sleep" not in str((await cage.run(SLEEPERS)).stdout):
             return True

@@ -14,17 +14,12 @@ from typing import Any
 
 import pytest
 
-from _support.kept_runs import COMMAND, LIMIT, PYTHON, Home, story
+from _support.kept_runs import COMMAND, LIMIT, PYTHON, Home, story, write_script
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 def python(code: str) -> list[str]:
@@ -153,7 +148,7 @@ def test_a_warm_run_that_lasts_can_be_found_and_killed(home: Home) -> None:
 
 
 def test_what_cannot_start_is_told_as_ever(home: Home) -> None:
-    script(home.project / "program", "exit 7")
+    write_script(home.project / "program", "exit 7")
     assert home.until_warm("--", "./program").code == 7
     (home.project / "program").chmod(0o644)
     ran = home.run("--", "./program")

@@ -10,18 +10,13 @@ from typing import Any
 import pytest
 
 import pysandbox
-from _support.kept_runs import Home
+from _support.kept_runs import Home, write_script
 from pysandbox.policy.recipe import PACKAGED
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 # ---- what makes it stale -------------------------------------------------------------------------------------
@@ -96,7 +91,7 @@ def test_a_change_is_noticed(home: Home, name: str) -> None:
     for word in ("before", "after", "tools"):
         (home.project.parent / word).mkdir()
     home.recipe(home.recipes, "before")
-    script(home.project.parent / "tools" / "said", "echo ${SAID-before}")
+    write_script(home.project.parent / "tools" / "said", "echo ${SAID-before}")
     home.env["PWD"] = str(home.project)
     arguments = [
         each.replace("HERE", str(home.project)).replace("ABOVE", str(home.project.parent)) for each in arguments
@@ -121,13 +116,13 @@ def test_another_program_that_the_name_leads_to_is_noticed(home: Home) -> None:
     tools = home.project.parent / "tools"
     (tools / "first").mkdir(parents=True)
     (tools / "second").mkdir()
-    script(tools / "second" / "sh", "")
+    write_script(tools / "second" / "sh", "")
     prefix = f'[recipe]\nname = "word"\nmatch_prefix = ["{tools}/second"]\n'
     home.recipe(home.recipes, "before", prefix)
     home.env["PATH"] = f"{tools}/first:{tools}/second:{home.env['PATH']}"
     arguments = ["--", "sh", "-c", "echo ${SAID-after}"]
     assert home.until_warm(*arguments).stdout == b"before\n"
-    script(tools / "first" / "sh", "")
+    write_script(tools / "first" / "sh", "")
     ran = home.run(*arguments)
     assert (ran.warm, ran.stdout) == (False, b"after\n")
 
@@ -143,11 +138,11 @@ def test_a_program_that_the_system_gains_takes_the_place_of_one_that_a_cage_can_
     bins.mkdir(parents=True)
     (home.project / "venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
     (bins / "python").symlink_to("/usr/bin/python3")
-    script(bins / "tool", 'echo "$PATH"')
+    write_script(bins / "tool", 'echo "$PATH"')
     home.env |= {"PATH": f"{bins}:{home.env['PATH']}", "VIRTUAL_ENV": str(home.project / "venv")}
     assert home.until_warm("--", "tool").stdout.startswith(f"{bins}:".encode())
     system.mkdir()
-    script(system / "tool", "echo the system's")
+    write_script(system / "tool", "echo the system's")
     ran = home.run("--", "tool")
     assert (ran.warm, ran.stdout.strip().endswith(f":{bins}".encode())) == (False, True), ran
 

@@ -41,7 +41,7 @@ def bind(address, kind=socket.SOCK_STREAM):
 
 
 def doors_of(runtime: Runtime, policy: Policy) -> set[tuple[str, str]]:
-    """Of a cage that nobody has taken over yet."""
+    """The doors of a cage that nobody has taken over yet."""
     live = runtime.take(runtime.prepare(policy, "/"))
     try:
         return set(live.doors)

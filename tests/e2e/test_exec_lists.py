@@ -16,13 +16,6 @@ PYTHON = "/usr/bin/python3"
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed: apt-get install nodejs")
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    directory = tmp_path / "project"
-    directory.mkdir()
-    return directory
-
-
 def at(project: Path, *listed: str, **options: object) -> Cage:
     given = {"workdir": "write", "run_as": "self", **options}
     return Cage(Policy(allow_execve=listed, **given), cwd=str(project))  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ def test_a_read_only_grant_cannot_be_written_through_the_api(project: Path) -> N
 
 @pytest.mark.landlock(3)
 def test_the_cage_s_own_root_is_written_no_more_than_by_its_commands() -> None:
-    """Of a tmpfs that nothing of the policy opens, by new name, by existing name, through a link, from a directory."""
+    """Nothing of the policy opens that tmpfs, be it by a new name, an existing one, a link, or from a directory."""
     tried = ("/etc/x", "/x", "/usr/x", "/tmp/way", "/tmp/road/x", "/etc/hosts", "/dev/x")
     with Cage() as cage:
         cage.run(["/bin/ln", "-s", "/etc/x", "/tmp/way"], check=True)

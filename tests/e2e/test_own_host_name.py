@@ -27,7 +27,7 @@ def test_it_resolves(said: str) -> None:
 
 
 def test_each_cage_of_a_policy_has_its_own() -> None:
-    """Also those that were made ahead."""
+    """Cages that were made ahead have theirs, too."""
     names = {run(["/usr/bin/tail", "-n1", "/etc/hosts"], policy=Policy()).stdout for _ in range(4)}
     assert len(names) == 4 and all(str(each).startswith("127.0.0.1 cage-") for each in names)
 

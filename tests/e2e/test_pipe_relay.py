@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from _support.hosts import comes_true
 from pysandbox.launch.relay import PipeRelay
 
 PATIENCE = 10.0
@@ -50,11 +51,6 @@ def other() -> Iterator[Stream]:
     made = Stream()
     yield made
     made.close()
-
-
-def comes_true(what: object) -> bool:
-    waited = threading.Event()
-    return any(what() or waited.wait(0.01) for _ in range(int(PATIENCE / 0.01)))  # type: ignore[operator]
 
 
 def fill(fd: int) -> int:

@@ -7,7 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,13 +17,6 @@ from _support.sockets import PATIENCE, everything, exactly
 from _support.streams import Origin, a_banner, connect, connected, echo, head, socks
 
 MANY = int(os.environ.get("PSB_TRIES", "10000"))
-
-
-@pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    made = Doors(tmp_path / "hosts")
-    yield made
-    made.close()
 
 
 # ---- SOCKS ----------------------------------------------------------------------------------------------------------

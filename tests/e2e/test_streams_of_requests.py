@@ -6,23 +6,13 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from _support.doors import ALLOWED, ALSO_ALLOWED, SYNTHETIC, Doors, server
 from _support.sockets import PATIENCE, everything, exactly
 from _support.streams import Origin, connect, connected, echo, head, socks
-
-
-@pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    made = Doors(tmp_path / "hosts")
-    yield made
-    made.close()
-
 
 # ---- HTTP requests --------------------------------------------------------------------------------------------------
 

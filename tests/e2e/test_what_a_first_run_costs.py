@@ -20,7 +20,7 @@ from _support.kept_runs import COMMAND, PYTHON, Home
 IMPORTED = re.compile(rb"^import time: .*\| +(\S+)$", re.MULTILINE)
 RACY = 0.06  # seconds; a file that is newer makes that nothing is kept
 
-# Of our modules, by what is asked; CPython's own differ by version.
+# How many of our modules, by what is asked; CPython's own differ by version.
 CEILINGS: dict[str, tuple[int, list[str]]] = {
     "nothing": (148, []),
     "a variable": (148, ["--env", "A=b"]),

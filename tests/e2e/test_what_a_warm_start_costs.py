@@ -136,7 +136,7 @@ Calls = Mapping[str, Counter[str]]
 
 
 def starts(trace: Path) -> list[tuple[str, Calls]]:
-    """Of each start, the caller's thread and the system calls of every thread meanwhile, up to its execve."""
+    """For each start the caller's thread, and the system calls of every thread meanwhile, up to its execve."""
     found: list[tuple[str, Calls]] = []
     calls: dict[str, Counter[str]] | None = None
     for line in trace.read_text(errors="replace").splitlines():

@@ -97,7 +97,7 @@ class Watched(Trials):
         return f"granted {target.stat().st_size} {result.exit_code}\ndone\n"
 
     def piped(self) -> str:
-        """The same to a pipe of the host's."""
+        """As `passed_on`, where the output goes to a pipe of the host's."""
         reading, writing = os.pipe()
         with open(reading, "rb") as read, open(writing, "wb") as write:
             result = Cage(runtime=self.runtime).run(["/usr/bin/head", "-c", "30000", "/dev/zero"], stdout=write)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from _support.commits import settled, written
 from _support.overlays import Overlay, look
-from _support.snapshots import BOTH
 from pysandbox.errors import CommitConflict, CommitError
 from pysandbox.workspace.bundle import open_bundle, write_bundle
 from pysandbox.workspace.changes import Change, changes_of
-from pysandbox.workspace.commit import Committed, commit
+from pysandbox.workspace.commit import commit
 from pysandbox.workspace.diff import stat as stat_lines
 from pysandbox.workspace.recovery import recover
 from pysandbox.workspace.undo import last, undo
@@ -36,23 +34,6 @@ def clear(path):
     elif os.path.isdir(path): shutil.rmtree(path)
     if os.path.lexists(path + ".second"): os.unlink(path + ".second")
 """
-
-
-@pytest.fixture(params=BOTH)
-def overlay(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Overlay]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made: Overlay = request.param(tmp_path / "trees")
-    yield made
-    made.remove()
-
-
-def settled() -> None:
-    """Files that were made in the tick of the clock in which the workspace is opened count as changed since."""
-    time.sleep(0.02)
-
-
-def written(upper: Upper, **options: object) -> Committed:
-    return commit(upper, changes_of(upper), **options)  # type: ignore[arg-type]
 
 
 def without_times(found: dict[str, list[object]]) -> dict[str, list[object]]:

@@ -91,7 +91,7 @@ def test_nothing_is_written_where_one_path_was_changed(overlay: Overlay, how: st
 
 
 def without(found: dict[str, list[object]]) -> dict[str, list[object]]:
-    """Of what the host did, and did not undo."""
+    """What was found, without what the host did and did not undo."""
     return {name: each for name, each in found.items() if name not in ("second", "other")}
 
 
@@ -229,6 +229,19 @@ def test_a_link_of_the_cage_leads_no_write_out_of_the_tree(overlay: Overlay, tmp
     upper.drop()
 
 
+def swap_for_a_link(tree: Path, outside: Path, stop: threading.Event) -> None:
+    link, real, aside = tree / "link", tree / "deep", tree / "aside"
+    chance = random.Random(5)
+    while not stop.is_set():
+        os.symlink(outside, link)
+        os.rename(real, aside)
+        os.rename(link, real)
+        time.sleep(chance.random() / 2000)
+        os.unlink(real)
+        os.rename(aside, real)
+        time.sleep(chance.random() / 500)
+
+
 def test_a_directory_swapped_for_a_link_meanwhile_leads_nowhere(overlay: Overlay, tmp_path: Path) -> None:
     """Somebody of the host exchanges a directory of the tree for a link to another one, over and over."""
     outside = tmp_path / "outside"
@@ -238,21 +251,8 @@ def test_a_directory_swapped_for_a_link_meanwhile_leads_nowhere(overlay: Overlay
     time.sleep(0.02)
     upper = overlay.write('Path("deep/er/new").write_text("x"); Path("deep/er/second").write_text("y")')
     stop = threading.Event()
-
-    def swap() -> None:
-        link, real, aside = overlay.lower / "link", overlay.lower / "deep", overlay.lower / "aside"
-        chance = random.Random(5)
-        while not stop.is_set():
-            os.symlink(outside, link)
-            os.rename(real, aside)
-            os.rename(link, real)
-            time.sleep(chance.random() / 2000)
-            os.unlink(real)
-            os.rename(aside, real)
-            time.sleep(chance.random() / 500)
-
     held = os.open(overlay.lower / "deep" / "er", os.O_RDONLY | os.O_DIRECTORY)
-    thread = threading.Thread(target=swap)
+    thread = threading.Thread(target=swap_for_a_link, args=(overlay.lower, outside, stop))
     thread.start()
     refused = 0
     try:

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from _support.commits import settled, written
 from _support.overlays import Overlay, look
-from _support.snapshots import BOTH
 from pysandbox.workspace import changes
 from pysandbox.workspace.changes import changes_of
-from pysandbox.workspace.commit import Committed, commit
-from pysandbox.workspace.upper import Upper
-
-
-@pytest.fixture(params=BOTH)
-def overlay(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Overlay]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made: Overlay = request.param(tmp_path / "trees")
-    yield made
-    made.remove()
-
-
-def settled() -> None:
-    """Files that were made in the tick of the clock in which the workspace is opened count as changed since."""
-    time.sleep(0.02)
-
-
-def written(upper: Upper, **options: object) -> Committed:
-    return commit(upper, changes_of(upper), **options)  # type: ignore[arg-type]
 
 
 def test_a_rename_is_told_as_one_and_written_as_one(overlay: Overlay) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,17 +10,11 @@ import pytest
 from pysandbox.compile.plan import Limit
 from pysandbox.launch.structs import encode_limits
 
-from .plans import Init, opened, plan
+from .plans import Init, plan
 
 pytestmark = pytest.mark.guest
 
 UNLIMITED = "-1"  # resource.RLIM_INFINITY
-
-
-@pytest.fixture
-def init() -> Iterator[Init]:
-    with opened(plan()) as init:
-        yield init
 
 
 def limited(*limits: Limit) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_the_redirect_leads_what_a_policy_lets_to_its_door(init: Init) -> None:
 
 
 def test_every_other_connection_is_refused_and_heard_of(init: Init) -> None:
-    """Also by a program that serves the port at every address, and by one that has bound its end."""
+    """A program that serves the port at every address changes nothing, nor does one that has bound its end."""
     made = doors(init, routes=netlink.ROUTES, redirect=netlink.redirect(names=[HTTPS], listed=[LISTED]))
     (fd,) = netns.sockets_inside(init.opened.pidfd, [("syn", netlink.REFUSER, 0)])
     with socket.socket(fileno=fd) as ear:

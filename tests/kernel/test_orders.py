@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -47,12 +46,6 @@ def changed(order: orders.ExecMessage, **fields: int) -> bytes:
     for name, value in fields.items():
         setattr(header, name, value)
     return bytes(ffi.buffer(header)) + order.body
-
-
-@pytest.fixture
-def init() -> Iterator[Init]:
-    with opened(plan()) as init:
-        yield init
 
 
 FIRST = {

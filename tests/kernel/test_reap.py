@@ -21,12 +21,6 @@ FULL_AND_FLAT = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def init() -> Iterator[Init]:
-    with opened(plan()) as init:
-        yield init
-
-
 @pytest.mark.parametrize("code", [0, 1, 127, 255])
 def test_an_exit_code_is_reported(code: int, init: Init) -> None:
     assert init.sh(f"exit {code}").code == code

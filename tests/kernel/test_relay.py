@@ -251,7 +251,7 @@ def test_urgent_bytes_stay_in_their_place(bench: Bench) -> None:
 
 
 def test_waiting_pairs_cost_no_time(bench: Bench) -> None:
-    """Also those whose one side has hung up, which epoll would report for ever."""
+    """Where one side of a pair has hung up epoll would report it for ever."""
     _, client, server = bench.spliced()
     client.shutdown(socket.SHUT_WR)
     assert everything(server) == b""

@@ -60,7 +60,7 @@ def test_a_crowd_of_one_cage_never_comes_before_the_second_event_of_another(turn
 
 
 def test_every_event_of_a_crowd_has_its_turn_in_a_bounded_number_of_rounds(turns: Turns) -> None:
-    """Also when the kernel reports them in the same order each time."""
+    """The kernel may report them in the same order each time."""
     crowd, _ = turns.join(1), turns.join(2)
     served: set[int] = set()
     for _ in range(EVENTS // TURNS):

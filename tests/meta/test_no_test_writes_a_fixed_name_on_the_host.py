@@ -30,7 +30,7 @@ def constants(tree: ast.Module) -> Constants:
 
 
 def texts(node: ast.AST, known: Constants, seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Of an expression, and of the constants of the module that it names."""
+    """The texts of an expression, and of the constants of the module that it names."""
     match node:
         case ast.JoinedStr(values=parts):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)

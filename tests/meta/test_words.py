@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from _support.tree import PACKAGE, REPOSITORY, modules
+from _support.tree import PACKAGE, REPOSITORY, around, modules
 
 # A word of ours that no definition and no file may have in its name, and the word of the field.
 BANNED = {
@@ -127,7 +127,7 @@ def test_no_definition_has_a_private_word() -> None:
 
 
 def test_every_sentence_can_be_read_alone() -> None:
-    found = [f"{shown(path)}:{line}: {text[:60]}" for path in sources() for line, text in sentences(path)
+    found = [f"{shown(path)}:{line}: {text[:60]}" for path in (*sources(), *around()) for line, text in sentences(path)
              if NEIGHBOUR.match(text)]  # fmt: skip
     assert not found, found
 

@@ -77,6 +77,17 @@ def ground_in(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home directory, which is this process's from now on."""
+    directory = tmp_path / "home"
+    directory.mkdir()
+    monkeypatch.setenv("HOME", str(directory))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return directory
+
+
+@pytest.fixture
 def many_descriptors() -> Iterator[None]:
     """As many as this process may have: a login gives 1,024, and more to who asks."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,6 +111,16 @@ def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
 
     with inspector_process(events) as made:
         yield made
+
+
+@pytest.fixture
+def quiet_inspector(events: list[Event]) -> Iterator[InspectorProcess]:
+    """One that has told nothing until the end: it was never taken for stuck."""
+    from _support.inspected import inspector_process
+
+    with inspector_process(events) as made:
+        yield made
+    assert events == []
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def attack(
 
 
 def control(host: Host, *bodies: str, names: Mapping[str, object] | None = None) -> Said:
-    """The same without a cage."""
+    """Runs the bodies without a cage."""
     return said(host.uncaged(program(DOORS.read_text(), *bodies, **(names or {}))))
 
 

@@ -26,16 +26,6 @@ command = ["/bin/cat", "{secret}"]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = tmp_path / "home"
-    directory.mkdir()
-    monkeypatch.setenv("HOME", str(directory))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    return directory
-
-
-@pytest.fixture
 def call(ground: Ground, home: Path) -> Call:
     def call(*arguments: str, cwd: Path = ground.inside) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -33,16 +33,6 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = tmp_path / "home"
-    directory.mkdir()
-    monkeypatch.setenv("HOME", str(directory))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    return directory
-
-
-@pytest.fixture
 def call(ground: Ground, home: Path) -> Call:
     """`pysandbox` in the project, for a user with an empty home."""
 

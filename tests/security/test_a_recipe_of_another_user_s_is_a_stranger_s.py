@@ -22,7 +22,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Of root's, with nothing in it."""
+    """A home of root's, with nothing in it."""
     tmp_path.chmod(0o755)
     recipes = tmp_path / "home/.config/pysandbox/recipes"
     recipes.mkdir(parents=True)

@@ -6,16 +6,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import ANSWER, NAME, Asking, Server, inspector_process, request, tls_server
+from _support.inspected import ANSWER, NAME, Asking, Server, request, tls_server
 from pysandbox.compile.plan import Contract, SecretGrant
-from pysandbox.events import Event
 from pysandbox.gate.inspection.frames import BINARY, PING, TEXT, frame
 from pysandbox.gate.inspection.handshake import MAGIC
 from pysandbox.gate.inspector import InspectorProcess
@@ -49,10 +48,8 @@ class Scripted(Server):
 
 
 @pytest.fixture
-def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
-    with inspector_process(events) as made:
-        yield made
-    assert events == []
+def inspector(quiet_inspector: InspectorProcess) -> InspectorProcess:
+    return quiet_inspector
 
 
 @pytest.fixture

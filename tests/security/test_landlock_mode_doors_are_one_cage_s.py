@@ -128,8 +128,8 @@ with Cage(Policy(isolation="landlock", hosts=["origin.example"])) as cage:
     for line in sys.stdin:
         print(cage.run(["/usr/bin/python3", "-c", sys.argv[1]]).stdout.strip(), flush=True)
 """
-# Of the same user and in the same network, without a cage: connects to every listener of the moment that it sees there.
-# What takes the connection gets a request; whoever says a word in return is counted.
+# An uncaged process of the same user and in the same network: connects to every listener that it sees there. What
+# takes the connection gets a request; whoever says a word in return is counted.
 STRANGER = """
 import json, socket, sys, time
 until, met, heard = time.monotonic() + float(sys.argv[1]), 0, 0

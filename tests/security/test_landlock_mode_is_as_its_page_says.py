@@ -255,7 +255,7 @@ def test_what_is_called_closed_is_refused(row: str, everything: Report) -> None:
     assert wrong == {}
 
 
-# Of each row, what an ordinary user does uncaged on any machine.
+# What an ordinary user does of each row, uncaged, on any machine.
 CONTROLS = {
     "no signal": {"kill", "probe", "tkill", "tgkill", "queue", "pidfd"},
     "no tracing, no memory": {"environ", "cwd", "ns", "fds", "maps", "exe"},

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import socket
 import textwrap
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME, Asking, Server, inspector_process, request, tls_server
+from _support.inspected import NAME, Asking, Server, request, tls_server
 from _support.internet import Internet
 from _support.internet.host import host_program
 from pysandbox.compile.plan import Contract
@@ -91,12 +90,6 @@ BROKEN = {
     "a chunk that is too long": CHUNKED + b"4\r\nhalf!\r\n0\r\n\r\n",
     "a trailer that frames": CHUNKED + b"4\r\nhalf\r\n0\r\nContent-Length: 4\r\n\r\n",
 }
-
-
-@pytest.fixture
-def inspector() -> Iterator[InspectorProcess]:
-    with inspector_process([]) as made:
-        yield made
 
 
 @pytest.mark.parametrize("politely", [True, False])

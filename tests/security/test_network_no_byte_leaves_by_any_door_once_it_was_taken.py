@@ -89,7 +89,7 @@ SAID = re.compile(rb"(\w+):(\d+)\n")
 
 
 class Server:
-    """Of the host, on loopback: keeps the latest time that each way has said, and how often it has said one."""
+    """One of the host's, on loopback: keeps the latest time that each way has said, and how often it has said one."""
 
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)

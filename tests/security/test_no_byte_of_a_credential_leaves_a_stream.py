@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import base64
 import gzip
-import os
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME, Asking, Server
+from _support.inspected import NAME, Server, resident
 from _support.scanned import TOKEN, ScannedHost, get, scanned
 from pysandbox.gate.inspection.in_flight import MOST
 
@@ -162,22 +160,16 @@ def test_a_trailer_ends_no_stream_that_it_has_one_for(host: ScannedHost, echo: E
     assert LINE in echo.heard and b"X-Key" not in echo.heard
 
 
-def resident(asking: Asking) -> int:
-    process = asking.inspector.process
-    assert process is not None
-    return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def test_a_run_that_never_ends_costs_bounded_memory(host: ScannedHost, echo: Echo) -> None:
     talk(host, echo, LINE)
-    before, most, piece = resident(host.asking), 0, b"aZ09" * 16384
+    before, most, piece = resident(host.asking.inspector), 0, b"aZ09" * 16384
     echo.echoes = False
     with host.asking.client(echo) as tls:
         tls.sendall(HEAD + b"\r\n")
         for count in range(400):  # 26 MB
             tls.sendall(chunk(piece))
             if count % 20 == 0:
-                most = max(most, resident(host.asking))
+                most = max(most, resident(host.asking.inspector))
         assert most - before < 64 * MIB, most - before
         tls.sendall(chunk(base64.b64encode(TOKEN)) + chunk(b"}"))
         until(tls, b"never said")
@@ -186,13 +178,13 @@ def test_a_run_that_never_ends_costs_bounded_memory(host: ScannedHost, echo: Ech
 
 def test_many_streams_that_wait_have_bounded_room_and_hold_up_nobody(host: ScannedHost, echo: Echo) -> None:
     """Each has more to wait for than it has without asking, and all of them together more than there is room for."""
-    before = resident(host.asking)
+    before = resident(host.asking.inspector)
     with ExitStack() as stack:
         held = [stack.enter_context(host.asking.client(echo)) for _ in range(20)]
         for tls in held:
             tls.sendall(HEAD + b"\r\n" + chunk(b"a" * 100_000))
             pause(host)
-        assert resident(host.asking) - before < MOST
+        assert resident(host.asking.inspector) - before < MOST
         for tls in held:  # the first have their room, and the others get it from them
             tls.sendall(chunk(b"\n" + LINE))
             assert LINE in until(tls, LINE)

@@ -5,7 +5,6 @@ are answered beside all of them as ever.
 
 from __future__ import annotations
 
-import os
 import resource
 import socket
 import ssl
@@ -21,9 +20,8 @@ import pytest
 from h2.events import RequestReceived
 
 from _support.http2 import PREFACE, frame
-from _support.inspected import NAME, Asking, Server, ask, inspector_process, request, tcp_pair, tls_server
+from _support.inspected import NAME, Asking, Server, ask, request, resident, tcp_pair, tls_server
 from pysandbox.compile.plan import Contract
-from pysandbox.events import Event
 from pysandbox.gate.held import held_for
 from pysandbox.gate.inspection.http2.frames import HEADERS, SETTINGS, WINDOW_UPDATE
 from pysandbox.gate.inspection.pair import HANDSHAKE_SECONDS
@@ -53,11 +51,8 @@ def _descriptors() -> Iterator[None]:
 
 
 @pytest.fixture
-def inspector() -> Iterator[InspectorProcess]:
-    events: list[Event] = []
-    with inspector_process(events) as made:
-        yield made
-    assert events == []  # it was never taken for stuck
+def inspector(quiet_inspector: InspectorProcess) -> InspectorProcess:
+    return quiet_inspector
 
 
 @pytest.fixture
@@ -69,11 +64,6 @@ def asking_of(inspector: InspectorProcess, directory: Path, cage: int, **options
     asking = Asking(inspector, ANY, str(directory / f"{NAME}.pem"), **options)
     asking.session.number = cage
     return asking
-
-
-def resident(inspector: InspectorProcess) -> int:
-    assert inspector.process is not None
-    return int(Path(f"/proc/{inspector.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def median_request(tls: ssl.SSLSocket) -> float:

@@ -4,7 +4,6 @@ arrives; floods and bombs end their own connection, cost bounded memory, and hol
 
 from __future__ import annotations
 
-import os
 import ssl
 import struct
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from h2.events import DataReceived, RequestReceived, ResponseReceived, StreamEnd
 from h2.exceptions import ProtocolError
 
 from _support.http2 import GREETING, fields, frame, without_goodbye
-from _support.inspected import NAME, Asking, Server, inspector_process, tls_server
+from _support.inspected import NAME, Asking, Server, inspector_process, resident, tls_server
 from pysandbox.compile.plan import Contract
 from pysandbox.events import Event
 from pysandbox.gate.inspection.http2.frames import (
@@ -119,7 +118,7 @@ def raw(tls: ssl.SSLSocket, said: bytes) -> bytes:
 
 
 def statuses(asking: Asking, server: Server, *heads: list[tuple[str, str]]) -> list[str]:
-    """Of requests on one connection, each on its stream; "" where the connection ended."""
+    """The statuses of requests on one connection, each on its stream; "" where the connection ended."""
     client = H2Connection(H2Configuration(
         client_side=True, header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False
     ))  # fmt: skip
@@ -138,11 +137,6 @@ def statuses(asking: Asking, server: Server, *heads: list[tuple[str, str]]) -> l
             if goodbye is not None:
                 break
     return [found.get(2 * number + 1, "") for number in range(len(heads))]
-
-
-def resident(inspector: InspectorProcess) -> int:
-    assert inspector.process is not None
-    return int(Path(f"/proc/{inspector.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_the_control_arrives_and_what_is_refused_does_not(asking: Asking, server: Http2Server) -> None:

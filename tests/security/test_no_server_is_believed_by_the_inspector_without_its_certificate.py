@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import Asking, Server, ask, inspector_process, request, write_certificate
+from _support.inspected import Asking, Server, ask, request, write_certificate
 from pysandbox.compile.plan import Contract
 from pysandbox.gate.inspector import InspectorProcess
-
-
-@pytest.fixture
-def inspector() -> Iterator[InspectorProcess]:
-    with inspector_process([]) as made:
-        yield made
 
 
 def serving(both: str, *, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> Server:

@@ -106,6 +106,6 @@ def test_without_mounts_a_wider_grant_is_refused(place: Path, runtime: Runtime) 
 
 
 def test_landlock_isolation_refuses_a_grant_that_holds_it(place: Path, runtime: Runtime) -> None:
-    """Also where a guard lies around it, of which landlock isolation only tells: the directory of what is trusted."""
+    """A guard around it, of which landlock isolation only tells, changes nothing: the directory of what is trusted."""
     with pytest.raises(SandboxCompileError, match="cannot deny"):
         Cage(Policy(isolation="landlock", run_as="self", allow=[str(place)]), runtime=runtime).run(["true"])

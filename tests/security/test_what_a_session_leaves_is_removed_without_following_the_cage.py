@@ -74,7 +74,7 @@ def is_whole(victim: Path) -> bool:
 
 
 def test_control_a_removal_by_paths_follows_the_attack(victim: Path, tmp_path: Path) -> None:
-    """The same attack, uncaged, against a removal that changes modes by their paths."""
+    """The attack, uncaged, against a removal that changes modes by their paths."""
     import shutil
 
     def open_up(function: object, path: str, _: object) -> None:

@@ -40,7 +40,7 @@ BESIDES: dict[str, dict[str, Any]] = {
 
 
 def arrived(each: list[dict[str, Any] | None]) -> list[list[object]]:
-    """Of each policy: whether the secret arrived where it was sent to, and the word by which the policy was refused."""
+    """For each policy whether the secret arrived where it was sent to, and the word by which the policy was refused."""
     return [_arrived(rules) for rules in each]
 
 

@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -125,8 +126,13 @@ static size_t one_call(struct sock_filter *out, const struct allowed *each) {
     return PER_CALL;
 }
 
+static size_t copy_rules(struct sock_filter *out, const struct sock_filter *rules, size_t count) {
+    memcpy(out, rules, count * sizeof *rules);
+    return count;
+}
+
 /* ioctl(2) for FIONBIO alone, and fcntl(2) for what changes nothing but flags. */
-static size_t flags_of_descriptors(struct sock_filter *out) {
+static size_t descriptor_flag_calls(struct sock_filter *out) {
     const struct sock_filter rules[] = {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offsetof(struct seccomp_data, args) + 8),
@@ -134,14 +140,12 @@ static size_t flags_of_descriptors(struct sock_filter *out) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
     };
-    size_t i;
-    for (i = 0; i < LENGTH(rules); i++) out[i] = rules[i];
-    return LENGTH(rules);
+    return copy_rules(out, rules, LENGTH(rules));
 }
 
 /* accept4(2), fcntl(2) for F_DUPFD_CLOEXEC alone, and setsockopt(2) for SO_LINGER and TCP_NODELAY. Any other call goes
  * on behind the last rule. */
-static size_t of_the_reader(struct sock_filter *out) {
+static size_t reader_calls(struct sock_filter *out) {
     const uint32_t second = (uint32_t)offsetof(struct seccomp_data, args) + 8, third = second + 8;
     const struct sock_filter rules[] = {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_accept4, 11, 0),
@@ -159,12 +163,10 @@ static size_t of_the_reader(struct sock_filter *out) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
     };
-    size_t i;
-    for (i = 0; i < LENGTH(rules); i++) out[i] = rules[i];
-    return LENGTH(rules);
+    return copy_rules(out, rules, LENGTH(rules));
 }
 
-static int keep_these_calls(int reads_doors) {
+static int keep_listed_calls(int reads_doors) {
     struct sock_filter filter[MOST];
     struct sock_fprog program;
     size_t n = 0, i;
@@ -173,8 +175,8 @@ static int keep_these_calls(int reads_doors) {
     filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     filter[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (i = 0; i < LENGTH(calls); i++) n += one_call(filter + n, &calls[i]);
-    if (reads_doors) n += of_the_reader(filter + n);
-    n += flags_of_descriptors(filter + n);
+    if (reads_doors) n += reader_calls(filter + n);
+    n += descriptor_flag_calls(filter + n);
     program = (struct sock_fprog){(unsigned short)n, filter};
     return syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) ? -errno : 0;
 }
@@ -198,7 +200,7 @@ static int confine_for_good(int reads_doors) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return -errno;
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)) return -errno; /* nobody of this user reads its memory */
     result = allow_no_file();
-    return result ? result : keep_these_calls(reads_doors);
+    return result ? result : keep_listed_calls(reads_doors);
 }
 
 int psb_confine_inspector(void) {

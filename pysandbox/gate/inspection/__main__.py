@@ -12,7 +12,6 @@ import base64
 import gc
 import gzip
 import os
-import resource
 import socket
 import ssl
 import sys
@@ -30,6 +29,7 @@ from pysandbox.gate.inspection.roots import host_roots
 from pysandbox.gate.inspection.serving import Inspector, tell_where, upstream_context
 from pysandbox.gate.inspection.sides import HTTP1, HTTP2, ClientSide, ServerSide
 from pysandbox.gate.inspection.terms import Terms
+from pysandbox.gate.own_limits import set_own_limits
 from pysandbox.gate.refusal import answer
 from pysandbox.policy.names import canonical
 
@@ -42,7 +42,7 @@ def main(channel_fd: int, roots_fd: int, scans: int) -> None:
     roots = host_roots()
     os.write(roots_fd, roots.encode())
     os.close(roots_fd)
-    _use_all_descriptors()
+    set_own_limits()
     inspector = Inspector(host, roots)
     _rehearse()
     if scans:
@@ -51,12 +51,6 @@ def main(channel_fd: int, roots_fd: int, scans: int) -> None:
     if failed := lib.psb_confine_inspector():
         raise OSError(-failed, f"the inspector cannot confine itself: {os.strerror(-failed)}")
     inspector.run()
-
-
-def _use_all_descriptors() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _rehearse() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import resource
 import socket
 import sys
 
@@ -21,6 +20,7 @@ from pysandbox._native import lib
 from pysandbox.gate import refusal
 from pysandbox.gate.http import forward
 from pysandbox.gate.http import messages as http
+from pysandbox.gate.own_limits import set_own_limits
 from pysandbox.gate.reading.serving import Reader
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp import inspected
@@ -31,7 +31,7 @@ LOADED = forward, inspected, refusal  # what is imported only where a connection
 
 def main(channel_fd: int) -> None:
     host = socket.socket(fileno=channel_fd)
-    _use_all_descriptors()
+    set_own_limits()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda *_: None)  # what strangers say is told nowhere
@@ -42,12 +42,6 @@ def main(channel_fd: int) -> None:
         raise OSError(-failed, f"the reader cannot confine itself: {os.strerror(-failed)}")
     loop.run_until_complete(reader.run())
     os._exit(0)
-
-
-def _use_all_descriptors() -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _rehearse() -> None:

@@ -64,7 +64,7 @@ def http(head, body=b""):
 
 
 def through_connect(authority, port):
-    """The same at the HTTP door, and the status of its answer."""
+    """Asks the HTTP door for the connection; returns the status of its answer as well."""
     s = socket.create_connection(door("HTTPS_PROXY"), PATIENCE)
     target = authority + b":%d" % port
     s.sendall(b"CONNECT " + target + b" HTTP/1.1\r\nHost: " + target + b"\r\n\r\n")

@@ -43,7 +43,7 @@ static struct sockaddr_in at(const char *host, const char *port) {
     return to;
 }
 
-/* Of the host's network, closed, and without a port: what could be bound and listen. */
+/* A socket of the host's network, closed, and without a port: what could be bound and listen. */
 static int closed_tcp(const char *host, const char *full) {
     const struct sockaddr_in to = at(host, full);
     const int s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);

@@ -22,7 +22,7 @@ LOWER = (string.ascii_lowercase + string.digits).encode()
 
 
 def share(text: bytes, *, named: bool = False) -> float:
-    """Of its bytes, those that are opaque."""
+    """The share of its bytes that is opaque."""
     return sum(len(each.said) for each in stretches(text) if not each.is_named or named) / len(text)
 
 

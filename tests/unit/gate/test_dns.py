@@ -34,7 +34,7 @@ def code(answer: bytes) -> int:
 
 
 def address(answer: bytes) -> tuple[str, int]:
-    """Of the last record, and how long it holds."""
+    """The address in the last record, and how long it holds."""
     return socket.inet_ntoa(answer[-4:]), struct.unpack("!I", answer[-10:-6])[0]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from _support.hosts import comes_true
 from pysandbox.launch import relay
 from pysandbox.launch.relay import InputFeed, OutputRelay
 
@@ -50,11 +51,6 @@ def served(monkeypatch: pytest.MonkeyPatch, target: Path, poll: Any) -> tuple[in
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     made.serve()
     return end, made, thread
-
-
-def comes_true(what: Any) -> bool:
-    waited = threading.Event()
-    return any(what() or waited.wait(0.01) for _ in range(int(PATIENCE / 0.01)))
 
 
 def is_broken(end: int) -> bool:

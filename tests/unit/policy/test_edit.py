@@ -40,7 +40,7 @@ def layer(line: str) -> Any:
 
 
 def layer_of(line: str) -> Any:
-    """Of a line without the section of its key."""
+    """Reads a line as a layer that says no section of its key."""
     return also.layer_of(as_also(line))
 
 

@@ -17,7 +17,7 @@ UID, GID = os.getuid(), os.getgid()
 
 
 def run(argv: list[str], policy: Policy) -> Result:
-    """Of a policy that was never compiled before: plans are kept, and the files were looked at then."""
+    """Runs under a policy that was never compiled before: plans are kept, and the files were looked at then."""
     return pysandbox.run(argv, replace(policy, env={"FRESH": uuid4().hex}))
 
 

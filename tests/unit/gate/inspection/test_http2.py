@@ -342,7 +342,7 @@ def test_what_is_no_http2_ends_the_connection(name: str) -> None:
 
 
 def test_what_nobody_knows_is_not_remembered_and_no_table_grows() -> None:
-    """Of settings: 65,536 of them would be 40 MB in the library, and a table of 4 GiB would be made of what is sent."""
+    """65,536 settings would be 40 MB in the library, and a table of 4 GiB would be made of what is sent."""
     entries = b"".join(struct.pack("!HI", key, 1) for key in range(9, 2700)) + struct.pack("!HI", 1, 0xFFFFFFFF)
     said = known_settings(frame(SETTINGS, 0, 0, entries))
     assert said == frame(SETTINGS, 0, 0, struct.pack("!HI", 1, 4096))

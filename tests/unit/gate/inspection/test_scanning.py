@@ -47,14 +47,8 @@ class Conversation:
     ) -> None:  # fmt: skip
         self.found: list[CredentialFound] = []
         self.told: list[object] = []
-        self.scan = ConnectionScan(
-            PlanScan({**GIVEN, **given}),
-            host,
-            listed,
-            self.found.append,
-            room or Room(),
-            secrets.placeholders if secrets is not None else (),
-        )
+        plan, placeholders = PlanScan({**GIVEN, **given}), secrets.placeholders if secrets is not None else ()
+        self.scan = ConnectionScan(plan, host, listed, self.found.append, room or Room(), placeholders)
         terms = Terms(host, 443, True, False, Contract(), 1 << 26)
         self.exchange = Exchange(terms, self.told.append, secrets, self.scan)
         self.sent = b""

@@ -49,7 +49,7 @@ def basic(text: str) -> str:
 
 
 def rule(made: Any) -> str:
-    """Of a request that was refused; "" for one that went on."""
+    """The rule that has refused a request; "" for one that went on."""
     said = bytes(made.to_client)
     if not said:
         return ""
