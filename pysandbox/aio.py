@@ -25,7 +25,7 @@ from pysandbox.cage import Cage
 from pysandbox.command import Command, check_seconds, coding_of, input_bytes, run_files
 from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import PIPE, File
-from pysandbox.line_listener import Heard, check_listeners
+from pysandbox.line_listener import LineFunction, check_listeners
 from pysandbox.misplaced import misplaced
 from pysandbox.process import Process
 from pysandbox.result import Output, Result
@@ -329,7 +329,7 @@ class AsyncCage:
         shell: bool = False, input: str | bytes | None = None, timeout: float | None = None, check: bool = False,
         capture_output: bool = True, stdin: File = None, stdout: File = PIPE, stderr: File = PIPE,
         env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (),
-        on_stdout: Heard | None = None, on_stderr: Heard | None = None, **unknown: object,
+        on_stdout: LineFunction | None = None, on_stderr: LineFunction | None = None, **unknown: object,
     ) -> Result[Any]:  # fmt: skip
         """As Cage.run; `on_stdout` and `on_stderr` may be async. A cancelled task kills the command and everything it
         started."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pysandbox.detached import Detached
     from pysandbox.keywords import RunOptions, SpawnOptions
     from pysandbox.launch.scratch import Session
-    from pysandbox.line_listener import Heard
+    from pysandbox.line_listener import LineFunction
     from pysandbox.process import Process
     from pysandbox.result import Result
     from pysandbox.runtime.runtime import Runtime
@@ -202,7 +202,7 @@ class Cage(SessionControls):
         shell: bool = False, input: str | bytes | None = None, timeout: float | None = None, check: bool = False,
         capture_output: bool = True, stdin: File = None, stdout: File = PIPE, stderr: File = PIPE,
         env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, pass_fds: Sequence[int] = (),
-        on_stdout: Heard | None = None, on_stderr: Heard | None = None, **unknown: object,
+        on_stdout: LineFunction | None = None, on_stderr: LineFunction | None = None, **unknown: object,
     ) -> Result[Any]:  # fmt: skip
         """Runs a command to its end, like subprocess.run; output is captured, as UTF-8 text unless `text` is False.
         What `capture_output=False` leaves alone goes where the host's own goes. `shell`, `env` and the rest: `spawn`.

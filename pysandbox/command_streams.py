@@ -17,7 +17,7 @@ from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pysandbox.command import TextCoding
     from pysandbox.launch.stdio import Stdio
-    from pysandbox.line_listener import Heard, LineListener
+    from pysandbox.line_listener import LineFunction, LineListener
     from pysandbox.text_streams import Unread
 
 READ_SIZE = 65536
@@ -164,7 +164,7 @@ class CommandStreams:
             if reader.failure is not None:
                 raise reader.failure
 
-    def listen(self, name: str, function: Heard | None) -> None:
+    def listen(self, name: str, function: LineFunction | None) -> None:
         """Has it called with each line of an output."""
         if function is not None:
             from pysandbox.line_listener import LineListener

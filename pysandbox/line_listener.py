@@ -16,13 +16,13 @@ from pysandbox.text_streams import Unread
 LONGEST_LINE = 1 << 16  # bytes; what is longer comes in pieces
 LONGEST_TURN = 0.01  # seconds that the loop of asyncio is kept from others
 
-Heard = Callable[[Any], object]
+LineFunction = Callable[[Any], object]
 
 
 class LineListener:
     """Who is called with the lines of one output."""
 
-    def __init__(self, function: Heard, coding: TextCoding | None) -> None:
+    def __init__(self, function: LineFunction, coding: TextCoding | None) -> None:
         self._function = function
         self._unread = Unread(coding)
         self.add = self._unread.add  # what was read; nothing is the end
@@ -54,7 +54,7 @@ class LineListener:
 
 
 def check_listeners(
-    listeners: dict[str, Heard | None], files: tuple[object, object, object], *, waited_for: bool = False
+    listeners: dict[str, LineFunction | None], files: tuple[object, object, object], *, waited_for: bool = False
 ) -> None:  # fmt: skip
     """Before anything is started. `waited_for`: an async function is. Raises TypeError, ValueError."""
     streams = {"stdout": files[1], "stderr": files[2]}

@@ -19,7 +19,7 @@ from pysandbox.shapes import IO, TYPE_CHECKING, Generic, Literal, Self
 
 if TYPE_CHECKING:
     from pysandbox.launch.relay import OutputRelay, PipeRelay
-    from pysandbox.line_listener import Heard
+    from pysandbox.line_listener import LineFunction
     from pysandbox.note import Note
 
 LAST_REPORT_PATIENCE = 5.0  # seconds a killed command may take to be reported
@@ -150,7 +150,7 @@ class Process(Generic[Output]):
             communicate(state, data, timeout)
         state.raise_failure()
 
-    def listen(self, listeners: dict[str, Heard | None]) -> None:
+    def listen(self, listeners: dict[str, LineFunction | None]) -> None:
         """Has each function called, while `exchange` reads, with the lines of its output ("stdout", "stderr")."""
         for name, function in listeners.items():
             self.state.streams.listen(name, function)

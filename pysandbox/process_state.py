@@ -103,10 +103,10 @@ class ProcessState:
         """What the cage's limits had to do with the end; they are gone once the cage is collected."""
         if self.returncode == -SIGKILL and self.live.ran_out_of_memory():
             self._cause = "oom"
-        elif self.returncode == -SIGKILL and self.live.condemned is not None:
-            self._cause, self._limit = self.live.condemned.reason, self.live.condemned.limit
-        heard = bool(self.returncode) or self._runtime.sink is not ignore
-        if heard or not self.request.oneshot:  # one that succeeded, unheard and alone, is asked nothing
+        elif self.returncode == -SIGKILL and self.live.kill_reason is not None:
+            self._cause, self._limit = self.live.kill_reason.reason, self.live.kill_reason.limit
+        is_told = bool(self.returncode) or self._runtime.sink is not ignore
+        if is_told or not self.request.oneshot:  # one that succeeded, untold and alone, is asked nothing
             self._refused_forks = self.live.new_refused_forks(self.request.id)
 
     def _look_for_planted(self) -> None:
@@ -197,7 +197,7 @@ class ProcessState:
             from pysandbox.note import Note
 
             yield Note(PLANTED, UNGUARDED, warning(self._planted))
-        why = self.live.condemned
+        why = self.live.kill_reason
         if why is not None and self._cause is not None:
             from pysandbox.note import Note
 

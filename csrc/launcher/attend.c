@@ -29,13 +29,13 @@ static const int TAKEN[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, 
 static const int IGNORED[] = {SIGPIPE, SIGXFSZ};
 #define N_IGNORED (sizeof IGNORED / sizeof *IGNORED)
 
-static int bell[2] = {-1, -1};
+static int signal_pipe[2] = {-1, -1};
 static struct sigaction before[N_TAKEN], ignored_before[N_IGNORED], child_before;
 
 static void ring(int number) {
     const int error = errno;
     const unsigned char byte = (unsigned char)number;
-    (void)!write(bell[1], &byte, 1);
+    (void)!write(signal_pipe[1], &byte, 1);
     errno = error;
 }
 
@@ -43,7 +43,7 @@ int take_signals(void) {
     struct sigaction action = {.sa_handler = ring, .sa_flags = SA_RESTART}, ignore = {.sa_handler = SIG_IGN};
     const struct sigaction usual = {.sa_handler = SIG_DFL};
     size_t i;
-    if (pipe2(bell, O_NONBLOCK | O_CLOEXEC) < 0) return -1;
+    if (pipe2(signal_pipe, O_NONBLOCK | O_CLOEXEC) < 0) return -1;
     sigaction(SIGCHLD, &usual, &child_before); /* ignored, it leaves nobody to wait for, and no exit code */
     sigfillset(&action.sa_mask);
     for (i = 0; i < N_IGNORED; i++) sigaction(IGNORED[i], &ignore, &ignored_before[i]);
@@ -59,7 +59,7 @@ void give_back_signals(void) {
     for (i = 0; i < N_TAKEN; i++) sigaction(TAKEN[i], &before[i], NULL);
     for (i = 0; i < N_IGNORED; i++) sigaction(IGNORED[i], &ignored_before[i], NULL);
     sigaction(SIGCHLD, &child_before, NULL);
-    while (read(bell[0], &number, 1) == 1) raise(number);
+    while (read(signal_pipe[0], &number, 1) == 1) raise(number);
 }
 
 /* ---- what the command is told ------------------------------------------------------------------------------------ */
@@ -120,7 +120,7 @@ static void take_signal(struct attendance *attendance, int number) {
 
 static void read_signals(struct attendance *attendance) {
     unsigned char number;
-    while (read(bell[0], &number, 1) == 1) take_signal(attendance, number);
+    while (read(signal_pipe[0], &number, 1) == 1) take_signal(attendance, number);
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -156,7 +156,7 @@ void attend(struct attendance *attendance) {
         const short out = terminal->sent < terminal->typed ? POLLOUT : 0;
         struct pollfd all[OWN + MOST_POLLED] = {
             {attendance->report, POLLIN, 0},
-            {bell[0], POLLIN, 0},
+            {signal_pipe[0], POLLIN, 0},
             {terminal->pty, (short)(POLLIN | out), 0},
             {wants_keys(terminal) ? 0 : -1, POLLIN, 0},
         };
@@ -174,7 +174,7 @@ void attend(struct attendance *attendance) {
 static int is_to_end(void) {
     unsigned char number;
     int result = 0;
-    while (read(bell[0], &number, 1) == 1) result |= number == SIGTERM || number == SIGHUP || number == SIGINT;
+    while (read(signal_pipe[0], &number, 1) == 1) result |= number == SIGTERM || number == SIGHUP || number == SIGINT;
     return result;
 }
 

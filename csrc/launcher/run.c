@@ -266,7 +266,7 @@ static int end_with_python(struct run *run) {
     const struct attendance *attendance = &run->attendance;
     struct psb_report last;
     const int has_report = read_report(run, &last) == 1;
-    const enum kill_reason why = run->services.watch.condemned;
+    const enum kill_reason why = run->services.watch.kill_reason;
     struct ending ending = {why ? (int32_t)why : (int32_t)run->trail.blame, attendance->cause, attendance->insisted, 0};
     int code;
     flush_streams(run);

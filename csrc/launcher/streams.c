@@ -36,13 +36,13 @@ int give_to_user(int fd, int user) {
  * nobody can change through it. */
 static int open_null(void) {
     char path[40];
-    int sealed, fd;
+    int own_node, fd;
     if (geteuid()) return open("/dev/null", O_RDWR | O_CLOEXEC);
-    sealed = psb_open_null();
-    if (sealed < 0) return open("/dev/null", O_RDWR | O_CLOEXEC);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", sealed);
+    own_node = psb_open_null();
+    if (own_node < 0) return open("/dev/null", O_RDWR | O_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", own_node);
     fd = open(path, O_RDWR | O_CLOEXEC);
-    close(sealed);
+    close(own_node);
     return fd;
 }
 

@@ -75,9 +75,9 @@ static void hold(struct watch *watch, double *unseen_since) {
     if (used != UNKNOWN)
         *unseen_since = now;
     else if (now - *unseen_since > PATIENCE)
-        watch->condemned = FOR_BEING_UNSEEN;
-    if (used != UNKNOWN && used > watch->memory.limit) watch->condemned = FOR_ITS_MEMORY;
-    if (watch->condemned)
+        watch->kill_reason = FOR_BEING_UNSEEN;
+    if (used != UNKNOWN && used > watch->memory.limit) watch->kill_reason = FOR_ITS_MEMORY;
+    if (watch->kill_reason)
         signal_cage(watch, SIGKILL);
     else
         (void)psb_signal_below(watch->memory.proc, SIGSTOP);
@@ -88,7 +88,7 @@ static void *look(void *argument) {
     struct pace pace = {0, -1e9};
     double pause = FIRST_LOOK, stopped = 0;
     psb_take_short_turns(SHORT_TURN);
-    while (!watch->condemned && !is_over(watch, pause)) {
+    while (!watch->kill_reason && !is_over(watch, pause)) {
         const double began = seconds(CLOCK_THREAD_CPUTIME_ID);
         const uint64_t used = stopped > 0 ? 0 : add_up_memory(&watch->memory), one = 1;
         if (stopped > 0) {

@@ -18,7 +18,7 @@ enum kill_reason {
 
 struct watch {
     struct memory memory;
-    enum kill_reason condemned; /* the thread has killed the cage; to be read when that has ended */
+    enum kill_reason kill_reason; /* the thread has killed the cage; to be read when that has ended */
     int control;
     int noticed; /* an eventfd: readable when the cage was stopped; -1: nothing is watched */
     int over;    /* an eventfd: the thread is to end */

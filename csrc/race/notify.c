@@ -46,13 +46,13 @@ static void *call_on(void *seed) {
 
 static void be_a_cage(void) {
     pthread_t thread;
-    struct pollfd heard = {SAY, 0, 0};
+    struct pollfd received = {SAY, 0, 0};
     uintptr_t i;
     int listener;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     listener = install_filter();
     if (listener < 0 || write(SAY, &listener, sizeof listener) < 0) _exit(2);
-    poll(&heard, 1, -1); /* until the host has it and lets go of the pipe */
+    poll(&received, 1, -1); /* until the host has it and lets go of the pipe */
     close(listener);
     for (i = 1; i < THREADS; i++)
         if (pthread_create(&thread, NULL, call_on, (void *)(i * 31 + (uintptr_t)getpid()))) _exit(2);

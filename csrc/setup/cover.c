@@ -12,9 +12,9 @@ static long make_object(const char *path, int directory, uint32_t mode) {
 }
 
 static long seal_tree(long tree) {
-    struct mount_attr sealed = {.attr_set =
-                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
-    return sys_call(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &sealed, sizeof sealed, 0);
+    struct mount_attr read_only = {.attr_set =
+                                       MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    return sys_call(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &read_only, sizeof read_only, 0);
 }
 
 static long move_to(const char *path, const struct cover_place *place) {

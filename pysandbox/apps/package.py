@@ -23,7 +23,7 @@ MOST_FILES = 4096
 MOST_BYTES = 64 << 20
 DEEPEST = 16
 OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-MEND = "make it a directory of plain files"
+FIX = "make it a directory of plain files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,11 @@ def _walk(directory: int, above: str, depth: int) -> Iterator[tuple[str, Package
         for name in sorted(os.listdir(directory)):
             path = above + name
             if not is_path(path) or depth > DEEPEST:
-                raise AppError(f"the package holds {shown(path)}, which no manifest could name", MEND)
+                raise AppError(f"the package holds {shown(path)}, which no manifest could name", FIX)
             for each in _entry(directory, name, path, depth):
                 count, size = count + 1, size + len(each[1].content)
                 if count > MOST_FILES or size > MOST_BYTES:
-                    raise AppError(f"the package has more than {MOST_FILES} files or {MOST_BYTES} bytes", MEND)
+                    raise AppError(f"the package has more than {MOST_FILES} files or {MOST_BYTES} bytes", FIX)
                 yield each
     finally:
         os.close(directory)
@@ -95,7 +95,7 @@ def _entry(directory: int, name: str, path: str, depth: int) -> Iterator[tuple[s
         fd = os.open(name, OPENED, dir_fd=directory)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise AppError(f"{shown(path)} of the package is a link or no file", MEND) from None
+            raise AppError(f"{shown(path)} of the package is a link or no file", FIX) from None
         raise
     found = os.fstat(fd)
     if stat.S_ISDIR(found.st_mode):
@@ -103,5 +103,5 @@ def _entry(directory: int, name: str, path: str, depth: int) -> Iterator[tuple[s
         return
     with open(fd, "rb") as stream:
         if not stat.S_ISREG(found.st_mode):
-            raise AppError(f"{shown(path)} of the package is no file", MEND)
+            raise AppError(f"{shown(path)} of the package is no file", FIX)
         yield path, PackageFile(stream.read(MOST_BYTES + 1), bool(found.st_mode & 0o100))

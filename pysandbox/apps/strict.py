@@ -10,6 +10,7 @@ import tomllib
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.refusal import shown
+from pysandbox.policy.serial import without_duplicates
 from pysandbox.shapes import Any, NoReturn
 
 LARGEST = 1 << 20  # bytes
@@ -21,7 +22,9 @@ DEEPEST = 16
 def parse_json(content: bytes, file: str | None = None) -> Any:
     text = _text(content, file)
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_no_number)
+        value = json.loads(
+            text, object_pairs_hook=without_duplicates, parse_constant=_no_number, parse_float=_no_number
+        )
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"is not JSON as it is read here: {shown_reason(error)}", file=file) from None
     return _bounded(value, file)
@@ -83,13 +86,6 @@ def _bounded(value: Any, file: str | None) -> Any:
         level = [inner for each in level if isinstance(each, dict | list)
                  for inner in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
     return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key occurs twice in one object")
-    return table
 
 
 def _no_number(text: str) -> NoReturn:

@@ -41,7 +41,7 @@ class Link(tuple[int, str]):
 START = Link(0, "0" * 64)  # what the first record of a stream follows
 SEAL = b',"hash":"'
 HEX = b"0123456789abcdef"
-_SEALED = len(SEAL) + 64 + 2  # how long a line's end is, from SEAL
+_SEAL_SIZE = len(SEAL) + 64 + 2  # how long a line's end is, from SEAL
 
 
 def seal(after: Link, time: str, pid: int, type: str, data: Mapping[str, object]) -> tuple[bytes, Link]:
@@ -57,7 +57,7 @@ def seal(after: Link, time: str, pid: int, type: str, data: Mapping[str, object]
 
 def hash_of(line: bytes) -> str | None:
     """The hash that a line (without its newline) carries, None when it is not the hash of that line."""
-    body, end = line[:-_SEALED], line[-_SEALED:]
+    body, end = line[:-_SEAL_SIZE], line[-_SEAL_SIZE:]
     if not end.startswith(SEAL) or not end.endswith(b'"}'):
         return None
     found = end[len(SEAL) : -2]

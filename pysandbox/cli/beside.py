@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 ENDING = struct.Struct("@4i")  # struct ending of csrc/launcher/services.h
 BLAMED = {1: "timeout", 2: "cancelled"}
 UNSEEN = unwatched(TimeoutError("what its processes use could not be read"))
-CONDEMNED = {3: OUT_OF_MEMORY, 4: UNSEEN}
+KILL_REASONS = {3: OUT_OF_MEMORY, 4: UNSEEN}
 NO_CAUSE = -1
 READY = b"r"
 COMMAND = 1  # the only one of its cage
 ENDING_SIGNALS = (1, 15)  # SIGHUP, SIGTERM: what the command makes of them is its own affair
-LOOK = 0.01  # seconds between two looks at a cage that is over its limit, and not condemned yet
+LOOK = 0.01  # seconds between two looks at a cage that is over its limit, and not killed yet
 
 
 def main(arguments: list[str], verbose: bool) -> int:
@@ -116,7 +116,7 @@ def _serve(run: dict[str, Any], namespace: Any, argv: list[str]) -> int:
         if ending is None:  # the launcher is gone, and the cage with it
             live.end()
             return OUR_FAILURE
-        live.condemned = live.condemned or CONDEMNED.get(ending.blame)
+        live.kill_reason = live.kill_reason or KILL_REASONS.get(ending.blame)
         if ending.blame in BLAMED:
             timed_out = BLAMED[ending.blame] == "timeout"
             process.blame("timeout" if timed_out else "cancelled", namespace.timeout if timed_out else None)
@@ -177,7 +177,7 @@ def _watch(live: CageInit, plan: Plan, held: dict[str, int]) -> None:
     assert plan.watch is not None
     live.tree = ProcessTree(live.pid, plan.watch, own_proc=True, own_net="NET" in plan.namespaces, held=held)
     Watchdog().add(live, plan.watch)
-    while not (_is_within(live, plan.watch.memory or 0) or live.condemned or live.is_dead()):
+    while not (_is_within(live, plan.watch.memory or 0) or live.kill_reason or live.is_dead()):
         time.sleep(LOOK)
 
 

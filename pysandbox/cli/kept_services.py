@@ -29,7 +29,7 @@ ACTIONS = frozenset(("LIST",))
 
 # What Python reads again when it comes, and what the launcher is told; of what is in neither, nothing may be asked.
 OF_CALLS = frozenset((
-    "calls", "actions", "endpoints", "sealed", "abstract", "refuse_control", "lenient", "grants", "named",
+    "calls", "actions", "endpoints", "no_external_reach", "abstract", "refuse_control", "lenient", "grants", "named",
     "landlock_denies_bind",
 ))  # fmt: skip
 OF_THE_NETWORK = frozenset(("doors", "routes", "redirect", "hosts", "endpoints", "loopback_ports", "ipv6"))

@@ -180,9 +180,9 @@ def _cage_maker(asked: ResolvedRequest, *, audited: bool) -> MakeCage:
         from pysandbox.runtime.runtime import Runtime
 
         audit = open_audit() if audited else None
-        heard = said_elsewhere if sink is ignore else sink
+        told = said_elsewhere if sink is ignore else sink
         # No cages ahead: there will be no second command.
-        runtime = Runtime(sink=heard, audit=audit, warm=0, no_sandbox=no_sandbox)
+        runtime = Runtime(sink=told, audit=audit, warm=0, no_sandbox=no_sandbox)
         return Cage(policy, runtime=runtime, labels=asked.labels)
 
     return make

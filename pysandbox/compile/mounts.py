@@ -61,7 +61,7 @@ PROC = (
 # that trust their mode alone; for one that has not it is a second wall. The nodes are the host's own: on a read-only
 # mount they are written to, but keep mode, owner and times. Of /proc, what sets the hardware is read-only, and what
 # tells of the kernel's memory is empty (the lists of runc, and more). Other users own none of it, and save the mounts.
-SEALED_NODES = tuple(replace(step, attrs=(Attr.RDONLY, Attr.NOSUID, Attr.NOEXEC)) for step in NODES)
+READ_ONLY_NODES = tuple(replace(step, attrs=(Attr.RDONLY, Attr.NOSUID, Attr.NOEXEC)) for step in NODES)
 SET_IN_PROC = ("bus", "driver", "fs", "irq", "tty")
 HIDDEN_FROM_ROOT = ("interrupts", "kpagecount", "kpageflags", "kpagecgroup", "vmallocinfo", "slabinfo", "pagetypeinfo",
                     "timer_stats", "sched_debug", "mtrr", "iomem", "ioports", "kmsg", "allocinfo")  # fmt: skip
@@ -105,7 +105,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
         *(step for step in links if not _on_tmp(step.target)),
         *_executable(early, view),
         *SEAL,
-        *(SEALED_NODES if as_root else NODES),
+        *(READ_ONLY_NODES if as_root else NODES),
         *DEV,
         *(_own_tmpfs(path, size, path in own) for path in OWN_TMPFS),
         *_scratch(policy, size, view),

@@ -98,7 +98,7 @@ NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
 )
 # These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log; a
 # directory of a copy-on-write tree is then not renamed (EXDEV), and what renames it copies.
-ONLY_TELLING = frozenset({"process.allow_execve", COW, "why", "monitor"})
+ONLY_TOLD = frozenset({"process.allow_execve", COW, "why", "monitor"})
 
 
 def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozenset[str]) -> NotifyPlan | None:
@@ -118,7 +118,7 @@ def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozen
         calls=tuple(sorted({call for name in actions for call in CALLS.get(name, ())})),
         actions=tuple(sorted(actions.items())),
         endpoints=_endpoints(policy, watch),
-        sealed=policy.egress != "direct" and not _leads_out(policy) and not grants_sockets(policy),
+        no_external_reach=policy.egress != "direct" and not _leads_out(policy) and not grants_sockets(policy),
         abstract=policy.isolation == "full" and policy.egress != "direct",
         watches_paths=watches_files(policy),
         refuse_control=_refuses_descriptors(policy),
@@ -157,7 +157,7 @@ def _programs(policy: Policy, paths: PathFacts) -> tuple[str, ...] | None:
 def _without_supervisor(
     policy: Policy, asking: list[tuple[str, Mapping[str, str]]], watch: frozenset[str]
 ) -> list[tuple[str, Mapping[str, str]]]:
-    for key in (*(key for key, _ in asking if key not in ONLY_TELLING), *(["policy_fn"] if watch else [])):
+    for key in (*(key for key, _ in asking if key not in ONLY_TOLD), *(["policy_fn"] if watch else [])):
         if policy.notifier is False:
             raise SandboxCompileError(f"{key} is decided at run time, and the notifier is switched off",
                                       key="syscalls.notifier", suggestion=f"leave notifier out, or {key}")  # fmt: skip

@@ -184,7 +184,7 @@ class NotifyPlan:
     csrc/host/notify/notify.h, without PSB_CALL_ and PSB_ACTION_.
 
     `actions`: (class, action) of every class that is not left to the kernel. `endpoints`: what LIST allows.
-    `sealed`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
+    `no_external_reach`: a call that is let pass reaches nothing outside the cage, whatever it is changed to meanwhile.
     `grants`: reached through a socket of the host's network, which takes the place of the cage's own; `named`: the
     same, for the addresses that names stand for (`Supervision.grant_address`). `landlock_denies_bind`: Landlock refuses
     every bind of a TCP port that is not done on behalf. `on_host`: there is no namespace; of unix sockets, `sockets`
@@ -197,7 +197,7 @@ class NotifyPlan:
     calls: tuple[str, ...]
     actions: tuple[tuple[str, str], ...]
     endpoints: tuple[Endpoint, ...]
-    sealed: bool
+    no_external_reach: bool
     abstract: bool
     refuse_control: bool
     lenient: bool

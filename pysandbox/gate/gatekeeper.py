@@ -169,7 +169,7 @@ class Gatekeeper:
 
     def _serve(
         self, admission: CageSession, doors: dict[tuple[str, str], socket.socket],
-        ports: Ports, stock: SocketPool,
+        ports: Ports, pool: SocketPool,
     ) -> None:  # fmt: skip
         """In the loop."""
         if admission.ended:
@@ -177,20 +177,20 @@ class Gatekeeper:
             return
         admission.opened()
         if ports:
-            admission.publishing = admission.start(self._publish(admission, ports, stock))
+            admission.publishing = admission.start(self._publish(admission, ports, pool))
         for (kind, protocol), door in doors.items():
             serve = partial(self.reader.serve, admission, kind, protocol, door)
             admission.start(self._serve_door(door, kind, serve))
 
-    async def _publish(self, admission: CageSession, ports: Ports, stock: SocketPool) -> None:
+    async def _publish(self, admission: CageSession, ports: Ports, pool: SocketPool) -> None:
         """Serves every published port of a cage until it ends."""
         try:
             await asyncio.gather(*(
-                self._serve_door(listener, port.protocol, partial(serve_published, admission, port, listener, stock))
+                self._serve_door(listener, port.protocol, partial(serve_published, admission, port, listener, pool))
                 for port, listener in ports
             ))  # fmt: skip
         finally:
-            stock.close()
+            pool.close()
 
     async def _serve_door(self, door: socket.socket, kind: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Serves one door. One that cannot be served is closed, so that the kernel refuses connections to it."""

@@ -224,9 +224,9 @@ class InspectorProcess:
             if self._channel is None or pulse is None or pulse.is_late:
                 return self._channel is None
             asked, until = self._ask(), time.monotonic() + BOOKING_SECONDS
-            while pulse.heard < asked and self._pulse is pulse and (left := until - time.monotonic()) > 0:
+            while pulse.replied < asked and self._pulse is pulse and (left := until - time.monotonic()) > 0:
                 self._news.wait(left)
-            return pulse.heard >= asked or self._pulse is not pulse
+            return pulse.replied >= asked or self._pulse is not pulse
         return False
 
     def _ask(self) -> int:

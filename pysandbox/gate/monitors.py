@@ -25,14 +25,14 @@ class Monitors:
         self._in_hand = 0  # those that record what they have read
 
     @contextmanager
-    def listening(self, ear: socket.socket, record: Record) -> Iterator[None]:
+    def listening(self, monitor: socket.socket, record: Record) -> Iterator[None]:
         """While this lasts, `catch_up` asks for a record of what is still queued there; so does its end."""
-        self._records[ear] = record
+        self._records[monitor] = record
         try:
             yield
         finally:
-            del self._records[ear]
-            record(ear)
+            del self._records[monitor]
+            record(monitor)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -45,16 +45,16 @@ class Monitors:
 
     def catch_up(self) -> None:
         """Returns when all that has arrived until now is recorded. Any thread but the loop's."""
-        for ear in list(self._records):
+        for monitor in list(self._records):
             with suppress(RuntimeError, TimeoutError, ValueError):  # the gatekeeper has ended, or is closing it
-                if is_readable(ear) or self._in_hand:  # in this order: what was read is in hand before
-                    in_loop(self._loop, partial(self._record, ear))
+                if is_readable(monitor) or self._in_hand:  # in this order: what was read is in hand before
+                    in_loop(self._loop, partial(self._record, monitor))
 
     def record_all(self) -> None:
         """Records what has arrived until now. In the loop."""
-        for ear in list(self._records):
-            self._record(ear)
+        for monitor in list(self._records):
+            self._record(monitor)
 
-    def _record(self, ear: socket.socket) -> None:
-        if ear in self._records:
-            self._records[ear](ear)
+    def _record(self, monitor: socket.socket) -> None:
+        if monitor in self._records:
+            self._records[monitor](monitor)

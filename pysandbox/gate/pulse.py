@@ -16,7 +16,7 @@ class Pulse:
 
     def __init__(self, every: float, rounds: int) -> None:
         self.every, self._most = every, rounds
-        self.asked = self.heard = 0
+        self.asked = self.replied = 0
         self._rounds, self._last = 0, 0.0
         self._wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
@@ -27,7 +27,7 @@ class Pulse:
 
     @property
     def is_owed(self) -> bool:
-        return self.heard < self.asked
+        return self.replied < self.asked
 
     @property
     def is_late(self) -> bool:
@@ -45,8 +45,8 @@ class Pulse:
 
     def answered(self, number: int) -> None:
         """It has answered up to this number."""
-        if self.heard < number <= self.asked:
-            self.heard, self._rounds = number, 0
+        if self.replied < number <= self.asked:
+            self.replied, self._rounds = number, 0
 
     def asks_again(self, now: float) -> bool | None:
         """Whether a round begins, at which it is to be asked; None when it was silent for too many."""

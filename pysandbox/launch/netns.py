@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 256  # connections that wait at a listener; a cage that makes more is its own loss
 _TYPES = {"tcp": 1, "udp": 2, "raw": 3, "syn": 3}  # SOCK_STREAM, SOCK_DGRAM, SOCK_RAW
-_HEARD = {"raw": 17, "syn": 6}  # IPPROTO_UDP, IPPROTO_TCP
+_MONITORED = {"raw": 17, "syn": 6}  # IPPROTO_UDP, IPPROTO_TCP
 
 
 class DescribedSocket(NamedTuple):
@@ -35,7 +35,7 @@ def described_socket(protocol: str, address: str, port: int) -> DescribedSocket:
     family = AF_INET6 if ":" in address else AF_INET
     return DescribedSocket(
         f"{address}:{port}/{protocol}", family, _TYPES[protocol], inet_pton(family, address),
-        _HEARD.get(protocol, port), BACKLOG if protocol == "tcp" and port else 0,
+        _MONITORED.get(protocol, port), BACKLOG if protocol == "tcp" and port else 0,
     )  # fmt: skip
 
 

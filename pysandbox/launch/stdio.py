@@ -255,8 +255,8 @@ class Stdio:
 def null_device() -> int:
     """The host's own, which stays open as long as the process."""
     if not _null:
-        sealed = native.open_null() if os.geteuid() == 0 else -1  # others do not own the node
-        _null.append(sealed if sealed >= 0 else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+        own_node = native.open_null() if os.geteuid() == 0 else -1  # others do not own the node
+        _null.append(own_node if own_node >= 0 else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     return _null[0]
 
 

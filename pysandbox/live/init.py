@@ -49,7 +49,7 @@ class CageInit:
         self.layers = ""  # the host directory behind LAYERS, "" if the plan has none
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
-        self.condemned: KillReason | None = None  # why the watchdog has killed the cage
+        self.kill_reason: KillReason | None = None  # why the watchdog has killed the cage
         self.tightened: dict[str, int] = {}  # limits that were lowered while it runs, named as in `KillReason`
         self.orders = 0  # commands that were asked of it
         self.on_command: list[Callable[[], object]] = []  # to be called when there is something to be watched again
@@ -155,8 +155,8 @@ class CageInit:
 
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel or the watchdog has killed for want of memory. To be asked before the cage is reaped."""
-        condemned = self.condemned is not None and self.condemned.reason == "oom"
-        return condemned or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
+        out_of_memory = self.kill_reason is not None and self.kill_reason.reason == "oom"
+        return out_of_memory or (self.cgroup is not None and self.cgroup.oom_kills() > 0)
 
     def new_refused_forks(self, command: int) -> int:
         """How many forks beyond pids.max the kernel has counted since this was asked last, where they can only be of

@@ -48,7 +48,7 @@ class Standstill:
 
     @contextmanager
     def during_look(self, live: CageInit, *, may_stop: bool, urgent: bool) -> Iterator[Glance]:
-        """Yields what the look calls as it goes on. Afterwards the cage goes on, unless it was condemned. `may_stop`:
+        """Yields what the look calls as it goes on. Afterwards the cage goes on, unless it is to be killed. `may_stop`:
         nobody else has stopped it, who decides when it goes on. `urgent`: what a crowd can take while it keeps the look
         waiting could be too much."""
         asked, waited, since = time.monotonic(), waited_for_processor(), 0.0
@@ -71,7 +71,7 @@ class Standstill:
 
     def let_go(self, live: CageInit) -> None:
         """One that cannot be told now is told after the next look: `held` says so."""
-        if self.held and not live.condemned:
+        if self.held and not live.kill_reason:
             self.held = not (live.paused or _signal(live, signal.SIGCONT))
 
 

@@ -214,7 +214,7 @@ class _Tightening:
 
     def _kill(self, fighting: set[int], _: set[int]) -> None:
         if self._stopping.left < -PATIENCE:
-            self._live.condemned = self._live.condemned or FOUGHT
+            self._live.kill_reason = self._live.kill_reason or FOUGHT
             self._live.signal_at_once(signal.SIGKILL)
         self._killed |= signal_each(self._live.pid, self._pidfd, fighting, signal.SIGKILL)
 

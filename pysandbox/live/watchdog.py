@@ -2,7 +2,7 @@
 
 It looks at each cage as often as its limits need and acts by itself: no sink and no callback of a user runs on it, and
 it never waits for a lock that others hold for long. It starts with the first cage that has something to be watched, and
-ends when there has been none for IDLE seconds. What became of a cage is left in `CageInit.condemned`.
+ends when there has been none for IDLE seconds. What became of a cage is left in `CageInit.kill_reason`.
 
 A watchdog that cannot look does not keep a limit, so whatever goes wrong here ends cages: an error at one cage that
 cage, an error of the thread every cage that it watches. Only a shortage of the host's own (descriptors, memory) is
@@ -64,7 +64,7 @@ class Watch:
     def __init__(self, live: CageInit, plan: WatchPlan, now: float) -> None:
         self._live = weakref.ref(live)
         self._limit = plan.memory
-        self._duty = CpuBudget(plan.cpu) if plan.cpu is not None else None
+        self._cpu_budget = CpuBudget(plan.cpu) if plan.cpu is not None else None
         self._cpu_used, self._cpu_seen, self._cpu_orders = 0.0, now, 0
         self._cpu_each: Seen = {}
         self._unwaited = Unwaited()
@@ -83,13 +83,13 @@ class Watch:
         self._write_due = now + WRITE_SOONEST if plan.written is not None else float("inf")
         self._orders, self._ordered = -1, now  # of the cage, at the last look, and when that changed
         self._asleep_until = 0.0
-        self._condemned_at: float | None = None
+        self._killed_at: float | None = None
         self._short_since: float | None = None  # of what looking takes
         self.doomed: BaseException | None = None  # what kept the thread from looking
 
     @property
     def due(self) -> float:
-        if self.doomed is not None and self._condemned_at is None:
+        if self.doomed is not None and self._killed_at is None:
             return 0.0
         return max(self._asleep_until, min(self._memory_due, self._cpu_due, self._scratch_due, self._pids_due,
                                             self._write_due, self._layers_due))  # fmt: skip
@@ -102,9 +102,9 @@ class Watch:
     def check(self, now: float) -> bool:
         """Whether it is to be looked at again."""
         live = self._live()
-        if live is None or (live.closed and (live.condemned is None or live.is_dead(wait=False))):
+        if live is None or (live.closed and (live.kill_reason is None or live.is_dead(wait=False))):
             return False
-        if live.condemned:
+        if live.kill_reason:
             return self._finish(live, now)
         if self.doomed is not None:
             self._condemn(live, unwatched(self.doomed), now)
@@ -112,15 +112,15 @@ class Watch:
         self._note_orders(live, now)
         if self._scratch is not None and now >= self._scratch_due:
             self._scratch_due = self._check_disk(live, self._scratch, now)
-        if self._layers is not None and now >= self._layers_due and not live.condemned:
+        if self._layers is not None and now >= self._layers_due and not live.kill_reason:
             self._layers_due = self._check_disk(live, self._layers, now)
-        if now >= self._memory_due and not live.condemned:
+        if now >= self._memory_due and not live.kill_reason:
             self._check_memory(live, now)
-        if now >= self._pids_due and not live.condemned:
+        if now >= self._pids_due and not live.kill_reason:
             self._check_threads(live, now)
-        if now >= self._write_due and not live.condemned:
+        if now >= self._write_due and not live.kill_reason:
             self._check_writes(live, now)
-        if now >= self._cpu_due and not live.condemned:
+        if now >= self._cpu_due and not live.kill_reason:
             self._check_cpu(live, now)
         self._back_off(live, now)
         self._short_since = None
@@ -141,9 +141,9 @@ class Watch:
         return True
 
     def _finish(self, live: CageInit, now: float) -> bool:
-        """A condemned cage has said what it had to say: it is closed, and killed by the kernel if it still lives."""
+        """A cage that is to end has said all that it had to say: it is closed, and killed by the kernel if it lives."""
         live.end(wait=False)
-        if self._condemned_at is not None and now - self._condemned_at > PATIENCE:
+        if self._killed_at is not None and now - self._killed_at > PATIENCE:
             live.kill_at_once()
         self._put_off(now + LAST_WORDS)
         return not live.is_dead(wait=False)
@@ -156,8 +156,8 @@ class Watch:
 
     def _back_off(self, live: CageInit, now: float) -> None:
         """A cage in which nothing runs is let be: a thousand idle ones cost next to nothing."""
-        calm = now - self._ordered >= QUIET and self._scratch is None and not live.condemned
-        idle = calm and live.tree is not None and live.tree.is_idle()
+        undisturbed = now - self._ordered >= QUIET and self._scratch is None and not live.kill_reason
+        idle = undisturbed and live.tree is not None and live.tree.is_idle()
         self._asleep_until = now + BACK_OFF if idle else 0.0
         if live.orders != self._orders:  # its `wake` may have come before we lay down
             self._asleep_until = 0.0
@@ -166,13 +166,14 @@ class Watch:
         limit, began, tree, pace = self._limit or 0, cpu_clock(), live.tree, self._memory_pace
         if tree is None:
             return
-        may_stop = not (live.paused or live.stopped_by_hand or (self._duty is not None and self._duty.stopped))
+        budget = self._cpu_budget
+        may_stop = not (live.paused or live.stopped_by_hand or (budget is not None and budget.stopped))
         urgent = pace.may_be_filled(limit, CROWD_DELAY)
         with self._still.during_look(live, may_stop=may_stop, urgent=urgent) as glance:
             used = tree.memory(limit, glance)
             if used is not None and used > limit:
                 self._condemn(live, OUT_OF_MEMORY, now)
-        if used is None or live.condemned:
+        if used is None or live.kill_reason:
             return
         pause = pace.pause(used, limit, now, cpu_clock() - began, size=tree.rough, hurry=tree.hides)
         self._memory_due = now + (SOONEST if self._still.held else max(pause, self._still.lasted))
@@ -208,7 +209,7 @@ class Watch:
 
     def _condemn(self, live: CageInit, why: KillReason, now: float) -> None:
         """Kills everything in the cage; it is closed at the next look, when its commands have been reported."""
-        live.condemned, self._condemned_at = why, now
+        live.kill_reason, self._killed_at = why, now
         self._asleep_until = 0.0
         self._put_off(now + LAST_WORDS)
         live.signal_at_once(signal.SIGKILL)
@@ -226,21 +227,21 @@ class Watch:
                 each.close()
 
     def _check_cpu(self, live: CageInit, now: float) -> None:
-        duty = self._duty
+        budget = self._cpu_budget
         seen = self._cpu_seconds(live, now - self._cpu_seen)
-        if duty is None or seen is None:
+        if budget is None or seen is None:
             return
         used, excused = seen
-        stop = duty.account(used, now - self._cpu_seen, excused)
+        stop = budget.account(used, now - self._cpu_seen, excused)
         self._cpu_seen = now
-        if duty.fights:
+        if budget.fights:
             self._condemn(live, FOUGHT, now)
             return
         # Sent even when nothing changes: a command may have begun meanwhile, or have stopped or continued itself.
-        if not live.paused and (stop or duty.stopped):
+        if not live.paused and (stop or budget.stopped):
             done = live.signal_at_once(signal.SIGSTOP if stop else signal.SIGCONT)
-            duty.stopped = stop if done else duty.stopped
-        self._cpu_due = now + duty.pause
+            budget.stopped = stop if done else budget.stopped
+        self._cpu_due = now + budget.pause
 
     def _cpu_seconds(self, live: CageInit, elapsed: float) -> tuple[float, float] | None:
         """What was used since the last look, and how much of that by commands that were ordered since."""

@@ -37,19 +37,19 @@ class Written:
         before, news = self._each, max(0, (reaped or 0) - self._reaped)
         told = news + sum(max(0, wrote - before[pid]) for pid, wrote in each.items() if pid in before)
         went = sum(wrote for pid, wrote in before.items() if pid not in each)
-        self._book(told, went, heard=reaped is not None)
+        self._book(told, went, was_reaped=reaped is not None)
         self._each, self._reaped = each, self._reaped + news
         self._total = max(self._total, sum(each.values()) + self._reaped + self.lost)
         return self._total
 
-    def _book(self, told: int, went: int, *, heard: bool) -> None:
+    def _book(self, told: int, went: int, *, was_reaped: bool) -> None:
         """Whoever stayed and has more than before may have been told of those that went; else nobody was."""
         owed = [*self._owed, (went, 0)] if went else self._owed
         self._owed = []
         for amount, looks in owed:
             rest = max(0, amount - told)
             told -= amount - rest
-            if rest and looks + heard > LOOKS:
+            if rest and looks + was_reaped > LOOKS:
                 self.lost += rest
             elif rest:
-                self._owed.append((rest, looks + heard))
+                self._owed.append((rest, looks + was_reaped))

@@ -41,7 +41,7 @@ ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_
 SCOPE_ABI = 6  # of Landlock, Linux 6.12
 LONGEST = 1 << 16
 STUCK = 10.0  # seconds that it may take to hear an order
-MOST_HEARD = 64  # records read for one worker: more than a template has to tell, and no end of them holds up a caller
+MOST_RECORDS = 64  # records read for one worker: more than a template has to tell, and no end of them holds up a caller
 MIB = 1 << 20
 
 
@@ -75,7 +75,7 @@ class Template:
         self._cage: Cage | None = None
         self._control: socket.socket | None = None
         self._process: Process[bytes] | None = None
-        self._parked: deque[TemplateWorker] = deque()
+        self._idle: deque[TemplateWorker] = deque()
         self._endings: dict[int, int] = {}
         self._forgotten: set[int] = set()
         self._count = 0
@@ -97,7 +97,7 @@ class Template:
         except BaseException:
             self.close()
             raise
-        self._parked.extend(self._fork() for _ in range(self._wanted))
+        self._idle.extend(self._fork() for _ in range(self._wanted))
         return self
 
     def require_scope(self) -> None:
@@ -134,10 +134,10 @@ class Template:
     def close(self) -> None:
         """Ends the template and all its workers."""
         with self._lock:
-            parked, self._parked = list(self._parked), deque()
+            idle, self._idle = list(self._idle), deque()
             cage, self._cage = self._cage, None
             control, self._control = self._control, None
-        for worker in parked:
+        for worker in idle:
             worker.drop()
         if control is not None:
             control.close()
@@ -156,11 +156,11 @@ class Template:
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host it is closed: what runs is the original's."""
         self._lock, self._process, self._cage = threading.Lock(), None, None
-        for worker in self._parked:
+        for worker in self._idle:
             worker.drop()
         if self._control is not None:
             self._control.close()
-        self._parked, self._control = deque(), None
+        self._idle, self._control = deque(), None
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
@@ -170,9 +170,9 @@ class Template:
         with self._lock:
             self._require_open()
             ended = self._hung_up()
-            worker = self._parked.popleft() if self._parked else self._fork()
-            while len(self._parked) < self._wanted:
-                self._parked.append(self._fork())
+            worker = self._idle.popleft() if self._idle else self._fork()
+            while len(self._idle) < self._wanted:
+                self._idle.append(self._fork())
         for each in ended:
             each.close()
         return worker
@@ -180,8 +180,8 @@ class Template:
     def _hung_up(self) -> list[TemplateWorker]:
         """Those at the front that were ended while they waited, or could not be forked."""
         ended = []
-        while self._parked and self._parked[0].has_hung_up():
-            ended.append(self._parked.popleft())
+        while self._idle and self._idle[0].has_hung_up():
+            ended.append(self._idle.popleft())
         return ended
 
     def map(
@@ -250,7 +250,7 @@ class Template:
         with self._lock:
             if self._endings.pop(number, None) is None:
                 self._forgotten.add(number)
-            for _ in range(MOST_HEARD):
+            for _ in range(MOST_RECORDS):
                 if self._control is None or not is_readable(self._control) or not self._receive():
                     return
 

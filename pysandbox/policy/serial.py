@@ -24,7 +24,7 @@ def digest(policy: PolicyFields) -> str:
 
 def from_json(kind: type[P], text: str) -> P:
     try:
-        given = json.loads(text, object_pairs_hook=_without_duplicates)
+        given = json.loads(text, object_pairs_hook=without_duplicates)
     except (ValueError, RecursionError) as error:
         raise PolicyError(f"not JSON: {error}", suggestion="give the text that to_json wrote") from None
     if not isinstance(given, dict):
@@ -32,7 +32,8 @@ def from_json(kind: type[P], text: str) -> P:
     return kind(**given)
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `object_pairs_hook`: JSON says nothing of a key that occurs twice, and readers differ. Raises ValueError."""
     table = dict(pairs)
     if len(table) != len(pairs):
         raise ValueError("a key occurs twice in one object")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEEPEST, MOST = 3, 512
 MOST_MODULES = 256
 MOST_REPOSITORIES = 1024  # and bare ones, modules, worktrees: each is some mounts
-SOUGHT = (GIT, *BARE, *{name.partition("/")[0] for names in PROJECT.values() for name in names})
+WANTED = (GIT, *BARE, *{name.partition("/")[0] for names in PROJECT.values() for name in names})
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -47,7 +47,7 @@ class _GuardSearch:
         self.ended_early = False
 
     def _names(self, directory: str, *, below: bool = True) -> dict[str, bool]:
-        found = search(directory, below=below, searched=self._searched, most=self._names_left, wanted=SOUGHT)
+        found = search(directory, below=below, searched=self._searched, most=self._names_left, wanted=WANTED)
         self._names_left = max(0, self._names_left - len(found))
         self.ended_early |= not self._names_left
         return found

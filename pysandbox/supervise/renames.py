@@ -84,6 +84,7 @@ def _encoded(live: CageInit, plan: Plan, deadline: float) -> wire.EncodedRules:
     notify = plan.notify
     assert notify is not None
     return wire.encode_rules(
-        dict(ONLY), NOWHERE, init_pid=live.pid, deadline=deadline, sealed=notify.sealed, abstract=notify.abstract,
-        refuse_control=False, user=live.user, moves=True,
+        dict(ONLY), NOWHERE, init_pid=live.pid, deadline=deadline,
+        no_external_reach=notify.no_external_reach, abstract=notify.abstract, refuse_control=False, user=live.user,
+        moves=True,
     )  # fmt: skip

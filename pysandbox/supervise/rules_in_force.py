@@ -66,8 +66,9 @@ class RulesInForce:
         if self._rules.by_mark or self._recorded:
             actions = {name: "ASK" if action == "LIST" else action for name, action in actions.items()}
         return wire.encode_rules(
-            actions, self._rules.network, init_pid=self._live.pid, deadline=self._deadline, sealed=notify.sealed,
-            abstract=notify.abstract, refuse_control=notify.refuse_control, leads_out=notify.leads_out,
+            actions, self._rules.network, init_pid=self._live.pid, deadline=self._deadline,
+            no_external_reach=notify.no_external_reach, abstract=notify.abstract,
+            refuse_control=notify.refuse_control, leads_out=notify.leads_out,
             landlock_denies_bind=notify.landlock_denies_bind, on_host=notify.on_host, keeps_ports=notify.keeps_ports,
             doors=notify.doors, sockets=notify.sockets, verdicts=notify.verdicts, user=self._live.user,
             watches_paths=notify.watches_paths, moves="RENAME" in actions,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping, Sequence
-from weakref import WeakKeyDictionary
 
 from pysandbox._native import ffi, lib
 from pysandbox.compile.syscalls import names, table
@@ -34,11 +33,16 @@ ASKED, PASSED, REFUSED, LATE = lib.PSB_EVENT_ASKED, lib.PSB_EVENT_PASSED, lib.PS
 NOT_REPLACEABLE, MISSED = lib.PSB_EVENT_NOT_REPLACEABLE, lib.PSB_EVENT_MISSED
 MOST_DENIALS = 64  # kinds of them that the C half tells apart for each cage
 MACHINE = os.uname().machine
-_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()  # what a struct points to lives as long as the struct
 
 
 Notifier = NewType("Notifier", object)  # struct psb_notifier *
-EncodedRules = NewType("EncodedRules", object)  # struct psb_rules *, and what it points to
+
+
+class EncodedRules(NamedTuple):
+    """A struct psb_rules *, and what it points to: that is freed with this value, not before."""
+
+    struct: Any
+    pointed_to: tuple[Any, ...]
 
 
 class Answered(Protocol):
@@ -92,7 +96,7 @@ def free(notifier: Notifier) -> None:
 
 
 def add(notifier: Notifier, listener: int, rules: EncodedRules) -> int:
-    number = lib.psb_notifier_add(notifier, listener, rules)
+    number = lib.psb_notifier_add(notifier, listener, rules.struct)
     if number < 0:
         raise OSError(-number, os.strerror(-number))
     return int(number)
@@ -100,7 +104,7 @@ def add(notifier: Notifier, listener: int, rules: EncodedRules) -> int:
 
 def replace_rules(notifier: Notifier, number: int, rules: EncodedRules) -> None:
     """The cage may have ended meanwhile, which is no error. Raises OSError."""
-    result = lib.psb_notifier_rule(notifier, number, rules)
+    result = lib.psb_notifier_rule(notifier, number, rules.struct)
     if result < 0 and result != -errno.ENOENT:
         raise OSError(-result, os.strerror(-result))
 
@@ -111,7 +115,7 @@ def encode_rules(
     *,
     init_pid: int,
     deadline: float,
-    sealed: bool,
+    no_external_reach: bool,
     abstract: bool,
     refuse_control: bool,
     leads_out: bool = False,
@@ -132,7 +136,7 @@ def encode_rules(
     files = ffi.new("struct psb_granted[]", [(each.dev, each.ino) for each in sockets])
     for name, action in actions.items():
         rules.action[getattr(lib, f"PSB_CALL_{name}")] = getattr(lib, f"PSB_ACTION_{action}")
-    rules.sealed, rules.abstract, rules.refuse_control = sealed, abstract, refuse_control
+    rules.no_external_reach, rules.abstract, rules.refuse_control = no_external_reach, abstract, refuse_control
     rules.landlock_denies_bind, rules.grants = landlock_denies_bind, leads_out
     rules.user, rules.watches_paths, rules.moves = user, watches_paths, moves
     rules.init_pid, rules.deadline_ms = init_pid, max(1, round(deadline * 1000))
@@ -141,8 +145,7 @@ def encode_rules(
     rules.sockets, rules.n_sockets = files, len(sockets)
     program = ffi.from_buffer("uint8_t[]", verdicts)
     rules.verdicts, rules.verdicts_size = program, len(verdicts)
-    _KEPT[rules] = table, files, program
-    return EncodedRules(rules)
+    return EncodedRules(rules, (table, files, program))
 
 
 def _encode_network(network: NetworkRules) -> tuple[Any, int]:

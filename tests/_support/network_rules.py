@@ -47,12 +47,12 @@ def in_c_half(
     real: bytes | None = None,
 ) -> int:  # fmt: skip
     encoded = wire.encode_rules(
-        {}, rules, init_pid=1, deadline=1, sealed=False, abstract=False, refuse_control=False, leads_out=True
+        {}, rules, init_pid=1, deadline=1, no_external_reach=False, abstract=False, refuse_control=False, leads_out=True
     )
     kept = [ffi.from_buffer("uint8_t[]", each) for each in (raw, real or b"")]
     asked = ffi.new("struct psb_asked *", {"address": kept[0], "size": len(raw), "protocol": protocol})
     asked.own, asked.host_netns, asked.real = own, host_netns, kept[1] if real is not None else ffi.NULL
-    return int(lib.psb_reach_of(encoded, asked))
+    return int(lib.psb_reach_of(encoded.struct, asked))
 
 
 # ---- every evaluator of a list, as one question: does the list grant this address in the host's network? -------------

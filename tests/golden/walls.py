@@ -206,7 +206,7 @@ def weaker(strict: Plan, plain: Plan) -> dict[str, object]:
         )
         found["rights"] = {each for each in rights(strict) - rights(plain) if not has_above(plain, *each)}
     if plain.notify and strict.notify:
-        found["sealed"] = plain.notify.sealed and not strict.notify.sealed
+        found["sealed"] = plain.notify.no_external_reach and not strict.notify.no_external_reach
         found["control"] = plain.notify.refuse_control and not strict.notify.refuse_control
         found["grants"] = set(strict.notify.grants) - set(plain.notify.grants)
         found["sockets"] = set(strict.notify.sockets) - set(plain.notify.sockets)

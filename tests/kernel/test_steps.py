@@ -238,7 +238,9 @@ def test_a_filter_that_is_none_is_refused_for_each_command() -> None:
 
 
 def test_a_listener_that_cannot_be_had_is_an_error_of_the_start() -> None:
-    notify = NotifyPlan((), (), (), sealed=True, abstract=True, refuse_control=False, lenient=False, programs=None)
+    notify = NotifyPlan(
+        (), (), (), no_external_reach=True, abstract=True, refuse_control=False, lenient=False, programs=None
+    )
     wanted = plan(seccomp=BROKEN_FILTER, notify=notify)
     assert why_not(wanted) == ("listener", "EINVAL", None)
 

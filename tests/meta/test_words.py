@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _support.tree import PACKAGE, REPOSITORY, around, modules
 
-# A word of ours that no definition and no file may have in its name, and the word of the field.
+# A word of ours that no name in the code may have, and the word of the field.
 BANNED = {
     "admission": "session: CageSession",
     "bell": "wakeup (eventfd(2))",
@@ -47,6 +47,8 @@ BANNED = {
     "ticket": "pending_call",
     "walled": "what it is: landlock_denies_bind",
 }
+# Names that others have given: lseek(2), RFC 9113, and a parameter that programs of users have written.
+OTHERS = frozenset({"SEEK_CUR", "SEEK_END", "ENHANCE_YOUR_CALM", "parked", "admission", "_admission"})
 NEIGHBOUR = re.compile(r"(?:Of|Also|The same|Likewise)\b")  # begins what cannot be read without its neighbour
 PYTHON_DEFINITION = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 C_FUNCTION = re.compile(r"^(?!typedef|return|else|#)[a-z_][\w ]*[ *](\w+)\([^;{}]*\)\s*\{", re.MULTILINE)
@@ -75,14 +77,27 @@ def definitions(path: Path) -> Iterator[str]:
         yield from pattern.findall(C_COMMENT.sub("", text))
 
 
+def variables(path: Path) -> Iterator[str]:
+    """The other names that a file gives: parameters, variables and attributes; in C every name that it uses."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from re.findall(r"\b[A-Za-z_]\w*", re.sub(r'"(?:\\.|[^"\\\n])*"', "", C_COMMENT.sub("", text)))
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
 def words(name: str) -> set[str]:
     return set(re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_"))
 
 
 def with_a_banned_word() -> Iterator[tuple[str, str]]:
-    """Each name with a banned word: of a file, or of what a file defines, and the file."""
+    """Each name with a banned word: of a file, or of what a file defines or uses, and the file."""
     for path in sources():
-        named = [path.name, *definitions(path)]
+        named = [path.name, *definitions(path), *(set(variables(path)) - OTHERS)]
         yield from ((name, shown(path)) for name in named if words(name.partition(".")[0]) & BANNED.keys())
 
 
@@ -120,7 +135,7 @@ def test_no_class_has_the_name_of_another() -> None:
     assert not {name: found for name, found in homes.items() if len(found) > 1}
 
 
-def test_no_definition_has_a_private_word() -> None:
+def test_no_name_has_a_private_word() -> None:
     assert words("run_errand") & BANNED.keys() and words("CageKeeper") & BANNED.keys()  # the control
     found = dict(with_a_banned_word())
     assert not found, f"{found}: the field's words are in BANNED"

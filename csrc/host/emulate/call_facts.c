@@ -43,14 +43,14 @@ int read_message_address(int tid, int number, uint64_t header, struct call_addre
                               address);
 }
 
-static int read_address(const struct call_facts *heard, struct call_address *address) {
-    const uint64_t *args = heard->args;
-    switch (heard->number) {
+static int read_address(const struct call_facts *received, struct call_address *address) {
+    const uint64_t *args = received->args;
+    switch (received->number) {
     case SYS_connect:
-    case SYS_bind: return read_plain_address(heard->tid, heard->number, args[1], (int32_t)args[2], address);
+    case SYS_bind: return read_plain_address(received->tid, received->number, args[1], (int32_t)args[2], address);
     case SYS_listen: return 0;
-    case SYS_sendto: return read_plain_address(heard->tid, heard->number, args[4], (int32_t)args[5], address);
-    default: return read_message_address(heard->tid, heard->number, args[1], address);
+    case SYS_sendto: return read_plain_address(received->tid, received->number, args[4], (int32_t)args[5], address);
+    default: return read_message_address(received->tid, received->number, args[1], address);
     }
 }
 
@@ -76,18 +76,18 @@ static enum address_owner owner_of(const struct call_facts *facts, const struct 
     return psb_is_own(address) ? OWNER_HOST : OWNER_OTHER;
 }
 
-int find_facts(const struct call_facts *heard, const struct psb_rules *rules, struct borrowed *borrowed,
+int find_facts(const struct call_facts *received, const struct psb_rules *rules, struct borrowed *borrowed,
                struct call_facts *facts, int *socket) {
     int result;
-    *facts = *heard;
-    *socket = borrow_fd(borrowed, heard->tid, (int)heard->args[0]);
+    *facts = *received;
+    *socket = borrow_fd(borrowed, received->tid, (int)received->args[0]);
     if (*socket < 0) {
         result = *socket;
         *socket = -1;
         return result;
     }
     result = ask_socket(*socket, facts);
-    if (!result) result = read_address(heard, &facts->address);
+    if (!result) result = read_address(received, &facts->address);
     if (result || !is_inet(facts)) return result;
     if (rules->network) facts->host_netns = is_of_host(*socket, rules);
     facts->owner = owner_of(facts, rules);

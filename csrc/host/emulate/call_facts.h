@@ -30,8 +30,8 @@ struct call_facts {
 };
 
 /* The facts of a call on a socket, and our duplicate of it (-1: none; the caller's to give back, also when it fails): 0
- * or -errno. `heard`: what the kernel has handed over. */
-int find_facts(const struct call_facts *heard, const struct psb_rules *rules, struct borrowed *borrowed,
+ * or -errno. `received`: what the kernel has handed over. */
+int find_facts(const struct call_facts *received, const struct psb_rules *rules, struct borrowed *borrowed,
                struct call_facts *facts, int *socket);
 /* One message's address, by its header in the caller's memory: 0 or -errno. */
 int read_message_address(int tid, int number, uint64_t header, struct call_address *address);

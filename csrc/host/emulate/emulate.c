@@ -217,7 +217,7 @@ static enum call_outcome send_something(struct emulated_call *req, const struct 
 static int may_pass(const struct emulated_call *req, const struct psb_rules *rules) {
     const int message = req->facts.number == SYS_sendmsg || req->facts.number == SYS_sendmmsg;
     if (rules->landlock_denies_bind && req->facts.number == SYS_bind) return 1;
-    return rules->sealed && !(message && rules->refuse_control);
+    return rules->no_external_reach && !(message && rules->refuse_control);
 }
 
 static enum call_outcome emulate_call(struct emulated_call *req, const struct psb_rules *rules,

@@ -53,9 +53,9 @@ struct psb_granted {
 };
 
 struct psb_rules {
-    uint32_t action[11]; /* by enum psb_call_class */
-    uint32_t sealed;     /* other families than IP: 1, the kernel goes on, for a descriptor or an address swapped
-                          * meanwhile reaches nothing outside the cage; 0, they are done on behalf as well */
+    uint32_t action[11];        /* by enum psb_call_class */
+    uint32_t no_external_reach; /* other families than IP: 1, the kernel goes on, for a descriptor or an address swapped
+                                 * meanwhile reaches nothing outside the cage; 0, they are done on behalf as well */
     uint32_t landlock_denies_bind; /* a bind of another family goes on even so: Landlock refuses every TCP bind */
     uint32_t grants;               /* the cage has a network of its own, and may be given sockets of the host's */
     uint32_t abstract;             /* abstract unix names are those of the cage's own network namespace */

@@ -27,10 +27,10 @@ union notification {
 };
 
 /* Everything that the decision rests on, read once; then the caller must still be waiting. 0 or -errno. */
-static int read_call(struct notified_cage *cage, uint64_t id, const struct call_facts *heard, struct call_facts *facts,
-                     int *socket) {
+static int read_call(struct notified_cage *cage, uint64_t id, const struct call_facts *received,
+                     struct call_facts *facts, int *socket) {
     int result = 0;
-    if (is_network(heard->call)) result = find_facts(heard, &cage->rules, &cage->borrowed, facts, socket);
+    if (is_network(received->call)) result = find_facts(received, &cage->rules, &cage->borrowed, facts, socket);
     if (!still_waits(cage, id)) result = -ENOENT;
     if (result && *socket >= 0) give_back(&cage->borrowed, *socket);
     return result == -ESRCH ? -EPERM : result;
@@ -68,8 +68,8 @@ static void pass_and_tell(struct notified_cage *cage, uint64_t id, const struct 
     if (!respond_continue(cage, id) && size) post_event(cage, &event);
 }
 
-/* The address decides what may be done with an IP socket; other families are the concern of `sealed`. The list holds in
- * monitor mode too: nothing there opens the network. */
+/* The address decides what may be done with an IP socket; other families are the concern of `no_external_reach`. The
+ * list holds in monitor mode too: nothing there opens the network. */
 static void decide_by_list(struct notified_cage *cage, uint64_t id, struct emulated_call *req) {
     if (dispatch(cage, id, req, NULL)) req->socket = -1; /* the pending call's now */
 }
@@ -79,7 +79,8 @@ static void decide_by_list(struct notified_cage *cage, uint64_t id, struct emula
 static int is_for_python(const struct notified_cage *cage, const struct call_facts *facts) {
     if (cage->rules.action[facts->call] != PSB_ACTION_ASK) return 0;
     if (cage->rules.on_host && is_network(facts->call) && !is_inet(facts)) return 0;
-    return !is_network(facts->call) || is_inet(facts) || !(cage->rules.sealed || facts->domain == AF_NETLINK);
+    return !is_network(facts->call) || is_inet(facts) ||
+           !(cage->rules.no_external_reach || facts->domain == AF_NETLINK);
 }
 
 /* What the filter itself would have refused: noted, and let pass where monitor may. 1: the caller has its answer. */
@@ -148,24 +149,24 @@ static int is_for_move(const struct notified_cage *cage, const struct call_facts
     return cage->rules.moves && facts->call == PSB_CALL_RENAME && moves_directory(facts);
 }
 
-static void decide(struct notified_cage *cage, uint64_t id, const struct call_facts *heard) {
-    const uint32_t action = cage->rules.action[heard->call];
-    struct call_facts facts = *heard;
+static void decide(struct notified_cage *cage, uint64_t id, const struct call_facts *received) {
+    const uint32_t action = cage->rules.action[received->call];
+    struct call_facts facts = *received;
     int result, socket = -1;
-    if (heard->tid != cage->rules.init_pid && (note_paths(cage, id, heard) || is_for_move(cage, heard))) {
-        struct emulated_call req = {.facts = *heard, .socket = -1};
+    if (received->tid != cage->rules.init_pid && (note_paths(cage, id, received) || is_for_move(cage, received))) {
+        struct emulated_call req = {.facts = *received, .socket = -1};
         ask_python(cage, id, &req);
         return;
     }
-    if (action == PSB_ACTION_PASS || heard->tid == cage->rules.init_pid) {
+    if (action == PSB_ACTION_PASS || received->tid == cage->rules.init_pid) {
         respond_continue(cage, id);
         return;
     }
     if (action == PSB_ACTION_TELL) {
-        pass_and_tell(cage, id, heard);
+        pass_and_tell(cage, id, received);
         return;
     }
-    result = read_call(cage, id, heard, &facts, &socket);
+    result = read_call(cage, id, received, &facts, &socket);
     if (result)
         respond_value(cage, id, result);
     else
@@ -173,18 +174,18 @@ static void decide(struct notified_cage *cage, uint64_t id, const struct call_fa
 }
 
 static struct call_facts facts_of(const struct seccomp_notif *call) {
-    struct call_facts heard = {.tid = (int)call->pid, .number = call->data.nr, .call = class_of(call->data.nr)};
-    memcpy(heard.args, call->data.args, sizeof heard.args);
-    return heard;
+    struct call_facts received = {.tid = (int)call->pid, .number = call->data.nr, .call = class_of(call->data.nr)};
+    memcpy(received.args, call->data.args, sizeof received.args);
+    return received;
 }
 
 int receive_call(struct notified_cage *cage) {
     union notification in;
-    struct call_facts heard;
+    struct call_facts received;
     memset(&in, 0, sizeof in);
     if (ioctl(cage->listener, SECCOMP_IOCTL_NOTIF_RECV, &in) < 0) return -errno;
-    heard = facts_of(&in.call);
-    if (heard.call == PSB_CALL_RENAME && !cage->rules.moves) heard.call = PSB_CALL_PATH;
-    if (!is_refused(cage, in.call.id, &heard, &in.call.data)) decide(cage, in.call.id, &heard);
+    received = facts_of(&in.call);
+    if (received.call == PSB_CALL_RENAME && !cage->rules.moves) received.call = PSB_CALL_PATH;
+    if (!is_refused(cage, in.call.id, &received, &in.call.data)) decide(cage, in.call.id, &received);
     return 0;
 }

@@ -141,12 +141,12 @@ class Forwarder:
         """Waits between two requests: whether another one begins before the server closes or the time is up."""
         if self._client.said or not self._client.is_quiet():
             return True
-        heard = [self._client.sock]
+        waited_for = [self._client.sock]
         if self._bound is not None and self._upstream is not None:
-            heard.append(self._upstream.stream.sock)
+            waited_for.append(self._upstream.stream.sock)
         with suppress(TimeoutError):
             async with asyncio.timeout(IDLE_SECONDS if self._bound is None else None):
-                await until_readable(*heard)
+                await until_readable(*waited_for)
         return not self._client.is_quiet()
 
     async def _inspected(self, request: h11.Request) -> Tunnel | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pysandbox.gate.inspection.room import Room
 
 MOST = 32 << 20  # bytes of one cage until it is crowded; with what its 1,024 connections may then have, 64 MiB
-CALM = 3 * MOST // 4  # below which it is crowded no more
+UNCROWDED = 3 * MOST // 4  # below which it is crowded no more
 HIGH, LOW = 65536, 16384  # bytes that wait for one side, until no more is read of the other; when crowded
 AT_ONCE, LITTLE = 65536, 8192  # bytes of one read
 
@@ -31,7 +31,7 @@ class InFlight:
         was_crowded = self.is_crowded
         self.bytes += count - self._each.get(whose, 0)
         self._each[whose] = count
-        self.is_crowded = self.bytes >= (CALM if was_crowded else MOST)
+        self.is_crowded = self.bytes >= (UNCROWDED if was_crowded else MOST)
         if was_crowded and not self.is_crowded:
             waiting, self._waiting = self._waiting, {}
             for goes_on in waiting.values():

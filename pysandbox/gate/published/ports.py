@@ -41,7 +41,7 @@ WAITING = 64  # connections of one port that the cage has not accepted yet
 EACH = 2  # descriptors of one connection: the caller's and the one inside
 PEERS = 256  # of one UDP port
 PATIENCE = 10.0  # seconds for the cage to accept
-CALM = 0.1  # seconds until the next try, where memory is short
+BACK_OFF = 0.1  # seconds until the next try, where memory is short
 RESET = struct.pack("ii", 1, 0)  # struct linger: closing it is a RST
 
 HINTS = {
@@ -100,22 +100,20 @@ class SocketPool:
                 self._share.give()
 
 
-async def serve_published(
-    admission: CageSession, published: Published, taken: socket.socket, stock: SocketPool
-) -> None:
+async def serve_published(admission: CageSession, published: Published, taken: socket.socket, pool: SocketPool) -> None:
     """Serves what `listen` returned until it is cancelled; what it has relayed is cut then. The caller closes
     `taken`."""
     if published.protocol == "udp":
         from pysandbox.gate.udp.relay import FlowTable, UdpRelay
 
-        ways = [partial(_inside, stock, address, published.inside) for address in LOOPBACK]
+        ways = [partial(_inside, pool, address, published.inside) for address in LOOPBACK]
         await UdpRelay(taken, ways, FlowTable(PEERS, admission.descriptors), admission.turns, admission.inward).serve()
     else:
-        await _serve_tcp(admission, published, taken, stock)
+        await _serve_tcp(admission, published, taken, pool)
 
 
-def _inside(stock: SocketPool, address: str, port: int) -> socket.socket:
-    inside = stock.take("udp", address)
+def _inside(pool: SocketPool, address: str, port: int) -> socket.socket:
+    inside = pool.take("udp", address)
     try:
         inside.connect((address, port))
     except OSError:
@@ -124,8 +122,8 @@ def _inside(stock: SocketPool, address: str, port: int) -> socket.socket:
     return inside
 
 
-async def _serve_tcp(admission: CageSession, published: Published, listener: socket.socket, stock: SocketPool) -> None:
-    port = Port(admission, published, listener, stock)
+async def _serve_tcp(admission: CageSession, published: Published, listener: socket.socket, pool: SocketPool) -> None:
+    port = Port(admission, published, listener, pool)
     try:
         await port.serve()
     finally:
@@ -139,10 +137,8 @@ class Port:
     It accepts by itself and not by `sock_accept`, which may lose what it has accepted when cancelled.
     """
 
-    def __init__(
-        self, admission: CageSession, published: Published, listener: socket.socket, stock: SocketPool
-    ) -> None:
-        self._admission, self._published, self._listener, self._stock = admission, published, listener, stock
+    def __init__(self, admission: CageSession, published: Published, listener: socket.socket, pool: SocketPool) -> None:
+        self._admission, self._published, self._listener, self._pool = admission, published, listener, pool
         self._loop = asyncio.get_running_loop()
         self._waiting = asyncio.Semaphore(WAITING)
         self._connecting: set[asyncio.Task[None]] = set()
@@ -160,7 +156,7 @@ class Port:
             except OSError as error:  # out of memory, or whoever was there has gone
                 self._admission.descriptors.give(EACH)
                 if not isinstance(error, BlockingIOError | ConnectionAbortedError):
-                    await asyncio.sleep(CALM)
+                    await asyncio.sleep(BACK_OFF)
                 continue
             self._admit(client)
 
@@ -200,7 +196,7 @@ class Port:
         """A connection to the cage's server. Raises OSError, CageClosedError."""
         refused: OSError = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         for address in LOOPBACK:
-            inside = self._stock.take("tcp", address)
+            inside = self._pool.take("tcp", address)
             try:
                 async with asyncio.timeout(PATIENCE):
                     await asyncio.get_running_loop().sock_connect(inside, (address, self._published.inside))

@@ -15,7 +15,7 @@ LATE = SniffResult(Way.REFUSE, "the first words were not finished in time")
 
 
 async def read_first_bytes(
-    ear: ClientStream, sniffer: Sniffer, goes_on: Callable[[], Awaitable[bool]]
+    client: ClientStream, sniffer: Sniffer, goes_on: Callable[[], Awaitable[bool]]
 ) -> SniffResult | None:
     """The verdict on what the client sends first; None when it ends before. Silence may last; what has begun has to be
     whole in time. Only `goes_on` waits with a time limit; it reads nothing, so a timeout loses no bytes."""
@@ -33,7 +33,7 @@ async def read_first_bytes(
                 return LATE
             until = begun + WORDS_SECONDS
             continue
-        more = await ear.read()
+        more = await client.read()
         verdict = sniffer.read(more) if more else sniffer.end()
         if verdict is not None:
             return verdict

@@ -16,7 +16,7 @@ from pysandbox.gate.held import cut, held_for
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp.first_bytes import AHEAD, LATE, read_first_bytes
 from pysandbox.gate.tcp.sniff import Sniffer, Way
-from pysandbox.gate.tcp.stream import ClientStream, until_readable
+from pysandbox.gate.tcp.stream import ClientStream
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Inspected:
     async def run(self) -> None:
         """From the first byte of the client's. Raises OSError."""
         sniffer = Sniffer(self._target, self._admission.rules.may_name_at_address)
-        verdict = await read_first_bytes(self._client, sniffer, self._client_is_first)
+        verdict = await read_first_bytes(self._client, sniffer, partial(self._client.is_first, self._server))
         said = bytes(sniffer.said)
         if verdict is not None and verdict.way is Way.REFUSE:
             self._deny(verdict.why)
@@ -96,13 +96,6 @@ class Inspected:
     def _was_ended(self, reset: bool) -> None:
         if not self._over.done():
             self._over.set_result(reset)
-
-    async def _client_is_first(self) -> bool:
-        """Waits until either side has sent something; whether the client has."""
-        if self._client.said or not self._client.is_quiet():
-            return True
-        await until_readable(self._client.sock, self._server.sock)
-        return not self._client.is_quiet()
 
     def _deny(self, why: str) -> None:
         self._admission.ledger.denied("tcp", *self._target, Decision(False, why, ""))

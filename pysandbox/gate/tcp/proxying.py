@@ -13,13 +13,14 @@ second hello, which could name another host (`second_hello`).
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp.first_bytes import AHEAD, LATE, WORDS_SECONDS, read_first_bytes
 from pysandbox.gate.tcp.second_hello import AnswerReader, SecondHello
 from pysandbox.gate.tcp.sni import NotTls
 from pysandbox.gate.tcp.sniff import UNRECOGNIZED_NAME, Sniffer, SniffResult, Way
-from pysandbox.gate.tcp.stream import ClientStream, until_readable
+from pysandbox.gate.tcp.stream import ClientStream
 from pysandbox.gate.tcp.target import Denied, DialTarget
 from pysandbox.shapes import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ class _Proxied:
 
     async def run(self) -> None:
         sniffer = Sniffer(self._target, self._admission.rules.may_name_at_address)
-        verdict = await read_first_bytes(self._client, sniffer, self._client_is_first)
+        verdict = await read_first_bytes(self._client, sniffer, partial(self._client.is_first, self._server))
         if verdict is None or verdict is AHEAD:
             await self._flow(sniffer, verdict is AHEAD)
         else:
@@ -95,41 +96,36 @@ class _Proxied:
         if self._number and not self._over.done():
             self._admission.relay.cut(self._number)
 
-    async def _client_is_first(self) -> bool:
-        """Waits until either side has sent something; True where the client has, even if both have."""
-        if self._client.said or not self._client.is_quiet():
-            return True
-        await until_readable(self._client.sock, self._server.sock)
-        return not self._client.is_quiet()
-
     async def _flow(self, sniffer: Sniffer, ahead: bool) -> None:
         """Passes on what the server sends, at once; what the client sends, once it is judged, or at once where it goes
         `ahead`. No HTTP server sends first."""
-        ear = self._client.dup_reader()
+        reader = self._client.dup_reader()
         passed = bytes(sniffer.said) if ahead else b""
         self._splice(passed, hold=True)
-        hearing = asyncio.create_task(self._sniff_on(ear, sniffer, len(passed)))
+        sniffing = asyncio.create_task(self._sniff_on(reader, sniffer, len(passed)))
         try:
-            await _first_of(hearing, self._over)
+            await _first_of(sniffing, self._over)
             if self._over.done():
                 return
-            verdict, heard = await hearing
+            verdict, passed_on = await sniffing
         finally:
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
-            ear.close()
+            sniffing.cancel()
+            await asyncio.gather(sniffing, return_exceptions=True)
+            reader.close()
         if verdict.way is Way.PASS and sniffer.is_tls:
             self._deny("a TLS hello in pieces, or to a server that has spoken first")
         elif verdict.way is Way.PASS:
-            self._admission.relay.release(self._number, bytes(sniffer.said[heard:]))
+            self._admission.relay.release(self._number, bytes(sniffer.said[passed_on:]))
             await asyncio.shield(self._over)
         else:
-            in_pieces = "HTTP whose first line came in pieces" if heard else "HTTP to a server that has spoken first"
+            in_pieces = (
+                "HTTP whose first line came in pieces" if passed_on else "HTTP to a server that has spoken first"
+            )
             self._deny(verdict.why or in_pieces)
 
-    async def _sniff_on(self, ear: ClientStream, sniffer: Sniffer, passed: int) -> tuple[SniffResult, int]:
+    async def _sniff_on(self, reader: ClientStream, sniffer: Sniffer, passed: int) -> tuple[SniffResult, int]:
         """Reads on: the verdict, and how many bytes were passed on before it."""
-        while (verdict := await read_first_bytes(ear, sniffer, ear.is_spoken_to)) is AHEAD:
+        while (verdict := await read_first_bytes(reader, sniffer, reader.is_spoken_to)) is AHEAD:
             self._admission.relay.say(self._number, bytes(sniffer.said[passed:]))
             passed = len(sniffer.said)
         return verdict or LATE, passed

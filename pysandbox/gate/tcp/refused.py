@@ -27,21 +27,21 @@ MEANT = struct.Struct("!8x4sxB4xH")  # of a TCP header: the acknowledged number,
 SYN, ACK, RST = 0x02, 0x10, 0x04
 
 
-async def serve(admission: DoorSession, ear: socket.socket) -> None:
+async def serve(admission: DoorSession, monitor: socket.socket) -> None:
     """Records refused connections until it is cancelled."""
-    with admission.monitors.listening(ear, partial(record_refused, admission)):
+    with admission.monitors.listening(monitor, partial(record_refused, admission)):
         while True:
-            await until_readable(ear)
+            await until_readable(monitor)
             await admission.turns.take()
-            record_refused(admission, ear, AT_ONCE)
+            record_refused(admission, monitor, AT_ONCE)
 
 
-def record_refused(admission: DoorSession, ear: socket.socket, most: int = 1024) -> None:
+def record_refused(admission: DoorSession, monitor: socket.socket, most: int = 1024) -> None:
     """Records what has arrived. In the loop."""
     with admission.monitors.recording():
         for _ in range(most):
             try:
-                found = meant(ear.recv(HEADERS))
+                found = meant(monitor.recv(HEADERS))
             except (OSError, struct.error):
                 return
             if found is not None:

@@ -20,7 +20,7 @@ from pysandbox._native import ffi, lib
 from pysandbox.shapes import Any, NamedTuple
 
 ENDS = {lib.PSB_SPLICED_CLOSED: "closed", lib.PSB_SPLICED_RESET: "reset", lib.PSB_SPLICED_CUT: "cut"}
-SETTLE_MS = 10_000  # nobody is known to need more than a few
+IDLE_MS = 10_000  # nobody is known to need more than a few
 CAGES = 0xFFFFFF  # whose numbers are told apart
 COLLECTED_AT_ONCE = 256  # ended pairs in one call of the loop: a flood of them lets others have their turn
 
@@ -99,7 +99,7 @@ class SocketRelay:
         with self._lock:
             relay = self._relay
             if relay is not None:
-                _checked(lib.psb_relay_wait_idle(relay, SETTLE_MS))
+                _checked(lib.psb_relay_wait_idle(relay, IDLE_MS))
 
     def stop(self) -> None:
         """Cuts what is left, in the thread of the loop; each `done` has been called then. Twice is fine."""

@@ -64,9 +64,16 @@ class ClientStream:
 
     def dup_reader(self) -> ClientStream:
         """Another descriptor of this socket: it can be read here while the relay has the socket."""
-        ear = ClientStream(self.sock.dup(), self.turns)
-        ear.said, self.said = self.said, b""
-        return ear
+        reader = ClientStream(self.sock.dup(), self.turns)
+        reader.said, self.said = self.said, b""
+        return reader
+
+    async def is_first(self, server: ClientStream) -> bool:
+        """Waits until either side has sent something; True where this one, the client, has, even if both have."""
+        if self.said or not self.is_quiet():
+            return True
+        await until_readable(self.sock, server.sock)
+        return not self.is_quiet()
 
     def is_quiet(self) -> bool:
         """Whether the other side has neither sent anything nor closed."""

@@ -120,10 +120,10 @@ class UdpForwarders:
         """Stops sending to every address that the rules no longer allow; returns how many. Any thread, under the lock
         of the session."""
         lost = [hush for target, hush in self._hushes.items() if not self._decision(target).allowed]
-        heard = [hush for hush in lost if not hush.is_silent]
-        for hush in heard:
+        speaking = [hush for hush in lost if not hush.is_silent]
+        for hush in speaking:
             hush.silence()
-        return len(heard)
+        return len(speaking)
 
     def cut(self) -> None:
         """Closes the forwarders that were silenced. In the loop."""

@@ -31,21 +31,21 @@ DNS_PORT = 53
 UDP_TO_A_NAME = Decision(False, "network", "")  # no line of a policy opens that
 
 
-async def serve(admission: DoorSession, ear: socket.socket) -> None:
+async def serve(admission: DoorSession, monitor: socket.socket) -> None:
     """Records dropped datagrams until it is cancelled."""
-    with admission.monitors.listening(ear, partial(record_lost, admission)):
+    with admission.monitors.listening(monitor, partial(record_lost, admission)):
         while True:
-            await until_readable(ear)
-            record_lost(admission, ear)
+            await until_readable(monitor)
+            record_lost(admission, monitor)
             await asyncio.sleep(PAUSE)
 
 
-def record_lost(admission: DoorSession, ear: socket.socket) -> None:
+def record_lost(admission: DoorSession, monitor: socket.socket) -> None:
     """Records what has arrived. In the loop."""
     with admission.monitors.recording():
         for _ in range(AT_ONCE):
             try:
-                said = ear.recv(HEADERS)
+                said = monitor.recv(HEADERS)
                 address, port = destination(said)
                 from_itself = said[12:16] == said[16:20]
             except (OSError, struct.error):

@@ -35,7 +35,7 @@ class Peer:
 
     def __init__(self, exchange: UdpRelay, address: Address, sock: socket.socket, way: int) -> None:
         self.exchange, self.address, self.sock, self.way = exchange, address, sock, way
-        self.heard = 0.0
+        self.last_used = 0.0
         self.last = b""  # what was said: to be said again on the next way when nothing listens at the end of this one
 
 
@@ -124,7 +124,7 @@ class UdpRelay:
         return peer
 
     def _touch(self, peer: Peer) -> None:
-        peer.heard = self._loop.time()
+        peer.last_used = self._loop.time()
         self._peers.known.move_to_end((self, peer.address))
 
     def _say(self, peer: Peer, said: bytes) -> None:
@@ -172,5 +172,5 @@ class UdpRelay:
     def _forget(self, before: float | None) -> None:
         """Forgets every peer, or those that have sent nothing since a time."""
         for peer in [each for each in self._peers.known.values() if each.exchange is self]:
-            if before is None or peer.heard <= before:
+            if before is None or peer.last_used <= before:
                 self.drop(peer)

@@ -141,7 +141,7 @@ def test_a_granted_socket_is_a_file_that_is_decided_on_and_no_tree() -> None:
     assert [(each.path, each.dev) for each in plan.notify.sockets] == [(DATABASE, 1)] and plan.notify.sockets[0].ino
     assert DATABASE not in {rule.path for rule in plan.landlock.rules}
     assert dict(plan.notify.actions) == dict.fromkeys(("CONNECT", "BIND", "LISTEN"), "LIST")
-    assert (plan.notify.on_host, plan.notify.keeps_ports, plan.notify.sealed) == (True, True, False)
+    assert (plan.notify.on_host, plan.notify.keeps_ports, plan.notify.no_external_reach) == (True, True, False)
     assert set(plan.landlock.handled_net) == {"CONNECT_TCP", "BIND_TCP"}
 
 

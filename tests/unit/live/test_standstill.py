@@ -109,7 +109,7 @@ def test_what_was_condemned_does_not_go_on(machine: Machine) -> None:
     with Standstill().during_look(machine.cage, may_stop=True, urgent=True) as glance:
         machine.passes(1.0, 1.0)
         glance(0)
-        machine.cage.condemned = "out of memory"
+        machine.cage.kill_reason = "out of memory"
     assert machine.sent == [STOP]
 
 

@@ -21,7 +21,7 @@ MOUNTS = (
     *bound("/usr", READ_ONLY), *bound("/work", WRITABLE), MountStep(MountKind.PROTECT, "/work/.git/hooks",
     attrs=READ_ONLY), MountStep(MountKind.DENY_DIR, "/work/keys"), MountStep(MountKind.MASK_DIR, "/work/shown-empty"),
 )  # fmt: skip
-NOTIFY = NotifyPlan(calls=(), actions=(), endpoints=(), sealed=True, abstract=True, refuse_control=False,
+NOTIFY = NotifyPlan(calls=(), actions=(), endpoints=(), no_external_reach=True, abstract=True, refuse_control=False,
                     lenient=False, programs=None)  # fmt: skip
 PLAN = Plan(
     isolation="full", notes=(), namespaces=("USER",), inside_uid=0, inside_gid=0, hostname_prefix="", env=(), cwd="/",
