@@ -147,7 +147,7 @@ static void answer_open(const struct psb_event *told) {
 }
 
 static void answer_call(const struct psb_event *told) {
-    const int kind = told->kind == PSB_EVENT_NOT_REPLACEABLE ? PSB_ANSWER_CARRIED
+    const int kind = told->kind == PSB_EVENT_NOT_REPLACEABLE ? PSB_ANSWER_RELAYED
                      : told->pending % 3                     ? PSB_ANSWER_BEHALF
                                                              : PSB_ANSWER_ERRNO;
     if (told->call == PSB_CALL_EXEC)

@@ -48,7 +48,6 @@ CALLS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 WALL_ABI = 4  # Landlock rules on TCP ports, Linux 6.7
 RINGS = "io_uring_"
-SUPERVISED = "use Linux 5.19 or newer (seccomp WAIT_KILLABLE_RECV), not below another seccomp supervisor"
 
 
 def _refuses_descriptors(policy: Policy) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pysandbox.handlers import execve, network, openat
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.rules import CallRules
-from pysandbox.handlers.verdict import Errno, Kill, Verdict
+from pysandbox.handlers.verdict import Verdict
 
 Handler = Callable[[Call, CallRules], Verdict]
 
@@ -24,7 +24,3 @@ HANDLERS: Mapping[str, Handler] = {
 
 def decide(call: Call, rules: CallRules) -> Verdict:
     return HANDLERS[call.kind](call, rules)
-
-
-def refused(verdict: Verdict) -> bool:
-    return isinstance(verdict, (Errno, Kill))

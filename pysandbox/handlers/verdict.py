@@ -15,13 +15,6 @@ class Errno:
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
-    """The call returns this, and nothing was done."""
-
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
 class OnBehalf:
     """The supervisor does it, with the copy that was judged."""
 
@@ -41,11 +34,4 @@ class InjectFd:
     mode: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
-    """The process is killed (SIGKILL)."""
-
-    rule: str = ""
-
-
-Verdict: TypeAlias = Errno | Return | OnBehalf | Execute | InjectFd | Kill
+Verdict: TypeAlias = Errno | OnBehalf | Execute | InjectFd

@@ -31,7 +31,6 @@ class CgroupStats:
     """What a cage uses; None where the group has no such controller."""
 
     memory: int | None  # bytes now
-    memory_peak: int | None  # bytes; 5.19
     cpu_usec: int | None
     io_bytes: int | None  # read and written
     pids: int | None
@@ -129,7 +128,6 @@ class CageCgroup:
     def stats(self) -> CgroupStats:
         return CgroupStats(
             self._number("memory.current"),
-            self._number("memory.peak"),
             self._table("cpu.stat").get("usage_usec"),
             self._io_bytes(),
             self._number("pids.current"),

@@ -32,7 +32,6 @@ else:
     from collections import namedtuple
 
 READY, CALL, ASK, ROOM, RETURNED, RAISED, UNFIT = range(1, 8)
-OF_WORKERS = frozenset((READY, ASK, RETURNED, RAISED, UNFIT))
 MAGIC = b"psb1"
 HEADER = struct.Struct("<4sHHQ")  # magic, kind, number of pieces, id of the call; then a u64 for each piece
 INLINE = 48 * 1024  # bytes of all pieces: with its table a record fits any socket's buffer

@@ -16,11 +16,11 @@ from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import decide
 from pysandbox.handlers.network_rules import NetworkRules
 from pysandbox.handlers.rules import CallRules
-from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
+from pysandbox.handlers.verdict import Errno, Execute, InjectFd, OnBehalf, Verdict
 from pysandbox.policy.endpoint import Endpoint
 from pysandbox.shapes import IO, Any, asdict
 
-VERDICTS = {kind.__name__: kind for kind in (Errno, Return, OnBehalf, Execute, InjectFd, Kill)}
+VERDICTS = {kind.__name__: kind for kind in (Errno, OnBehalf, Execute, InjectFd)}
 
 
 class VerdictWriter:

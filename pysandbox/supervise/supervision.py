@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from errno import EACCES, ENETUNREACH, ENOENT, EPERM, ESTALE
 from functools import partial
-from signal import SIGKILL
 
 from pysandbox.compile.plan import Plan
 from pysandbox.denial import Denial
@@ -19,9 +17,8 @@ from pysandbox.errors import CageClosedError, StartError
 from pysandbox.handlers.address import ip_address
 from pysandbox.handlers.call import NETWORK, Call
 from pysandbox.handlers.decide import decide
-from pysandbox.handlers.verdict import Errno, Execute, InjectFd, Kill, OnBehalf, Return, Verdict
+from pysandbox.handlers.verdict import Errno, Execute, OnBehalf, Verdict
 from pysandbox.live.init import CageInit
-from pysandbox.live.processes import group_of
 from pysandbox.live.services import CageService
 from pysandbox.policy.endpoint import Endpoint
 from pysandbox.policy.model import Policy
@@ -200,7 +197,7 @@ class Supervision(CageService):
             verdict = decide(call, rules)
             if self._recorder is not None:
                 self._recorder.write(call, rules, verdict)
-            if self._callback.asks and not isinstance(verdict, (Errno, Kill)):
+            if self._callback.asks and not isinstance(verdict, Errno):
                 verdict = self._callback.consult(call, verdict)
         except FileNotFoundError:
             verdict, judged = Errno(ENOENT), None  # as the kernel would say
@@ -247,14 +244,8 @@ class Supervision(CageService):
         elif isinstance(verdict, Execute):
             assert judged is not None
             self._execute(pending, call, judged)
-        elif isinstance(verdict, InjectFd):
-            opening.inject(notifier, pending, self.live, self._plan.landlock, call, verdict)
-        elif isinstance(verdict, Return):
-            wire.answer(notifier, pending, "RETURN", verdict.value)
         else:
-            self._ledger.refuse(call, verdict.rule)
-            _kill(group_of(call.pid))
-            wire.answer(notifier, pending, "ERRNO", EPERM)
+            opening.inject(notifier, pending, self.live, self._plan.landlock, call, verdict)
 
     def _execute(self, pending: int, call: Call, judged: Judged) -> None:
         notifier = self._supervisor.notifier
@@ -293,7 +284,7 @@ class Supervision(CageService):
                 self._callback.fail(call, words_of(error))
             wire.answer(self._supervisor.notifier, pending, "ERRNO", number or ENETUNREACH)
         else:
-            wire.answer(self._supervisor.notifier, pending, "CARRIED")
+            wire.answer(self._supervisor.notifier, pending, "RELAYED")
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
@@ -321,8 +312,3 @@ class Supervision(CageService):
             self._held.close()
             self._ledger.close()
         self._callback.close()
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, SIGKILL)

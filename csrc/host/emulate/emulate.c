@@ -91,14 +91,14 @@ static int connect_at_once(struct emulated_call *req, const struct sockaddr_stor
 /* 1: the call has a socket of the host's network now. One that cannot be replaced stays in the cage's, where every IPv4
  * address is local: a TCP connection arrives at a door, but a datagram only where a socket is bound to its address. */
 static int leave_network(struct emulated_call *req, const struct psb_rules *rules, struct borrowed *borrowed) {
-    if (req->carried || req->route.reach != PSB_REACH_GRANT) return 0;
+    if (req->relayed || req->route.reach != PSB_REACH_GRANT) return 0;
     return req->facts.host_netns || req->replacement || replace_socket(req, rules, borrowed);
 }
 
 static int is_not_replaceable(const struct emulated_call *req) {
     uint8_t address[16];
     uint16_t port;
-    if (req->facts.protocol != IPPROTO_UDP || req->facts.host_netns || req->replacement || req->carried) return 0;
+    if (req->facts.protocol != IPPROTO_UDP || req->facts.host_netns || req->replacement || req->relayed) return 0;
     return !to_in6(&req->facts.address, address, &port) && port && is_four(address) &&
            req->route.reach == PSB_REACH_GRANT;
 }

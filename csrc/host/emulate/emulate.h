@@ -34,7 +34,7 @@ struct emulated_call {
     const struct call_facts facts;
     int socket;         /* our duplicate, or the one in its place; -1: none */
     struct route route; /* of an IP call, found anew each time that it is taken up */
-    int carried;        /* in the cage's network somebody listens at the address, and carries it on */
+    int relayed;        /* in the cage's network somebody listens at the address, and carries it on */
 
     int replacement;     /* `socket` is a new one of the host's network, to be put in the place of the caller's */
     int close_on_exec;   /* ... which is closed at an exec */

@@ -205,16 +205,15 @@ static int answer(struct notified_cage *cage, struct pending_call **place, int k
     }
     switch (kind) {
     case PSB_ANSWER_ERRNO: result = respond_value(cage, pending->id, -value); break;
-    case PSB_ANSWER_RETURN: result = respond_value(cage, pending->id, value); break;
     case PSB_ANSWER_PASS:
         if (cage->rules.action[pending->req.facts.call] != PSB_ACTION_TELL) return -EINVAL;
         result = respond_continue(cage, pending->id);
         break;
     case PSB_ANSWER_INJECT: result = inject(cage, pending->id, (int)value, flags); break;
-    case PSB_ANSWER_CARRIED:
+    case PSB_ANSWER_RELAYED:
     case PSB_ANSWER_BEHALF:
         if (!is_network(pending->req.facts.call)) return -EINVAL;
-        pending->req.carried |= kind == PSB_ANSWER_CARRIED;
+        pending->req.relayed |= kind == PSB_ANSWER_RELAYED;
         if (dispatch(cage, pending->id, &pending->req, pending)) return 0;
         result = 0;
         break;

@@ -85,7 +85,7 @@ enum psb_event_kind {
     PSB_EVENT_REFUSED = 3,         /* by the table, for the first time; the count is in psb_denials */
     PSB_EVENT_LATE = 4,            /* the deadline passed; the call was refused */
     PSB_EVENT_NOT_REPLACEABLE = 5, /* a datagram to a granted address, by a socket that cannot leave the cage's network:
-                                    * waits for PSB_ANSWER_CARRIED */
+                                    * waits for PSB_ANSWER_RELAYED */
     PSB_EVENT_MISSED = 6           /* a path that the call was refused; the count is in psb_path_counts */
 };
 
@@ -155,10 +155,9 @@ struct psb_denial {
 
 enum psb_answer_kind {
     PSB_ANSWER_ERRNO,   /* it fails with `value` */
-    PSB_ANSWER_RETURN,  /* it returns `value` */
     PSB_ANSWER_PASS,    /* the kernel goes on; only where the rule of its class is PSB_ACTION_TELL */
     PSB_ANSWER_BEHALF,  /* it is done on behalf, with the address that was read */
-    PSB_ANSWER_CARRIED, /* the same, in the cage's network: somebody listens at the address by now */
+    PSB_ANSWER_RELAYED, /* the same, in the cage's network: somebody listens at the address by now */
     PSB_ANSWER_INJECT   /* descriptor `value` of this process is installed in the caller, close-on-exec if `flags`, and
                          * its number returned */
 };

@@ -13,7 +13,7 @@ HANDSHAKE, CLIENT_HELLO = 22, 1
 LONGEST_RECORD = 16384
 LONGEST_HELLO = 65536  # post-quantum key shares and ECH need some 4 KiB; nothing sound needs this
 MOST_RECORDS = 256
-SERVER_NAME, ALPN, ECH = 0, 16, 0xFE0D
+SERVER_NAME, ALPN = 0, 16
 HOST_NAME = 0
 
 
@@ -24,7 +24,6 @@ class NotTls(ValueError):
 class ClientHello(NamedTuple):
     name: bytes | None  # as it was sent
     alpn: tuple[bytes, ...]
-    ech: bool
 
 
 class HelloReader:
@@ -116,7 +115,7 @@ def _parse(body: bytes) -> ClientHello:
         raise NotTls("bytes are left after the extensions")
     name = _server_name(extensions[SERVER_NAME]) if SERVER_NAME in extensions else None
     alpn = _alpn(extensions[ALPN]) if ALPN in extensions else ()
-    return ClientHello(name, alpn, ECH in extensions)
+    return ClientHello(name, alpn)
 
 
 def _extensions(raw: bytes) -> dict[int, bytes]:

@@ -24,10 +24,10 @@ def read(*pieces: bytes) -> ClientHello | None:
 
 
 def test_name_and_protocols_are_read() -> None:
-    assert read(WHOLE) == ClientHello(b"example.com", (b"h2", b"http/1.1"), False)
-    assert read(hello(server_name(b"outer.example"), ECH)) == ClientHello(b"outer.example", (), True)
-    assert read(hello(GREASE)) == ClientHello(None, (), False)
-    assert read(hello()) == ClientHello(None, (), False)
+    assert read(WHOLE) == ClientHello(b"example.com", (b"h2", b"http/1.1"))
+    assert read(hello(server_name(b"outer.example"), ECH)) == ClientHello(b"outer.example", ())
+    assert read(hello(GREASE)) == ClientHello(None, ())
+    assert read(hello()) == ClientHello(None, ())
 
 
 def test_the_hello_of_a_real_library_is_read() -> None:
@@ -36,7 +36,7 @@ def test_the_hello_of_a_real_library_is_read() -> None:
     context.set_alpn_protocols(["h2"])
     with suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), said, server_hostname="example.com").do_handshake()
-    assert read(said.read()) == ClientHello(b"example.com", (b"h2",), False)
+    assert read(said.read()) == ClientHello(b"example.com", (b"h2",))
 
 
 @pytest.mark.parametrize("at", range(1, len(WHOLE)))

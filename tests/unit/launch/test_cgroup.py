@@ -105,14 +105,14 @@ def test_holding_still_waits_for_the_kernel_to_say_so(act: str, value: str, grou
 
 def test_figures_are_read_and_a_missing_controller_is_none(group: CageCgroup) -> None:
     empty = group.stats()
-    assert (empty.memory, empty.memory_peak, empty.cpu_usec, empty.io_bytes, empty.pids) == (None,) * 5
+    assert (empty.memory, empty.cpu_usec, empty.io_bytes, empty.pids) == (None,) * 4
     for name, text in {
-        "memory.current": "4096\n", "memory.peak": "8192\n", "pids.current": "3\n",
+        "memory.current": "4096\n", "pids.current": "3\n",
         "cpu.stat": "usage_usec 1500\nuser_usec 1000\n", "memory.events": "low 0\noom 2\noom_kill 3\n",
         "io.stat": "254:0 rbytes=100 wbytes=20 rios=1 wios=1 dbytes=7 dios=0\n8:0 rbytes=1 wbytes=2\n",
         "pids.events": "max 4\n", "cgroup.events": "populated 1\nfrozen 0\n",
     }.items():  # fmt: skip
         Path(group.path, name).write_text(text)
     full = group.stats()
-    assert (full.memory, full.memory_peak, full.cpu_usec, full.io_bytes, full.pids) == (4096, 8192, 1500, 123, 3)
+    assert (full.memory, full.cpu_usec, full.io_bytes, full.pids) == (4096, 1500, 123, 3)
     assert (group.oom_kills(), group.forks_refused(), group.is_empty()) == (3, 4, False)
