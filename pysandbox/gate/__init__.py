@@ -1,5 +1,13 @@
 """The network gatekeeper: it serves the doors of cages from the host's side, and decides by name who is let through.
 
 START HERE: `gatekeeper.Gatekeeper` is the thread, `cage_session.CageSession` what it knows of one cage, `rules` what
-decides; `dns`, `tcp`, `http`, `udp` and `published` are the doors.
+decides, `connections` what is cut when the rules change; `dns`, `tcp`, `http`, `udp` and `published` are the doors.
+
+    reader.py, requests.py   the host's side of the process that reads at the doors (reading/); doors.py, askers.py
+    inspector.py, held.py    the host's side of the process that looks at requests (inspection/)
+    contract.py, secrets.py, placeholders.py, trusted.py, refusal.py   what requests are held to, and answered
+    confined.py, own_limits.py, pulse.py   how such a process begins, and whether it still answers
+    ledger.py, monitors.py   what was let through, refused, and lost
+    shares.py, turns.py, hush.py, tasks.py, threads.py   cages side by side in one loop, and other threads
+    routed.py, direct.py, handed.py   an interface, sockets of the host, doors without a network namespace
 """

@@ -2,4 +2,14 @@
 cage may do.
 
 START HERE: `native`, which opens a cage, and `orders`, which speaks with its cage-init.
+
+    structs.py   a Plan as C structs            numbers.py   the kernel's numbers for its words
+    stdio.py     the descriptors of a command   relay.py, intake.py   output and input that pass through the host
+    plans.py     kept plans on disk             kept.py      one of them as bytes
+    scratch.py   directories that cages share   placeholder.py   a file in place of one that is denied and absent
+    confine.py   a ConfinementPlan onto this process
+    netns.py     what is made in the network namespace of a cage
+    private.py, below.py, contents.py, located.py, removal.py   files of the host, among others who change them
+    ids.py, owner.py, proctext.py   names of cages; whose something is; text of /proc that a cage helps to write
+    worker.py    the background thread of a Runtime
 """
