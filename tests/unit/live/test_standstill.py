@@ -24,7 +24,7 @@ class Machine:
         self.reached = True  # by its /proc
         self.hears = True  # cage-init
         tree = SimpleNamespace(signal=self._through_proc)
-        self.cage: Any = SimpleNamespace(tree=tree, signal_at_once=self._send, paused=False, condemned=None)
+        self.cage: Any = SimpleNamespace(tree=tree, signal_at_once=self._send, paused=False, kill_reason=None)
 
     def _through_proc(self, number: int) -> bool:
         return self.reached and self._send(number)
