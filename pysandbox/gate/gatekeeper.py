@@ -116,7 +116,7 @@ class Gatekeeper:
             self.loop.close()
             raise
         self.reader = DoorReader(self.loop, self._tell)
-        self._admissions: set[CageSession] = set()
+        self._sessions: set[CageSession] = set()
         self._lock = threading.Lock()
         self._leaving = threading.Condition(self._lock)  # a cage has left
         self._retired = False
@@ -132,61 +132,59 @@ class Gatekeeper:
         """Takes over the cage's doors and its ports. Does not wait for the loop: until it accepts, connections wait in
         the kernel's queue. Raises OSError, RuntimeError, CageClosedError: the doors are closed then, and the ports the
         caller's to close."""
-        admission = None
+        session = None
         try:
             with self._lock:
                 if self._retired:
                     raise OSError(ESHUTDOWN, "the gatekeeper has retired")
-                admission = self._new_session(live, net)
+                session = self._new_session(live, net)
                 doors = {**as_sockets(live.take_doors()), **handed_doors(live, net)}
-                admission.doors.extend((*doors.values(), *(listener for _, listener in ports)))
-                self._admissions.add(admission)
-            self.loop.call_soon_threadsafe(
-                self._serve, admission, doors, ports, SocketPool(live, admission.descriptors)
-            )
+                session.doors.extend((*doors.values(), *(listener for _, listener in ports)))
+                self._sessions.add(session)
+            self.loop.call_soon_threadsafe(self._serve, session, doors, ports, SocketPool(live, session.descriptors))
         except BaseException:
-            if admission is not None:
-                for each in admission.doors:
+            if session is not None:
+                for each in session.doors:
                     each.close()
-                self._left(admission)
+                self._left(session)
             raise
-        return admission
+        return session
 
     def _new_session(self, live: CageInit, net: NetPlan) -> CageSession:
         ledger = Ledger(live.id, self.sink, who=Askers(live.pid).now, commands=live.commands)
-        admission = CageSession(
+        session = CageSession(
             live.id, net, ledger, self.loop, self.upstream, self.relay, live.services.grant_address,
             left=self._left, account=self.account,
         )  # fmt: skip
-        admission.hostname = live.hostname
+        session.hostname = live.hostname
         if not net.redirect and any(door.kind == "dns" for door in net.doors):
-            admission.listen = Listeners(
-                admission, live, lambda session, kind, door: self.reader.serve(session, kind, "tcp", door)
+            session.listen = Listeners(
+                session, live, lambda session, kind, door: self.reader.serve(session, kind, "tcp", door)
             )
         if net.endpoints:
-            admission.outbound = UdpForwarders(admission, live)
-        return admission
+            session.outbound = UdpForwarders(session, live)
+        return session
 
     def _serve(
-        self, admission: CageSession, doors: dict[tuple[str, str], socket.socket],
+        self, session: CageSession, doors: dict[tuple[str, str], socket.socket],
         ports: Ports, pool: SocketPool,
     ) -> None:  # fmt: skip
         """In the loop."""
-        if admission.ended:
-            admission.close_doors()
+        if session.ended:
+            session.close_doors()
             return
-        admission.opened()
+        session.opened()
         if ports:
-            admission.publishing = admission.start(self._publish(admission, ports, pool))
+            session.publishing = session.start(self._publish(session, ports, pool))
         for (kind, protocol), door in doors.items():
-            serve = partial(self.reader.serve, admission, kind, protocol, door)
-            admission.start(self._serve_door(door, kind, serve))
+            serve = partial(self.reader.serve, session, kind, protocol, door)
+            session.start(self._serve_door(door, kind, serve))
 
-    async def _publish(self, admission: CageSession, ports: Ports, pool: SocketPool) -> None:
+    async def _publish(self, session: CageSession, ports: Ports, pool: SocketPool) -> None:
         """Serves every published port of a cage until it ends."""
         try:
             await asyncio.gather(*(
-                self._serve_door(listener, port.protocol, partial(serve_published, admission, port, listener, pool))
+                self._serve_door(listener, port.protocol, partial(serve_published, session, port, listener, pool))
                 for port, listener in ports
             ))  # fmt: skip
         finally:
@@ -200,9 +198,9 @@ class Gatekeeper:
             except Exception as error:
                 self._tell(f"the {kind} door of a cage is closed: {type(error).__name__}: {error}")
 
-    def _left(self, admission: CageSession) -> None:
+    def _left(self, session: CageSession) -> None:
         with self._lock:
-            self._admissions.discard(admission)
+            self._sessions.discard(session)
             self._leaving.notify_all()
 
     def wait_begun(self) -> None:
@@ -219,7 +217,7 @@ class Gatekeeper:
         with suppress(RuntimeError, TimeoutError):
             in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
         with self._lock:
-            self._leaving.wait_for(lambda: not any(each.ended for each in self._admissions), RETIRE_PATIENCE)
+            self._leaving.wait_for(lambda: not any(each.ended for each in self._sessions), RETIRE_PATIENCE)
 
     # ---- the end ------------------------------------------------------------------------------------------------
 
@@ -227,7 +225,7 @@ class Gatekeeper:
         """Ends the thread, unless a cage needs it still."""
         self.wait_idle()
         with self._lock:
-            if self._admissions or self._retired:
+            if self._sessions or self._retired:
                 return self._retired
             self._retired = True
         with suppress(RuntimeError):
@@ -240,8 +238,8 @@ class Gatekeeper:
         """In a forked copy of the host: closes its copies of the descriptors, so that the doors close when the original
         closes them. Nothing else is touched: the loop's epoll is shared with the original."""
         self.reader.after_fork_in_child()
-        for admission in list(self._admissions):
-            for door in admission.doors:
+        for session in list(self._sessions):
+            for door in session.doors:
                 if door.fileno() >= 0:
                     os.close(door.detach())
 
@@ -260,10 +258,10 @@ class Gatekeeper:
     def _close(self) -> None:
         """Closes every door, every connection, then the loop; an error with one does not keep the others open."""
         with self._lock:
-            admissions = list(self._admissions)
-        for admission in admissions:
+            sessions = list(self._sessions)
+        for session in sessions:
             with suppress(Exception):
-                admission.close()
+                session.close()
         with suppress(Exception):
             self.reader.stop()
         with suppress(Exception):
@@ -273,9 +271,9 @@ class Gatekeeper:
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        for admission in admissions:
-            admission.close_doors()
-            self._left(admission)
+        for session in sessions:
+            session.close_doors()
+            self._left(session)
         with suppress(Exception):
             self.loop.close()
 

@@ -37,7 +37,7 @@ class Live:
         return taken
 
     @property
-    def admission(self) -> Any:
+    def session(self) -> Any:
         return self.services.find(CageSession)
 
     def asks(self) -> bytes:

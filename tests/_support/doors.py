@@ -43,10 +43,10 @@ class Doors:
         plan = net_plan(*patterns, ips=("127.0.0.1",))
         upstream = Resolver(("127.0.0.1:9",), hosts=str(hosts))
         ledger = Ledger("cage", self.events.append)
-        self.admission = ServedSession("cage", plan, ledger, self._loop, upstream, relay)
+        self.session = ServedSession("cage", plan, ledger, self._loop, upstream, relay)
         self._relay = relay
-        known = self.admission.names.name_of
-        self.admission.names.name_of = (  # type: ignore[method-assign]
+        known = self.session.names.name_of
+        self.session.names.name_of = (  # type: ignore[method-assign]
             lambda address: ALLOWED if str(address) == SYNTHETIC else known(address)
         )
         self._thread = threading.Thread(target=self._loop.run_forever, name="pysandbox-test-loop")
@@ -62,7 +62,7 @@ class Doors:
         return [str(each.data["target"]) for each in self.events if each.type.endswith("denied")]
 
     def connections(self) -> int:
-        return self.call(lambda: len(self.admission.connections))
+        return self.call(lambda: len(self.session.connections))
 
     def call(self, call: Callable[[], T]) -> T:
         return in_loop(self._loop, call)
@@ -70,15 +70,15 @@ class Doors:
     def _door(self, kind: str, address: tuple[str, int]) -> int:
         listener = socket.create_server(address, backlog=512)
         self._listeners.append(listener)
-        self.call(lambda: self.admission.start(self._keep(kind, listener)))
+        self.call(lambda: self.session.start(self._keep(kind, listener)))
         return int(listener.getsockname()[1])
 
     async def _keep(self, kind: str, listener: socket.socket) -> None:
         with listener:
-            await serve(self.admission, kind, listener)
+            await serve(self.session, kind, listener)
 
     def close(self) -> None:
-        self.call(self.admission.close)
+        self.call(self.session.close)
         self._run(_settled())
         self.call(self._relay.stop)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,4 +1,4 @@
-"""A cage at the gatekeeper without a cage: its admission, in the loop of the test, with chosen name servers."""
+"""A cage at the gatekeeper without a cage: its session, in the loop of the test, with chosen name servers."""
 
 from __future__ import annotations
 

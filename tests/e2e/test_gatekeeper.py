@@ -32,11 +32,11 @@ def serving(runtime: Any) -> Gatekeeper:
 
 def left(live: Live) -> None:
     """Ends it, and waits until it has left."""
-    keeper, admission = live.keeper, live.admission
-    admission.end()
+    keeper, session = live.keeper, live.session
+    session.end()
     in_loop(keeper.loop, lambda: None)
     with keeper._lock:
-        assert keeper._leaving.wait_for(lambda: admission not in keeper._admissions, 10)
+        assert keeper._leaving.wait_for(lambda: session not in keeper._sessions, 10)
 
 
 def test_one_gatekeeper_serves_all_cages_and_ends_when_the_last_has_left(runtime):
@@ -59,9 +59,9 @@ def test_its_death_closes_every_door_and_is_an_event(runtime, death):
     cut: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as there:
         port = listener.getsockname()[1]
-        live.admission.rules = live.admission.rules.of(net_plan(ips=(f"127.0.0.1:{port}",)))
+        live.session.rules = live.session.rules.of(net_plan(ips=(f"127.0.0.1:{port}",)))
         target = DialTarget("127.0.0.1", port)
-        in_loop(live.admission.loop, lambda: live.admission.register(target, there, lambda: cut.append("cut")))
+        in_loop(live.session.loop, lambda: live.session.register(target, there, lambda: cut.append("cut")))
         keeper = runtime.shared.find(Gatekeeper)
 
         def die() -> None:
@@ -73,8 +73,8 @@ def test_its_death_closes_every_door_and_is_an_event(runtime, death):
     with pytest.raises(ConnectionRefusedError):
         live.asks()
     assert [each.type for each in runtime.events] == ["gatekeeper.failed"]
-    assert live.admission.tighten(()) == 0  # nothing is left to be cut, and nobody is waited for
-    live.admission.end()
+    assert live.session.tighten(()) == 0  # nothing is left to be cut, and nobody is waited for
+    live.session.end()
     successor = admitted(runtime)
     assert successor.asks()  # the next cage has a new one
     left(successor)
@@ -82,8 +82,8 @@ def test_its_death_closes_every_door_and_is_an_event(runtime, death):
 
 def test_a_cage_that_ends_at_once_leaves_no_door(runtime):
     live = admitted(runtime)
-    doors = live.admission.doors
-    live.admission.end()  # most likely before the loop has begun to serve it
+    doors = live.session.doors
+    live.session.end()  # most likely before the loop has begun to serve it
     assert runtime.shared.find(Gatekeeper).retire()
     assert all(door.fileno() < 0 for door in doors)
 
@@ -104,11 +104,11 @@ def test_a_cage_that_cannot_be_admitted_does_not_start(runtime):
 
 def test_tightening_holds_when_it_returns(runtime):
     live = admitted(runtime, "a.com", loopback=())
-    assert live.admission.rules.name(HOST_ALIAS, 1).allowed
-    assert live.admission.tighten((parse_endpoint("8.8.8.8"),)) == 0
-    assert not live.admission.rules.resolved("a.com", live.admission.names.address_of("a.com"), 1, own=False).allowed
-    live.admission.tighten(())
-    assert not live.admission.rules.name("a.com", None).allowed
+    assert live.session.rules.name(HOST_ALIAS, 1).allowed
+    assert live.session.tighten((parse_endpoint("8.8.8.8"),)) == 0
+    assert not live.session.rules.resolved("a.com", live.session.names.address_of("a.com"), 1, own=False).allowed
+    live.session.tighten(())
+    assert not live.session.rules.name("a.com", None).allowed
     left(live)
 
 
@@ -132,7 +132,7 @@ def test_a_sink_that_fails_is_survived():
 def test_a_forked_copy_keeps_no_door(runtime):
     live = admitted(runtime)
     live.keeper.wait_begun()
-    assert {door.fileno() for door in live.admission.doors} == {-1}  # the reader has them, and the copy its channel
+    assert {door.fileno() for door in live.session.doors} == {-1}  # the reader has them, and the copy its channel
     channel = live.keeper.reader._channel.fileno()
     live.keeper.after_fork_in_child()
     with pytest.raises(OSError, match="Bad file"):
@@ -159,5 +159,5 @@ def test_nothing_is_asked_of_a_sink_that_ignores(runtime):
     runtime.sink = ignore
     live = admitted(runtime)
     assert live.asks()
-    assert live.admission.ledger.counts == {"gatekeeper.dns_denied": 1}
+    assert live.session.ledger.counts == {"gatekeeper.dns_denied": 1}
     left(live)

@@ -52,7 +52,7 @@ def test_a_cage_that_is_opened_while_another_thread_drains_trusts_who_serves_it(
     take = runtime.take
 
     def drained(prepared: Prepared, session: Session | None = None) -> CageInit:
-        runtime.drain()  # between the file that it is to trust and its admission
+        runtime.drain()  # between the file that it is to trust and its session
         return take(prepared, session)
 
     monkeypatch.setattr(runtime, "take", drained)

@@ -143,7 +143,7 @@ def test_its_http_names_the_host_it_connected_to(doors: Doors, host: str) -> Non
 
 
 def test_an_unknown_address_meets_a_reset(doors: Doors) -> None:
-    doors.admission.rules = doors.admission.rules.tightened(())
+    doors.session.rules = doors.session.rules.tightened(())
     with server(echo) as port:
         doors.transparent(port)
         with pytest.raises(ConnectionResetError), connect(port, SYNTHETIC) as sock:
@@ -238,7 +238,7 @@ def test_tightening_cuts_what_lost_its_grant(doors: Doors) -> None:
             sock.sendall(b"\0")
             assert exactly(sock, 1) == b"\0"
             assert doors.connections() == 1
-            assert doors.admission.tighten(()) == 1
+            assert doors.session.tighten(()) == 1
             with pytest.raises(ConnectionResetError):
                 sock.recv(1)
         code, sock = socks(doors.ports["socks"], ALLOWED, port)
@@ -251,7 +251,7 @@ def test_the_end_of_a_cage_cuts_what_it_was_connected_to(doors: Doors) -> None:
         socks_, relayed = socks(doors.ports["socks"], ALLOWED, port)
         assert socks_ == 0 and exactly(relayed, 11)
         with relayed, connect(doors.ports["http"]) as silent:
-            doors.call(doors.admission.close)
+            doors.call(doors.session.close)
             for sock in (relayed, silent):
                 with pytest.raises(ConnectionResetError):
                     sock.recv(1)

@@ -48,7 +48,7 @@ BANNED = {
     "walled": "what it is: landlock_denies_bind",
 }
 # Names that others have given: lseek(2), RFC 9113, and a parameter that programs of users have written.
-OTHERS = frozenset({"SEEK_CUR", "SEEK_END", "ENHANCE_YOUR_CALM", "parked", "admission", "_admission"})
+OTHERS = frozenset({"SEEK_CUR", "SEEK_END", "ENHANCE_YOUR_CALM", "parked"})
 NEIGHBOUR = re.compile(r"(?:Of|Also|The same|Likewise)\b")  # begins what cannot be read without its neighbour
 PYTHON_DEFINITION = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 C_FUNCTION = re.compile(r"^(?!typedef|return|else|#)[a-z_][\w ]*[ *](\w+)\([^;{}]*\)\s*\{", re.MULTILINE)

@@ -103,7 +103,7 @@ def runtime() -> Iterator[Any]:
         runtime.admitted = []
         yield runtime
         for each in runtime.admitted:
-            each.admission.end()
+            each.session.end()
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_what_the_policy_allows_is_given(runtime: Any, stand_in: StandIn, servic
     """The control."""
     live = lied(runtime, stand_in, f"kind, fields, fds = dial({HOST_ALIAS!r}, PORT); tell(kind == DIALLED, at(fds[0]))")
     assert stand_in.tells() == [True, stand_in.port]
-    assert is_reached(service) and live.admission.ledger.counts["gatekeeper.tcp_allowed"] == 1
+    assert is_reached(service) and live.session.ledger.counts["gatekeeper.tcp_allowed"] == 1
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_whatever_else_it_asks_for_is_refused_and_recorded(
     live = lied(runtime, stand_in, f"kind, fields, fds = dial({where}); tell(kind == REFUSED, len(fds))")
     assert stand_in.tells() == [True, 0]
     assert not is_reached(service)
-    assert [each.kind for each in live.admission.denials()] == ["tcp"]
+    assert [each.kind for each in live.session.denials()] == ["tcp"]
 
 
 def test_no_name_is_asked_for_that_no_rule_allows(runtime: Any, stand_in: StandIn) -> None:
@@ -167,7 +167,7 @@ def test_no_name_is_asked_for_that_no_rule_allows(runtime: Any, stand_in: StandI
         "tell(kind == ANSWERED, fields[0][3] & 15)",
     )  # fmt: skip
     assert stand_in.tells() == [True, 3]
-    assert [(each.kind, each.target) for each in live.admission.denials()] == [("dns", "evil.example")]
+    assert [(each.kind, each.target) for each in live.session.denials()] == [("dns", "evil.example")]
 
 
 def test_after_the_rules_were_tightened_nothing_is_left(
@@ -184,7 +184,7 @@ def test_after_the_rules_were_tightened_nothing_is_left(
     assert stand_in.tells() == [True]
     service.setblocking(True)
     with service.accept()[0] as there:
-        assert live.admission.tighten(()) == 1
+        assert live.session.tighten(()) == 1
         assert stand_in.tells() in (["BrokenPipeError"], ["ConnectionResetError"], ["ConnectionAbortedError"])
         assert stand_in.tells() == [True]
         there.settimeout(10)
@@ -204,16 +204,16 @@ def test_it_has_no_connection_to_a_host_with_a_contract(
         "say(SPLICE, int(fields[0]), 0, b'DELETE / HTTP/1.1\\r\\n\\r\\n', fds=[os.dup(fds[0])])",
     )  # fmt: skip
     held = HostGrant(HOST_ALIAS, (stand_in.port,), False, Contract(methods=("GET",)))
-    live.admission.net = replace(live.admission.net, inspection=InspectionPlan(1000, 1))
-    live.admission.rules = replace(live.admission.rules, hosts=(held,))
-    live.keeper.reader.tell_rules(live.admission)
+    live.session.net = replace(live.session.net, inspection=InspectionPlan(1000, 1))
+    live.session.rules = replace(live.session.rules, hosts=(held,))
+    live.keeper.reader.tell_rules(live.session)
     assert stand_in.tells() == [True, "a pair"]
     assert wait_until(partial(has_failed, runtime), 20)
     service.setblocking(True)
     with service.accept()[0] as there:
         there.settimeout(10)
         assert heard_of(there) == b""
-    assert len(live.admission.connections) == 0
+    assert len(live.session.connections) == 0
 
 
 def heard_of(there: socket.socket) -> bytes:
@@ -288,7 +288,7 @@ def test_what_it_says_of_cages_and_connections_that_it_does_not_have_is_nothing(
         f"tell(dial({HOST_ALIAS!r}, PORT, 3)[0] == DIALLED)",
     )  # fmt: skip
     assert stand_in.tells() == [True] and stand_in.tells() == [True]
-    assert live.admission.denials() == () and not has_failed(runtime)
+    assert live.session.denials() == () and not has_failed(runtime)
 
 
 def test_a_refusal_that_it_makes_up_suggests_no_line_for_a_policy(runtime: Any, stand_in: StandIn) -> None:
@@ -298,7 +298,7 @@ def test_a_refusal_that_it_makes_up_suggests_no_line_for_a_policy(runtime: Any, 
         f"tell(answer(DENIED, 1, CAGE_NUMBER, 'tcp', {words}, 443, {words}, b'')[0] == BOOKED)",
     )  # fmt: skip
     assert stand_in.tells() == [True]
-    (denial,) = live.admission.denials()
+    (denial,) = live.session.denials()
     assert denial.fix == "" and "\n" not in denial.target + denial.rule and "\x1b" not in denial.target + denial.rule
 
 
@@ -316,7 +316,7 @@ def test_one_that_does_not_answer_is_ended(runtime: Any, stand_in: StandIn, monk
     monkeypatch.setattr(host_side, "PATIENCE", 0.3)
     live = lied(runtime, stand_in, "tell(1); time.sleep(600)")
     assert stand_in.tells() == [1]
-    assert live.admission.denials() == ()
+    assert live.session.denials() == ()
     assert stand_in.process.wait(10) == -signal.SIGKILL
     assert wait_until(partial(has_failed, runtime), 10) and is_shut(live)
 
@@ -327,6 +327,6 @@ def test_stopped_it_keeps_nothing_that_was_taken(runtime: Any, stand_in: StandIn
     service.setblocking(True)
     with service.accept()[0] as there:
         os.kill(stand_in.process.pid, signal.SIGSTOP)
-        assert live.admission.tighten(()) == 1
+        assert live.session.tighten(()) == 1
         there.settimeout(10)
         assert heard_of(there) == b""

@@ -62,8 +62,8 @@ class Begins(Protocol):
 class Answers:
     """Answers the questions of one cage, whichever way they come."""
 
-    def __init__(self, admission: CageSession) -> None:
-        self._admission = admission
+    def __init__(self, session: CageSession) -> None:
+        self._session = session
         self._under_way = 0
 
     def begin(self, asked: bytes) -> Answering:
@@ -84,31 +84,31 @@ class Answers:
             return self._refuse(question, _shown(question), Decision(False, f"not a name: {error}", ""))
         if self._is_own(name):
             return message.answer(question, NOERROR, [_address(LOCALHOST, LONGEST_TTL)] if question.kind == A else [])
-        decision = self._admission.rules.name(name, None)
+        decision = self._session.rules.name(name, None)
         if not decision.allowed:
             return self._refuse(question, name, decision)
         if self._under_way >= QUESTIONS_AT_ONCE:
             return None
         self._under_way += 1
-        task = self._admission.start(self._look_up(question, name))
+        task = self._session.start(self._look_up(question, name))
         task.add_done_callback(self._answered)
         return task
 
     def _is_own(self, name: str) -> bool:
         """The cage's own loopback: `localhost` is never anybody else's (RFC 6761, 6.3), nor is its host name."""
-        return name == "localhost" or name.endswith(".localhost") or name == self._admission.hostname
+        return name == "localhost" or name.endswith(".localhost") or name == self._session.hostname
 
     def _answered(self, _: asyncio.Task[bytes]) -> None:
         """A done callback, because it runs even for a task that was cancelled before it began."""
         self._under_way -= 1
 
     def _refuse(self, question: Question, name: str, decision: Decision) -> bytes:
-        self._admission.ledger.denied("dns", name, None, decision)
+        self._session.ledger.denied("dns", name, None, decision)
         return message.answer(question, NXDOMAIN)
 
     def _reverse(self, question: Question) -> bytes:
         """The name of a synthetic address. For any other address no name server is asked."""
-        name = _reversed(question, self._admission)
+        name = _reversed(question, self._session)
         if name is None:
             return self._refuse(question, _shown(question), Decision(False, "network.egress", ""))
         return message.answer(question, NOERROR, [ResourceRecord(PTR, LONGEST_TTL, message.written(name))])
@@ -117,39 +117,39 @@ class Answers:
         try:
             return message.answer(question, *await self._found(question.kind, name))
         except NotAsked as refused:
-            self._admission.ledger.denied("dns", refused.shown, None, refused.decision)
+            self._session.ledger.denied("dns", refused.shown, None, refused.decision)
             return message.answer(question, REFUSED)
         except OSError:  # written down where it happened
             return message.answer(question, SERVFAIL)
 
     async def _found(self, kind: int, name: str) -> tuple[int, list[ResourceRecord]]:
         """The code and the records. Raises OSError."""
-        admission = self._admission
-        if kind == AAAA and admission.net.ipv6 == "nxdomain":
+        session = self._session
+        if kind == AAAA and session.net.ipv6 == "nxdomain":
             return NXDOMAIN, []
         if name == HOST_ALIAS:
             return NOERROR, [await self._synthetic(name, LONGEST_TTL)] if kind == A else []
-        if admission.rules.by_parent(name):  # which knows it, and whether there is such a name
-            admission.may_ask(name)
+        if session.rules.by_parent(name):  # which knows it, and whether there is such a name
+            session.may_ask(name)
             return NOERROR, [await self._synthetic(name, LONGEST_TTL)] if kind == A else []
-        if kind == AAAA and admission.net.ipv6 == "resolve":
-            answer = await admission.lookup(name, six=True)
+        if kind == AAAA and session.net.ipv6 == "resolve":
+            answer = await session.lookup(name, six=True)
             six = [each for each in answer.addresses if each.version == 6]
             records = [ResourceRecord(AAAA, answer.lifetime, each.packed) for each in six]
             return NOERROR if answer.exists else NXDOMAIN, records
-        answer = await admission.lookup(name)
+        answer = await session.lookup(name)
         if not answer.exists:
             return NXDOMAIN, []
-        if kind == A and not answer.addresses and admission.net.ipv6 == "resolve":
-            answer = await admission.lookup(name, six=True)  # the cage reaches it by the door, which has IPv6
+        if kind == A and not answer.addresses and session.net.ipv6 == "resolve":
+            answer = await session.lookup(name, six=True)  # the cage reaches it by the door, which has IPv6
         if kind != A or not answer.addresses:
             return NOERROR, []
-        grant_direct(admission, name, answer)
+        grant_direct(session, name, answer)
         return NOERROR, [await self._synthetic(name, answer.lifetime, str(answer.addresses[0]))]
 
     async def _synthetic(self, name: str, ttl: int, resolved: str = "") -> ResourceRecord:
-        address = await self._admission.check_address(name)
-        self._admission.ledger.allowed("dns", name, resolved=resolved or str(address))
+        address = await self._session.check_address(name)
+        self._session.ledger.allowed("dns", name, resolved=resolved or str(address))
         return _address(address, ttl)
 
 
@@ -168,12 +168,12 @@ def _shown(question: Question) -> str:
     return b".".join(question.labels).decode("latin-1").encode("unicode_escape").decode("ascii") or "."
 
 
-def _reversed(question: Question, admission: CageSession) -> str | None:
+def _reversed(question: Question, session: CageSession) -> str | None:
     try:
         address = IPv4Address(b".".join(reversed(question.labels[:-2])).decode("ascii"))
     except ValueError:
         return None
-    return "localhost" if address == LOCALHOST else admission.names.name_of(address)
+    return "localhost" if address == LOCALHOST else session.names.name_of(address)
 
 
 def _lower(labels: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -187,14 +187,14 @@ def _address(address: IPv4Address, ttl: int) -> ResourceRecord:
 # ---- UDP ------------------------------------------------------------------------------------------------------------
 
 
-async def serve_udp(admission: DoorSession, door: socket.socket, answers: Begins) -> None:
+async def serve_udp(session: DoorSession, door: socket.socket, answers: Begins) -> None:
     """Serves UDP until it is cancelled. The caller closes `door`."""
     waiting: set[asyncio.Task[None]] = set()
     door.setblocking(False)
     try:
         while True:
             await until_readable(door)
-            await admission.turns.take()
+            await session.turns.take()
             _answer_some(door, answers, waiting)
     finally:
         await _cancelled(waiting)
@@ -228,7 +228,7 @@ async def _send_later(door: socket.socket, answer: asyncio.Task[bytes], peer: An
 # ---- TCP ------------------------------------------------------------------------------------------------------------
 
 
-async def serve_tcp(admission: DoorSession, door: socket.socket, answers: Begins) -> None:
+async def serve_tcp(session: DoorSession, door: socket.socket, answers: Begins) -> None:
     """Serves TCP until it is cancelled. Questions may be pipelined; each is answered as soon as its answer is known."""
     loop = asyncio.get_running_loop()
     streams: set[asyncio.Task[None]] = set()
@@ -236,20 +236,20 @@ async def serve_tcp(admission: DoorSession, door: socket.socket, answers: Begins
     try:
         while True:
             connection = await _accepted(door)
-            await admission.turns.take()
-            if len(streams) >= STREAMS or not admission.descriptors.take_or_tell():
+            await session.turns.take()
+            if len(streams) >= STREAMS or not session.descriptors.take_or_tell():
                 connection.close()
                 continue
-            task = loop.create_task(_converse(ClientStream(connection, admission.turns), answers.begin))
+            task = loop.create_task(_converse(ClientStream(connection, session.turns), answers.begin))
             streams.add(task)
-            task.add_done_callback(partial(_over, streams, admission))
+            task.add_done_callback(partial(_over, streams, session))
     finally:
         await _cancelled(streams)
 
 
-def _over(streams: set[asyncio.Task[None]], admission: DoorSession, task: asyncio.Task[None]) -> None:
+def _over(streams: set[asyncio.Task[None]], session: DoorSession, task: asyncio.Task[None]) -> None:
     streams.discard(task)
-    admission.descriptors.give()
+    session.descriptors.give()
 
 
 async def _accepted(door: socket.socket) -> socket.socket:

@@ -61,14 +61,14 @@ class RequestRefused(Exception):
 
 class Forwarder:
     def __init__(
-        self, admission: DoorSession, client: ClientStream, bound: tuple[DialTarget, ClientStream] | None = None
+        self, session: DoorSession, client: ClientStream, bound: tuple[DialTarget, ClientStream] | None = None
     ) -> None:
-        self._admission, self._client = admission, client
+        self._session, self._client = session, client
         self._bound = bound[0] if bound else None
         self._upstream = UpstreamConnection(*bound, held=None) if bound else None
         self._asked: Any = h11.Connection(h11.SERVER, max_incomplete_event_size=http.LONGEST_HEAD)
         self._method = b""
-        self._raw: bytearray | None = bytearray() if admission.net.inspection is not None else None
+        self._raw: bytearray | None = bytearray() if session.net.inspection is not None else None
 
     async def run(self) -> Tunnel | None:
         """Serves requests until the client, or the server it is bound to, closes. Raises OSError."""
@@ -115,7 +115,7 @@ class Forwarder:
 
     async def _refuse_http2(self) -> None:
         if self._bound is not None:
-            self._admission.ledger.denied("tcp", *self._bound, Decision(False, http2.WHY, ""))
+            self._session.ledger.denied("tcp", *self._bound, Decision(False, http2.WHY, ""))
         await self._client.close_gracefully(http2.refusal())
 
     async def _next_event(self) -> object:
@@ -157,7 +157,7 @@ class Forwarder:
             target, _ = http.absolute_target(request)
         except BadRequest as error:
             raise RequestRefused(*http.refusal(error.status, "bad-request", str(error))) from None
-        if self._admission.rules.contract(*target) is None:
+        if self._session.rules.contract(*target) is None:
             return None
         server = await self._dialled(target)
         self._client.said = bytes(self._raw) + self._client.said
@@ -201,13 +201,13 @@ class Forwarder:
         return self._bound, path
 
     def _check_host(self, bound: DialTarget, host: http.Authority) -> None:
-        rules = self._admission.rules
+        rules = self._session.rules
         why = disagreement("Host", host.host.encode(), bound, rules.may_name_at_address)
         if host.port not in (None, bound.port):
             why = why or f"Host names port {host.port} in a connection to port {bound.port}"
         if why:
             decision = Decision(False, why, "")
-            self._admission.ledger.denied("tcp", host.host, host.port or bound.port, decision)
+            self._session.ledger.denied("tcp", host.host, host.port or bound.port, decision)
             raise RequestRefused(*http.blocked(f"{host.host} is refused here", decision))
 
     def _host_for(self, request: h11.Request, target: DialTarget) -> bytes:
@@ -236,9 +236,9 @@ class Forwarder:
     async def _dialled(self, target: DialTarget) -> ClientStream:
         """Raises Refused. An address that stands for a name is no way to ask for that name here."""
         try:
-            found, server = await self._admission.dial(target)
+            found, server = await self._session.dial(target)
             if found == target:
-                return ClientStream(server, self._admission.turns)
+                return ClientStream(server, self._session.turns)
             server.close()
             raise self._deny(target, Decision(False, "network.allow_ips", ""))
         except Denied as denied:
@@ -248,7 +248,7 @@ class Forwarder:
             raise RequestRefused(*said) from None
 
     def _deny(self, target: DialTarget, decision: Decision) -> Denied:
-        self._admission.ledger.denied("tcp", *target, decision)
+        self._session.ledger.denied("tcp", *target, decision)
         return Denied(target, decision)
 
     def _hold(self, target: DialTarget, server: ClientStream) -> int:
@@ -256,7 +256,7 @@ class Forwarder:
         task = asyncio.current_task()
         assert task is not None
         try:
-            return self._admission.connections.register(target, server.sock, task.cancel)
+            return self._session.connections.register(target, server.sock, task.cancel)
         except Denied as denied:
             server.close()
             raise RequestRefused(*http.denial(denied)) from None
@@ -269,7 +269,7 @@ class Forwarder:
         if upstream is None or self._bound is not None:
             return
         if upstream.held is not None:
-            self._admission.connections.unregister(upstream.held)
+            self._session.connections.unregister(upstream.held)
         upstream.stream.close()
 
     # ---- one exchange -------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Forwarder:
         await self._client.send(self._asked.send(answer) + bytes(upstream.spoken.trailing_data[0]))
         self._client.said = bytes(self._asked.trailing_data[0])
         if upstream.held is not None:
-            self._admission.connections.unregister(upstream.held)
+            self._session.connections.unregister(upstream.held)
         self._upstream = None
         return Tunnel(upstream.target, upstream.stream, opaque=True)
 

@@ -100,16 +100,16 @@ class SocketPool:
                 self._share.give()
 
 
-async def serve_published(admission: CageSession, published: Published, taken: socket.socket, pool: SocketPool) -> None:
+async def serve_published(session: CageSession, published: Published, taken: socket.socket, pool: SocketPool) -> None:
     """Serves what `listen` returned until it is cancelled; what it has relayed is cut then. The caller closes
     `taken`."""
     if published.protocol == "udp":
         from pysandbox.gate.udp.relay import FlowTable, UdpRelay
 
         ways = [partial(_inside, pool, address, published.inside) for address in LOOPBACK]
-        await UdpRelay(taken, ways, FlowTable(PEERS, admission.descriptors), admission.turns, admission.inward).serve()
+        await UdpRelay(taken, ways, FlowTable(PEERS, session.descriptors), session.turns, session.inward).serve()
     else:
-        await _serve_tcp(admission, published, taken, pool)
+        await _serve_tcp(session, published, taken, pool)
 
 
 def _inside(pool: SocketPool, address: str, port: int) -> socket.socket:
@@ -122,8 +122,8 @@ def _inside(pool: SocketPool, address: str, port: int) -> socket.socket:
     return inside
 
 
-async def _serve_tcp(admission: CageSession, published: Published, listener: socket.socket, pool: SocketPool) -> None:
-    port = Port(admission, published, listener, pool)
+async def _serve_tcp(session: CageSession, published: Published, listener: socket.socket, pool: SocketPool) -> None:
+    port = Port(session, published, listener, pool)
     try:
         await port.serve()
     finally:
@@ -137,8 +137,8 @@ class Port:
     It accepts by itself and not by `sock_accept`, which may lose what it has accepted when cancelled.
     """
 
-    def __init__(self, admission: CageSession, published: Published, listener: socket.socket, pool: SocketPool) -> None:
-        self._admission, self._published, self._listener, self._pool = admission, published, listener, pool
+    def __init__(self, session: CageSession, published: Published, listener: socket.socket, pool: SocketPool) -> None:
+        self._session, self._published, self._listener, self._pool = session, published, listener, pool
         self._loop = asyncio.get_running_loop()
         self._waiting = asyncio.Semaphore(WAITING)
         self._connecting: set[asyncio.Task[None]] = set()
@@ -149,12 +149,12 @@ class Port:
         """Serves the port until it is cancelled."""
         while True:
             await until_readable(self._listener)
-            await self._admission.turns.take()
-            await self._admission.descriptors.room(EACH)
+            await self._session.turns.take()
+            await self._session.descriptors.room(EACH)
             try:
                 client, _address = self._listener.accept()
             except OSError as error:  # out of memory, or whoever was there has gone
-                self._admission.descriptors.give(EACH)
+                self._session.descriptors.give(EACH)
                 if not isinstance(error, BlockingIOError | ConnectionAbortedError):
                     await asyncio.sleep(BACK_OFF)
                 continue
@@ -174,7 +174,7 @@ class Port:
             self._left()
 
     def _left(self) -> None:
-        self._admission.descriptors.give(EACH)
+        self._session.descriptors.give(EACH)
 
     async def _connect(self, client: socket.socket) -> None:
         try:
@@ -184,9 +184,9 @@ class Port:
             return
         try:
             splice = partial(
-                self._admission.relay.splice, client, inside, self._published, self._over, cage=self._admission.number
+                self._session.relay.splice, client, inside, self._published, self._over, cage=self._session.number
             )
-            self._relayed.add(self._admission.connections.join(splice))
+            self._relayed.add(self._session.connections.join(splice))
         except OSError:  # of the relay, which has closed both; or the cage is reached by nobody any more
             inside.close()
             if client.fileno() < 0:
@@ -211,7 +211,7 @@ class Port:
 
     def _over(self, spliced: Spliced) -> None:
         self._relayed.discard(spliced.number)
-        self._admission.connections.parted(spliced.number)
+        self._session.connections.parted(spliced.number)
         if not self._relayed:
             self._is_empty.set()
         self._left()
@@ -222,7 +222,7 @@ class Port:
             task.cancel()
         self._is_empty.clear()
         for number in list(self._relayed):
-            self._admission.relay.cut(number)
+            self._session.relay.cut(number)
         if self._relayed:
             await self._is_empty.wait()
 

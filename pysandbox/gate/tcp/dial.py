@@ -33,25 +33,25 @@ ADDRESSES_TRIED = 8
 HOST_LOOPBACK: tuple[IPAddress, ...] = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 
-async def dial(admission: CageSession, target: DialTarget) -> socket.socket:
+async def dial(session: CageSession, target: DialTarget) -> socket.socket:
     """A connected, non-blocking socket; the caller closes it. Raises Denied, Unreachable."""
     try:
-        target = target_of(admission, target.host, target.port)
+        target = target_of(session, target.host, target.port)
         host = canonical(target.host)
     except BadName as error:
-        raise deny(admission, target, Decision(False, f"not a host: {error}", "")) from None
+        raise deny(session, target, Decision(False, f"not a host: {error}", "")) from None
     if not 0 < target.port < 65536:
-        raise deny(admission, target, Decision(False, "not a port", ""))
-    rules = admission.rules
+        raise deny(session, target, Decision(False, "not a port", ""))
+    rules = session.rules
     if isinstance(host, str) and rules.by_parent(host):
-        connected = await _by_parent(admission, target._replace(host=host), rules)
+        connected = await _by_parent(session, target._replace(host=host), rules)
     else:
-        addresses = await _addresses(admission, target, host)
-        connected = await _first_of(admission, addresses, target, rules)
+        addresses = await _addresses(session, target, host)
+        connected = await _first_of(session, addresses, target, rules)
     try:
-        if admission.rules is not rules:  # they were tightened meanwhile
-            admission.connections.check(target, connected)
-        admission.ledger.allowed("tcp", *target)
+        if session.rules is not rules:  # they were tightened meanwhile
+            session.connections.check(target, connected)
+        session.ledger.allowed("tcp", *target)
     except OSError as error:
         connected.close()
         raise _unreachable(target, error) from None
@@ -61,42 +61,42 @@ async def dial(admission: CageSession, target: DialTarget) -> socket.socket:
     return connected
 
 
-async def _addresses(admission: CageSession, target: DialTarget, host: str | IPAddress) -> Sequence[IPAddress]:
+async def _addresses(session: CageSession, target: DialTarget, host: str | IPAddress) -> Sequence[IPAddress]:
     """The addresses that may be connected. Raises Denied, Unreachable."""
     if not isinstance(host, str):
-        decision = check_literal(admission, host, target.port)
+        decision = check_literal(session, host, target.port)
         if not decision.allowed or host in SYNTHETIC or host.is_unspecified:  # the kernel takes :: for ::1
-            raise deny(admission, target, decision)
+            raise deny(session, target, decision)
         return (host,)
-    decision = admission.rules.name(host, target.port)
+    decision = session.rules.name(host, target.port)
     if not decision.allowed:
-        raise deny(admission, target, decision)
+        raise deny(session, target, decision)
     try:
-        found = HOST_LOOPBACK if host == HOST_ALIAS else await _resolve(admission, host)
+        found = HOST_LOOPBACK if host == HOST_ALIAS else await _resolve(session, host)
     except Withdrawn:
-        raise deny(admission, target, admission.rules.name(host, target.port)) from None
+        raise deny(session, target, session.rules.name(host, target.port)) from None
     except NotAsked as refused:
-        raise deny(admission, target._replace(host=refused.shown), refused.decision) from None
+        raise deny(session, target._replace(host=refused.shown), refused.decision) from None
     if not found:
         raise Unreachable(errno.EHOSTUNREACH, f"{host} has no address")
-    decided = [(each, check_resolved(admission, host, each, target.port)) for each in found]
+    decided = [(each, check_resolved(session, host, each, target.port)) for each in found]
     allowed = [each for each, decision in decided if decision.allowed]
     if not allowed:
-        raise deny(admission, target, decided[0][1])
+        raise deny(session, target, decided[0][1])
     return allowed[:ADDRESSES_TRIED]
 
 
-async def _resolve(admission: CageSession, name: str) -> tuple[IPAddress, ...]:
+async def _resolve(session: CageSession, name: str) -> tuple[IPAddress, ...]:
     """The addresses of an allowed name, as the host sees it; none where there is no such name. Raises Unreachable,
     with the fault written down; Withdrawn."""
-    found = (await admission.lookup(name)).addresses
-    return found or (await admission.lookup(name, six=True)).addresses if admission.net.ipv6 == "resolve" else found
+    found = (await session.lookup(name)).addresses
+    return found or (await session.lookup(name, six=True)).addresses if session.net.ipv6 == "resolve" else found
 
 
 # ---- through the parent proxy ---------------------------------------------------------------------------------------
 
 
-async def _by_parent(admission: CageSession, target: DialTarget, rules: GateRules) -> socket.socket:
+async def _by_parent(session: CageSession, target: DialTarget, rules: GateRules) -> socket.socket:
     """A connection that the parent has made, to a name that nobody here resolves. Raises Denied, Unreachable, which is
     written down."""
     from pysandbox.gate.tcp.parent import open_tunnel
@@ -105,62 +105,62 @@ async def _by_parent(admission: CageSession, target: DialTarget, rules: GateRule
     assert parent is not None
     for decision in (rules.name(target.host, target.port), rules.through_parent()):
         if not decision.allowed:
-            raise deny(admission, target, decision)
+            raise deny(session, target, decision)
     try:
-        admission.may_ask(target.host)
+        session.may_ask(target.host)
     except NotAsked as refused:
-        raise deny(admission, target._replace(host=refused.shown), refused.decision) from None
+        raise deny(session, target._replace(host=refused.shown), refused.decision) from None
     connected = None
     try:
-        connected = await _to_parent(admission, parent, rules)
-        await open_tunnel(connected, parent, target, partial(_send_to_parent, admission, target, connected, rules))
+        connected = await _to_parent(session, parent, rules)
+        await open_tunnel(connected, parent, target, partial(_send_to_parent, session, target, connected, rules))
         return connected
     except BaseException as error:
         if connected is not None:
             connected.close()
         if isinstance(error, Unreachable):
-            admission.ledger.unreachable(str(error.strerror))
+            session.ledger.unreachable(str(error.strerror))
         raise
 
 
-async def _to_parent(admission: CageSession, parent: ParentProxy, rules: GateRules) -> socket.socket:
+async def _to_parent(session: CageSession, parent: ParentProxy, rules: GateRules) -> socket.socket:
     """Wherever it is: whoever wrote the policy has named it, and no cage. Raises Denied, Unreachable."""
     host = canonical(parent.host)
     try:
         if isinstance(host, str):
-            found = (await admission.upstream.resolve(host, share=admission.questions)).addresses
-            found = found or (await admission.upstream.resolve(host, six=True, share=admission.questions)).addresses
+            found = (await session.upstream.resolve(host, share=session.questions)).addresses
+            found = found or (await session.upstream.resolve(host, six=True, share=session.questions)).addresses
         else:
             found = (host,)
         if not found:
             raise Unreachable(errno.EHOSTUNREACH, "it has no address")
-        return await _first_of(admission, found[:ADDRESSES_TRIED], DialTarget(parent.host, parent.port), rules)
+        return await _first_of(session, found[:ADDRESSES_TRIED], DialTarget(parent.host, parent.port), rules)
     except OSError as error:
         number = error.errno or errno.EHOSTUNREACH
         raise Unreachable(number, f"the parent proxy is not reached: {os.strerror(number)}") from None
 
 
 def _send_to_parent(
-    admission: CageSession, target: DialTarget, connected: socket.socket, rules: GateRules, said: bytes
+    session: CageSession, target: DialTarget, connected: socket.socket, rules: GateRules, said: bytes
 ) -> None:  # fmt: skip
     """Sends the request, unless the rules were tightened meanwhile. Raises Denied, OSError."""
-    with admission.lock:
-        if admission.rules is rules:
+    with session.lock:
+        if session.rules is rules:
             if connected.send(said) < len(said):
                 raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))
             return
-    raise deny(admission, target, admission.rules.through_parent())
+    raise deny(session, target, session.rules.through_parent())
 
 
 # ---- connecting -----------------------------------------------------------------------------------------------------
 
 
 async def _first_of(
-    admission: CageSession, addresses: Sequence[IPAddress], target: DialTarget, rules: GateRules
+    session: CageSession, addresses: Sequence[IPAddress], target: DialTarget, rules: GateRules
 ) -> socket.socket:  # fmt: skip
     """Connects to the first address that answers. Each is tried a moment after the one before it, where the share of
     the cage has one more descriptor. Raises Denied, Unreachable."""
-    connect = partial(_connect, admission, target, rules)
+    connect = partial(_connect, session, target, rules)
     if len(addresses) == 1:
         return await _only(connect(addresses[0]), target)
     trying: set[asyncio.Task[socket.socket]] = set()
@@ -169,7 +169,7 @@ async def _first_of(
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             while waiting or trying:
-                if waiting and (not trying or admission.descriptors.take()):
+                if waiting and (not trying or session.descriptors.take()):
                     extra += 1 if trying else 0
                     trying.add(asyncio.create_task(connect(waiting.pop(0))))
                 pause = NEXT_ADDRESS_SECONDS if waiting else None
@@ -188,7 +188,7 @@ async def _first_of(
         pass
     finally:
         await _give_up(trying)
-        admission.descriptors.give(extra)
+        session.descriptors.give(extra)
     raise _unreachable(target, failure)
 
 
@@ -205,23 +205,23 @@ def _unreachable(target: DialTarget, failure: OSError) -> Unreachable:
     return Unreachable(number, f"{target.host}:{target.port}: {os.strerror(number)}")
 
 
-async def _connect(admission: CageSession, target: DialTarget, rules: GateRules, address: IPAddress) -> socket.socket:
+async def _connect(session: CageSession, target: DialTarget, rules: GateRules, address: IPAddress) -> socket.socket:
     """Connects to one address; connect(2) may succeed at once, for a server on this host. Raises Denied, OSError."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        number = admission.connections.connect(target, address, made, rules)
+        number = session.connections.connect(target, address, made, rules)
         if number == errno.EINPROGRESS:
             await until_writable(made)
             number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if number:
             raise OSError(number, os.strerror(number))
     except BaseException:
-        admission.connections.dialled(made)
+        session.connections.dialled(made)
         made.close()
         raise
-    admission.connections.dialled(made)
+    session.connections.dialled(made)
     return made
 
 

@@ -30,17 +30,17 @@ NEITHER = "its [[host]] block says which requests may be sent, and this is neith
 
 class Inspected:
     def __init__(
-        self, admission: CarriedSession, target: DialTarget, contract: Contract, client: ClientStream,
+        self, session: CarriedSession, target: DialTarget, contract: Contract, client: ClientStream,
         server: ClientStream,
     ) -> None:  # fmt: skip
-        self._admission, self._target, self._contract = admission, target, contract
+        self._session, self._target, self._contract = session, target, contract
         self._client, self._server = client, server
-        self._over: asyncio.Future[bool] = admission.loop.create_future()
+        self._over: asyncio.Future[bool] = session.loop.create_future()
         self._number = 0
 
     async def run(self) -> None:
         """From the first byte of the client's. Raises OSError."""
-        sniffer = Sniffer(self._target, self._admission.rules.may_name_at_address)
+        sniffer = Sniffer(self._target, self._session.rules.may_name_at_address)
         verdict = await read_first_bytes(self._client, sniffer, partial(self._client.is_first, self._server))
         said = bytes(sniffer.said)
         if verdict is not None and verdict.way is Way.REFUSE:
@@ -56,12 +56,12 @@ class Inspected:
 
     async def serve(self, said: bytes, *, secure: bool, proxied: bool = False) -> None:
         """Has the inspector serve it; `said` was read of the client already."""
-        inspector = self._admission.inspector
+        inspector = self._session.inspector
         try:
             if inspector is None:
                 raise OSError("there is no inspector")
-            number = self._admission.secrets
-            held = held_for(self._admission, self._target, self._contract, secure, self._ended, number)
+            number = self._session.secrets
+            held = held_for(self._session, self._target, self._contract, secure, self._ended, number)
             hand_over = partial(inspector.open, held, said, self._client.sock, self._server.sock, proxied=proxied)
             self._number = await self._once_read(hand_over)
         except OSError as error:
@@ -84,18 +84,18 @@ class Inspected:
 
     def end(self) -> None:
         """Cuts what is still at the inspector. Idempotent."""
-        if self._number and not self._over.done() and self._admission.inspector is not None:
+        if self._number and not self._over.done() and self._session.inspector is not None:
             cut(self._client.sock)
             cut(self._server.sock)
-            self._admission.inspector.cut(self._number)
+            self._session.inspector.cut(self._number)
 
     def _ended(self, reset: bool) -> None:
         """Any thread. Raises RuntimeError when the loop has ended."""
-        self._admission.loop.call_soon_threadsafe(self._was_ended, reset)
+        self._session.loop.call_soon_threadsafe(self._was_ended, reset)
 
     def _was_ended(self, reset: bool) -> None:
         if not self._over.done():
             self._over.set_result(reset)
 
     def _deny(self, why: str) -> None:
-        self._admission.ledger.denied("tcp", *self._target, Decision(False, why, ""))
+        self._session.ledger.denied("tcp", *self._target, Decision(False, why, ""))

@@ -32,8 +32,8 @@ Serve: TypeAlias = "Callable[[CageSession, str, socket.socket], Coroutine[Any, A
 class Listeners:
     """The listeners of one cage at the addresses of names. Used by the gatekeeper's loop alone."""
 
-    def __init__(self, admission: CageSession, live: CageInit, serve: Serve) -> None:
-        self._admission, self._live, self._serve = admission, live, serve
+    def __init__(self, session: CageSession, live: CageInit, serve: Serve) -> None:
+        self._session, self._live, self._serve = session, live, serve
         self._serving: OrderedDict[IPv4Address, asyncio.Task[None]] = OrderedDict()
 
     async def __call__(self, name: str, address: IPv4Address) -> None:
@@ -44,11 +44,11 @@ class Listeners:
         while len(self._serving) >= NAMES:
             self._serving.popitem(last=False)[1].cancel()
         listeners = self._open(str(address), self._ports(name))
-        self._serving[address] = task = self._admission.start(self._run(listeners))
+        self._serving[address] = task = self._session.start(self._run(listeners))
         task.add_done_callback(lambda _: self._close(listeners))
 
     def _ports(self, name: str) -> tuple[int, ...]:
-        rules = self._admission.rules
+        rules = self._session.rules
         named = {port for each in rules.hosts if matches(each.pattern, name) for port in each.ports}
         wanted = (*sorted(named), *(rules.loopback_ports or ()), *WEB)
         return tuple(dict.fromkeys(each for each in wanted if rules.name(name, each).allowed))[:PORTS]
@@ -58,19 +58,19 @@ class Listeners:
         has ended needs none."""
         listeners: list[socket.socket] = []
         for port in ports:
-            if not self._admission.descriptors.take_or_tell():
+            if not self._session.descriptors.take_or_tell():
                 break
             try:
                 listeners += netns_sockets(self._live, [("tcp", address, port)])
             except (StartError, CageClosedError):
-                self._admission.descriptors.give()
+                self._session.descriptors.give()
         return listeners
 
     async def _run(self, listeners: list[socket.socket]) -> None:
-        await asyncio.gather(*(self._serve(self._admission, "tcp", each) for each in listeners))
+        await asyncio.gather(*(self._serve(self._session, "tcp", each) for each in listeners))
 
     def _close(self, listeners: list[socket.socket]) -> None:
         """A done callback, because it runs even for a task that was cancelled before it began."""
         for each in listeners:
             each.close()
-        self._admission.descriptors.give(len(listeners))
+        self._session.descriptors.give(len(listeners))

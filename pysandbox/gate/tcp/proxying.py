@@ -32,7 +32,7 @@ ANSWER_SECONDS = 60.0  # for a server to answer a hello
 
 
 async def proxy_connection(
-    admission: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream, *, opaque: bool = False,
+    session: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream, *, opaque: bool = False,
     proxied: bool = False,
 ) -> None:  # fmt: skip
     """Serves a connection until both sides have ended, or it was cut: by the session, or by cancelling this. Owns
@@ -41,44 +41,44 @@ async def proxy_connection(
     task = asyncio.current_task()
     assert task is not None
     try:
-        held = admission.connections.register(target, server.sock, task.cancel)
+        held = session.connections.register(target, server.sock, task.cancel)
     except (Denied, OSError):  # or the server has hung up already
         server.reset()
         client.reset()
         return
-    contract = admission.rules.contract(*target) if admission.net.inspection is not None else None
+    contract = session.rules.contract(*target) if session.net.inspection is not None else None
     carried: _Proxied | Inspected
     try:
         if contract is not None:
             from pysandbox.gate.tcp.inspected import Inspected
 
-            carried = Inspected(admission, target, contract, client, server)
+            carried = Inspected(session, target, contract, client, server)
             said, client.said = (client.said, b"") if proxied else (b"", client.said)
             await (carried.serve(said, secure=False, proxied=True) if proxied else carried.run())
         else:
-            carried = _Proxied(admission, target, client, server, held)
+            carried = _Proxied(session, target, client, server, held)
             await (carried.pass_on() if opaque else carried.run())
     except asyncio.CancelledError:
-        admission.connections.unregister(held)
+        session.connections.unregister(held)
         server.reset()
         raise
     finally:
-        admission.connections.unregister(held)
+        session.connections.unregister(held)
         carried.end()
         server.close()
 
 
 class _Proxied:
     def __init__(
-        self, admission: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream, held: int
+        self, session: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream, held: int
     ) -> None:
-        self._admission, self._target, self._client, self._server = admission, target, client, server
+        self._session, self._target, self._client, self._server = session, target, client, server
         self._held = held
-        self._over: asyncio.Future[Any] = admission.loop.create_future()
+        self._over: asyncio.Future[Any] = session.loop.create_future()
         self._number = 0
 
     async def run(self) -> None:
-        sniffer = Sniffer(self._target, self._admission.rules.may_name_at_address)
+        sniffer = Sniffer(self._target, self._session.rules.may_name_at_address)
         verdict = await read_first_bytes(self._client, sniffer, partial(self._client.is_first, self._server))
         if verdict is None or verdict is AHEAD:
             await self._flow(sniffer, verdict is AHEAD)
@@ -94,7 +94,7 @@ class _Proxied:
     def end(self) -> None:
         """Cuts what is still relayed."""
         if self._number and not self._over.done():
-            self._admission.relay.cut(self._number)
+            self._session.relay.cut(self._number)
 
     async def _flow(self, sniffer: Sniffer, ahead: bool) -> None:
         """Passes on what the server sends, at once; what the client sends, once it is judged, or at once where it goes
@@ -115,7 +115,7 @@ class _Proxied:
         if verdict.way is Way.PASS and sniffer.is_tls:
             self._deny("a TLS hello in pieces, or to a server that has spoken first")
         elif verdict.way is Way.PASS:
-            self._admission.relay.release(self._number, bytes(sniffer.said[passed_on:]))
+            self._session.relay.release(self._number, bytes(sniffer.said[passed_on:]))
             await asyncio.shield(self._over)
         else:
             in_pieces = (
@@ -126,7 +126,7 @@ class _Proxied:
     async def _sniff_on(self, reader: ClientStream, sniffer: Sniffer, passed: int) -> tuple[SniffResult, int]:
         """Reads on: the verdict, and how many bytes were passed on before it."""
         while (verdict := await read_first_bytes(reader, sniffer, reader.is_spoken_to)) is AHEAD:
-            self._admission.relay.say(self._number, bytes(sniffer.said[passed:]))
+            self._session.relay.say(self._number, bytes(sniffer.said[passed:]))
             passed = len(sniffer.said)
         return verdict or LATE, passed
 
@@ -182,14 +182,14 @@ class _Proxied:
     async def _forward(self) -> None:
         from pysandbox.gate.http.forward import Forwarder
 
-        tunnel = await Forwarder(self._admission, self._client, (self._target, self._server)).run()
+        tunnel = await Forwarder(self._session, self._client, (self._target, self._server)).run()
         if tunnel is None:
             await self._client.close_gracefully()
         else:
             await self.pass_on()
 
     def _deny(self, why: str) -> None:
-        self._admission.ledger.denied("tcp", *self._target, Decision(False, why, ""))
+        self._session.ledger.denied("tcp", *self._target, Decision(False, why, ""))
 
     def _splice(self, said: bytes = b"", *, hold: bool = False) -> None:
         def ended(spliced: object) -> None:
@@ -199,12 +199,12 @@ class _Proxied:
         def hand_over() -> int:
             client, server = self._client.detach(), self._server.detach()
             return int(
-                self._admission.relay.splice(
-                    client, server, self._target, ended, hold=hold, said=said, cage=self._admission.number
+                self._session.relay.splice(
+                    client, server, self._target, ended, hold=hold, said=said, cage=self._session.number
                 )
             )
 
-        self._number = self._admission.connections.splice(self._held, hand_over)
+        self._number = self._session.connections.splice(self._held, hand_over)
 
 
 async def _first_of(*waited: asyncio.Future[Any]) -> None:

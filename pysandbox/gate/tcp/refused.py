@@ -27,25 +27,25 @@ MEANT = struct.Struct("!8x4sxB4xH")  # of a TCP header: the acknowledged number,
 SYN, ACK, RST = 0x02, 0x10, 0x04
 
 
-async def serve(admission: DoorSession, monitor: socket.socket) -> None:
+async def serve(session: DoorSession, monitor: socket.socket) -> None:
     """Records refused connections until it is cancelled."""
-    with admission.monitors.listening(monitor, partial(record_refused, admission)):
+    with session.monitors.listening(monitor, partial(record_refused, session)):
         while True:
             await until_readable(monitor)
-            await admission.turns.take()
-            record_refused(admission, monitor, AT_ONCE)
+            await session.turns.take()
+            record_refused(session, monitor, AT_ONCE)
 
 
-def record_refused(admission: DoorSession, monitor: socket.socket, most: int = 1024) -> None:
+def record_refused(session: DoorSession, monitor: socket.socket, most: int = 1024) -> None:
     """Records what has arrived. In the loop."""
-    with admission.monitors.recording():
+    with session.monitors.recording():
         for _ in range(most):
             try:
                 found = meant(monitor.recv(HEADERS))
             except (OSError, struct.error):
                 return
             if found is not None:
-                admission.note_refused(*found)
+                session.note_refused(*found)
 
 
 def meant(packet: bytes) -> tuple[IPv4Address, int] | None:
@@ -56,15 +56,15 @@ def meant(packet: bytes) -> tuple[IPv4Address, int] | None:
     return (IPv4Address(address), port) if flags & (SYN | ACK | RST) == SYN else None
 
 
-def tell(admission: CageSession, address: IPv4Address, port: int) -> None:
+def tell(session: CageSession, address: IPv4Address, port: int) -> None:
     """Records a refused connection to that address, unless a rule allows it now."""
-    target = target_of(admission, address, port)
-    decision = _decision(admission, target, address)
+    target = target_of(session, address, port)
+    decision = _decision(session, target, address)
     if not decision.allowed:
-        admission.ledger.denied("tcp", *target, decision)
+        session.ledger.denied("tcp", *target, decision)
 
 
-def _decision(admission: CageSession, target: DialTarget, address: IPv4Address) -> Decision:
+def _decision(session: CageSession, target: DialTarget, address: IPv4Address) -> Decision:
     if target.host == str(address):
-        return check_literal(admission, address, target.port)
-    return admission.rules.name(target.host, target.port)
+        return check_literal(session, address, target.port)
+    return session.rules.name(target.host, target.port)

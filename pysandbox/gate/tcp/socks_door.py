@@ -27,7 +27,7 @@ REPLIES = {
 T = TypeVar("T")
 
 
-async def serve_socks(admission: DoorSession, client: ClientStream) -> None:
+async def serve_socks(session: DoorSession, client: ClientStream) -> None:
     """Raises OSError of the client's."""
     try:
         async with asyncio.timeout(HANDSHAKE_SECONDS):
@@ -36,16 +36,16 @@ async def serve_socks(admission: DoorSession, client: ClientStream) -> None:
         return
     except socks.SocksRefused as refused:
         if refused.shown:
-            admission.ledger.denied("tcp", refused.shown, refused.port, Decision(False, refused.why, ""))
+            session.ledger.denied("tcp", refused.shown, refused.port, Decision(False, refused.why, ""))
         await client.close_gracefully(refused.answer)
         return
     try:
-        target, server = await admission.dial(DialTarget(str(request.host), request.port))
+        target, server = await session.dial(DialTarget(str(request.host), request.port))
     except (Denied, Unreachable) as error:
         code = socks.NOT_ALLOWED if isinstance(error, Denied) else REPLIES.get(error.errno or 0, socks.FAILED)
         await client.close_gracefully(socks.reply(code))
         return
-    await _go_on(admission, target, client, ClientStream(server, admission.turns))
+    await _go_on(session, target, client, ClientStream(server, session.turns))
 
 
 async def _asked(client: ClientStream) -> socks.Request:
@@ -70,10 +70,10 @@ async def _whole(client: ClientStream, read: Callable[[bytes], T | None]) -> T:
     return found
 
 
-async def _go_on(admission: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream) -> None:
+async def _go_on(session: DoorSession, target: DialTarget, client: ClientStream, server: ClientStream) -> None:
     try:
         await client.send(socks.reply(socks.SUCCEEDED))
     except BaseException:
         server.close()
         raise
-    await proxy_connection(admission, target, client, server)
+    await proxy_connection(session, target, client, server)

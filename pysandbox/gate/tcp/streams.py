@@ -32,18 +32,18 @@ ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
 _slots: WeakKeyDictionary[DoorSession, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-async def serve(admission: DoorSession, kind: str, listener: socket.socket) -> None:
+async def serve(session: DoorSession, kind: str, listener: socket.socket) -> None:
     """Serves a door until it is cancelled, or nobody can come any more; that ends every connection of the door. The
     caller closes `listener`."""
     served = {"socks": serve_socks, "http": serve_http, "tcp": serve_transparent}[kind]
-    slots = _slots.setdefault(admission, asyncio.Semaphore(MOST_STREAMS))
+    slots = _slots.setdefault(session, asyncio.Semaphore(MOST_STREAMS))
     tasks: set[asyncio.Task[None]] = set()
     listener.setblocking(False)
     try:
         while True:
             await until_readable(listener)
-            await admission.turns.take()
-            leave = await _let_in(admission, slots)
+            await session.turns.take()
+            leave = await _let_in(session, slots)
             accepted = _accept(listener)
             if isinstance(accepted, OSError):  # this process has no descriptor left for now, or nobody is there
                 leave()
@@ -52,8 +52,8 @@ async def serve(admission: DoorSession, kind: str, listener: socket.socket) -> N
                 if not _is_nobody(accepted):
                     await asyncio.sleep(ACCEPT_PAUSE)
                 continue
-            client = ClientStream(accepted, admission.turns)
-            task = asyncio.create_task(_served(served, admission, client))
+            client = ClientStream(accepted, session.turns)
+            task = asyncio.create_task(_served(served, session, client))
             tasks.add(task)
             task.add_done_callback(partial(_over, tasks, client, leave))
     finally:
@@ -62,18 +62,18 @@ async def serve(admission: DoorSession, kind: str, listener: socket.socket) -> N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _let_in(admission: DoorSession, slots: asyncio.Semaphore) -> Callable[[], None]:
+async def _let_in(session: DoorSession, slots: asyncio.Semaphore) -> Callable[[], None]:
     """Waits until the cage may have one more stream; returns the call that gives it back."""
     await slots.acquire()
     try:
-        await admission.descriptors.room(EACH)
+        await session.descriptors.room(EACH)
     except BaseException:
         slots.release()
         raise
 
     def leave() -> None:
         slots.release()
-        admission.descriptors.give(EACH)
+        session.descriptors.give(EACH)
 
     return leave
 
@@ -95,11 +95,11 @@ def _is_nobody(error: OSError) -> bool:
 
 
 async def _served(
-    served: Callable[[DoorSession, ClientStream], Awaitable[None]], admission: DoorSession, client: ClientStream
+    served: Callable[[DoorSession, ClientStream], Awaitable[None]], session: DoorSession, client: ClientStream
 ) -> None:
     serve_for(partial(peer_of, client.sock))
     with suppress(OSError):  # of the client's; what concerns a server was told where it happened
-        await served(admission, client)
+        await served(session, client)
 
 
 def _over(
@@ -111,13 +111,13 @@ def _over(
     leave()
 
 
-async def serve_http(admission: DoorSession, client: ClientStream) -> None:
+async def serve_http(session: DoorSession, client: ClientStream) -> None:
     from pysandbox.gate.http.forward import Forwarder
 
-    tunnel = await Forwarder(admission, client).run()
+    tunnel = await Forwarder(session, client).run()
     if tunnel is not None:
         await proxy_connection(
-            admission, tunnel.target, client, tunnel.server, opaque=tunnel.opaque, proxied=tunnel.proxied
+            session, tunnel.target, client, tunnel.server, opaque=tunnel.opaque, proxied=tunnel.proxied
         )
     else:
         await client.close_gracefully()

@@ -47,22 +47,22 @@ class Unreachable(OSError):
     status, code = 502, "upstream-unreachable"
 
 
-def target_of(admission: Asking, host: str | bytes | IPAddress, port: int) -> DialTarget:
+def target_of(session: Asking, host: str | bytes | IPAddress, port: int) -> DialTarget:
     """The target that a cage means: a synthetic address is the name that it stands for. Raises BadName."""
     known = canonical(host) if isinstance(host, str | bytes) else host
-    name = admission.names.name_of(known)
+    name = session.names.name_of(known)
     return DialTarget(name if name is not None else str(known), port)
 
 
-def check_resolved(admission: Asking, host: str, address: IPAddress, port: int) -> Decision:
+def check_resolved(session: Asking, host: str, address: IPAddress, port: int) -> Decision:
     """Whether an address may be reached that a name was resolved to. A public address may be one of this host's, whose
     services are no more open to the cage than those at 127.0.0.1, to which the alias leads."""
-    return admission.rules.resolved(host, address, port, own=host != HOST_ALIAS and is_own(address))
+    return session.rules.resolved(host, address, port, own=host != HOST_ALIAS and is_own(address))
 
 
-def check_literal(admission: Asking, address: IPAddress, port: int, protocol: str = "tcp") -> Decision:
+def check_literal(session: Asking, address: IPAddress, port: int, protocol: str = "tcp") -> Decision:
     """Whether an address may be reached that was asked for as such."""
-    return admission.rules.address(address, port, protocol, own=is_own(address))
+    return session.rules.address(address, port, protocol, own=is_own(address))
 
 
 def is_own(address: IPAddress) -> bool:
@@ -75,19 +75,19 @@ def _is_own(packed: bytes, second: int) -> bool:
     return bool(lib.psb_is_own(packed))  # also where it cannot be told
 
 
-def deny(admission: Asking, target: DialTarget, decision: Decision, protocol: str = "tcp") -> Denied:
+def deny(session: Asking, target: DialTarget, decision: Decision, protocol: str = "tcp") -> Denied:
     """Records a refusal; returns the exception to raise."""
-    admission.ledger.denied(protocol, *target, decision)
+    session.ledger.denied(protocol, *target, decision)
     return Denied(target, decision)
 
 
-def may_stay(admission: Asking, target: DialTarget, address: IPAddress) -> Decision:
+def may_stay(session: Asking, target: DialTarget, address: IPAddress) -> Decision:
     host = canonical(target.host)
     if not isinstance(host, str):
-        return check_literal(admission, address, target.port)
-    decision = admission.rules.name(host, target.port)
+        return check_literal(session, address, target.port)
+    decision = session.rules.name(host, target.port)
     if not decision.allowed:
         return decision
-    if admission.rules.by_parent(host):
-        return admission.rules.through_parent()
-    return admission.rules.resolved(host, address, target.port, own=False)  # whose it is was asked when it was dialled
+    if session.rules.by_parent(host):
+        return session.rules.through_parent()
+    return session.rules.resolved(host, address, target.port, own=False)  # whose it is was asked when it was dialled

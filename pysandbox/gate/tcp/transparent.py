@@ -25,14 +25,14 @@ SO_ORIGINAL_DST = 80  # linux/netfilter_ipv4.h
 SOCKADDR_IN = struct.Struct("!2xH4s8x")
 
 
-async def serve_transparent(admission: DoorSession, client: ClientStream) -> None:
+async def serve_transparent(session: DoorSession, client: ClientStream) -> None:
     address, port = original(client.sock)
     try:
-        target, server = await admission.dial(DialTarget(str(address), port))
+        target, server = await session.dial(DialTarget(str(address), port))
     except (Denied, Unreachable):
         client.reset()
         return
-    await proxy_connection(admission, target, client, ClientStream(server, admission.turns))
+    await proxy_connection(session, target, client, ClientStream(server, session.turns))
 
 
 def peer_of(sock: socket.socket) -> DoorClient | None:

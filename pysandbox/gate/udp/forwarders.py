@@ -37,11 +37,11 @@ class UdpForwarders:
     """The UDP forwarders of one cage. Used by the gatekeeper's loop alone, but for `serves`, `open` and `silence`,
     which any other thread may call. IPv4 alone: an IPv6 address is not local to a cage."""
 
-    def __init__(self, admission: CageSession, live: CageInit) -> None:
-        self._admission, self._live = admission, live
+    def __init__(self, session: CageSession, live: CageInit) -> None:
+        self._session, self._live = session, live
         self._serving: OrderedDict[DialTarget, asyncio.Task[None]] = OrderedDict()
-        self._hushes: dict[DialTarget, Hush] = {}  # under the admission's lock
-        self._peers = FlowTable(PEERS, admission.descriptors)
+        self._hushes: dict[DialTarget, Hush] = {}  # under the session's lock
+        self._peers = FlowTable(PEERS, session.descriptors)
         self._visiting = threading.Lock()  # one visit to the cage at a time
 
     def serves(self, target: DialTarget) -> bool:
@@ -57,7 +57,7 @@ class UdpForwarders:
             self._require_allowed(target)
             (listener,) = netns_sockets(self._live, [("udp", *target)])
             try:
-                in_loop(self._admission.loop, partial(self._serve, target, listener))
+                in_loop(self._session.loop, partial(self._serve, target, listener))
             except BaseException:
                 listener.close()
                 raise
@@ -65,28 +65,28 @@ class UdpForwarders:
     def _require_allowed(self, target: DialTarget) -> None:
         decision = self._decision(target)
         if not decision.allowed:
-            raise deny(self._admission, target, decision, "udp")
+            raise deny(self._session, target, decision, "udp")
 
     def _serve(self, target: DialTarget, listener: socket.socket) -> None:
         """Serves a listener, in the loop. A thread that tightens the rules finds it in the table, or has replaced the
         rules before."""
         self._require_allowed(target)
-        if self._admission.ended:
+        if self._session.ended:
             raise OSError(ESHUTDOWN, os.strerror(ESHUTDOWN))
         while len(self._serving) >= LISTENERS:
             self._serving.popitem(last=False)[1].cancel()
-        if not self._admission.descriptors.take_or_tell():
+        if not self._session.descriptors.take_or_tell():
             raise OSError(EMFILE, os.strerror(EMFILE))
         hush = self._hush(target)
-        self._admission.doors.append(listener)
+        self._session.doors.append(listener)
         ways = [partial(self._connected, target)]
-        exchange = UdpRelay(listener, ways, self._peers, self._admission.turns, hush)
-        self._serving[target] = task = self._admission.start(exchange.serve())
+        exchange = UdpRelay(listener, ways, self._peers, self._session.turns, hush)
+        self._serving[target] = task = self._session.start(exchange.serve())
         task.add_done_callback(partial(self._close, target, listener, hush))
 
     def _hush(self, target: DialTarget) -> Hush:
         """A new flag, raised from the beginning where the rules do not allow the target any more."""
-        with self._admission.lock:
+        with self._session.lock:
             hush = self._hushes[target] = Hush()
             if not self._decision(target).allowed:
                 hush.silence()
@@ -96,7 +96,7 @@ class UdpForwarders:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             made.connect(target)
-            self._admission.ledger.allowed("udp", *target)
+            self._session.ledger.allowed("udp", *target)
         except BaseException:
             made.close()
             raise
@@ -106,15 +106,15 @@ class UdpForwarders:
         """A done callback, because it runs even for a task that was cancelled before it began."""
         if self._serving.get(target) is task:
             del self._serving[target]
-        with self._admission.lock:
+        with self._session.lock:
             if self._hushes.get(target) is hush:
                 del self._hushes[target]
-        self._admission.descriptors.give()
-        self._admission.doors.remove(listener)
+        self._session.descriptors.give()
+        self._session.doors.remove(listener)
         listener.close()
 
     def _decision(self, target: DialTarget) -> Decision:
-        return check_literal(self._admission, ip_address(target.host), target.port, "udp")
+        return check_literal(self._session, ip_address(target.host), target.port, "udp")
 
     def silence(self) -> int:
         """Stops sending to every address that the rules no longer allow; returns how many. Any thread, under the lock

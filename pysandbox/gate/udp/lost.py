@@ -31,18 +31,18 @@ DNS_PORT = 53
 UDP_TO_A_NAME = Decision(False, "network", "")  # no line of a policy opens that
 
 
-async def serve(admission: DoorSession, monitor: socket.socket) -> None:
+async def serve(session: DoorSession, monitor: socket.socket) -> None:
     """Records dropped datagrams until it is cancelled."""
-    with admission.monitors.listening(monitor, partial(record_lost, admission)):
+    with session.monitors.listening(monitor, partial(record_lost, session)):
         while True:
             await until_readable(monitor)
-            record_lost(admission, monitor)
+            record_lost(session, monitor)
             await asyncio.sleep(PAUSE)
 
 
-def record_lost(admission: DoorSession, monitor: socket.socket) -> None:
+def record_lost(session: DoorSession, monitor: socket.socket) -> None:
     """Records what has arrived. In the loop."""
-    with admission.monitors.recording():
+    with session.monitors.recording():
         for _ in range(AT_ONCE):
             try:
                 said = monitor.recv(HEADERS)
@@ -51,7 +51,7 @@ def record_lost(admission: DoorSession, monitor: socket.socket) -> None:
             except (OSError, struct.error):
                 return
             with served(DoorClient("udp", source(said), None)):
-                admission.note_lost(address, port, source(said)[1] if from_itself else None)
+                session.note_lost(address, port, source(said)[1] if from_itself else None)
 
 
 def source(packet: bytes) -> tuple[str, int]:
@@ -67,22 +67,22 @@ def destination(packet: bytes) -> tuple[IPv4Address, int]:
     return IPv4Address(address), port
 
 
-def answers(admission: CageSession, address: IPv4Address, port: int) -> bool:
+def answers(session: CageSession, address: IPv4Address, port: int) -> bool:
     """Whether a packet from that port of an address, to the same address, is an answer, and so no datagram of the
     cage's own. Every address is local to the cage, so a program that asks an address sees the answer as a packet to
     that very address. Names are answered for all."""
-    outbound = admission.outbound
+    outbound = session.outbound
     return port == DNS_PORT or (outbound is not None and outbound.serves(DialTarget(str(address), port)))
 
 
-def tell(admission: CageSession, address: IPv4Address, port: int, replied_by: int | None = None) -> None:
+def tell(session: CageSession, address: IPv4Address, port: int, replied_by: int | None = None) -> None:
     """Records a datagram to that address. `replied_by`: the port that it comes from, where it comes from there."""
-    if replied_by is not None and answers(admission, address, replied_by):
+    if replied_by is not None and answers(session, address, replied_by):
         return
-    target = target_of(admission, address, port)
+    target = target_of(session, address, port)
     if target.host != str(address):
-        admission.ledger.denied("udp", *target, UDP_TO_A_NAME)
+        session.ledger.denied("udp", *target, UDP_TO_A_NAME)
         return
-    decision = check_literal(admission, address, port, "udp")
+    decision = check_literal(session, address, port, "udp")
     if not decision.allowed:
-        admission.ledger.denied("udp", *target, decision)
+        session.ledger.denied("udp", *target, decision)

@@ -38,8 +38,8 @@ def server() -> Iterator[NameServer]:
 
 def try_to_dial(target: DialTarget, net, server: NameServer, events: list[Event]) -> str:
     async def attempt() -> str:
-        admission = admitted(net, upstream(server.place), events)
-        with closing(await dial(admission, target)) as connected:
+        session = admitted(net, upstream(server.place), events)
+        with closing(await dial(session, target)) as connected:
             return str(connected.getpeername()[0])
 
     return asyncio.run(attempt())
@@ -91,10 +91,10 @@ def test_the_alias_leads_to_the_hosts_loopback_and_only_where_it_is_allowed(serv
 
 def test_a_synthetic_address_is_its_name_again(service, server):
     async def by_address() -> str:
-        admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
-        synthetic = admission.names.address_of("a.com")
-        assert target_of(admission, synthetic, 1) == target_of(admission, str(synthetic), 1) == DialTarget("a.com", 1)
-        with closing(await dial(admission, DialTarget(str(synthetic), service))) as connected:
+        session = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
+        synthetic = session.names.address_of("a.com")
+        assert target_of(session, synthetic, 1) == target_of(session, str(synthetic), 1) == DialTarget("a.com", 1)
+        with closing(await dial(session, DialTarget(str(synthetic), service))) as connected:
             return str(connected.getpeername()[0])
 
     assert asyncio.run(by_address()) == "127.0.0.1"
@@ -133,22 +133,22 @@ def test_tightening_cuts_what_lost_its_grant_and_leaves_the_rest(service, server
 
     async def tighten() -> None:
         net = net_plan("a.com", loopback=(), ips=(f"127.0.0.1:{service}",))
-        admission = admitted(net, upstream(server.place), [])
-        with closing(await dial(admission, DialTarget("a.com", service))) as named:
-            number = admission.connections.register(DialTarget("a.com", service), named, lambda: cut.append("named"))
-            with closing(await dial(admission, DialTarget("127.0.0.1", service))) as plain:
-                admission.connections.register(DialTarget("127.0.0.1", service), plain, lambda: cut.append("plain"))
-                assert admission.tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
-                admission.connections.unregister(number)
-                assert admission.tighten((parse_endpoint("8.8.8.8"),)) == 1
+        session = admitted(net, upstream(server.place), [])
+        with closing(await dial(session, DialTarget("a.com", service))) as named:
+            number = session.connections.register(DialTarget("a.com", service), named, lambda: cut.append("named"))
+            with closing(await dial(session, DialTarget("127.0.0.1", service))) as plain:
+                session.connections.register(DialTarget("127.0.0.1", service), plain, lambda: cut.append("plain"))
+                assert session.tighten((parse_endpoint(f"127.0.0.1:{service}"),)) == 0 and cut == []
+                session.connections.unregister(number)
+                assert session.tighten((parse_endpoint("8.8.8.8"),)) == 1
                 with pytest.raises(OSError):
                     plain.send(b"never sent")
                 await asyncio.sleep(0)
                 assert cut == ["plain"]
                 with pytest.raises(Denied):
-                    admission.connections.register(DialTarget("a.com", service), named, lambda: None)
+                    session.connections.register(DialTarget("a.com", service), named, lambda: None)
         with pytest.raises(Denied) as caught:
-            await dial(admission, DialTarget("a.com", service))
+            await dial(session, DialTarget("a.com", service))
         assert caught.value.decision.rule == "policy_fn"
 
     asyncio.run(tighten())
@@ -159,23 +159,23 @@ def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
 
     async def tighten() -> None:
         target = DialTarget("127.0.0.1", service)
-        admission = admitted(net_plan(ips=(f"127.0.0.1:{service}",)), upstream(server.place), [])
+        session = admitted(net_plan(ips=(f"127.0.0.1:{service}",)), upstream(server.place), [])
 
         async def carry() -> None:
-            with closing(await dial(admission, target)) as connected:
+            with closing(await dial(session, target)) as connected:
                 task = asyncio.current_task()
                 assert task is not None
-                number = admission.connections.register(target, connected, task.cancel)
+                number = session.connections.register(target, connected, task.cancel)
                 try:
                     await asyncio.get_running_loop().create_future()
                 finally:
-                    admission.connections.unregister(number)
+                    session.connections.unregister(number)
                     ended.append("carried")
 
         carrying = asyncio.create_task(carry())
-        while not admission.connections:
+        while not session.connections:
             await asyncio.sleep(0.001)
-        tightened = await asyncio.get_running_loop().run_in_executor(None, admission.tighten, ())
+        tightened = await asyncio.get_running_loop().run_in_executor(None, session.tighten, ())
         assert tightened == 1 and ended == ["carried"]
         await asyncio.wait([carrying])
 
@@ -184,10 +184,10 @@ def test_who_tightens_waits_until_what_was_cut_has_ended(service, server):
 
 def test_rules_that_are_tightened_while_it_connects_hold_for_what_it_connects(service, server):
     async def race() -> None:
-        admission = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
-        dialling = asyncio.create_task(dial(admission, DialTarget("a.com", service)))
+        session = admitted(net_plan("a.com", ips=("127.0.0.1",)), upstream(server.place), [])
+        dialling = asyncio.create_task(dial(session, DialTarget("a.com", service)))
         await asyncio.sleep(0)  # it has looked at the rules, and asks for the address
-        admission.tighten(())
+        session.tighten(())
         with pytest.raises(Denied):
             await dialling
 
@@ -212,9 +212,9 @@ def test_a_direct_grant_is_made_for_the_addresses_that_a_dial_would_take(address
     supervision = Supervision()
 
     async def resolve() -> None:
-        admission = admitted(net_plan("a.com", ports=(443,), direct=True), upstream(), [])
-        admission.grant = supervision.grant_address
-        grant_direct(admission, "a.com", Answer((ip_address(address),), 30))
+        session = admitted(net_plan("a.com", ports=(443,), direct=True), upstream(), [])
+        session.grant = supervision.grant_address
+        grant_direct(session, "a.com", Answer((ip_address(address),), 30))
 
     asyncio.run(resolve())
     synthetic, real = sixteen(ip_address("198.19.0.0")), sixteen(ip_address(address))
@@ -232,9 +232,9 @@ def test_a_name_that_leads_to_the_host_itself_is_granted_port_by_port(monkeypatc
     supervision = Supervision()
 
     async def resolve() -> None:
-        admission = admitted(net_plan("a.com", ports=ports, ips=(listed,), direct=True), upstream(), [])
-        admission.grant = supervision.grant_address
-        grant_direct(admission, "a.com", Answer((ip_address("203.0.113.7"),), 30))
+        session = admitted(net_plan("a.com", ports=ports, ips=(listed,), direct=True), upstream(), [])
+        session.grant = supervision.grant_address
+        grant_direct(session, "a.com", Answer((ip_address("203.0.113.7"),), 30))
 
     asyncio.run(resolve())
     assert [(first, last) for _, _, first, last, _ in supervision.granted] == granted
@@ -245,9 +245,9 @@ def test_a_direct_grant_that_is_not_taken_or_not_asked_for_leaves_the_relay(dire
     supervision = Supervision(OSError("no room"))
 
     async def resolve() -> None:
-        admission = admitted(net_plan("a.com", direct=direct), upstream(), [])
-        admission.grant = supervision.grant_address
-        grant_direct(admission, "a.com", Answer((ip_address("203.0.113.7"),), 30))
-        assert admission.rules.name("a.com", 443).allowed
+        session = admitted(net_plan("a.com", direct=direct), upstream(), [])
+        session.grant = supervision.grant_address
+        grant_direct(session, "a.com", Answer((ip_address("203.0.113.7"),), 30))
+        assert session.rules.name("a.com", 443).allowed
 
     asyncio.run(resolve())

@@ -39,19 +39,19 @@ def address(answer: bytes) -> tuple[str, int]:
 
 
 class Door:
-    """The doors of one admission, on loopback."""
+    """The doors of one session, on loopback."""
 
-    def __init__(self, admission: CageSession) -> None:
-        self.admission = admission
-        answers = dns.Answers(admission)
+    def __init__(self, session: CageSession) -> None:
+        self.session = session
+        answers = dns.Answers(session)
         self.udp, self.tcp = socket.socket(type=socket.SOCK_DGRAM), socket.socket()
         for each in (self.udp, self.tcp):
             each.bind(("127.0.0.1", 0))
         self.tcp.listen(128)
         loop = asyncio.get_running_loop()
         self._serving = [
-            loop.create_task(dns.serve_udp(admission, self.udp, answers)),
-            loop.create_task(dns.serve_tcp(admission, self.tcp, answers)),
+            loop.create_task(dns.serve_udp(session, self.udp, answers)),
+            loop.create_task(dns.serve_tcp(session, self.tcp, answers)),
         ]
 
     async def ask(self, *asked: bytes) -> list[bytes]:
@@ -68,7 +68,7 @@ class Door:
         return await asyncio.open_connection(*self.tcp.getsockname())
 
     async def close(self) -> None:
-        self.admission.close()
+        self.session.close()
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
@@ -285,7 +285,7 @@ def test_a_flood_of_questions_is_dropped_and_the_door_answers_after_it():
                 flood.send(question(f"{number}.a.com"))
             (answer,) = await door.ask(question("x.evil.com"))
             assert code(answer) == NXDOMAIN
-        assert len(door.admission.upstream._asking) <= dns.QUESTIONS_AT_ONCE
+        assert len(door.session.upstream._asking) <= dns.QUESTIONS_AT_ONCE
 
     with NameServer(RECORDS, silent=True) as server:
         served(use, "**.a.com", server=server)

@@ -80,8 +80,8 @@ def dialled(
     then: Callable[[socket.socket], object] = lambda _: None, servers: tuple[str, ...] = (),
 ) -> None:  # fmt: skip
     async def attempt() -> None:
-        admission = admitted(net, upstream(*servers), [] if events is None else events)
-        with closing(await dial(admission, target)) as connected:
+        session = admitted(net, upstream(*servers), [] if events is None else events)
+        with closing(await dial(session, target)) as connected:
             connected.setblocking(True)
             connected.settimeout(10)
             await asyncio.to_thread(then, connected)
@@ -231,16 +231,16 @@ def test_what_is_tightened_to_addresses_is_left_nothing_behind_a_parent() -> Non
     """Where a tunnel leads to is not known here, so it is none of them."""
 
     async def attempt(proxy: LyingProxy) -> None:
-        admission = admitted(net_behind(proxy), upstream(), [])
+        session = admitted(net_behind(proxy), upstream(), [])
         cut: list[bool] = []
-        with closing(await dial(admission, ASKED)) as connected:
-            admission.connections.register(ASKED, connected, lambda: cut.append(True))
-            with admission.lock:
-                assert admission._tighten((parse_endpoint("0.0.0.0/0"),)) == 1
+        with closing(await dial(session, ASKED)) as connected:
+            session.connections.register(ASKED, connected, lambda: cut.append(True))
+            with session.lock:
+                assert session._tighten((parse_endpoint("0.0.0.0/0"),)) == 1
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             with pytest.raises(Denied):
-                await dial(admission, ASKED)
+                await dial(session, ASKED)
         assert cut == [True]
 
     with lying(OPENED) as proxy:
