@@ -61,7 +61,7 @@ def test_its_death_closes_every_door_and_is_an_event(runtime, death):
         port = listener.getsockname()[1]
         live.session.rules = live.session.rules.of(net_plan(ips=(f"127.0.0.1:{port}",)))
         target = DialTarget("127.0.0.1", port)
-        in_loop(live.session.loop, lambda: live.session.register(target, there, lambda: cut.append("cut")))
+        in_loop(live.session.loop, lambda: live.session.connections.register(target, there, lambda: cut.append("cut")))
         keeper = runtime.shared.find(Gatekeeper)
 
         def die() -> None:
