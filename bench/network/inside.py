@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from _support.internet import places
+from bench.network.busy import busy_rows
 from bench.network.programs import BULK, DRAIN, ECHO, NEW, ROUND_TRIP
 from bench.network.redis import redis_rows
 from bench.network.spawns import spawn_rows
@@ -98,6 +99,11 @@ def row(measure: Measure, rounds: int) -> None:
         tell(f"{measure.label}, {way.label}", verdict(*times, ratio, bar, measure.faster))
 
 
+def busy_row(measure: Measure, rounds: int) -> None:
+    way = next(each for each in WAYS if each.policy is NAMED)
+    busy_rows(f"busy host, {measure.label}", lambda: sample(way, measure), rounds, tell)
+
+
 def verdict(bare: float, other: float, ratio: float, bar: float, faster: bool = False) -> str:
     """`bare` and `other` in nanoseconds."""
     if not bar:
@@ -116,6 +122,11 @@ def main() -> None:
     tell("", f"{'bare us':>12} {'other us':>12} {'ratio':>7}  bar")
     rows: Sequence[tuple[str, Callable[[], None]]] = (
         *((each.label, lambda each=each: row(each, rounds)) for each in MEASURES),
+        *(
+            (f"busy host, {each.label}", lambda each=each: busy_row(each, rounds))
+            for each in MEASURES
+            if not each.faster
+        ),
         ("redis", lambda: redis_rows(rounds, tell)),
         ("spawn", lambda: spawn_rows(rounds, tell)),
     )

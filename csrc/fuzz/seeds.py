@@ -18,6 +18,9 @@ from typing import Any
 from pysandbox._native import ffi, lib
 
 from pysandbox.compile.plan import LandlockPlan, Limit, Plan
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.channel import ChannelRecord
+from pysandbox.gate.reading.kinds import Verb
 from pysandbox.launch import orders
 from pysandbox.launch.kept import KeptFile
 from pysandbox.launch.structs import encode_limits, encode_plan
@@ -133,6 +136,14 @@ def scan_seeds() -> Iterator[tuple[str, bytes]]:
     )
 
 
+def dial_seeds() -> Iterator[tuple[str, bytes]]:
+    for kind, fields in {
+        Verb.DIAL: (b"1", b"name.example", b"443", b""), Verb.PASS: (b"16777215", b"198.18.1.0", b"65535", b"said"),
+        Verb.SPLICE: (b"1", b""), Verb.SAY: (b"x",), Verb.LET_GO: (), Verb.GIVE_UP: (),
+    }.items():  # fmt: skip
+        yield kind.name.lower(), channel.encode(ChannelRecord(kind, 1 << 63 | 7, fields))
+
+
 def kept(**tables: Callable[[KeptFile], Any]) -> bytes:
     """A kept plan without a signature, of a build by hand."""
     file = KeptFile(b"key\0")
@@ -157,7 +168,8 @@ def received(send: Callable[[int], None]) -> bytes:
 
 def seeds() -> dict[str, bytes]:
     """By harness and name: {"exec/plain": ...}."""
-    made = {"exec": exec_seeds, "setup": setup_seeds, "control": control_seeds, "kept": kept_seeds, "scan": scan_seeds}
+    made = {"exec": exec_seeds, "setup": setup_seeds, "control": control_seeds, "kept": kept_seeds, "scan": scan_seeds,
+            "dial": dial_seeds}  # fmt: skip
     return {f"{harness}/{name}": seed for harness, make in made.items() for name, seed in make()}
 
 

@@ -114,7 +114,9 @@ def tell_conflict(conflict: CommitConflict, *, as_json: bool) -> None:
     console.error(f"{conflict.tree}: nothing was written, since the tree was changed meanwhile")
     for each in conflict.conflicts:
         console.show([f"  {each.path}: {each.reason}"])
-    console.say("--on-conflict skip leaves these out, force writes over them; pysandbox diff shows what would be written")
+    console.say(
+        "--on-conflict skip leaves these out, force writes over them; pysandbox diff shows what would be written"
+    )
 
 
 def _undo(text: str, *, as_json: bool) -> int:

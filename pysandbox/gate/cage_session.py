@@ -22,6 +22,7 @@ from pysandbox.gate.connections import CageConnections
 from pysandbox.gate.dns.names import Names, asked_names
 from pysandbox.gate.dns.resolver import NotAsked, Withdrawn
 from pysandbox.gate.hush import Hush
+from pysandbox.gate.judged import DialledTarget, JudgedTargets
 from pysandbox.gate.monitors import Monitors
 from pysandbox.gate.rules import GateRules
 from pysandbox.gate.shares import Account
@@ -65,6 +66,8 @@ class CageSession(CageService):
         self.inward = Hush()  # what is published
         self.rules = GateRules.of(net)
         self.names = Names.of(net)
+        self.judged = JudgedTargets(relay, self.number, self.descriptors, ledger)
+        self.names.forgotten = self.judged.forget
         self.asked_names = asked_names(net)
         self.connections = CageConnections(self, relay)
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
@@ -146,6 +149,7 @@ class CageSession(CageService):
     # ---- what was refused ---------------------------------------------------------------------------------------
 
     def counts(self) -> Mapping[str, int]:
+        self.judged.count()
         return self.ledger.counts
 
     def denials(self) -> tuple[Denial, ...]:
@@ -173,12 +177,14 @@ class CageSession(CageService):
     def _tighten(self, endpoints: tuple[Endpoint, ...]) -> int:
         """Replaces the rules. Called under the lock."""
         self.rules = self.rules.tightened(endpoints)
-        if self.reader is not None:
-            self.reader.tell_rules(self)
+        self.judged.forget()
         if self.rules.closed:
             self.inward.silence()
         silenced = self.outbound.silence() if self.outbound is not None else 0
-        return silenced + self.connections.cut_refused()
+        lost = silenced + self.connections.cut_refused()
+        if self.reader is not None:
+            self.reader.tell_rules(self)  # once there is nothing left to be sent on
+        return lost
 
     def _tidied(self) -> None:
         """Waits a moment for the loop, so that descriptors and ports are closed when the caller looks."""
@@ -227,6 +233,7 @@ class CageSession(CageService):
         self.inward.silence()
         serving = self._tasks.cancel()
         self.connections.cut_all()
+        self.judged.leave()
         if self.inspector is not None:
             from pysandbox.gate.inspection.channel import ChannelRecord, Kind
 

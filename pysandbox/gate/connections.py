@@ -18,6 +18,7 @@ from ipaddress import ip_address
 
 from pysandbox._native import lib
 from pysandbox.gate.hush import Hush
+from pysandbox.gate.judged import DialledTarget, JudgedTargets
 from pysandbox.gate.rules import Decision, GateRules
 from pysandbox.gate.tcp.target import Asking, DialTarget, deny, may_stay
 from pysandbox.policy.names import IPAddress, plain
@@ -30,8 +31,10 @@ MOST_CONNECTIONS = 1024  # of one cage, in the relay
 
 
 class ConnectedSession(Asking, Protocol):
-    """What is needed of the session whose connections these are. `inward` silences what is published."""
+    """What is needed of the session whose connections these are. `inward` silences what is published; `judged` has the
+    connections that the relay's thread has dialled."""
 
+    judged: JudgedTargets
     lock: threading.Lock
     loop: asyncio.AbstractEventLoop
     inward: Hush
@@ -95,7 +98,7 @@ class CageConnections:
         session, address = self._session, _peer_of(connected)
         with session.lock:
             decision = may_stay(session, target, address)
-            if session.ended or len(self._registered) >= MOST_CONNECTIONS:
+            if session.ended or len(self._registered) >= MOST_CONNECTIONS - session.judged.most:
                 decision = Decision(False, f"more than {MOST_CONNECTIONS} connections at once", "")
             if decision.allowed:
                 self._number += 1
@@ -160,7 +163,7 @@ class CageConnections:
         while self._cutting:
             await self._is_cut.wait()
 
-    def _cut(self, keep: Callable[[Connection], bool]) -> int:
+    def _cut(self, keep: Callable[[Connection | DialledTarget], bool]) -> int:
         """Cuts every connection that `keep` does not name. Called under the lock, so that no descriptor in the account
         is closed meanwhile."""
         lost = [(number, each) for number, each in self._registered.items() if not keep(each)]
@@ -171,9 +174,12 @@ class CageConnections:
                 lib.psb_cut_socket(each.sock.fileno())
             else:
                 self._cut_relayed(each.relayed)
+        judged = [each for each in self._session.judged.connections() if not keep(each)]
+        for dialled in judged:
+            self._session.judged.cut(dialled.number)
         with suppress(RuntimeError):  # a loop that has ended has closed everything itself
             self._session.loop.call_soon_threadsafe(self._was_cut, lost)
-        return len(lost)
+        return len(lost) + len(judged)
 
     def _cut_relayed(self, number: int) -> None:
         if self._relay is not None:

@@ -12,7 +12,7 @@ from pysandbox.gate.monitors import Monitors
 from pysandbox.gate.rules import GateRules
 from pysandbox.gate.shares import Share
 from pysandbox.gate.turns import LoopTurns
-from pysandbox.shapes import TYPE_CHECKING, Any, Protocol
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pysandbox.gate.tcp.target import DialTarget
@@ -42,6 +42,13 @@ class DatagramForwarders(Protocol):
 
     def cut(self) -> None:
         """Closes what was silenced."""
+
+
+class Passed(NamedTuple):
+    """A client that was passed on. `over` is false where the target was not known any more: nothing has happened."""
+
+    over: asyncio.Future[bool]
+    cut: Callable[[], object]
 
 
 class DoorConnections(Protocol):
@@ -87,6 +94,12 @@ class DoorSession(CarriedSession, Protocol):
 
     async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
         """Connects to what a cage means by a target; returns what that is, as well. Raises Denied, Unreachable."""
+
+    def known(self, asked: DialTarget) -> DialTarget | None:
+        """What a target means to which a client may be passed on."""
+
+    def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
+        """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's."""
 
     def note_refused(self, address: IPv4Address, port: int) -> None:
         """The kernel has refused a connection to that address."""

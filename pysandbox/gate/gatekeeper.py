@@ -115,7 +115,7 @@ class Gatekeeper:
         except BaseException:
             self.loop.close()
             raise
-        self.reader = DoorReader(self.loop, self._tell)
+        self.reader = DoorReader(self.loop, self._tell, self.relay)
         self._sessions: set[CageSession] = set()
         self._lock = threading.Lock()
         self._leaving = threading.Condition(self._lock)  # a cage has left

@@ -23,6 +23,7 @@ from pysandbox.events import (
     UPSTREAM_UNREACHABLE,
     Event,
     Sink,
+    said_elsewhere,
 )
 from pysandbox.events import ignore as ignored
 from pysandbox.handlers.fix import spelled
@@ -66,6 +67,16 @@ class Ledger:
         with self._lock:
             return dict(self._counts)
 
+    @property
+    def only_counts(self) -> bool:
+        """Whether nobody hears of what is let through."""
+        return self._sink in (ignored, said_elsewhere)
+
+    def count_allowed(self, kind: str, count: int) -> None:
+        """Counts what was let through elsewhere, where nobody hears of it."""
+        if count:
+            self._count(ALLOWED[kind], count)
+
     def denials(self) -> tuple[Denial, ...]:
         """Each different refusal, with how often it happened."""
         with self._lock:
@@ -95,7 +106,7 @@ class Ledger:
     def allowed(self, kind: str, target: str, port: int | None = None, resolved: str = "") -> None:
         """Records what is let through. Raises what the sink does (AuditError): what cannot be recorded is refused."""
         self._count(ALLOWED[kind])
-        if self._sink is ignored or kind == "udp":
+        if self.only_counts or kind == "udp":
             return
         data = {"hostname": target, "resolved_ip": resolved} if kind == "dns" else {"target": target, "port": port}
         self._sink(Event(ALLOWED[kind], {"invocation_id": self._id, **data}))
@@ -135,9 +146,9 @@ class Ledger:
         with suppress(Exception):
             self._sink(Event(CROWDED.name, {"invocation_id": self._id, "what": what, "held": held}))
 
-    def _count(self, what: str) -> None:
+    def _count(self, what: str, count: int = 1) -> None:
         with self._lock:
-            self._counts[what] = self._counts.get(what, 0) + 1
+            self._counts[what] = self._counts.get(what, 0) + count
 
     def _is_known(self, denial: Denial) -> bool:
         """Counts one more of what a sole command was refused before, or of what is told apart no more: nobody needs to

@@ -19,7 +19,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
+from pysandbox._native import lib
 from pysandbox.gate import confined
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.tcp.relay import SocketRelay
 
 MODULE = "pysandbox.gate.reading.__main__"
 READ_AT_ONCE = 16  # records in one round of the loop
@@ -42,8 +45,10 @@ START_PATIENCE = 20.0  # ... while it has not begun: a busy machine may take lon
 class DoorReader:
     """Belongs to the gatekeeper's loop, but for `catch_up` and `tell_rules`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[str], None]) -> None:
-        self._loop, self._tell = loop, tell
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[str], None], relay: SocketRelay) -> None:
+        self._loop, self._tell, self._relay = loop, tell, relay
+        relay.dialler_failed = partial(self.fail, "it says what makes no sense to the dialler, or nothing more")
+        self._dials = -1  # the relay's end of the channel for what it dials by itself
         self._channel: socket.socket | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._queue: deque[tuple[bytes, tuple[int, ...]]] = deque()
@@ -126,20 +131,28 @@ class DoorReader:
         """Starts it where there is none. Raises OSError."""
         if self._channel is not None:
             return
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with far:
-            try:
-                self.process = confined.start(MODULE, (far.fileno(),))
-            except BaseException:
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+        try:
+            self.process = confined.start(MODULE, tuple(far.fileno() for _, far in pairs))
+        except BaseException:
+            for near, _ in pairs:
                 near.close()
-                raise
-        self._channel = near
+            raise
+        finally:
+            for _, far in pairs:
+                far.close()
+        self._channel, self._dials = pairs[0][0], pairs[1][0].detach()
+        if not self._relay.ask(lib.psb_dial_open, self._dials):  # it has ended
+            os.close(self._dials)
+            self._dials = -1
         self.read_on()
 
     def stop(self) -> None:
         """In the loop, or when that has ended."""
         near, self._channel = self._channel, None
         self._is_reading = self._is_there = False
+        self._relay.ask(lib.psb_dial_close)
+        self._dials = -1
         if near is not None:
             self._loop.remove_reader(near.fileno())
             self._loop.remove_writer(near.fileno())
@@ -167,6 +180,8 @@ class DoorReader:
         near, self._channel = self._channel, None
         if near is not None:
             os.close(near.detach())
+        if self._dials >= 0:
+            os.close(self._dials)
         while self._queue:
             _close(self._queue.popleft()[1])
 

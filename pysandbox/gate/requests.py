@@ -21,6 +21,7 @@ from pysandbox.gate.askers import DoorClient, serve_for, served
 from pysandbox.gate.dns import door as dns
 from pysandbox.gate.dns.message import LONGEST_NAME, Question
 from pysandbox.gate.inspection.channel import ChannelRecord
+from pysandbox.gate.judging import judge
 from pysandbox.gate.ledger import REFUSED
 from pysandbox.gate.published.ports import refuse
 from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, number, read_peer
@@ -88,6 +89,7 @@ class Requests:
     def forget(self, session: CageSession) -> None:
         """The reader has no door of it any more."""
         self._sessions.pop(session.number, None)
+        session.judged.leave()
         for each in [key for key, carried in self._carried.items() if carried.session is session]:
             self._let_go(each)
 
@@ -161,10 +163,11 @@ class Requests:
         serve_for(lambda: peer)
         await session.turns.take()
         await session.descriptors.room(EACH)
+        rules = session.rules
         try:
             server = await dial(session, target)
             found = target_of(session, *target)
-            self._hold(call, session, found, server, peer)
+            self._hold(call, session, found, server, peer, judge(session, target, found, server, rules))
         except Denied as denied:
             session.descriptors.give(EACH)
             self._reader.say(Verb.REFUSED, call, *denied.target, denied.decision.rule, denied.decision.fix)
@@ -176,8 +179,9 @@ class Requests:
             raise
 
     def _hold(
-        self, call: int, session: CageSession, target: DialTarget, server: socket.socket, peer: DoorClient | None
-    ) -> None:
+        self, call: int, session: CageSession, target: DialTarget, server: socket.socket, peer: DoorClient | None,
+        judged: bool,
+    ) -> None:  # fmt: skip
         """Takes over the connection. Raises Denied, OSError."""
         key = next(self._numbers)
         try:
@@ -189,13 +193,13 @@ class Requests:
         carried = Carried(session, target, server, peer, contract, registered)
         try:
             if contract is None:
-                self._reader.say(Verb.DIALLED, call, key, *target, fds=(server.fileno(),))
+                self._reader.say(Verb.DIALLED, call, key, *target, int(judged), fds=(server.fileno(),))
             else:
                 near, far = socket.socketpair()
                 carried.watching = session.start(_until_it_speaks(server, near))
                 carried.watching.add_done_callback(lambda _: near.close())
                 with far:
-                    self._reader.say(Verb.DIALLED, call, key, *target, fds=(far.fileno(),))
+                    self._reader.say(Verb.DIALLED, call, key, *target, 0, fds=(far.fileno(),))
         except BaseException:
             session.connections.unregister(registered)
             _close_when_unused(carried)

@@ -38,6 +38,10 @@ class Account:
         return Share(self, most, full)
 
     @property
+    def limit(self) -> int:
+        return self._limit()
+
+    @property
     def free(self) -> int:
         return self._limit() - self.taken
 
@@ -66,6 +70,11 @@ class Share:
     def beside(self) -> Share:
         """Another share of the same account, for what no cage has caused."""
         return self._account.share()
+
+    @property
+    def all(self) -> int:
+        """What all shares of the account may have together."""
+        return self._account.limit
 
     def take(self, count: int = 1) -> bool:
         """Takes `count` at once; False where that is more than the share may have."""

@@ -11,6 +11,7 @@ from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.events import Event
 from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns.resolver import Resolver
+from pysandbox.gate.doors import Passed
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.tcp import refused
 from pysandbox.gate.tcp.dial import dial
@@ -28,6 +29,12 @@ class ServedSession(CageSession):
     async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
         connected = await dial(self, target)
         return target_of(self, *target), connected
+
+    def known(self, asked: DialTarget) -> DialTarget | None:
+        return None
+
+    def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
+        raise AssertionError("nothing is known")
 
     def note_refused(self, address: IPv4Address, port: int) -> None:
         refused.tell(self, address, port)

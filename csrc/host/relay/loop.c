@@ -6,8 +6,11 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "dial_serve.h"
+#include "dialled.h"
 #include "orders.h"
 #include "pairs.h"
 #include "wakeup.h"
@@ -51,8 +54,24 @@ static int run_orders(struct psb_relay *relay) {
     return stopping;
 }
 
+/* Takes those out that came from the dialler, which nobody else knows. */
+static void tell_dialler(struct psb_relay *relay) {
+    struct pair **place = &relay->dead, *pair;
+    while ((pair = *place)) {
+        if (!pair->dialled) {
+            place = &pair->next;
+            continue;
+        }
+        *place = pair->next;
+        leave_turns(&relay->turns, pair->cage);
+        dialled_pair_ended(relay, pair->dialled);
+        free(pair);
+    }
+}
+
 static void tell_ended(struct psb_relay *relay) {
     struct pair *pair;
+    tell_dialler(relay);
     if (!relay->dead) return;
     pthread_mutex_lock(&relay->lock);
     while ((pair = relay->dead)) {
@@ -87,6 +106,10 @@ static int serve_round(struct psb_relay *relay, const struct epoll_event *events
         const struct side *side = events[i].data.ptr;
         if (!side) {
             stopping = run_orders(relay);
+            continue;
+        }
+        if (events[i].data.ptr == relay->dialler) {
+            serve_dialler(relay);
             continue;
         }
         pending[count] = &events[i];

@@ -1,17 +1,15 @@
 /* START HERE for the bytes of allowed connections: one epoll loop for all pairs of a gatekeeper. This file is what any
  * thread may call; pairs.c has the bytes, orders.c what is asked of the loop, loop.c the loop, relay_turns.c whose turn
- * it is. */
+ * it is; dial.c, dial_serve.c and dialled.c have new connections that a table decides (known.c). */
 #include "relay.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "loop.h"
 #include "orders.h"
 #include "relay_state.h"
 #include "wakeup.h"
@@ -47,7 +45,8 @@ static int64_t give_up(struct pair *pair, int a, int b, int result) {
     return result;
 }
 
-int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, const char *prefix, size_t size) {
+int64_t psb_relay_add_dialled(struct psb_relay *relay, int a, int b, uint32_t flags, const char *prefix, size_t size,
+                              uint64_t dialled) {
     struct pair *pair = calloc(1, sizeof *pair);
     struct order *order = pair ? new_order(ORDER_ADD, 0, prefix, size) : NULL;
     uint64_t number;
@@ -56,9 +55,14 @@ int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, con
     prepare(&pair->b, pair, &pair->a, b);
     pair->a.held = flags & PSB_RELAY_HOLD;
     pair->of = flags >> PSB_RELAY_CAGE_BITS;
+    pair->dialled = dialled;
     order->pair = pair;
     number = enqueue(relay, order);
     return number ? (int64_t)number : give_up(pair, a, b, -ESHUTDOWN);
+}
+
+int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, const char *prefix, size_t size) {
+    return psb_relay_add_dialled(relay, a, b, flags, prefix, size, 0);
 }
 
 static int ask_loop(struct psb_relay *relay, struct order *order) {
@@ -105,58 +109,4 @@ int psb_relay_ended(struct psb_relay *relay, struct psb_spliced *ended, size_t r
     }
     pthread_mutex_unlock(&relay->lock);
     return (int)n;
-}
-
-/* ---- the relay --------------------------------------------------------------------------------------------------- */
-
-int psb_relay_run(struct psb_relay *relay) {
-    const int result = run_loop(relay);
-    pthread_mutex_lock(&relay->lock);
-    relay->closed = 1;
-    pthread_mutex_unlock(&relay->lock);
-    finish_loop(relay);
-    return result;
-}
-
-void psb_relay_stop(struct psb_relay *relay) {
-    pthread_mutex_lock(&relay->lock);
-    relay->stopping = 1;
-    pthread_mutex_unlock(&relay->lock);
-    wake_loop(relay->wake);
-}
-
-struct psb_relay *psb_relay_new(void) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    struct psb_relay *relay = calloc(1, sizeof *relay);
-    pthread_condattr_t monotonic;
-    if (!relay) return NULL;
-    pthread_mutex_init(&relay->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&relay->obeyed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    relay->share = CHUNK;
-    relay->chunk = malloc(CHUNK);
-    relay->epoll = epoll_create1(EPOLL_CLOEXEC);
-    relay->wake = new_wakeup();
-    relay->ended = new_wakeup();
-    if (!relay->chunk || relay->epoll < 0 || relay->wake < 0 || relay->ended < 0 ||
-        epoll_ctl(relay->epoll, EPOLL_CTL_ADD, relay->wake, &event) < 0) {
-        psb_relay_free(relay);
-        return NULL;
-    }
-    return relay;
-}
-
-void psb_relay_free(struct psb_relay *relay) {
-    struct psb_spliced ended;
-    finish_loop(relay);
-    while (psb_relay_ended(relay, &ended, 1)) continue;
-    if (relay->epoll >= 0) close(relay->epoll);
-    if (relay->wake >= 0) close(relay->wake);
-    if (relay->ended >= 0) close(relay->ended);
-    pthread_cond_destroy(&relay->obeyed);
-    pthread_mutex_destroy(&relay->lock);
-    free(relay->chunk);
-    free(relay);
 }

@@ -27,19 +27,12 @@ struct psb_spliced {
 
 struct psb_relay;
 
-/* NULL when there is no memory or descriptor for it. */
-struct psb_relay *psb_relay_new(void);
-/* The loop: returns 0 after psb_relay_stop, -errno if it cannot go on; every pair is cut then. One thread for each
- * relay.
- */
-int psb_relay_run(struct psb_relay *relay);
-void psb_relay_stop(struct psb_relay *relay);
-/* After the loop has returned. */
-void psb_relay_free(struct psb_relay *relay);
-
 /* Takes over both descriptors (also when it fails). What `a` had said already goes to `b` first. Returns the pair's
  * number, which is never used again; -ESHUTDOWN when the loop has returned. */
 int64_t psb_relay_add(struct psb_relay *relay, int a, int b, uint32_t flags, const char *prefix, size_t size);
+/* As psb_relay_add, of a pair that the dialler has connected (dial.h): it is told of the end, by this number. */
+int64_t psb_relay_add_dialled(struct psb_relay *relay, int a, int b, uint32_t flags, const char *prefix, size_t size,
+                              uint64_t dialled);
 /* Releases a pair that was held: `prefix` goes to `b` first, and from now on `a` is read like any other. 0 also where
  * the pair has ended. */
 int psb_relay_release(struct psb_relay *relay, uint64_t number, const char *prefix, size_t size);

@@ -43,8 +43,9 @@ struct side {
 struct pair {
     uint64_t number;
     struct side a, b;
-    uint32_t end; /* 0: alive */
-    uint32_t of;  /* the number of its cage */
+    uint32_t end;     /* 0: alive */
+    uint32_t of;      /* the number of its cage */
+    uint64_t dialled; /* its number at the dialler, which is told of its end; 0: the host program is */
     struct relay_cage *cage;
     struct pair *next; /* in its bucket; among the dead; among the ended */
 };
@@ -64,6 +65,8 @@ struct order {
     struct order *next;
 };
 
+struct dialler;
+
 struct psb_relay {
     pthread_mutex_t lock; /* guards the next nine */
     pthread_cond_t obeyed;
@@ -79,6 +82,7 @@ struct psb_relay {
     struct relay_turns turns;
     struct pair *dead; /* ended in this round: an event of them may still be on its way */
     struct pair *buckets[BUCKETS];
+    struct dialler *dialler; /* has a lock of its own, which is taken before this one */
 };
 
 #endif

@@ -34,6 +34,9 @@ class Names:
         self._by_name: OrderedDict[str, IPv4Address] = OrderedDict()
         self._by_address: dict[IPv4Address, str] = {}
         self._next = [0] * len(networks)
+        self.forgotten: Callable[[IPv4Address], object] = lambda _: (
+            None
+        )  # is called with one that stands for its name no longer
         self._lock = threading.Lock()
 
     @classmethod
@@ -50,6 +53,7 @@ class Names:
                 if len(self._by_name) >= self._kept:
                     _, gone = self._by_name.popitem(last=False)
                     del self._by_address[gone]
+                    self.forgotten(gone)
                 address = self._by_name[name] = self._new_address(self._pool_of(name))
                 self._by_address[address] = name
             self._by_name.move_to_end(name)

@@ -26,6 +26,7 @@ from pysandbox.shapes import Generic, NamedTuple, TypeVar
 
 HOSTS, RESOLV_CONF = "/etc/hosts", "/etc/resolv.conf"
 LONGEST_TTL = 60  # seconds
+HOSTS_HOLD = 1.0  # seconds until a change of /etc/hosts is seen, whoever dials
 MISSING_TTL = 5  # of a name that does not exist
 ANSWERS_KEPT = 4096
 QUESTIONS_AT_ONCE = 256  # of all cages; a cage has its share of them, and what is more waits for its turn
@@ -96,6 +97,13 @@ class Resolver:
             return Answer(tuple(each for each in known if (each.version == 6) == six), LONGEST_TTL)
         key = name, message.AAAA if six else message.A
         return self._kept(key) or await self._asked_for(key, share or self.questions.share(), permit)
+
+    def holds(self, name: str, *, six: bool = False) -> float:
+        """For how many seconds more the addresses of a name are known; 0 where they are asked for each time."""
+        if name in self._hosts.content():
+            return HOSTS_HOLD
+        kept = self._cache.get((name, message.AAAA if six else message.A))
+        return max(0.0, kept[0] - self._clock()) if kept is not None else 0.0
 
     def _kept(self, key: tuple[str, int]) -> Answer | None:
         kept = self._cache.get(key)

@@ -29,14 +29,14 @@ from pysandbox.policy.names import canonical
 LOADED = forward, inspected, refusal  # what is imported only where a connection needs it
 
 
-def main(channel_fd: int) -> None:
-    host = socket.socket(fileno=channel_fd)
+def main(channel_fd: int, dials_fd: int) -> None:
+    host, dials = socket.socket(fileno=channel_fd), socket.socket(fileno=dials_fd)
     set_own_limits()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda *_: None)  # what strangers say is told nowhere
     _rehearse()
-    reader = Reader(host, loop)
+    reader = Reader(host, dials, loop)
     gc.freeze()
     if failed := lib.psb_confine_reader():
         raise OSError(-failed, f"the reader cannot confine itself: {os.strerror(-failed)}")
@@ -57,4 +57,4 @@ def _rehearse() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -34,11 +34,15 @@ class Received(NamedTuple):
     fd: int | None
 
 
+Call = tuple[int, "asyncio.Future[Received]"]  # its number, its answer
+
+
 class HostEnd:
     def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, obey: Callable[[Received], None]) -> None:
         self._sock, self._loop, self._obey = sock, loop, obey
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[Received]] = {}
+        self.unanswered = 0  # calls, also of those who do not wait any more
         self._later: deque[Received] = deque()  # what came while a refusal was booked
         self.gone: asyncio.Future[None] = loop.create_future()
         loop.add_reader(sock.fileno(), self._read)
@@ -46,21 +50,30 @@ class HostEnd:
     def say(self, kind: Verb, number: int, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> None:
         said = tuple(each if isinstance(each, bytes) else str(each).encode("utf-8", "replace") for each in fields)
         record = ChannelRecord(kind, number, said)
+        patience = 0.0  # it has room almost always
         while True:
             try:
-                channel.send(self._sock, record, fds, patience=3600.0)
+                channel.send(self._sock, record, fds, patience=patience)
                 return
             except BlockingIOError:
-                continue
+                patience = 3600.0
             except OSError:
                 self._end()
                 return
 
-    async def call(self, kind: Verb, *fields: str | int | bytes) -> Received:
-        """Asks, and waits for the answer. Raises HostGone."""
+    def begin(self, kind: Verb, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> Call:
+        """Asks. The answer is HostGone where nobody will answer."""
         number = next(self._numbers)
         answer = self._calls[number] = self._loop.create_future()
-        self.say(kind, number, *fields)
+        self.unanswered += 1
+        self.say(kind, number, *fields, fds=fds)
+        return number, answer
+
+    async def call(self, kind: Verb, *fields: str | int | bytes, patience: float = 0.0) -> Received:
+        """Asks, and waits for the answer; gives up after so many seconds, which is answered as well. Raises
+        HostGone."""
+        number, answer = self.begin(kind, *fields)
+        late = self._loop.call_later(patience, self.say, Verb.GIVE_UP, number) if patience else None
         try:
             received: Received = await answer
             return received
@@ -72,6 +85,8 @@ class HostEnd:
             raise
         finally:
             self._calls.pop(number, None)
+            if late is not None:
+                late.cancel()
 
     def book(self, *fields: str | int | bytes) -> None:
         """Has a refusal recorded, and returns when it is."""
@@ -124,9 +139,10 @@ class HostEnd:
 
     def _take(self, received: Received) -> None:
         record = received.record
-        if record.kind not in ANSWERS:
+        if record.kind not in ANSWERS and record.number not in self._calls:
             self._obey(received)
             return
+        self.unanswered -= record.kind is not Verb.BOOKED
         answer = self._calls.pop(record.number, None)
         if answer is not None and not answer.done():
             answer.set_result(received)

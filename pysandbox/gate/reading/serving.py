@@ -8,6 +8,7 @@ import socket
 from collections.abc import Coroutine
 
 from pysandbox.gate.dns import door as dns
+from pysandbox.gate.reading.dialling import Dialling
 from pysandbox.gate.reading.host_end import HostEnd, Received
 from pysandbox.gate.reading.kinds import Verb
 from pysandbox.gate.reading.session import RemoteSession
@@ -20,8 +21,10 @@ ROUNDS = 3  # of the loop, in which a door that was opened begins to be served
 
 
 class Reader:
-    def __init__(self, channel: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, channel: socket.socket, dials: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         self._host = HostEnd(channel, loop, self._obey)
+        self._relay = HostEnd(dials, loop, self._obey)
+        self._dialling = Dialling(self._host, self._relay)
         room = descriptors()  # nobody can ask later
         self._account = Account(lambda: room)
         self._cages: dict[int, RemoteSession] = {}
@@ -31,12 +34,14 @@ class Reader:
     async def run(self) -> None:
         """Until the host program ends, or says what makes no sense."""
         self._host.say(Verb.READY, 0)
-        await self._host.gone
+        await asyncio.wait((self._host.gone, self._relay.gone), return_when=asyncio.FIRST_COMPLETED)
 
     def _obey(self, received: Received) -> None:
         (kind, number, fields), fd = received
         if kind is Verb.CAGE:
-            self._cages[number] = RemoteSession(number, fields[0], fields[1] == b"1", self._host, self._account)
+            self._cages[number] = RemoteSession(
+                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account
+            )
         elif kind is Verb.DOOR and fd is not None:
             self._open(number, int(fields[0]), fields[1].decode(), fields[2].decode(), fd)
         elif kind is Verb.SHUT and number in self._doors:

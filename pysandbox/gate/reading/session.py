@@ -17,6 +17,7 @@ from pysandbox.gate.askers import asking
 from pysandbox.gate.dns import message
 from pysandbox.gate.dns.door import QUESTIONS_AT_ONCE
 from pysandbox.gate.monitors import Monitors
+from pysandbox.gate.reading.dialling import Dialling
 from pysandbox.gate.reading.host_end import HostEnd, HostGone
 from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, write_peer
 from pysandbox.gate.rules import Decision, GateRules
@@ -28,6 +29,7 @@ from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from pysandbox.gate.dns.door import Answering
+    from pysandbox.gate.doors import Passed
     from pysandbox.gate.held import HeldConnection
 
 T = TypeVar("T")
@@ -68,8 +70,8 @@ class RemoteLedger:
 class RemoteConnections:
     """Connections that the host keeps for us, each by the number that it has there."""
 
-    def __init__(self, host: HostEnd) -> None:
-        self._host = host
+    def __init__(self, dialling: Dialling) -> None:
+        self._dialling = dialling
         self.splicing = 0
         self._numbers: dict[int, int] = {}  # by the descriptor of the server
         self._over: dict[int, Callable[[Any], object]] = {}
@@ -118,7 +120,7 @@ class RemoteConnections:
         if number in self._held and number not in self._cuts:
             del self._held[number]
             self._over.pop(number, None)
-            self._host.say(Verb.LET_GO, number)
+            self._dialling.owner(number).say(Verb.LET_GO, number)
 
     def has_ended(self, number: int, reset: bytes) -> None:
         """A connection that the host has carried on with, and keeps no longer."""
@@ -138,8 +140,8 @@ class RemoteConnections:
 class RemoteRelay:
     """The host's relay."""
 
-    def __init__(self, connections: RemoteConnections, host: HostEnd) -> None:
-        self._connections, self._host = connections, host
+    def __init__(self, connections: RemoteConnections, dialling: Dialling) -> None:
+        self._connections, self._dialling = connections, dialling
 
     def splice(
         self, client: socket.socket, server: socket.socket, _: object, done: Callable[[object], None], *,
@@ -150,7 +152,7 @@ class RemoteRelay:
         self._connections.call_when_over(number, done)
         first, rest = said[:LONGEST_SAID], said[LONGEST_SAID:]
         held = hold or bool(rest)
-        self._host.say(Verb.SPLICE, number, int(held), first, fds=(client.fileno(),))
+        self._dialling.owner(number).say(Verb.SPLICE, number, int(held), first, fds=(client.fileno(),))
         client.close()
         server.close()
         if rest:
@@ -161,11 +163,11 @@ class RemoteRelay:
 
     def say(self, number: int, said: bytes) -> None:
         for start in range(0, len(said), LONGEST_SAID):
-            self._host.say(Verb.SAY, number, said[start : start + LONGEST_SAID])
+            self._dialling.owner(number).say(Verb.SAY, number, said[start : start + LONGEST_SAID])
 
     def release(self, number: int, said: bytes) -> None:
         self.say(number, said)
-        self._host.say(Verb.RELEASE, number, b"")
+        self._dialling.owner(number).say(Verb.RELEASE, number, b"")
 
     def cut(self, number: int) -> None:
         """Letting go of it has cut it."""
@@ -190,17 +192,19 @@ class RemoteInspector:
 
 
 class RemoteSession:
-    def __init__(self, number: int, rules: bytes, inspected: bool, host: HostEnd, account: Account) -> None:
+    def __init__(
+        self, number: int, rules: bytes, inspected: bool, host: HostEnd, dialling: Dialling, account: Account
+    ) -> None:  # fmt: skip
         self.loop = asyncio.get_running_loop()
-        self.number, self.host = number, host
+        self.number, self.host, self._dialling = number, host, dialling
         self.net = ReadPlan(True if inspected else None)
         self.rules: GateRules = pickle.loads(rules)  # the host's own words
         self.ledger = RemoteLedger(number, host)
         self.turns = LoopTurns(self.loop)
         self.descriptors = account.share(full=partial(self.ledger.crowded, "descriptors"))
         self.monitors = Monitors(self.loop)
-        self.connections = RemoteConnections(host)
-        self.relay = RemoteRelay(self.connections, host)
+        self.connections = RemoteConnections(dialling)
+        self.relay = RemoteRelay(self.connections, dialling)
         self.inspector = RemoteInspector(self.connections, host) if inspected else None
         self.secrets = 0
         self.ended = False
@@ -221,7 +225,7 @@ class RemoteSession:
 
     async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
         """Raises Denied, Unreachable."""
-        answer = await self.host.call(Verb.DIAL, self.number, *target, write_peer(asking()))
+        answer = await self._dialling.dial(self.number, *target, lambda: write_peer(asking()))
         fields = [each.decode("utf-8", "replace") for each in answer.record.fields]
         if answer.fd is not None:
             return DialTarget(fields[1], int(fields[2])), self.connections.add(int(fields[0]), answer.fd)
@@ -230,6 +234,14 @@ class RemoteSession:
         failed = Unreachable(int(fields[0]), fields[1])
         failed.status, failed.code = int(fields[2]), fields[3]
         raise failed
+
+    def known(self, asked: DialTarget) -> DialTarget | None:
+        """What a target means to which a client may be passed on."""
+        return self._dialling.known(self.number, *asked)
+
+    def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
+        """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's."""
+        return self._dialling.pass_on(self.number, asked, said, client)
 
     # ---- what arrives nowhere -----------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class SocketRelay:
         self._cages = itertools.count(1)
         self._waiting: dict[int, tuple[object, Done]] = {}
         self._lock = threading.Lock()  # the C struct lives while it is held
+        self.dialler_failed: Callable[[], object] = lambda: None  # whoever asks it has ended, or makes no sense
         self._room = ffi.new("struct psb_spliced[]", COLLECTED_AT_ONCE)
         self._ended_fd: int = lib.psb_relay_ended_fd(self._relay)
         loop.add_reader(self._ended_fd, self._collect)
@@ -101,6 +102,11 @@ class SocketRelay:
             if relay is not None:
                 _checked(lib.psb_relay_wait_idle(relay, IDLE_MS))
 
+    def ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function of the dialler says (csrc/host/relay/dial.h); 0 when the relay has ended. Any thread."""
+        with self._lock:
+            return function(self._relay, *arguments) if self._relay is not None else 0
+
     def stop(self) -> None:
         """Cuts what is left, in the thread of the loop; each `done` has been called then. Twice is fine."""
         with self._lock:
@@ -123,6 +129,8 @@ class SocketRelay:
     def _collect(self) -> None:
         if self._relay is not None:
             self._take(self._relay)
+            if lib.psb_dial_has_failed(self._relay):
+                self.dialler_failed()
 
     def _take(self, relay: Any) -> int:
         count = int(lib.psb_relay_ended(relay, self._room, COLLECTED_AT_ONCE))

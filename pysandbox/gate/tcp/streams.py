@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from weakref import WeakKeyDictionary
 
 from pysandbox.gate.askers import serve_for
 from pysandbox.gate.handed import receive
+from pysandbox.gate.tcp.passing import PassedClients
 from pysandbox.gate.tcp.proxying import proxy_connection
 from pysandbox.gate.tcp.socks_door import serve_socks
-from pysandbox.gate.tcp.stream import ClientStream, until_readable
+from pysandbox.gate.tcp.stream import ClientStream
 from pysandbox.gate.tcp.transparent import peer_of, serve_transparent
-from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.shapes import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pysandbox.gate.doors import DoorSession
@@ -38,10 +39,20 @@ async def serve(session: DoorSession, kind: str, listener: socket.socket) -> Non
     served = {"socks": serve_socks, "http": serve_http, "tcp": serve_transparent}[kind]
     slots = _slots.setdefault(session, asyncio.Semaphore(MOST_STREAMS))
     tasks: set[asyncio.Task[None]] = set()
+
+    def begin(serving: Coroutine[Any, Any, None], client: ClientStream, leave: Callable[[], object]) -> None:
+        tasks.add(task := asyncio.create_task(serving))
+        task.add_done_callback(partial(_over, tasks, client, leave))
+
+    def serve_one(client: ClientStream, leave: Callable[[], object]) -> None:
+        begin(_served_in_a_slot(slots, served, session, client), client, leave)
+
+    passing = PassedClients(session, serve_one)
+    at_once = partial(_at_once, session, listener, slots, passing, serve_one) if kind == "tcp" else lambda: False
     listener.setblocking(False)
     try:
         while True:
-            await until_readable(listener)
+            await _until_readable(listener, at_once)
             await session.turns.take()
             leave = await _let_in(session, slots)
             accepted = _accept(listener)
@@ -53,13 +64,46 @@ async def serve(session: DoorSession, kind: str, listener: socket.socket) -> Non
                     await asyncio.sleep(ACCEPT_PAUSE)
                 continue
             client = ClientStream(accepted, session.turns)
-            task = asyncio.create_task(_served(served, session, client))
-            tasks.add(task)
-            task.add_done_callback(partial(_over, tasks, client, leave))
+            begin(_served(served, session, client), client, leave)
     finally:
+        passing.end()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_readable(listener: socket.socket, at_once: Callable[[], bool]) -> None:
+    """Returns when somebody waits whom `at_once` does not serve."""
+    loop = asyncio.get_running_loop()
+    waited: asyncio.Future[None] = loop.create_future()
+
+    def readable() -> None:
+        if not waited.done() and not at_once():
+            waited.set_result(None)
+
+    loop.add_reader(listener.fileno(), readable)
+    try:
+        await waited
+    finally:
+        loop.remove_reader(listener.fileno())
+
+
+def _at_once(
+    session: DoorSession, listener: socket.socket, slots: asyncio.Semaphore, passing: PassedClients,
+    serve_one: Callable[[ClientStream, Callable[[], object]], None],
+) -> bool:  # fmt: skip
+    """Accepts one connection where nothing has to be waited for; whether it did. It is passed on, or served."""
+    if slots.locked() or not session.turns.now() or not session.descriptors.take(EACH):
+        return False
+    leave = partial(session.descriptors.give, EACH)
+    accepted = _accept(listener)
+    if isinstance(accepted, OSError):
+        leave()
+        return _is_nobody(accepted)
+    client = ClientStream(accepted, session.turns)
+    if not passing.takes(client, leave):
+        serve_one(client, leave)
+    return True
 
 
 async def _let_in(session: DoorSession, slots: asyncio.Semaphore) -> Callable[[], None]:
@@ -102,8 +146,16 @@ async def _served(
         await served(session, client)
 
 
+async def _served_in_a_slot(
+    slots: asyncio.Semaphore, served: Callable[[DoorSession, ClientStream], Awaitable[None]], session: DoorSession,
+    client: ClientStream,
+) -> None:  # fmt: skip
+    async with slots:
+        await _served(served, session, client)
+
+
 def _over(
-    tasks: set[asyncio.Task[None]], client: ClientStream, leave: Callable[[], None], task: asyncio.Task[None]
+    tasks: set[asyncio.Task[None]], client: ClientStream, leave: Callable[[], object], task: asyncio.Task[None]
 ) -> None:  # fmt: skip
     """A done callback, because it runs even for a task that was cancelled before it began."""
     tasks.discard(task)

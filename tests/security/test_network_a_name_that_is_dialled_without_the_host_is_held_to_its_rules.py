@@ -1,0 +1,137 @@
+"""Claim: a connection that the thread of the relay makes, to a name that was judged before, is held to the rules as
+they are: it is counted, it is cut when its grant is lost or its cage ends, and none is made afterwards, not by the
+reader of the doors either, whatever that says.
+
+A server of the host on loopback, reached by the name that stands for it. That the thread has made a connection, and not
+the event loop, is seen by counting what the loop has dialled.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from pysandbox import PIPE, Cage, Process
+from pysandbox.gate import requests
+from pysandbox.policy.names import HOST_ALIAS
+
+from .harness import PYTHON, policy
+
+MANY = 50
+CLIENT = f"""
+import os, socket, sys, threading
+port, host = int(sys.argv[1]), socket.gethostbyname({HOST_ALIAS!r})
+def dial(timeout=10):
+    s = socket.create_connection((host, port), timeout=timeout); s.sendall(b"12345\\n"); return s
+def say(word):
+    s = dial(); assert s.recv(6) == b"12345\\n", word; return s
+for _ in range({MANY}): say("one").close()
+kept = say("kept")
+print("ready", flush=True); sys.stdin.readline()
+def is_cut(s):
+    try: s.sendall(b"x\\n"); return s.recv(1) == b""
+    except OSError: return True
+def is_refused():
+    try: return dial(3).recv(1) == b""
+    except OSError: return True
+print("cut" if is_cut(kept) else "ALIVE", all(is_refused() for _ in range(5)), flush=True)
+"""
+
+
+class EchoServer:
+    """`alive` are the connections that have not ended."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.port: int = self.listener.getsockname()[1]
+        self.alive, self.seen = 0, 0
+        self._changed = threading.Condition()
+        self._serving = threading.Thread(target=self._serve)
+        self._serving.start()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                there = self.listener.accept()[0]
+                with self._changed:
+                    self.alive, self.seen = self.alive + 1, self.seen + 1
+                threading.Thread(target=self._echo, args=(there,), daemon=True).start()
+
+    def _echo(self, there: socket.socket) -> None:
+        with there, suppress(OSError):
+            while said := there.recv(4096):
+                there.sendall(said)
+        with self._changed:
+            self.alive -= 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self._serving.join()
+        self.listener.close()
+        assert self.wait_empty()
+
+    def wait_empty(self) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self.alive == 0, 20)
+
+
+@pytest.fixture
+def server() -> Iterator[EchoServer]:
+    made = EchoServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def dialled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the event loop has dialled."""
+    made: list[Any] = []
+
+    async def counted(session: Any, target: Any) -> Any:
+        made.append(target)
+        return await dial(session, target)
+
+    dial = requests.dial
+    monkeypatch.setattr(requests, "dial", counted)
+    return made
+
+
+@contextmanager
+def connected(server: EchoServer) -> Iterator[tuple[Cage, Process]]:
+    """A cage that has made many connections, and has one."""
+    rules = policy(egress="proxy-only", allow_host_loopback=True, host_loopback_ports=(server.port,))
+    argv = [PYTHON, "-I", "-c", CLIENT, str(server.port)]
+    with Cage(rules) as cage, cage.spawn(argv, stdin=PIPE, stdout=PIPE, cwd="/tmp") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield cage, process
+
+
+def test_it_is_made_by_the_relay_and_counted(server: EchoServer, dialled: list[Any]) -> None:
+    """The control."""
+    with connected(server) as (_, process):
+        assert server.seen == MANY + 1
+        assert len(dialled) <= MANY // 2
+        assert process.communicate(b"\n", timeout=60)[0] == b"ALIVE False\n"
+        assert process.result().network["gatekeeper.tcp_allowed"] >= MANY + 1
+
+
+def test_it_is_cut_with_its_grant_and_none_is_made_afterwards(server: EchoServer, dialled: list[Any]) -> None:
+    with connected(server) as (cage, process):
+        cage.restrict_network(())
+        assert server.wait_empty()
+        assert process.communicate(b"\n", timeout=60)[0] == b"cut True\n"
+    assert server.seen == MANY + 1
+
+
+def test_it_ends_with_its_cage(server: EchoServer, dialled: list[Any]) -> None:
+    with connected(server):
+        pass
+    assert server.wait_empty()
