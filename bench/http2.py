@@ -2,14 +2,13 @@
 
 One connection, by turns straight to the server and through the inspector, which this process feeds as `bench.proxy`
 does. Client and server write frames that were made before, and look at no more of what comes than where a frame ends:
-the inspector is what is measured. PYTHONPATH=tests, as for bench.network.
+the inspector is what is measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -19,7 +18,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from _support.inspected import write_certificate
-from bench.proxy import CONTRACT, Door
+from bench.proxy import CONTRACT, Door, processor_seconds
 from pysandbox.events import ignore
 from pysandbox.gate.held import held_for
 from pysandbox.gate.inspector import InspectorProcess
@@ -168,14 +167,6 @@ class Http2Door(Door):
 def client(row: str, port: int, ca: str) -> float:
     command = [sys.executable, "-I", "-c", CLIENT, row, str(port), ca]
     return float(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
-
-
-def processor_seconds(inspector: InspectorProcess) -> float:
-    """What it has spent, whatever else this machine does: the figure that says the same on a busy one."""
-    assert inspector.process is not None
-    with open(f"/proc/{inspector.process.pid}/stat") as file:
-        words = file.read().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def per(row: str, seconds: float) -> str:

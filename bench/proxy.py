@@ -2,7 +2,8 @@
 
 A program asks a server over loopback, by turns directly and through the inspector, which this process feeds with
 connected sockets as the gatekeeper would; names and doors are bench.network's. Client, server and inspector are
-processes of their own. Each ratio is that of the medians of one run. PYTHONPATH=tests, as for bench.network.
+processes of their own. Each ratio is that of the medians of one run; beside it stands what the inspector itself spends
+on one of them, which says the same on a machine that has other work too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pysandbox.gate.tcp.target import DialTarget
 from pysandbox.shapes import replace
 
 CONTRACT = Contract(("GET", "POST"), ("/asked/",), (), 1 << 30)
-IDLE = 200
+IDLE, CAGES = 1000, 200
 SERVER = r"""
 import socket, ssl, sys, threading, time
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -126,6 +127,7 @@ class Door:
         grant = HostGrant("*.bench.example", (), False, CONTRACT)
         self.net = replace(net_plan(), hosts=(grant,), inspection=InspectionPlan(30_000, 1 << 30, (ca,)))
         self.session = Session(self.net, Ledger("cage", ignore), number=1)
+        self.sessions = [self.session]  # of whom connections are, by turns
         self.inspector, self._server, self.numbers = inspector, server, iter(lambda: 0, 1)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port: int = self._listener.getsockname()[1]
@@ -142,11 +144,13 @@ class Door:
 
     def hand_over(self, client: socket.socket, server: socket.socket) -> None:
         target = DialTarget(f"n{next(self.numbers)}.bench.example", 443)
-        held = held_for(self.session, target, CONTRACT, True, lambda _: None)
+        self.sessions.append(self.sessions.pop(0))
+        held = held_for(self.sessions[-1], target, CONTRACT, True, lambda _: None)
         self.inspector.open(held, b"", client, server, proxied=False)
 
     def close(self) -> None:
-        self.session.ended = True
+        for each in (self.session, *self.sessions):
+            each.ended = True
         self._listener.close()
 
 
@@ -174,37 +178,52 @@ def busy() -> Iterator[None]:
         thread.join()
 
 
-def compare(door: Door, server: int, own: str, trusted: str, row: str, rounds: int) -> tuple[float, float]:
-    """Medians in ms: direct, and through the inspector."""
+def compare(door: Door, server: int, own: str, trusted: str, row: str, rounds: int) -> tuple[float, float, float]:
+    """Medians in ms: direct, through the inspector, and what it spends itself."""
     direct: list[float] = []
     looked: list[float] = []
+    spent: list[float] = []
     for number in range(rounds):
         first = 1 + number * 10
         door.numbers = iter(range(first, first + 10)) if row == "first" else iter(lambda: 0, 1)
         direct += client(row, server, own, first)
-        looked += client(row, door.port, trusted, first)
-    return statistics.median(direct), statistics.median(looked)
+        before = processor_seconds(door.inspector)
+        samples = client(row, door.port, trusted, first)
+        spent.append((processor_seconds(door.inspector) - before) * 1000 / len(samples))
+        looked += samples
+    return statistics.median(direct), statistics.median(looked), statistics.median(spent)
 
 
-def resident(inspector: InspectorProcess) -> float:
-    """MiB, shared pages among them: nobody may read how many it shares."""
+def processor_seconds(inspector: InspectorProcess) -> float:
+    """What it has spent, whatever else this machine does."""
     assert inspector.process is not None
+    with open(f"/proc/{inspector.process.pid}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
+
+
+def memory(inspector: InspectorProcess) -> tuple[str, float]:
+    """MiB: its PSS, for root; for anybody else its RSS, shared pages among them, since its memory is its own."""
+    assert inspector.process is not None
+    with suppress(PermissionError), open(f"/proc/{inspector.process.pid}/smaps_rollup") as file:
+        return "PSS", next(int(line.split()[1]) for line in file if line.startswith("Pss:")) / 1024
     with open(f"/proc/{inspector.process.pid}/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        return "RSS", int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
-def idle(door: Door, trusted: str) -> float:
-    """KiB that each of many idle connections costs it."""
+def idle(door: Door, trusted: str) -> str:
+    """What it needs with no connection, and what each of many idle ones adds, of many cages."""
     import ssl
 
-    context, before = ssl.create_default_context(cafile=trusted), resident(door.inspector)
+    context, (kind, before) = ssl.create_default_context(cafile=trusted), memory(door.inspector)
+    door.sessions = [Session(door.net, Ledger("cage", ignore), number=2 + each) for each in range(CAGES)]
     with ExitStack() as undo:
         for _ in range(IDLE):
             near = socket.create_connection(("127.0.0.1", door.port), 30)
             tls = undo.enter_context(context.wrap_socket(near, server_hostname="n0.bench.example"))
             tls.sendall(b"GET /asked/small HTTP/1.1\r\nHost: n0.bench.example\r\n\r\n")
             tls.recv(65536)
-        return (resident(door.inspector) - before) * 1024 / IDLE
+        each = (memory(door.inspector)[1] - before) * 1024 / IDLE
+    return f"memory ({kind}): {before:.1f} MiB + {each:.0f} KiB for each of {IDLE} idle connections of {CAGES} cages"
 
 
 def measure(say: Callable[[str], object], rounds: int, only: str) -> None:
@@ -220,20 +239,19 @@ def measure(say: Callable[[str], object], rounds: int, only: str) -> None:
         began = time.perf_counter()
         trusted = inspector.trust(door.net)
         say(f"start of the inspector, in the background: {(time.perf_counter() - began) * 1000:.0f} ms (bar 250)")
-        say(f"{'':52}{'direct':>9}{'looked into':>13}{'ratio':>7}{'bar':>6}")
+        say(f"{'':52}{'direct':>9}{'looked into':>13}{'ratio':>7}{'bar':>6}{'its own':>9}  ms")
         for told, (row, bar) in ROWS.items():
             if only in told:
-                direct, looked = compare(door, server, own, trusted, row, rounds)
+                direct, looked, spent = compare(door, server, own, trusted, row, rounds)
                 shown = f"{bar:.1f}" if bar else {"first": "+4 ms", "events": "2 ms"}[row]
-                say(f"{told:52}{direct:9.3f}{looked:13.3f}{looked / direct:7.2f}{shown:>6}")
+                say(f"{told:52}{direct:9.3f}{looked:13.3f}{looked / direct:7.2f}{shown:>6}{spent:9.3f}")
         if only in "busy host":
             calm = compare(door, server, own, trusted, "get", rounds)[1]
             with busy():
                 say(f"GET while the host program computes, to idle: "
                     f"{compare(door, server, own, trusted, 'get', rounds)[1] / calm:.2f} (bar 1.5)")  # fmt: skip
         if only in "memory":
-            empty = resident(inspector)
-            say(f"memory (RSS): {empty:.1f} MiB + {idle(door, trusted):.0f} KiB for each idle connection (bar 30 + 60)")
+            say(f"{idle(door, trusted)} (bar 30 + 60, of PSS)")
 
 
 def main() -> None:

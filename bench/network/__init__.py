@@ -7,10 +7,3 @@ programs.py   what is run in and outside of cages: programs that measure themsel
 redis.py      redis-benchmark against a server in a cage
 spawns.py     what a way out adds to a spawn
 """
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))  # _support.internet

@@ -14,8 +14,6 @@ A host writes one line of JSON for each thing that happens; `Line` is all they a
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tests"))  # _support.residue: what may be left behind is said in one place

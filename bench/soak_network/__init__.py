@@ -10,10 +10,7 @@ A client and the server each print one line of JSON at their end.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))  # _support.internet
 
 CLIENT, SERVER = (Path(__file__).with_name(name) for name in ("client.py", "server.py"))
 PORT = 7207
