@@ -10,6 +10,7 @@ from __future__ import annotations
 from pysandbox.gate.inspection.in_flight import AT_ONCE
 
 RECORD = 17408  # bytes: no record is longer, and none is content until it is whole
+HEAD = 5  # bytes: type, version, and the length of what follows (RFC 8446, 5.1)
 LEAST = 2048  # bytes of one read, of a side that says little; doubled with each read that is content for the most part
 ALLOWED = 65536  # bytes that are no content, until it is too much: tickets, and a record that is not whole yet
 PER_BYTE = 96  # more of them for each byte of content: a byte in a record of its own takes 23 to 85
@@ -35,3 +36,24 @@ class RecordMeter:
             self.most = min(AT_ONCE, 2 * self.most)
         elif content or self._silent > RECORD:
             self.most = LEAST
+
+
+class RecordEnds:
+    """Follows where records end in what is received, by their heads alone."""
+
+    def __init__(self) -> None:
+        self._missing, self._begun = 0, b""  # of a record; of its head
+        self.is_whole = True  # what was received ends where a record does
+
+    def came(self, said: bytes) -> bool:
+        """Whether it is one record, from its beginning to its end."""
+        at, size = self._missing, len(said)
+        if self._begun:
+            said, size = self._begun + said, len(self._begun) + size
+        began_whole, records = self.is_whole, 0
+        while at + HEAD <= size:
+            at += HEAD + (said[at + 3] << 8 | said[at + 4])
+            records += 1
+        self._missing, self._begun = (at - size, b"") if at >= size else (0, said[at:])
+        self.is_whole = at == size
+        return began_whole and self.is_whole and records == 1

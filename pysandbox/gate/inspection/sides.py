@@ -14,12 +14,13 @@ from contextlib import suppress
 from OpenSSL import SSL
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE
-from pysandbox.gate.inspection.record_meter import Broken, RecordMeter
+from pysandbox.gate.inspection.record_meter import Broken, RecordEnds, RecordMeter
 from pysandbox.shapes import Protocol
 
 HTTP1, HTTP2 = "http/1.1", "h2"  # as ALPN names them
 RECORD = 16384  # bytes that one record holds
-DRAINED = AT_ONCE + 8192  # what one write leaves for the socket, with all that TLS adds
+RECORD_ADDS = 8192  # bytes that TLS adds to one write at most, with what it had to say already
+LITTLE_DRAINED = 4096  # bytes that a read leaves for the socket, if any
 UNTRUSTED = ("unknown ca", "bad certificate", "certificate unknown", "unsupported certificate")
 
 
@@ -113,7 +114,8 @@ class ClientSide:
         self._tls = SSL.Connection(context, None)
         self._tls.set_app_data(b"")
         self._tls.set_accept_state()
-        self._out, self._meter = bytearray(), RecordMeter()
+        self._out, self._meter, self._ends = bytearray(), RecordMeter(), RecordEnds()
+        self._is_one = self._is_drained = False  # one record was received last; TLS has nothing of before it
         self.ready = self.clean = self.is_over = False
 
     def agree(self, protocol: bytes) -> None:
@@ -150,20 +152,25 @@ class ClientSide:
 
     def read(self, most: int = AT_ONCE) -> bytes | None:
         got, said = self._receive(min(most, self._meter.most)), []
+        is_one = bool(got) and self._is_one and self._is_drained
         try:
             while True:  # all that was received: the socket will not tell of it again
-                said.append(self._tls.recv(AT_ONCE))
+                said.append(self._tls.recv(RECORD))
+                if is_one:  # and it is content: nothing else was in it, and TLS has nothing to say to it
+                    self._meter.took(len(got or b""), len(said[0]))
+                    return said[0]
         except SSL.WantReadError:
-            content = b"".join(said)
+            content, self._is_drained = b"".join(said), True
             self._meter.took(len(got or b""), len(content))
+            self._send()
             return content or (b"" if got == b"" else None)
         except SSL.ZeroReturnError:
             self.clean = self.is_over = True
+            self._send()
             return b"".join(said)
         except SSL.Error as error:
-            raise Broken(_text(error)) from None
-        finally:
             self._send()
+            raise Broken(_text(error)) from None
 
     def write(self, said: bytearray) -> int:
         if self._out:
@@ -177,7 +184,7 @@ class ClientSide:
                     taken += int(self._tls.send(view[taken : taken + RECORD]))
         except SSL.Error as error:
             raise Broken(_text(error)) from None
-        self._send()
+        self._send(taken + RECORD_ADDS)
         return taken
 
     def end(self) -> None:
@@ -205,17 +212,18 @@ class ClientSide:
                     raise TlsFailed("the client hung up in the TLS handshake", untrusted=True)
                 self._tls.bio_shutdown()
                 return b""
+        self._is_one = self._ends.came(said)
         self._tls.bio_write(said)
         return said
 
-    def _send(self) -> None:
-        """Writes to the socket what TLS has for it, as far as it goes."""
+    def _send(self, most: int = LITTLE_DRAINED) -> None:
+        """Writes to the socket what TLS has for it, as far as it goes. `most`: bytes that it is asked for at once."""
         drained = False
         with suppress(SSL.WantReadError):
             while not drained:
-                said = self._tls.bio_read(DRAINED)
+                said = self._tls.bio_read(most)
                 self._out += said
-                drained = len(said) < DRAINED
+                drained = len(said) < most
         if self._out:
             try:
                 del self._out[: self._sock.send(self._out)]

@@ -70,6 +70,8 @@ def path_of(terms: Terms, head: Head) -> bytes:
 
 def _check_host(terms: Terms, authority: bytes) -> None:
     """Raises Refused for a host that is not this connection's."""
+    if authority == terms.host.encode():
+        return
     name, _, port = authority.partition(b":")
     try:
         host = str(canonical(name))

@@ -1,12 +1,14 @@
 """gate/inspection/record_meter.py: who sends content is read in large pieces, who does not in small ones, and not for
-long."""
+long; and where records end, wherever what is received was cut."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE
-from pysandbox.gate.inspection.record_meter import ALLOWED, LEAST, Broken, RecordMeter
+from pysandbox.gate.inspection.record_meter import ALLOWED, LEAST, Broken, RecordEnds, RecordMeter
 
 CONTENT, WHOLE = 16384, 16384 + 22
 
@@ -45,3 +47,31 @@ def test_a_byte_in_each_record_is_content() -> None:
     for _ in range(100_000):
         meter.took(85, 1)
     assert meter.most == LEAST
+
+
+def record(size: int) -> bytes:
+    return b"\x17\x03\x03" + size.to_bytes(2, "big") + bytes(size)
+
+
+def test_one_record_is_known_from_anything_else() -> None:
+    ends = RecordEnds()
+    assert ends.came(record(1024)) and ends.came(record(0))
+    assert not ends.came(record(1024) + record(1))
+    assert ends.came(record(1)), "the two before ended where they had to"
+    assert not ends.came(record(5)[:3]) and not ends.came(record(5)[3:]), "it came in two"
+    assert ends.came(record(5)) and not ends.came(record(5) + record(5)[:6])
+    assert not ends.came(record(5)[6:] + record(5)) and ends.is_whole
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_end_where_they_end_wherever_they_are_cut(seed: int) -> None:
+    chosen, ends = random.Random(seed), RecordEnds()
+    sizes = [chosen.choice((0, 1, 4, 17, 300)) for _ in range(100)]
+    said, places, at = b"".join(map(record, sizes)), {0}, 0
+    for size in sizes:
+        places.add(at := at + 5 + size)
+    at = 0
+    while at < len(said):
+        begun, at = at, min(at + chosen.choice((1, 2, 3, 5, 6, 22, 305)), len(said))
+        is_one = begun in places and at in places and not any(begun < each < at for each in places)
+        assert ends.came(said[begun:at]) == is_one and ends.is_whole == (at in places)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import select
 import socket
 import ssl
 from collections.abc import Iterator
@@ -35,6 +37,11 @@ class Peer:
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, serves: bool) -> None:
         self._sock, self._in, self._out = sock, ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._in, self._out, serves, None if serves else NAME)
+
+    def records(self, said: bytes) -> bytes:
+        """What would be sent for it."""
+        self.tls.write(said)
+        return self._out.read()
 
     def turn(self) -> bytes:
         """What has come by now; the handshake goes on meanwhile."""
@@ -113,6 +120,29 @@ def test_a_side_that_reads_nothing_is_sent_no_more_than_one_turn(wires: Pair, cl
     wires[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     counts = [side.write(bytearray(SAID)) for _ in range(20)]
     assert counts[-1] == 0 and 0 < side.kept < 2 * AT_ONCE
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_a_client_says_is_read_when_it_comes_wherever_it_was_cut(
+    seed: int, client: tuple[ClientSide, Peer], wires: Pair
+) -> None:
+    """Also where one record comes at a time, of which TLS is asked no more than once."""
+    side, peer = client
+    chosen, said, at = random.Random(seed), bytearray(), 0
+    wire: list[bytes] = []
+    for _ in range(60):
+        piece = chosen.randbytes(chosen.choice((1, 40, 1024, 16384)))
+        said += piece
+        wire.append(peer.records(piece))
+    got, ciphertext = b"", b"".join(wire)
+    cuts = [sum(map(len, wire[:number])) for number in range(1, len(wire) + 1)]
+    for cut in sorted([*cuts, *(chosen.randrange(len(ciphertext)) for _ in range(seed * 10))]):
+        if cut > at:
+            wires[1].sendall(ciphertext[at:cut])
+            while select.select([wires[0]], [], [], 0)[0]:  # nothing but the socket tells of what has come
+                got += side.read() or b""
+            at = cut
+    assert got == said
 
 
 def test_a_session_that_was_gone_on_with_is_known(server: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
