@@ -16,6 +16,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, ResponseReceived, StreamEnded
 from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 
 from _support.http2 import GREETING, fields, frame, without_goodbye
 from _support.inspected import NAME, Asking, Server, inspector_process, resident, tls_server
@@ -24,6 +25,7 @@ from pysandbox.events import Event
 from pysandbox.gate.inspection.http2.frames import (
     DATA,
     END_HEADERS,
+    END_STREAM,
     ENHANCE_YOUR_CALM,
     HEADERS,
     PADDED,
@@ -56,6 +58,7 @@ class Http2Server(Server):
     """Says hello to each request; `heard` has a line of each."""
 
     speaks = ("h2",)
+    content = 0  # bytes of it that have come
 
     def _serve(self, far: Any) -> None:
         self.context.set_alpn_protocols(list(self.speaks))
@@ -63,6 +66,7 @@ class Http2Server(Server):
             with self.context.wrap_socket(far, server_side=True) as tls:
                 made = H2Connection(H2Configuration(client_side=False, header_encoding="latin-1"))
                 made.initiate_connection()
+                made.update_settings({SettingCodes.ENABLE_CONNECT_PROTOCOL: 1})
                 tls.sendall(made.data_to_send())
                 while said := tls.recv(65536):
                     for event in made.receive_data(said):
@@ -76,6 +80,7 @@ class Http2Server(Server):
         if isinstance(event, RequestReceived):
             self.heard += repr(event.headers).encode() + b"\n"
         if isinstance(event, DataReceived):
+            self.content += len(event.data or b"")
             made.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id or 0)
         if isinstance(event, StreamEnded):
             made.send_headers(event.stream_id or 0, [(":status", "200")])
@@ -189,6 +194,39 @@ def test_a_flood_of_frames_that_bring_nothing_ends_its_connection(
             while tls.recv(65536):
                 pass  # a connection that went on would time out here
     assert statuses(asking, server, fields()) == ["200"], "the control: others are answered"
+
+
+def test_content_in_frames_of_a_byte_holds_up_no_other_cage(
+    inspector: InspectorProcess, server: Http2Server, tmp_path: Path
+) -> None:
+    """It is content, so it is not refused: all of it arrives, and another cage is answered meanwhile."""
+    slow, calm = (Asking(inspector, Contract(), str(tmp_path / f"{NAME}.pem")) for _ in range(2))
+    slow.session.number = 1
+    upload = GREETING + frame(HEADERS, END_HEADERS, 1, b"\x83" + ASKED[1:])
+    with slow.client(server, alpn=["h2"]) as tls:
+        tls.sendall(upload + frame(DATA, 0, 1, b"x") * 30_000)
+        assert statuses(calm, server, *[fields()] * 20) == ["200"] * 20
+        answered_at = server.content
+        tls.settimeout(PATIENCE)
+        tls.sendall(frame(DATA, END_STREAM, 1, b"x"))
+        heard = b""
+        while b"hello" not in heard:
+            heard += tls.recv(65536)
+    assert answered_at < 30_000 and server.content == 30_001
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "connect-udp", "x"])
+def test_no_tunnel_is_opened_by_extended_connect(protocol: str, asking: Asking, server: Http2Server) -> None:
+    """RFC 8441: nobody was told that it may be asked for, whatever the server offers."""
+    tunnel = [(":method", "CONNECT"), (":protocol", protocol), *fields()[1:]]
+    plain = [(":method", "CONNECT"), (":authority", NAME)]
+    for each in (tunnel, plain):
+        assert statuses(asking, server, each)[0] in ("400", "")
+    assert server.heard == b"", "and nothing of it arrived"
+    with asking.client(server, alpn=["h2"]) as tls:
+        assert b"\x00\x08\x00\x00\x00\x01" not in raw(tls, GREETING), (
+            "SETTINGS_ENABLE_CONNECT_PROTOCOL is not passed on"
+        )
 
 
 def test_a_bomb_of_fields_costs_little_memory_and_never_arrives(

@@ -1,8 +1,9 @@
 """What comes is cut into whole frames before the library sees it: so many in one turn, and none that nobody uses.
 
-A frame costs its sender nine bytes and its reader far more, so a turn takes few of them, and a side that sends more
-frames without content than its requests and answers account for is told to calm down (RFC 9113, 10.5): floods of PING,
-SETTINGS, empty DATA, window updates, and streams that are reset as soon as they are opened. Pure.
+A frame costs its sender nine bytes and its reader far more, so a turn takes few of them, and fewer still where they
+bring little: content in pieces of one byte is content all the same, and no other cage waits for it. A side that sends
+more frames without content than its requests and answers account for is told to calm down (RFC 9113, 10.5): floods of
+PING, SETTINGS, empty DATA, window updates, and streams that are reset as soon as they are opened. Pure.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ COSTLY = (HEADERS, CONTINUATION, SETTINGS)
 TABLE_SIZE, TABLE = 1, 4096
 KNOWN = (TABLE_SIZE, 2, 3, 4, 5, 6)  # of RFC 9113, 6.5.2
 AT_ONCE = 48  # frames of one turn; a header block counts for more
+FEW, SMALL = (
+    12,
+    64,
+)  # frames of one turn, of a side whose frames of DATA bring less than so many bytes for the most part
 PER_FRAME = 128  # bytes of a header block that count for one
 CREDIT = 2000  # frames without content that a side has left at most
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 2, 7, 8, 11
@@ -47,6 +52,7 @@ class FrameCutter:
         self._preface = preface
         self._credit = CREDIT
         self._block = 0  # bytes of a header block that is not whole
+        self._at_once = AT_ONCE
         self.more = False  # whole frames are left for another turn
         self.leaves: Leaves | None = None
         self.answer = bytearray()  # to its PINGs
@@ -78,7 +84,7 @@ class FrameCutter:
             self._preface = False
             out.append(PREFACE)
             del buffer[: len(PREFACE)]
-        at, left = 0, AT_ONCE
+        at, left, small = 0, self._at_once, 0
         while left > 0 and len(buffer) - at >= HEAD_SIZE:
             high, low, kind, flags, _ = HEAD.unpack_from(buffer, at)
             size = HEAD_SIZE + (high << 16 | low)
@@ -87,12 +93,14 @@ class FrameCutter:
             if len(buffer) - at < size:
                 break
             left -= 1 + (size // PER_FRAME if kind in COSTLY else 0)
+            small += kind == DATA and size < HEAD_SIZE + SMALL
             frame = bytes(buffer[at : at + size])
             at += size
             if self._is_for_the_library(kind, flags, frame):
                 out.append(known_settings(frame) if kind == SETTINGS else frame)
         del buffer[:at]
         self.more = left <= 0 and bool(buffer)
+        self._at_once = FEW if 2 * small > self._at_once - left else AT_ONCE
         return b"".join(out)
 
     def _is_for_the_library(self, kind: int, flags: int, frame: bytes) -> bool:

@@ -17,15 +17,18 @@ from h2.events import (
 from _support.http2 import GREETING, NAME, Trial, fields, frame, greeting, without_goodbye
 from pysandbox.compile.plan import Contract
 from pysandbox.gate.inspection.http2.frames import (
+    AT_ONCE,
     CREDIT,
     DATA,
     ENHANCE_YOUR_CALM,
+    FEW,
     GOAWAY,
     HEADERS,
     PING,
     PRIORITY,
     REFUSED_STREAM,
     SETTINGS,
+    FrameCutter,
     goaway,
     known_settings,
 )
@@ -308,6 +311,18 @@ def test_a_flood_ends_the_connection_and_a_few_do_not(name: str) -> None:
     assert not trial.conversation.to_client
     _, code = flood(FLOODS[name][: len(FLOODS[name]) // 40 // 9 * 9])
     assert code is None or name in ("rapid reset", "settings"), code
+
+
+def test_content_in_small_pieces_is_taken_in_short_turns() -> None:
+    """And in long ones again, once there is more of it."""
+    cutter, one, large = FrameCutter(preface=False), frame(DATA, 0, 1, b"x"), frame(DATA, 0, 1, bytes(100))
+    buffer, taken = bytearray(one * 200 + large * 200), [0]
+    while buffer:
+        left = len(buffer)
+        cutter.take(buffer)
+        taken.append(left - len(buffer))
+    assert taken[1] == AT_ONCE * len(one) and taken[2:12] == [FEW * len(one)] * 10
+    assert max(taken[-3:]) == AT_ONCE * len(large)
 
 
 BLOCK = frame(HEADERS, 1, 1, ASKED)  # without an end
