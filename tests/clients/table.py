@@ -39,6 +39,12 @@ class Client:
     policy: Mapping[str, int] = field(default_factory=dict)  # what else it needs of a cage
 
 
+CRATE = (  # that asks for another one
+    'mkdir -p asks/src && cd asks && touch src/lib.rs && printf \'[package]\\nname = "asks"\\nversion = "0.1.0"\\n'
+    '[dependencies]\\nparcel = {{ version = "1", registry = "here" }}\\n\' > Cargo.toml'
+)
+
+
 def python(source: str) -> str:
     return f"{PYTHON} -c '{source}' {{at}}"
 
@@ -52,6 +58,7 @@ CLIENTS = (
            modules=["requests", "socks"]),
     Client("httpx", python('import httpx, sys; print(httpx.get(f"https://{{sys.argv[1]}}/").text)'),
            modules=["httpx", "socksio"]),
+    Client("aiohttp", f"{PYTHON} {{programs}}/by_aiohttp.py https://{{at}}/", ["http", "none"], modules=["aiohttp"]),
     Client("urllib", python('import urllib.request as u, sys; print(u.urlopen(f"https://{{sys.argv[1]}}/").read())'),
            ["http", "none"]),
     Client("asyncio streams", f"{PYTHON} {{programs}}/streams.py {{at}}", ["none"]),
@@ -70,6 +77,9 @@ CLIENTS = (
            allowed="npm.example"),
     Client("npm view", "npm view --no-update-notifier --fetch-retries 0 --registry https://{at}/ parcel version",
            ["none"], ["npm"], allowed="npm.example", marker="1.0.0"),
+    Client("cargo", f"cd $HOME && {CRATE} && CARGO_HOME=$HOME/cargo CARGO_NET_RETRY=0 "
+           "CARGO_REGISTRIES_HERE_INDEX=sparse+https://{at}/ cargo fetch -q && "
+           "cat $HOME/cargo/registry/src/*/parcel-1.0.0/src/lib.rs", needs=["cargo"], allowed="cargo.example"),
     Client("openssl", "printf 'GET / HTTP/1.0\\r\\nHost: {at}\\r\\n\\r\\n' | openssl s_client -quiet "
            "-verify_return_error -CAfile $SSL_CERT_FILE -servername {at} -connect {at}:443 -ign_eof "
            "${{HTTPS_PROXY:+-proxy}} ${{HTTPS_PROXY#http://}}", ["http", "none"], ["openssl"]),
@@ -87,5 +97,5 @@ TRIED = [(client, way) for client in CLIENTS for way in client.ways]
 def environment(ca: str) -> dict[str, str]:
     """What makes each of them trust the CA of this internet. Nothing about proxies."""
     names = ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
-             "PIP_CERT", "npm_config_cafile")  # fmt: skip
+             "PIP_CERT", "npm_config_cafile", "CARGO_HTTP_CAINFO")  # fmt: skip
     return {**dict.fromkeys(names, ca), "HOME": "/tmp", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}

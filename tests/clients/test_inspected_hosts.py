@@ -20,8 +20,7 @@ __all__ = ["built"]
 
 NO_CA = {"HOME": "/tmp", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PYTHONUTF8": "1"}
 NOT_HTTP = ("dig", "dig, TCP")
-OWN_STORE = ("java",)  # it reads a store of its own, which is no bundle
-SPEAKING = [(client, way) for client, way in TRIED if client.name not in (*NOT_HTTP, *OWN_STORE)]
+SPEAKING = [(client, way) for client, way in TRIED if client.name not in NOT_HTTP]
 
 
 def ask(

@@ -2,7 +2,7 @@
 
 places.py     what there is: names, addresses, ports, as tables
 space.py      the namespaces; starting a program in them
-served.py     the files that the web server has: pages, a git repository, a pip and an npm index, certificates
+served.py     the files that the web server has: pages, a git repository, a pip, an npm and a cargo index, certificates
 servers.py    dnsmasq, nginx, redis, and what follows from the tables: their configuration
 listeners.py  a program: echo servers, and a tap that writes down whatever is sent in this internet
 host.py       a pysandbox host in there, unprivileged, asked for one run at a time

@@ -17,7 +17,7 @@ MULTICAST = "224.0.0.251"
 SIX = "2001:4860:4860::10"
 
 # Names of the web server on ORIGIN; the last label says what is served there.
-SITES = ("origin.example", "www.origin.example", "git.example", "pypi.example", "npm.example")
+SITES = ("origin.example", "www.origin.example", "git.example", "pypi.example", "npm.example", "cargo.example")
 DENIED_SITES = ("denied.example", "evilorigin.example", "origin.example.evil.test")
 
 # Names of services that shipped recipes are for, on the same server: stand-ins, which only these tests trust.

@@ -1,5 +1,5 @@
-"""The files of the web server: pages, a git repository, a pip and an npm index. And the certificates, of a CA that
-only these tests trust."""
+"""The files of the web server: pages, a git repository, a pip, an npm and a cargo index. And the certificates, of a CA
+that only these tests trust."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 import subprocess
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from _support.internet import places
@@ -31,6 +32,7 @@ def write_pages(top: Path) -> None:
     _write_pip(top / "pypi.org", files="https://files.pythonhosted.org")
     _write_npm(top / "npm", "npm.example")
     _write_npm(top / "registry", "registry.npmjs.org")
+    _write_cargo(top / "cargo", "cargo.example")
 
 
 def write_git(top: Path) -> None:
@@ -67,14 +69,10 @@ def _write_pip(top: Path, files: str = "") -> None:
 
 def _write_npm(top: Path, host: str) -> None:
     """One package, `parcel`, in a registry of files."""
-    package = io.BytesIO()
-    with tarfile.open(fileobj=package, mode="w:gz") as archive:
-        for name, text in (("package.json", '{"name": "parcel", "version": "1.0.0", "main": "index.js"}'),
-                           ("index.js", f"module.exports = {json.dumps(places.PAGE)}\n")):  # fmt: skip
-            about = tarfile.TarInfo(f"package/{name}")
-            about.size = len(text)
-            archive.addfile(about, io.BytesIO(text.encode()))
-    data = package.getvalue()
+    data = _packed({
+        "package/package.json": '{"name": "parcel", "version": "1.0.0", "main": "index.js"}',
+        "package/index.js": f"module.exports = {json.dumps(places.PAGE)}\n",
+    })  # fmt: skip
     top.mkdir()
     (top / "parcel-1.0.0.tgz").write_bytes(data)
     dist = {
@@ -85,6 +83,30 @@ def _write_npm(top: Path, host: str) -> None:
     (top / "parcel").write_text(
         json.dumps({"name": "parcel", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}})
     )
+
+
+def _write_cargo(top: Path, host: str) -> None:
+    """One crate, `parcel`, in a sparse index of files."""
+    data = _packed({
+        "parcel-1.0.0/Cargo.toml": '[package]\nname = "parcel"\nversion = "1.0.0"\n',
+        "parcel-1.0.0/src/lib.rs": f"// {places.PAGE}\n",
+    })  # fmt: skip
+    (top / "pa" / "rc").mkdir(parents=True)
+    (top / "parcel-1.0.0.crate").write_bytes(data)
+    (top / "config.json").write_text(json.dumps({"dl": f"https://{host}/{{crate}}-{{version}}.crate"}))
+    version = {"name": "parcel", "vers": "1.0.0", "deps": [], "cksum": hashlib.sha256(data).hexdigest(), "features": {},
+               "yanked": False}  # fmt: skip
+    (top / "pa" / "rc" / "parcel").write_text(json.dumps(version) + "\n")
+
+
+def _packed(files: Mapping[str, str]) -> bytes:
+    package = io.BytesIO()
+    with tarfile.open(fileobj=package, mode="w:gz") as archive:
+        for name, text in files.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(text.encode())
+            archive.addfile(about, io.BytesIO(text.encode()))
+    return package.getvalue()
 
 
 def write_certificates(top: Path) -> None:

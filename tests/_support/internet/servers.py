@@ -155,8 +155,9 @@ def _dnsmasq(top: Path) -> list[str]:
 
 
 def _nginx(top: Path) -> list[str]:
-    roots = {"git.example": "git", "pypi.example": "pypi", "npm.example": "npm", "pypi.org": "pypi.org",
-             "files.pythonhosted.org": "pypi", "github.com": "git", "registry.npmjs.org": "registry"}  # fmt: skip
+    roots = {"git.example": "git", "pypi.example": "pypi", "npm.example": "npm", "cargo.example": "cargo",
+             "pypi.org": "pypi.org", "files.pythonhosted.org": "pypi", "github.com": "git",
+             "registry.npmjs.org": "registry"}  # fmt: skip
     sites = [(places.ORIGIN, name, "origin", roots.get(name, "origin")) for name in (*places.SITES, *places.SERVICES)]
     sites += [(places.DENIED, name, "denied", "denied") for name in places.DENIED_SITES]
     blocks = [

@@ -1,4 +1,4 @@
-// Fetch URL: prints the body. Trusts $SSL_CERT_FILE; goes through $HTTPS_PROXY where that is set.
+// Fetch URL: prints the body. Trusts what is in $SSL_CERT_FILE, all of it; goes through $HTTPS_PROXY where that is set.
 
 import java.io.FileInputStream;
 import java.net.InetSocketAddress;
@@ -8,6 +8,7 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.security.KeyStore;
+import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -17,7 +18,10 @@ public class Fetch {
         KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
         store.load(null, null);
         try (FileInputStream in = new FileInputStream(file)) {
-            store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(in));
+            int number = 0;
+            for (Certificate each : CertificateFactory.getInstance("X.509").generateCertificates(in)) {
+                store.setCertificateEntry("ca" + number++, each);
+            }
         }
         TrustManagerFactory factory = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         factory.init(store);
