@@ -16,6 +16,9 @@
     sandbox = ["test"]
     process.max_pids = 64
 
+    [network.dlp]                 # leak detection, for every sandbox
+    enabled = true
+
 `parse_manifest` is pure: one text in, frozen data out. Overrides are read as a recipe is, with its schema and its
 errors, and every error names the sandbox. Where a manifest lies, and whether it may be believed, is `manifest_file.py`.
 """
@@ -109,6 +112,7 @@ def parse_manifest(content: str, file: str | None = None) -> Manifest:
     found: dict[str, dict[str, Any]] = {"sandbox": {}, "pipeline": {}}
     tables, top = read_tables(content, file), Within(content, file)
     besides = each_besides(top, tables.pop(ALSO, []))
+    network = _network(top, tables.pop("network")) if "network" in tables else None
     for section, value in tables.items():
         if section not in readers:
             top.refuse((section,), _unknown_section(section))
@@ -117,6 +121,8 @@ def parse_manifest(content: str, file: str | None = None) -> Manifest:
             found[section][name] = readers[section](place, name, dict(top.table((section, name), each)))
     if not found["sandbox"]:
         raise PolicyError("defines no sandbox", file=file, suggestion="write [sandbox.NAME] with recipes and command")
+    if network is not None:
+        _lay_over(top, network, found["sandbox"])
     for number, table in enumerate(besides):
         _lay_over(below(top, number), table, found["sandbox"])
     manifest = Manifest(found["sandbox"], found["pipeline"], file)
@@ -124,11 +130,17 @@ def parse_manifest(content: str, file: str | None = None) -> Manifest:
     return manifest
 
 
+def _network(top: Within, value: Any) -> dict[str, Any]:
+    """[network.dlp], as the layer that it is of every sandbox."""
+    given = dict(top.table(("network",), value))
+    for key in given:
+        if key != "dlp":
+            known = "[network.dlp] is for every sandbox; the rest stands below [sandbox.NAME.network], or [[also]]"
+            top.refuse(("network", key), CommandRefused("is not said of a whole project", known))
+    return {"network": given}
+
+
 def _unknown_section(section: str) -> CommandRefused:
-    if section == "network":
-        return CommandRefused(
-            "is not part of this version (scanning of requests needs the network gatekeeper)", "remove it"
-        )
     meant = did_you_mean(section, ("sandbox", "pipeline", ALSO))
     return CommandRefused(
         "a manifest has no such section", meant or "options of a policy stand below [sandbox.NAME.SECTION]"

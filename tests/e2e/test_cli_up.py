@@ -94,6 +94,17 @@ def test_the_manifest_is_neither_read_nor_written_from_inside(up: Up, project: P
     assert (project / "pysandbox.toml").read_text() == MANIFEST
 
 
+def test_leak_detection_of_the_project_holds_in_each_sandbox(up: Up, project: Path) -> None:
+    """A cage that is scanned finds false credentials in its variables."""
+    sandbox = '[sandbox.%s]\nrecipes = ["base"]\ncommand = "env"\n[[sandbox.%s.host]]\ndomain = "origin.example"\n'
+    said = sandbox % ("one", "one") + sandbox % ("two", "two")
+    found = {}
+    for more in ("", "[network.dlp]\nenabled = true\n"):
+        (project / "pysandbox.toml").write_text(said + more)
+        found[more] = ["PYSANDBOX_CANARY" in up("--trust", name).stdout for name in ("one", "two")]
+    assert list(found.values()) == [[False, False], [True, True]]
+
+
 def test_dry_run_prints_the_merged_policy_and_runs_nothing(up: Up, project: Path) -> None:
     done = up("wide", "--dry-run", "--strict")
     assert done.returncode == 0

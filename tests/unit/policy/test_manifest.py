@@ -37,6 +37,18 @@ def test_overrides_have_the_schema_of_a_recipe() -> None:
     assert sandbox.overrides == {"strict": True, "allow_write": (Grant("out"),), "walltime_sec": 60.0}
 
 
+def test_leak_detection_of_the_project_is_every_sandbox_s() -> None:
+    """Beside what each of them says of it."""
+    manifest = parse_manifest(
+        MINIMAL + '[sandbox.other]\nrecipes = ["a"]\ncommand = "x"\n[sandbox.other.network.dlp]\nenabled = false\n'
+        'extra_scopes = { github_pat = ["git.example"] }\n[network.dlp]\nenabled = true\n'
+    )
+    for each in manifest.sandboxes.values():
+        assert each.overrides["dlp_enabled"] is True, each.name
+    assert "dlp_extra_scopes" in manifest.sandboxes["other"].overrides
+    assert "dlp_extra_scopes" not in manifest.sandboxes["test"].overrides
+
+
 @pytest.mark.parametrize(
     ("command", "argv"),
     [
@@ -88,7 +100,10 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         (MINIMAL + "[sandbox.test.network]\nstrict_loopback = true\n", 6, "sandbox.test.network.strict_loopback",
          "not part of this version"),
         (MINIMAL + "[sandbox.test.profile]\n", 5, "sandbox.test.profile", "is no longer"),
-        (MINIMAL + "[network.dlp]\nenabled = true\n", 5, "network", "not part of this version"),
+        (MINIMAL + "[network]\nstrict_loopback = true\n", 6, "network.strict_loopback", "of a whole project"),
+        (MINIMAL + "[network.dlp]\nenabeld = true\n", 6, "network.dlp.enabeld", "no such key"),
+        (MINIMAL + '[network.dlp]\nenabled = "yes"\n', 6, "network.dlp.enabled", "must be"),
+        (MINIMAL + "network = 1\n", 5, "sandbox.test.network", "must be a table"),
         (MINIMAL + "[sandboxes.x]\n", 5, "sandboxes", "no such section"),
         (MINIMAL + "[pipeline.all]\nstages = []\n", 6, "pipeline.all.stages", "is empty"),
         (MINIMAL + '[pipeline.all]\nstages = ["test", "tset"]\n', 6, "pipeline.all.stages.1", "is no sandbox"),
