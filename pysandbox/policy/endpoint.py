@@ -7,6 +7,7 @@ spelling. An IPv6 address with a port stands in brackets. No names: a name is th
 from __future__ import annotations
 
 import re
+from _socket import AF_INET6, inet_pton  # the module that wraps it brings ten others
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -90,7 +91,11 @@ def _address(text: str, written: str) -> bytes:
     parts = written.split(".")
     if len(parts) == 4 and all(part in BYTES for part in parts):
         return bytes(map(int, parts))
-    import ipaddress  # which a first run does without for most addresses
+    try:
+        return inet_pton(AF_INET6, written)
+    except OSError:
+        pass
+    import ipaddress  # which says why
 
     try:
         return ipaddress.ip_address(written).packed

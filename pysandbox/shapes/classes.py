@@ -6,11 +6,22 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from pysandbox.shapes.made import MISSING, make_later
-from pysandbox.shapes.methods import equal, get_state, hashed, init, refusals, set_state, shown
+from pysandbox.shapes.methods import (
+    equal,
+    get_state,
+    hashed,
+    init,
+    plain_equal,
+    plain_hashed,
+    plain_init,
+    refusals,
+    set_state,
+    shown,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -87,8 +98,10 @@ def _dataclass(cls: Any, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> 
     cls.__shape__ = shape = _shape(cls, kw_only)
     if slots:
         cls = _with_slots(cls, list(own))
-    _put(cls, "__init__", lambda owner: init(owner, shape, frozen))
-    _put(cls, "__repr__", lambda owner: shown(owner, shape))
+    if "__init__" not in cls.__dict__:
+        make_later(cls, "__init__", lambda owner: init(owner, shape, frozen), plain_init(cls, shape, frozen))
+    if "__repr__" not in cls.__dict__:
+        cls.__repr__ = shown(shape)
     if eq:
         _put_equality(cls, shape, frozen)
     if frozen:
@@ -106,11 +119,12 @@ def _dataclass(cls: Any, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> 
 def _put_equality(cls: Any, shape: dict[str, Any], frozen: bool) -> None:
     """A class with an `__eq__` of its own has None for a hash by then, which says nothing of what it wants."""
     is_hashed_by_itself = cls.__dict__.get("__hash__") is not None
-    _put(cls, "__eq__", lambda owner: equal(owner, shape))
+    if "__eq__" not in cls.__dict__:
+        make_later(cls, "__eq__", lambda owner: equal(owner, shape), plain_equal(shape))
     if is_hashed_by_itself:
         return
     if frozen:
-        make_later(cls, "__hash__", lambda owner: hashed(owner, shape))
+        make_later(cls, "__hash__", lambda owner: hashed(owner, shape), plain_hashed(shape))
     else:
         cls.__hash__ = None
 
@@ -153,11 +167,6 @@ def _with_slots(cls: Any, own: list[str]) -> Any:
     made = type(cls)(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
     return made
-
-
-def _put(cls: Any, name: str, make: Callable[[type], Any]) -> None:
-    if name not in cls.__dict__:
-        make_later(cls, name, make)
 
 
 def _plain(value: Any) -> Any:

@@ -14,26 +14,36 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
+BY_HAND = 16  # calls, after which a method is compiled
 
 
 class _Made:
-    """It takes this place, in the class that it was made for. Two threads may make it: one is kept."""
+    """It takes this place, in the class that it was made for. Two threads may make it: one is kept. Until it has been
+    called `BY_HAND` times, `plain` does for it: to compile it costs more than all that a short program asks of it."""
 
-    __slots__ = ("make", "name", "owner")
+    __slots__ = ("left", "make", "name", "owner", "plain")
 
-    def __init__(self, owner: type, name: str, make: Callable[[type], Any]) -> None:
+    def __init__(
+        self, owner: type, name: str, make: Callable[[type], Any], plain: Callable[..., Any] | None = None
+    ) -> None:
         self.owner, self.name, self.make = owner, name, make
+        self.plain, self.left = plain, BY_HAND
 
     def __get__(self, instance: Any, cls: type) -> Any:
+        if self.plain is not None and self.left and instance is not None:
+            self.left -= 1
+            return self.plain.__get__(instance, cls)
         made = self.make(self.owner)
         if self.owner.__dict__.get(self.name) is self:
             setattr(self.owner, self.name, made)
         return made.__get__(instance, cls)
 
 
-def make_later(cls: type, name: str, make: Callable[[type], Any]) -> None:
-    """`make` is given the class."""
-    setattr(cls, name, _Made(cls, name, make))
+def make_later(
+    cls: type, name: str, make: Callable[[type], Any], plain: Callable[..., Any] | None = None
+) -> None:
+    """`make` is given the class. `plain` is a function that does the same, and is not made for it."""
+    setattr(cls, name, _Made(cls, name, make, plain))
 
 
 def compiled(name: str, parameters: list[str], body: list[str], known: dict[str, Any], owner: type) -> Any:

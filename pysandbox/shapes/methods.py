@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
+
 from pysandbox.shapes.made import MISSING, compiled
 
 TYPE_CHECKING = False
@@ -31,12 +33,30 @@ def init(owner: Any, shape: dict[str, Any], frozen: bool) -> Any:
     return made
 
 
-def shown(owner: Any, shape: dict[str, Any]) -> Any:
-    from reprlib import recursive_repr
+def plain_init(owner: Any, shape: dict[str, Any], frozen: bool) -> Any:
+    """The same, a field at a time. What the arguments are wrong in is told by the other."""
 
-    shown = ", ".join(f"{name}={{self.{name}!r}}" for name, each in shape.items() if each.repr)
-    body = ["return self.__class__.__qualname__ + f" + repr(f"({shown})")]
-    return recursive_repr()(compiled("__repr__", ["self"], body, {}, owner))
+    def plain(self: Any, *given: Any, **named: Any) -> None:
+        first = [name for name, each in shape.items() if not each.kw_only]
+        values = dict(zip(first, given, strict=False))
+        fits = len(given) <= len(first) and not (named.keys() & values.keys()) and named.keys() <= shape.keys()
+        values.update(named)
+        for name, each in shape.items():
+            if name not in values:
+                if each.default is not MISSING:
+                    values[name] = each.default
+                elif each.default_factory is not MISSING:
+                    values[name] = each.default_factory()
+        if not fits or len(values) != len(shape):
+            init(owner, shape, frozen)(self, *given, **named)  # which refuses them, and says which
+            return
+        put = object.__setattr__ if frozen else setattr
+        for name in shape:
+            put(self, name, values[name])
+        if hasattr(owner, "__post_init__"):
+            self.__post_init__()
+
+    return plain
 
 
 def _parts(shape: dict[str, Any], of: str) -> str:
@@ -47,6 +67,38 @@ def equal(owner: Any, shape: dict[str, Any]) -> Any:
     mine, other = _parts(shape, "self"), _parts(shape, "other")
     body = [f"if other.__class__ is self.__class__: return {mine} == {other}", "return NotImplemented"]
     return compiled("__eq__", ["self", "other"], body, {}, owner)
+
+
+def plain_equal(shape: dict[str, Any]) -> Any:
+    def plain(self: Any, other: Any) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        names = [name for name, each in shape.items() if each.compare]
+        return tuple(getattr(self, name) for name in names) == tuple(getattr(other, name) for name in names)
+
+    return plain
+
+
+def plain_hashed(shape: dict[str, Any]) -> Any:
+    return lambda self: hash(tuple(getattr(self, name) for name, each in shape.items() if each.compare))
+
+
+def shown(shape: dict[str, Any]) -> Any:
+    """Never compiled: nobody is in a hurry who reads it."""
+    being_shown: set[tuple[int, int]] = set()  # (object, thread): what holds itself is shown once
+
+    def plain(self: Any) -> str:
+        key = id(self), get_ident()
+        if key in being_shown:
+            return "..."
+        being_shown.add(key)
+        try:
+            parts = ", ".join(f"{name}={getattr(self, name)!r}" for name, each in shape.items() if each.repr)
+            return f"{self.__class__.__qualname__}({parts})"
+        finally:
+            being_shown.discard(key)
+
+    return plain
 
 
 def hashed(owner: Any, shape: dict[str, Any]) -> Any:

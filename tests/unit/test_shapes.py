@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pysandbox import shapes
+from pysandbox.shapes.made import BY_HAND
 
 HOW = [{}, {"frozen": True}, {"slots": True}, {"frozen": True, "slots": True}, {"kw_only": True}, {"eq": False}]
 HOW += [{"frozen": True, "slots": True, "kw_only": True}, {"frozen": True, "slots": True, "eq": False}]
@@ -114,9 +115,20 @@ def test_it_is_pickled(value: Any, protocol: int) -> None:
     assert pickle.loads(pickle.dumps(value, protocol)) == value
 
 
-def test_a_method_is_made_once_and_then_is_a_function() -> None:
-    Kept("a")
-    assert inspect.isfunction(Kept.__dict__["__init__"])
+def test_a_method_that_is_called_often_is_made_once_and_then_is_a_function() -> None:
+    """Until then it says and refuses the same, which the tests above see: each class of theirs is new."""
+
+    @shapes.dataclass(frozen=True)
+    class Often:
+        name: str
+
+    for _ in range(BY_HAND // 2):
+        assert not inspect.isfunction(Often.__dict__["__init__"])
+        assert Often("a") == Often(name="a")
+    assert Often("b") != Often("a")
+    assert inspect.isfunction(Often.__dict__["__init__"])
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
+        Often()  # type: ignore[call-arg]
 
 
 def test_a_mutable_default_is_refused() -> None:
