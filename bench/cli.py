@@ -4,18 +4,23 @@ python -m bench.cli --cpu [ROUNDS]: CPU seconds instead, of the options that run
 is kept) and the second, and of the import; steadier than the clock on a machine that others use.
 
 Interleaved, medians; read the ratios. The first run by each way is not counted: it writes the plan that the launcher
-reads. bwrap is asked for about the same cage (bench/peers.py), and writes no record of it.
+reads, and the byte code of our modules, without which a first run costs twice as much: where that cannot be written,
+the last line says so. bwrap is asked for about the same cage (bench/peers.py), and writes no record of it.
 """
 
 from __future__ import annotations
 
+import compileall
+import importlib.util
 import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
 
+import pysandbox
 from bench.peers import bwrap
 
 SESSION = "import pysandbox; pysandbox.Cage().run(['/bin/true'])"
@@ -89,16 +94,27 @@ def measure_cpu(command: str, home: str, rounds: int) -> None:
     print(f"the import over an empty interpreter, to import asyncio: {(ours - empty) / (loop - empty):.2f}; bar 0.6")
 
 
+def uncompiled() -> list[str]:
+    """Modules of ours that every run would compile anew."""
+    root = Path(pysandbox.__file__).parent
+    sources = [each for name in ("cli", "compile", "policy", "shapes") for each in (root / name).glob("*.py")]
+    return [each.name for each in sources if not os.path.exists(importlib.util.cache_from_source(str(each)))]
+
+
 def main(rounds: int, of_cpu: bool = False) -> None:
     command = shutil.which("pysandbox", path=os.path.dirname(sys.executable)) or shutil.which("pysandbox")
     if command is None:
         raise SystemExit("pysandbox is not installed beside this interpreter: pip install .")
     with tempfile.TemporaryDirectory() as home:
         os.environ.update(HOME=home, XDG_CACHE_HOME=f"{home}/cache")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        compileall.compile_dir(os.path.dirname(pysandbox.__file__), quiet=2)
         os.mkdir(f"{home}/project")
         os.chdir(f"{home}/project")
         if of_cpu:
             measure_cpu(command, home, rounds)
+            if missing := uncompiled():
+                print(f"{len(missing)} modules have no byte code ({missing[0]}, ...): a first run compiles them")
             return
         taken: dict[str, list[float]] = {name: [] for name in subjects(command)}
         for number in range(rounds + KEPT_BY):

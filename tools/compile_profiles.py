@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pysandbox.compile.init_calls import left_open
 from pysandbox.compile.profiles import SHIPPED, profile
-from pysandbox.compile.seccomp import SYSV_MEMORY, Choice, build
+from pysandbox.compile.seccomp import OF_ADDRESSES, SYSV_MEMORY, Choice, build
 from pysandbox.compile.syscalls import MACHINES, table
 
 NONE: frozenset[str] = frozenset()
@@ -50,13 +50,15 @@ def main(arguments: list[str]) -> int:
 
 
 def choices() -> list[Choice]:
-    """Every filter that a policy without extras asks for, with a watchdog of memory and without one; monitor's are
-    compiled on first use."""
-    return [
+    """Every filter that a policy without extras asks for, with a watchdog of memory and without one, and one with
+    addresses that may be reached; monitor's are compiled on first use."""
+    plain = [
         Choice(name, mode, sockets, denial, NONE, closed)
         for name, sockets, denial, closed in product(SHIPPED, ("inet", "tcp"), ("errno", "kill"), (NONE, WATCHED))
         for mode in profile(name).modes
     ]
+    reaching = [each._replace(notify=OF_ADDRESSES, leads_out=True) for each in plain if each.sockets == "inet"]
+    return [*plain, *reaching]
 
 
 def check_numbers() -> list[str] | None:

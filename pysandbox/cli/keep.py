@@ -8,7 +8,6 @@ listed here means that the next run comes this way too, also when it is added to
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 
@@ -41,6 +40,7 @@ from pysandbox.probe.paths import rows
 from pysandbox.probe.state import audit_directory
 from pysandbox.records.registry import private_directory
 from pysandbox.shapes import TYPE_CHECKING, Any
+from pysandbox.shapes.pattern import pattern
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -75,7 +75,7 @@ OURS = (
 )  # where our own files are, which no cage sees
 ACCOUNTS = "/etc/passwd"  # where ~ leads
 RACY = 50_000_000  # ns: a file that changed later than this before we began may be newer than what we read of it
-_NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_NAME = pattern(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def save_plan(
@@ -295,7 +295,7 @@ def _is_held(plan: Plan) -> bool:
 
 
 def _variables(asked: ResolvedRequest) -> set[str]:
-    named = (name for grant in every_grant(asked.policy) for name in _NAME.findall(grant.path))
+    named = (name for grant in every_grant(asked.policy) if "$" in grant.path for name in _NAME.findall(grant.path))
     return {*OURS, *asked.looked.variables, *named}
 
 

@@ -9,7 +9,6 @@ needs such a Python is not kept, and after any other none is started.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +17,7 @@ from pysandbox.policy.match import covers
 from pysandbox.policy.paths_wanted import writable_trees
 from pysandbox.probe.guards import our_files
 from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.shapes.pattern import pattern
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # is found (csrc/launcher/key.c).
 SEARCHED = ("LD_LIBRARY_PATH", "GCONV_PATH", "OPENSSL_CONF", "OPENSSL_MODULES", "OPENSSL_ENGINES")
 LOADED = ("LD_PRELOAD", "LD_AUDIT")  # where a name without a slash is searched for, and not here
-SEPARATORS = re.compile("[:; ]")
+SEPARATORS = pattern("[:; ]")
 
 
 def starts_what_it_writes(policy: Policy, paths: PathFacts) -> bool:

@@ -9,12 +9,12 @@ from the start.
 from __future__ import annotations
 
 import os
-import re
 
 from pysandbox._native import lib
 from pysandbox.policy.model import options
 from pysandbox.sha256 import sha256
 from pysandbox.shapes import MISSING, TYPE_CHECKING, Any, fields
+from pysandbox.shapes.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ OF_A_HOST = frozenset(("pattern", "ports", "direct"))
 OF_THE_WATCH = frozenset(("memory", "tmpfs"))
 KINDS = frozenset(("dns", "socks", "http", "tcp", "lost", "refused"))  # of doors
 NOTHING = (None, False, "", b"", ())
-PLAIN = re.compile(r"[\w./-]+", re.ASCII)  # a path that the launcher may write down as it is
+PLAIN = pattern(r"(?a)[\w./-]+")  # a path that the launcher may write down as it is
 
 
 def has_services(plan: Plan) -> bool:

@@ -6,13 +6,13 @@ spelling. An IPv6 address with a port stands in brackets. No names: a name is th
 
 from __future__ import annotations
 
-import re
 from _socket import AF_INET6, inet_pton  # the module that wraps it brings ten others
 from collections.abc import Iterable, Iterator
 from functools import cache
 
 from pysandbox.policy.refusal import CommandRefused, shown
 from pysandbox.shapes import NamedTuple
+from pysandbox.shapes.pattern import pattern
 
 MAPPED = b"\0" * 10 + b"\xff\xff"
 TCP, UDP = 1, 2  # bits of Endpoint.protocols; the same in csrc/host/notify/notify.h
@@ -21,10 +21,9 @@ BYTES = frozenset(map(str, range(256)))  # as one is written in IPv4
 PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
 EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
 
-_SHAPE = re.compile(
-    r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<bare>[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)|(?P<four>[0-9.]+))"
+_SHAPE = pattern(
+    r"(?a)(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<bare>[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)|(?P<four>[0-9.]+))"
     r"(?:/(?P<prefix>[0-9]{1,3}))?(?::(?P<first>[0-9]{1,5})(?:-(?P<last>[0-9]{1,5}))?)?(?:/(?P<protocol>tcp|udp))?",
-    re.ASCII,
 )
 
 

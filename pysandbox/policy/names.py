@@ -7,12 +7,12 @@ and ::ffff:127.0.0.1 are all 127.0.0.1, and no name. What has two readings is re
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from pysandbox.policy.netallow import LABEL, LONGEST_NAME, NUMERIC_LABEL
 from pysandbox.policy.refusal import shown
 from pysandbox.shapes import TYPE_CHECKING, TypeAlias
+from pysandbox.shapes.pattern import pattern
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
@@ -27,9 +27,9 @@ NEVER = {"@": "user information", "%": "a percent sign or a zone", "/": "a slash
 # IDNA2003 and IDNA2008 read these differently (RFC 5894, 7.2): which name was meant cannot be told.
 DEVIATIONS = "ßς\u200c\u200d"
 
-_LABELS = re.compile(rf"{LABEL}(?:\.{LABEL})*")
-_NUMERIC = re.compile(rf"(?:.*\.)?(?:{NUMERIC_LABEL})", re.DOTALL)
-_PART = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*)")
+_LABELS = pattern(rf"{LABEL}(?:\.{LABEL})*")
+_NUMERIC = pattern(rf"(?s)(?:.*\.)?(?:{NUMERIC_LABEL})")
+_PART = pattern(r"0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|(?P<decimal>[1-9][0-9]*)")
 
 
 class BadName(ValueError):

@@ -22,10 +22,11 @@ from pysandbox.policy.places import OURS, config_home, home
 from pysandbox.policy.recipe import PACKAGED, SHIPPED
 from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
 from pysandbox.shapes import Self, dataclass, field, replace
+from pysandbox.shapes.pattern import pattern
 
 PROJECT = ".pysandbox"
 SYSTEM = "/etc/pysandbox/recipes"
-VARIABLE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+VARIABLE = pattern(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 KINDS = {"service": "services", "tool": "tools"}  # service:github is services/github
 FOLDERS = ("", *KINDS.values())
 RESERVED = ("base", "default")  # never detected; the baseline cannot be asked for either
@@ -221,7 +222,7 @@ class Search:
         from pysandbox.policy.expand import expand_prefixes
 
         expanded = expand_prefixes(prefixes, env=self.env, cwd=self.cwd, home=home(self.env))
-        self.looked.variables.update(name for prefix in prefixes for name in VARIABLE.findall(prefix))
+        self.looked.variables.update(name for prefix in prefixes if "$" in prefix for name in VARIABLE.findall(prefix))
         self.looked.paths.update(expanded)
         return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
 

@@ -39,9 +39,7 @@ class _Made:
         return made.__get__(instance, cls)
 
 
-def make_later(
-    cls: type, name: str, make: Callable[[type], Any], plain: Callable[..., Any] | None = None
-) -> None:
+def make_later(cls: type, name: str, make: Callable[[type], Any], plain: Callable[..., Any] | None = None) -> None:
     """`make` is given the class. `plain` is a function that does the same, and is not made for it."""
     setattr(cls, name, _Made(cls, name, make, plain))
 

@@ -14,6 +14,7 @@ import pytest
 
 from pysandbox import shapes
 from pysandbox.shapes.made import BY_HAND
+from pysandbox.shapes.pattern import pattern
 
 HOW = [{}, {"frozen": True}, {"slots": True}, {"frozen": True, "slots": True}, {"kw_only": True}, {"eq": False}]
 HOW += [{"frozen": True, "slots": True, "kw_only": True}, {"frozen": True, "slots": True, "eq": False}]
@@ -152,3 +153,13 @@ def test_a_tuple_with_names_is_as_the_standard_one() -> None:
     for wrong in (lambda: Pair(), lambda: ours._replace(third=1), lambda: Pair._make([1])):  # type: ignore[call-arg]
         with pytest.raises((TypeError, ValueError)):
             wrong()
+
+
+def test_a_pattern_is_compiled_when_it_is_used() -> None:
+    late = pattern(r"(?a)a(\d)")
+    found = late.fullmatch("a1")
+    assert found is not None and found[1] == "1"
+    assert late.findall("a1a2") == ["1", "2"]
+    assert late.pattern == r"(?a)a(\d)"
+    with pytest.raises(AttributeError):
+        late.no_such_method  # type: ignore[attr-defined]  # noqa: B018

@@ -15,6 +15,7 @@ from pysandbox.compile import seccomp
 from pysandbox.compile.bpf import CallAction
 from pysandbox.compile.filters import compile_filters
 from pysandbox.compile.init_calls import left_open
+from pysandbox.compile.notify import CATEGORIES
 from pysandbox.compile.profiles import SHIPPED
 from pysandbox.compile.syscalls import MACHINES
 from pysandbox.policy.model import Policy
@@ -27,6 +28,25 @@ PLAIN = [
         SHIPPED, ("allow-list", "deny-list"), (False, True), ("full", "landlock"), ((), (seccomp.SYSV_MEMORY,))
     )
 ]
+
+
+def reach() -> list[seccomp.Choice]:
+    """What a policy with addresses that may be reached, and no other extras, asks for."""
+    plain = [seccomp.choose(policy) for policy in PLAIN if policy.isolation == "full"]
+    return [each._replace(notify=seccomp.OF_ADDRESSES, leads_out=True) for each in plain]
+
+
+def test_a_list_of_addresses_asks_for_the_calls_of_a_shipped_filter() -> None:
+    """A call more in the list, or one less, and the filter is compiled instead: none that is shipped forgets it."""
+    choice = reach()[0]
+    asked: list[str] = []
+    for odd in ({"accept"}, {"connect"}):
+        assert seccomp.shipped(choice._replace(notify=choice.notify ^ odd), "x86_64", asked.append) is None
+    for other in ({"leads_out": False}, {"unix": True}, {"unsupported": frozenset({"fallocate"})}):
+        assert seccomp.shipped(choice._replace(**other), "x86_64", asked.append) is None
+    assert asked == []
+    network = {call for calls in CATEGORIES["network"].values() for call in calls}
+    assert {*network, "listen"} == seccomp.OF_ADDRESSES
 
 
 @pytest.fixture
@@ -50,10 +70,16 @@ def test_every_policy_without_extras_finds_its_filter_and_needs_no_compiler(
     fresh = {pair: seccomp.build(seccomp.choose(pair[0]), pair[1]) for pair in product(PLAIN, MACHINES)}
     fresh = {pair: program for pair, program in fresh.items() if not left_open(program, pair[1])}
     assert {policy.seccomp for policy, _ in fresh} >= {"baseline", "default", "relaxed"}
+    reaching = {(choice, machine): seccomp.build(choice, machine) for choice, machine in product(reach(), MACHINES)}
     monkeypatch.setattr(seccomp, "build", None)
     for (policy, machine), program in fresh.items():
         assert compile_filters(policy, machine, prebuilt=prebuilt.prebuilt_filter) == (program, b"", b"")
-    assert {path.read_bytes() for path in shipped.iterdir()} == set(fresh.values())
+    for (choice, machine), program in reaching.items():
+        held = None if left_open(program, machine) else program
+        assert seccomp.shipped(choice, machine, prebuilt.prebuilt_filter) == held
+    assert {path.read_bytes() for path in shipped.iterdir()} == {
+        *fresh.values(), *(each for (_, machine), each in reaching.items() if not left_open(each, machine))
+    }  # fmt: skip
     prebuilt.prebuilt_filter.cache_clear()
 
 
