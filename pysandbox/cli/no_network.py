@@ -18,6 +18,7 @@ from pysandbox.policy.way_out import effective_egress
 # https://host, ssh://user@host:port, and scp's user@host:path.
 NAME = "[A-Za-z0-9][A-Za-z0-9.-]*"
 URL = re.compile(rf"(?!file:)[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?({NAME})(?:[:/?#]|$)|[\w.-]+@({NAME}):")
+OWN_URL = re.compile(r"(?:https?|wss?)://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]):(\d{1,5})(?:[/?#]|$)")
 LOCAL = ("localhost", ".localhost")
 # (program, what it does over a network alone, the shipped recipe with its hosts)
 TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
@@ -32,6 +33,10 @@ def line(argv: Sequence[str], policy: Policy) -> str:
     """ "" where the cage has a way out, where it was told to have none, or where nothing speaks of a network."""
     if not policy.caged or policy.egress != "proxy-only" or effective_egress(policy) != "none" or policy.left_out:
         return ""
+    port = next((found[1] for each in argv[1:] if (found := OWN_URL.match(each))), "")
+    if port:
+        return (f"this loopback is the sandbox's own; for the host's: --host-loopback-port {port}, and "
+                f"host.pysandbox.internal:{port} in place of it")  # fmt: skip
     flag = _named_host(argv[1:]) or _recipe(argv)
     return f"the sandbox has no network; to allow it: {flag}" if flag else ""
 
@@ -46,7 +51,7 @@ def _named_host(arguments: Sequence[str]) -> str:
         except ValueError:
             continue
         if not isinstance(host, str):
-            return f"--allow-ip {host}"
+            return "" if host.is_loopback or host.is_unspecified else f"--allow-ip {host}"
         if not host.endswith(LOCAL):
             return f"--host {host}"
     return ""

@@ -161,7 +161,7 @@ def fix(host: str, contract: Contract, column: str, value: str) -> str:
         return text(hosts=({**_rest(contract, column), "domain": host, column: int(value)},)) if fits else ""
     if column == "websocket":
         return text(hosts=({**_rest(contract, column), "domain": host, column: True},))
-    if column == "paths" and readable(value.encode()) is None:
+    if column == "paths" and (readable(value.encode()) is None or {"*", "**"} & set(value.split("/"))):
         return ""
     had = getattr(contract, column)
     return text(hosts=({**_rest(contract, column), "domain": host, column: [*had, value]},))

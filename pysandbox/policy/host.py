@@ -38,6 +38,12 @@ def url_path(path: str) -> str:
     """Raises CommandRefused."""
     if not path.startswith("/"):
         raise CommandRefused(f"{shown(path)} does not begin with a slash", f'write "/{path}"')
+    pieces = path.split("/")
+    if at := next((at for at, piece in enumerate(pieces) if piece in ("*", "**")), 0):
+        raise CommandRefused(
+            f"{shown(path)} is no pattern: a path is what that of a request begins with",
+            f'write "{"/".join(pieces[:at])}/" for all that is below it',
+        )
     return path
 
 
