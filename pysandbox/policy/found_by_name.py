@@ -72,16 +72,6 @@ def is_of_the_system(search: Search, name: str) -> bool:
     return all(any(covers(directory, name) for directory in SYSTEM_PROGRAMS) for name in names)
 
 
-def home() -> str:
-    """Where ~ leads in a grant: by the user database, as where the policy is expanded (`probe.paths`)."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir or "/tmp"
-    except KeyError:
-        return "/tmp"
-
-
 def _shown(policy: PolicyFields, search: Search, home: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what the policy shows, what of it a cage may write), by the names that were granted and by real ones."""
     here = (search.cwd, os.path.realpath(search.cwd))

@@ -106,9 +106,10 @@ def _resolved(
     layers = without_unheld([*detected, *search.asked(names), *([last] if last.recipe.given else [])], defaults)
     policy, because = compose(kind, layers, base=base, baseline=baseline, defaults=defaults), ""
     if command:
-        from pysandbox.policy.found_by_name import for_command, home
+        from pysandbox.policy.found_by_name import for_command
+        from pysandbox.policy.search import home_of_user
 
-        policy, toolchain = for_command(policy, search, command[0], home=home())
+        policy, toolchain = for_command(policy, search, command[0], home=home_of_user())
         because = toolchain.because if toolchain is not None else ""
     return Resolved(policy, (base or Layer("base", "", "base"), *layers), baseline, search.looked, because)
 

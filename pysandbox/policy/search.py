@@ -29,6 +29,7 @@ SYSTEM = "/etc/pysandbox/recipes"
 VARIABLE = pattern(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 KINDS = {"service": "services", "tool": "tools"}  # service:github is services/github
 FOLDERS = ("", *KINDS.values())
+PATHS_OF_A_RECIPE = frozenset(("allow", "deny", "mask"))  # of what it may say where it was found (layers.BY_DETECTION)
 RESERVED = ("base", "default")  # never detected; the baseline cannot be asked for either
 _NAME = r"(?:(?P<kind>service|tool):)?(?P<stem>[A-Za-z0-9][A-Za-z0-9._+-]{0,63})"
 
@@ -183,7 +184,20 @@ class Search:
                 continue  # known without reading the file
             layer = self.read(path, "detected", name)
             if layer.recipe.meta is not None and self._calls(layer.recipe.meta.match_prefix, program):
-                yield layer
+                yield self._from_where_it_was_found(layer)
+
+    def _from_where_it_was_found(self, layer: Layer) -> Layer:
+        """A recipe that was found by $HOME speaks of the same home, where that is not the user database's, as in the
+        containers of some CI; what it denies is denied in both."""
+        if os.path.realpath(home(self.env)) == os.path.realpath(home_of_user()):
+            return layer
+        given = dict(layer.recipe.given)
+        for name in PATHS_OF_A_RECIPE & given.keys():
+            own = [grant for grant in given[name] if grant.path.startswith("~/")]
+            moved = tuple(replace(grant, path=f"$HOME{grant.path[1:]}") for grant in own)
+            stays = tuple(grant for grant in given[name] if name != "allow" or grant not in own)
+            given[name] = (*stays, *moved)
+        return replace(layer, recipe=replace(layer.recipe, given=given))
 
     def program(self, command: Sequence[str]) -> str | None:
         """The file that the command's first word names on this host, every link of it followed; None where none is."""
@@ -225,6 +239,16 @@ class Search:
         self.looked.variables.update(name for prefix in prefixes if "$" in prefix for name in VARIABLE.findall(prefix))
         self.looked.paths.update(expanded)
         return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
+
+
+def home_of_user() -> str:
+    """Where ~ leads in a grant: by the user database, as where the policy is expanded (`probe.paths`)."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir or "/tmp"
+    except KeyError:
+        return "/tmp"
 
 
 def known(env: Mapping[str, str]) -> Mapping[str, str]:

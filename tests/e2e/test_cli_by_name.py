@@ -59,6 +59,16 @@ def test_a_detected_program_runs_by_its_name(home: Home) -> None:
     assert home.call("up", "--trust").stdout == "it ran\n"
 
 
+def test_a_recipe_that_is_found_by_home_speaks_of_that_home(home: Home) -> None:
+    """Whose $HOME is not the one of the user database, as in the containers of some CI."""
+    home.tool(".cargo/bin/mytool", '#!/bin/sh\ncat "${0%/bin/*}/credentials.toml" || echo it ran\n')
+    (home.root / ".cargo" / "credentials.toml").write_text("token")
+    home.on_path(".cargo/bin")
+    for _ in range(2):
+        done = home.call("run", "--", "mytool")
+        assert (done.returncode, done.stdout) == (0, "it ran\n"), done.stderr
+
+
 def test_a_detected_program_that_is_a_link_runs_by_its_name(home: Home) -> None:
     real = home.tool(".chain/bin/rustup")
     os.symlink(real, real.with_name("cargo"))
