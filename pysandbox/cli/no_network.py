@@ -18,7 +18,7 @@ from pysandbox.policy.way_out import effective_egress
 # https://host, ssh://user@host:port, and scp's user@host:path.
 NAME = "[A-Za-z0-9][A-Za-z0-9.-]*"
 URL = re.compile(rf"(?!file:)[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?({NAME})(?:[:/?#]|$)|[\w.-]+@({NAME}):")
-OWN_URL = re.compile(r"(?:https?|wss?)://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\]):(\d{1,5})(?:[/?#]|$)")
+OWN_URL = re.compile(r"(?:https?|wss?)://(?:localhost|host\.pysandbox\.internal|127\.\d+\.\d+\.\d+|\[::1\]):(\d{1,5})(?:[/?#]|$)")
 LOCAL = ("localhost", ".localhost")
 # (program, what it does over a network alone, the shipped recipe with its hosts)
 TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
@@ -35,8 +35,8 @@ def line(argv: Sequence[str], policy: Policy) -> str:
         return ""
     port = next((found[1] for each in argv[1:] if (found := OWN_URL.match(each))), "")
     if port:
-        return (f"this loopback is the sandbox's own; for the host's: --host-loopback-port {port}, and "
-                f"host.pysandbox.internal:{port} in place of it")  # fmt: skip
+        return (f"the sandbox has a loopback of its own; to reach the host's: --host-loopback-port {port}, and "
+                f"host.pysandbox.internal:{port} for the address")  # fmt: skip
     flag = _named_host(argv[1:]) or _recipe(argv)
     return f"the sandbox has no network; to allow it: {flag}" if flag else ""
 

@@ -22,6 +22,7 @@ NAMES = "nothing is reached but what is named with --host NAME; for nothing at a
 EVERYTHING = "the host's own network is --egress direct --unsafe-direct; what is named alone: --host NAME"
 RECIPE = "a policy is given with -r FILE"
 WHO = "--run-as nobody, self or root is whom the command takes itself for"
+AUTHORITY = "--allow CA.pem, and the variable that the program reads: --env GIT_SSL_CAINFO=CA.pem, SSL_CERT_FILE, ..."
 A_PATH = "a path keeps its name in the cage: --allow-write PATH grants it, --allow PATH shows it read-only"
 PASSED = "--env-passthrough NAME passes one of your variables on"
 
@@ -61,6 +62,8 @@ FLAGS = {
     "--cpu": "--cpus N, or --cpu-percent %", "--pids": "--max-pids N", "--procs": "--max-pids N",
     "--time": "--timeout S, or --walltime S", "--time-limit": "--timeout S, or --walltime S",
     "--scan": "--dlp scans what is sent for credentials", "--secrets": "--dlp scans what is sent for credentials",
+    "--ca": AUTHORITY, "--cacert": AUTHORITY, "--ca-file": AUTHORITY, "--cafile": AUTHORITY,
+    "--upstream-ca": f"upstream_ca of [proxy], in a recipe, for hosts with a contract; else {AUTHORITY}",
     "--policy": RECIPE, "--config": RECIPE,
     "-c": "run -- sh -c 'LINE' runs a line of a shell; " + RECIPE, "-f": RECIPE, "--file": RECIPE,
     "--profile": "--seccomp PROFILE chooses the filter; " + RECIPE,

@@ -39,7 +39,7 @@ def test_the_flag_that_an_argument_asks_for(argv: list[str], flag: str) -> None:
     assert no_network.line(argv, NONE).partition("to allow it: ")[2] == flag
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "[::1]"])
+@pytest.mark.parametrize("host", ["localhost", "host.pysandbox.internal", "127.0.0.1", "127.1.2.3", "[::1]"])
 def test_a_server_of_the_host_is_asked_for_by_its_port(host: str) -> None:
     said = no_network.line(["curl", f"http://{host}:8000/a"], NONE)
     assert "--host-loopback-port 8000" in said and "host.pysandbox.internal:8000" in said
