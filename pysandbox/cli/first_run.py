@@ -18,6 +18,7 @@ from pysandbox.cli.kept_imports import starts_what_it_writes
 from pysandbox.errors import CageError
 from pysandbox.events import said_elsewhere
 from pysandbox.launch.orders import DEFAULT_PATH, candidates
+from pysandbox.probe.state import is_foreign
 from pysandbox.runtime.plans import CompiledPlans
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ def leave_to_launcher(
     if os.environ.pop(JUST_KEPT, None):
         return
     began, beside = time.time_ns(), launcher()
-    if beside is None or not may_be_kept(namespace, arguments):
+    if beside is None or not may_be_kept(namespace, arguments) or is_foreign(os.environ.get("HOME", "")):
         return
     trail = None if namespace.no_audit else files.chosen_path()
     try:

@@ -18,7 +18,9 @@ from pysandbox.policy.way_out import effective_egress
 # https://host, ssh://user@host:port, and scp's user@host:path.
 NAME = "[A-Za-z0-9][A-Za-z0-9.-]*"
 URL = re.compile(rf"(?!file:)[a-z][a-z0-9+.-]*://(?:[^/@\s]*@)?({NAME})(?:[:/?#]|$)|[\w.-]+@({NAME}):")
-OWN_URL = re.compile(r"(?:https?|wss?)://(?:localhost|host\.pysandbox\.internal|127\.\d+\.\d+\.\d+|\[::1\]):(\d{1,5})(?:[/?#]|$)")
+OWN_URL = re.compile(
+    r"(?:https?|wss?)://(?:localhost|host\.pysandbox\.internal|127\.\d+\.\d+\.\d+|\[::1\]):(\d{1,5})(?:[/?#]|$)"
+)
 LOCAL = ("localhost", ".localhost")
 # (program, what it does over a network alone, the shipped recipe with its hosts)
 TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pysandbox.policy.places import own_places
 from pysandbox.probe.facts import ProtectedDirectory
 from pysandbox.probe.paths import home
-from pysandbox.probe.state import apps_directory, audit_directory
+from pysandbox.probe.state import apps_directory, audit_directory, own_home
 
 
 def own_directories() -> tuple[str, ...]:
     """The real paths of all that is ours, whether it exists yet or not."""
-    places = (*own_places({"HOME": home(), **os.environ}), audit_directory(), apps_directory())
+    places = (*_places(), audit_directory(), apps_directory())
     return tuple(dict.fromkeys(map(os.path.realpath, places)))
 
 
@@ -27,5 +27,11 @@ def protected_directories(*, audit: Iterable[str], registry: Iterable[str]) -> t
         *(ProtectedDirectory(each, "the installed apps", closed=True) for each in (apps,) if os.path.isdir(each)),
         *(ProtectedDirectory(each, "the registry of cages", closed=True) for each in registry),
         *(ProtectedDirectory(each, "what you trust, and your recipes", closed=False)
-          for each in own_places({"HOME": home(), **os.environ})),
+          for each in _places()),
     )  # fmt: skip
+
+
+def _places() -> tuple[str, ...]:
+    """Of the environment, and of root that was given another's."""
+    given = {"HOME": home(), **os.environ}
+    return tuple(dict.fromkeys((*own_places(given), *own_places({**given, "HOME": own_home()}))))

@@ -8,6 +8,24 @@ from pysandbox.policy.places import OURS, state_home
 from pysandbox.probe.paths import home
 
 
+def own_home() -> str:
+    """$HOME; of root, that of the user database where $HOME is another user's: `sudo -E` keeps it, and what root makes
+    there its owner can neither write nor remove."""
+    named = os.environ.get("HOME")
+    if not named or is_foreign(named):
+        return home()
+    return named
+
+
+def is_foreign(directory: str) -> bool:
+    if os.geteuid() != 0:
+        return False  # whoever else may write there was let
+    try:
+        return os.stat(directory).st_uid != 0
+    except OSError:
+        return False
+
+
 def audit_directory() -> str:
     """$XDG_STATE_HOME/pysandbox/audit."""
     return os.path.join(_state(), "audit")
@@ -20,13 +38,13 @@ def apps_directory() -> str:
 
 def own_directory(name: str) -> str:
     """$XDG_STATE_HOME/pysandbox/NAME. It is asked at every start: no copy of the whole environment is made for it."""
-    named = {key: value for key in ("HOME", "XDG_STATE_HOME") if (value := os.environ.get(key)) is not None}
-    return os.path.join(state_home({"HOME": home(), **named}), OURS, name)
+    named = {"HOME": own_home(), "XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", "")}
+    return os.path.join(state_home(named), OURS, name)
 
 
 def _state() -> str:
     """A relative value is no value (XDG Base Directory Specification)."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not state.startswith("/"):
-        state = os.path.join(os.path.expanduser("~"), ".local", "state")
+        state = os.path.join(own_home(), ".local", "state")
     return os.path.join(state, "pysandbox")
