@@ -14,6 +14,7 @@ from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.policy_of import DEFAULTS, policy_of, working_directory
 from pysandbox.cli.run import add_recipe_flag
+from pysandbox.exit_codes import OUR_FAILURE
 from pysandbox.shapes import TYPE_CHECKING, asdict
 
 if TYPE_CHECKING:
@@ -176,7 +177,11 @@ def _apply(run: Run, namespace: Namespace) -> int:
     if not namespace.yes and not _agreed(proposal.file):
         console.out("Nothing was written.")
         return 1
-    proposal.write()
+    try:
+        proposal.write()
+    except OSError as error:
+        console.error(f"{proposal.file} cannot be written ({error.strerror}): its directory has to be there, and yours")
+        return OUR_FAILURE
     console.out(f"{proposal.file} was written.")
     return 0
 

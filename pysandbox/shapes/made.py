@@ -23,14 +23,12 @@ class _Made:
 
     __slots__ = ("left", "make", "name", "owner", "plain")
 
-    def __init__(
-        self, owner: type, name: str, make: Callable[[type], Any], plain: Callable[..., Any] | None = None
-    ) -> None:
+    def __init__(self, owner: type, name: str, make: Callable[[type], Any], plain: Any = None) -> None:
         self.owner, self.name, self.make = owner, name, make
         self.plain, self.left = plain, BY_HAND
 
     def __get__(self, instance: Any, cls: type) -> Any:
-        if self.plain is not None and self.left and instance is not None:
+        if self.plain is not None and self.left and (instance is not None or self.name == "__new__"):
             self.left -= 1
             return self.plain.__get__(instance, cls)
         made = self.make(self.owner)
@@ -39,7 +37,7 @@ class _Made:
         return made.__get__(instance, cls)
 
 
-def make_later(cls: type, name: str, make: Callable[[type], Any], plain: Callable[..., Any] | None = None) -> None:
+def make_later(cls: type, name: str, make: Callable[[type], Any], plain: Any = None) -> None:
     """`make` is given the class. `plain` is a function that does the same, and is not made for it."""
     setattr(cls, name, _Made(cls, name, make, plain))
 

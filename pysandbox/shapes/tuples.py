@@ -38,8 +38,37 @@ def _named_tuple(name: str, namespace: dict[str, Any]) -> Any:
         "__repr__": _tuple_repr, "__getnewargs__": _parts_of, "__replace__": _with_parts,
         **namespace, **{each: _tuplegetter(number, "") for number, each in enumerate(names)},
     })  # fmt: skip
-    make_later(made, "__new__", lambda owner: staticmethod(_tuple_new(owner, names, defaults)))
+    make_later(made, "__new__", lambda owner: staticmethod(_tuple_new(owner, names, defaults)),
+               _NewByHand(made, names, defaults))  # fmt: skip
     return made
+
+
+class _NewByHand:
+    """The same, a part at a time, until it is compiled (`made.BY_HAND`). What asks for its signature gets the other's."""
+
+    __slots__ = ("defaults", "names", "owner")
+
+    def __init__(self, owner: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
+        self.owner, self.names, self.defaults = owner, names, defaults
+
+    def __get__(self, instance: object, cls: object) -> _NewByHand:
+        return self  # as a static method
+
+    @property
+    def __wrapped__(self) -> Any:
+        return _tuple_new(self.owner, self.names, self.defaults)
+
+    def __call__(self, _cls: Any, *given: Any, **named: Any) -> Any:
+        if len(given) == len(self.names) and not named:
+            return tuple.__new__(_cls, given)
+        values = {**self.defaults, **named, **dict(zip(self.names, given, strict=False))}
+        if (
+            len(values) != len(self.names)
+            or len(given) + len(named) > len(values)
+            or not named.keys().isdisjoint(self.names[: len(given)])
+        ):
+            return self.__wrapped__(_cls, *given, **named)  # which refuses them, and says which
+        return tuple.__new__(_cls, [values[name] for name in self.names])
 
 
 def _tuple_new(owner: Any, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:

@@ -115,6 +115,13 @@ def test_a_link_to_a_recipe_stays_a_link(stream: Path, tmp_path: Path) -> None:
     assert "/srv/data" in (tmp_path / "real.toml").read_text()
 
 
+def test_a_directory_that_is_not_there_is_named(stream: Path, tmp_path: Path) -> None:
+    done = explain("--last", "--path", str(stream), "--apply", "none/mine.toml", "--yes", folder=tmp_path)
+    assert done.returncode == 125
+    assert "mine.toml cannot be written (No such file or directory)" in done.stderr
+    assert ".new" not in done.stderr
+
+
 @pytest.mark.parametrize("place", [shipped_file("python"), "/etc/pysandbox/mine.toml", "link"])
 def test_a_shipped_or_system_recipe_is_never_edited(stream: Path, tmp_path: Path, place: str) -> None:
     if place == "link":

@@ -155,6 +155,34 @@ def test_a_tuple_with_names_is_as_the_standard_one() -> None:
             wrong()
 
 
+def test_a_tuple_is_the_same_by_hand_and_compiled() -> None:
+    class Three(shapes.NamedTuple):
+        first: int
+        second: str = "b"
+        third: int = 3
+
+    class Standard(typing.NamedTuple):
+        first: int
+        second: str = "b"
+        third: int = 3
+
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((1,), {}), ((1, "x"), {}), ((1, "x", 9), {}), ((), {"first": 1}), ((1,), {"third": 5}),
+        ((), {"third": 1, "second": "s", "first": 0}), ((), {}), ((1, "x", 3, 4), {}), ((1,), {"first": 2}),
+        ((1,), {"fourth": 2}), ((), {"second": "x"}), ((1, "x"), {"second": "y"}),
+    ]  # fmt: skip
+    assert inspect.signature(Three).parameters.keys() == inspect.signature(Standard).parameters.keys()
+    for _ in range(BY_HAND):  # from by hand to compiled
+        for given, named in calls:
+            ours, theirs = (outcome(lambda: each(*given, **named)) for each in (Three, Standard))  # noqa: B023
+            if isinstance(theirs, Standard):
+                assert ours == tuple(theirs) and type(ours) is Three
+            else:
+                assert ours[0] is theirs[0]
+    assert inspect.isfunction(Three.__new__)
+    assert copy.copy(Three(1)) == Three(1)
+
+
 def test_a_pattern_is_compiled_when_it_is_used() -> None:
     late = pattern(r"(?a)a(\d)")
     found = late.fullmatch("a1")
