@@ -32,6 +32,6 @@ def protected_directories(*, audit: Iterable[str], registry: Iterable[str]) -> t
 
 
 def _places() -> tuple[str, ...]:
-    """Of the environment, and of root that was given another's."""
+    """By the environment, and by root's own home where it was given another's."""
     given = {"HOME": home(), **os.environ}
     return tuple(dict.fromkeys((*own_places(given), *own_places({**given, "HOME": own_home()}))))

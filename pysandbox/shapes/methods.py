@@ -34,7 +34,7 @@ def init(owner: Any, shape: dict[str, Any], frozen: bool) -> Any:
 
 
 def plain_init(owner: Any, shape: dict[str, Any], frozen: bool) -> Any:
-    """The same, a field at a time. What the arguments are wrong in is told by the other."""
+    """An initializer that goes a field at a time. What is wrong with its arguments, the compiled one says."""
 
     def plain(self: Any, *given: Any, **named: Any) -> None:
         first = [name for name, each in shape.items() if not each.kw_only]

@@ -44,7 +44,7 @@ def _named_tuple(name: str, namespace: dict[str, Any]) -> Any:
 
 
 class _NewByHand:
-    """The same, a part at a time, until it is compiled (`made.BY_HAND`). What asks for its signature gets the other's."""
+    """A constructor that goes a part at a time, until one is compiled (`made.BY_HAND`), whose signature it shows."""
 
     __slots__ = ("defaults", "names", "owner")
 

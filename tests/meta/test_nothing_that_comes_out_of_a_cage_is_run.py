@@ -19,6 +19,7 @@ LOADS = {"load", "loads", "Unpickler", "Pickle", "unsafe_load", "run_path", "run
 BUILTIN = {"eval", "exec", "__import__"}
 IN_A_CAGE = {"pipeline/inside.py", "pipeline/worker.py"}  # what they are told comes from the host
 ON_OUR_OWN_BYTES = {
+    "cli/own_modules.py": {"marshal.loads"},  # what Python compiled of our modules, where Python reads it, too
     "shapes/made.py": {"exec"},  # the methods of a dataclass, from its fields
     "gate/reading/session.py": {"pickle.loads"},  # in the reader: the rules of a cage, from the host program
     "pipeline/packing.py": {"cloudpickle.Pickler"},  # writes, and reads nothing
