@@ -11,7 +11,6 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 
-from pysandbox.launch.scratch import scratch_parent
 from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.paths_wanted import absolute, changed_trees
 from pysandbox.probe.facts import PathFacts
@@ -29,6 +28,8 @@ def with_unmapped(policy: Policy, seen: PathFacts) -> PathFacts:
     wanted = [fact.real for fact in written if fact.kind != "missing"]
     wanted += _private(policy, (*policy.allow, *policy.unix_sockets), seen)
     if policy.state == "scratch":
+        from pysandbox.launch.scratch import scratch_parent  # threads, for the one policy in a hundred that asks
+
         wanted.append(os.path.realpath(scratch_parent()))
     return replace(seen, unmapped=unmapped(dict.fromkeys(wanted)))
 

@@ -30,7 +30,7 @@ CEILINGS: dict[str, tuple[int, list[str]]] = {
     "an address": (157, ["--allow-ip", "203.0.113.7:443/tcp"]),
     "a host": (157, ["--host", "example.org:443"]),
 }
-OF_ROOT = 3 if os.geteuid() == 0 else 0  # who cages of root are outside: runtime.mapped, and the scratch that it tries
+OF_ROOT = 1 if os.geteuid() == 0 else 0  # who cages of root are outside: runtime.mapped
 OF_A_RUNNING_CAGE = re.compile(
     r"pysandbox\.(live|supervise|handlers|gate|cage|process|start|launcher|runtime\.runtime)\b"
 )
