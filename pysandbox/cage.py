@@ -331,10 +331,10 @@ class Cage(SessionControls):
                 raise cage_closed()
         if opened is not None:
             opened.require_ready()
-        if self.policy.allow:
-            command = self._launcher.on_its_path(command, in_session=opened is not None)
         policy = self.policy if opened is not None else self._launcher.policy_for(command)
         prepared = opened.prepared if opened is not None else self._launcher.prepare(policy)
+        if self.policy.allow:
+            command = self._launcher.on_its_path(command, prepared, in_session=opened is not None)
         if self.caged and prepared.plan.executables is not None:
             command.check_allowed(prepared.plan)
         live, prepared = (opened.live, prepared) if opened is not None else self._launcher.open(policy, prepared)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 NONE: Mapping[str, str] = {}
 TRIES = 4  # of a start; whoever adds an account replaces the same files several times
-SHELL = "/bin/sh"  # which calls for nothing of its own
 SYSTEM = ("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/")  # every cage has them, wherever they are called
 
 
@@ -56,8 +55,8 @@ class Launcher:
             program = os.path.join(command.cwd, program)
         return self.runtime.policy_for(self.policy, program, self.cwd or working_directory())
 
-    def on_its_path(self, command: Command, *, in_session: bool) -> Command:
-        """The command, with what of the host's PATH its policy shows, as a command of its own has it by `policy_for`:
+    def on_its_path(self, command: Command, prepared: Prepared, *, in_session: bool) -> Command:
+        """The command, with what of the host's PATH its plan shows, as a command of its own has it by `policy_for`:
         one of a session, where the plan was made without knowing it, or the system's own (a shell)."""
         policy = self.policy
         if not (policy.caged and policy.allow) or not (in_session or command.argv[0].startswith(SYSTEM)):
@@ -65,8 +64,9 @@ class Launcher:
         if "PATH" in command.env or "PATH" in (*dict(policy.env), *policy.env_passthrough):
             return command
         if self.path is None:
-            shown = self.runtime.policy_for(policy, SHELL, self.cwd or working_directory())
-            self.path = dict(shown.env).get("PATH", "")
+            from pysandbox.runtime.commanded import shown_path
+
+            self.path = shown_path(prepared)
         return replace(command, env={**command.env, "PATH": self.path}) if self.path else command
 
     def prepare(self, policy: Policy) -> Prepared:

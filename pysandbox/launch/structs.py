@@ -4,9 +4,10 @@ the kernel's numbers, texts to memory that the structs point to.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 
 from pysandbox._native import ffi, lib
+from pysandbox.c_texts import c_texts
 from pysandbox.compile.plan import (
     DEVICES,
     LAYERS,
@@ -33,7 +34,6 @@ from pysandbox.shapes import Any
 
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h
 MOUNT_KINDS = {kind: getattr(lib, f"PSB_MOUNT_{kind.value}") for kind in MountKind}
-NO_TEXT = ffi.new("char[]", b"")  # most steps have one: one memory for all
 
 
 def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
@@ -49,8 +49,7 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
     struct.loopback = plan.loopback
     struct.scope_signals = scoped and not plan.namespaces
     struct.unconfined = plan.isolation == "none"
-    struct.staging = _text(plan.staging, keep)
-    _fill_mounts(struct, plan.mounts, keep)
+    _fill_mounts(struct, plan, keep)
     if plan.landlock is not None:
         if not plan.namespaces:
             _check_looked_at(plan.landlock.rules)
@@ -64,34 +63,32 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
     )  # fmt: skip
 
 
-def _text(text: str, keep: list[Any]) -> Any:
-    if not text:
-        return NO_TEXT
-    held = ffi.new("char[]", os.fsencode(text))
-    keep.append(held)
-    return held
+def _fill_mounts(out: Any, plan: Plan, keep: list[Any]) -> None:
+    texts, memory = c_texts(
+        (plan.staging, *(text for step in plan.mounts for text in (step.source, step.target, step.data)))
+    )
+    mounts = ffi.new("struct psb_mount[]", [_mount(step, texts) for step in plan.mounts])
+    keep += mounts, memory
+    out.staging, out.mounts, out.n_mounts = texts[plan.staging], mounts, len(plan.mounts)
 
 
-def _fill_mounts(out: Any, steps: tuple[MountStep, ...], keep: list[Any]) -> None:
-    mounts = ffi.new("struct psb_mount[]", len(steps) or 1)
-    keep.append(mounts)
-    for index, step in enumerate(steps):
-        _fill_mount(mounts[index], step, keep)
-    out.mounts, out.n_mounts = mounts, len(steps)
-
-
-def _fill_mount(out: Any, step: MountStep, keep: list[Any]) -> None:
-    out.kind = MOUNT_KINDS[step.kind]
-    out.flags = (
-        (lib.PSB_OPTIONAL if step.optional else 0)
+def _mount(step: MountStep, texts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a struct psb_mount."""
+    return {
+        "kind": MOUNT_KINDS[step.kind],
+        "flags": (lib.PSB_OPTIONAL if step.optional else 0)
         | (lib.PSB_INSIDE_BIND if step.inside_bind else 0)
         | (lib.PSB_VERIFY if step.ino else 0)
         | (lib.PSB_NAMED if step.named else 0)
-        | (lib.PSB_MUST_MAP if step.must_map else 0)
-    )
-    out.mode, out.dev, out.ino = step.mode, step.dev, step.ino
-    out.attrs = mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs))
-    out.source, out.target, out.data = _text(step.source, keep), _text(step.target, keep), _text(step.data, keep)
+        | (lib.PSB_MUST_MAP if step.must_map else 0),
+        "mode": step.mode,
+        "dev": step.dev,
+        "ino": step.ino,
+        "attrs": mask(MOUNT_ATTR, tuple(attr.value for attr in step.attrs)) if step.attrs else 0,
+        "source": texts[step.source],
+        "target": texts[step.target],
+        "data": texts[step.data],
+    }
 
 
 def _check_looked_at(rules: tuple[LandlockRule, ...]) -> None:
@@ -104,17 +101,22 @@ def _check_looked_at(rules: tuple[LandlockRule, ...]) -> None:
 
 def fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:
     """`keep` has to live as long as the struct."""
-    rules = ffi.new("struct psb_rule[]", len(wanted.rules) or 1)
-    keep.append(rules)
-    for index, rule in enumerate(wanted.rules):
-        rules[index].path = _text(rule.path, keep)
-        rules[index].access = mask(LANDLOCK_ACCESS_FS, rule.access)
-        rules[index].optional, rules[index].dev, rules[index].ino = rule.optional, rule.dev, rule.ino
+    texts, memory = c_texts(rule.path for rule in wanted.rules)
+    rules = ffi.new("struct psb_rule[]", [_rule(rule, texts) for rule in wanted.rules])
+    keep += rules, memory
     out.enabled = 1
     out.handled_fs = mask(LANDLOCK_ACCESS_FS, wanted.handled_fs)
     out.handled_net = mask(LANDLOCK_ACCESS_NET, wanted.handled_net)
     out.scoped = mask(LANDLOCK_SCOPE, wanted.scoped)
     out.rules, out.n_rules = rules, len(wanted.rules)
+
+
+def _rule(rule: LandlockRule, texts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a struct psb_rule."""
+    access = mask(LANDLOCK_ACCESS_FS, rule.access)
+    return {
+        "path": texts[rule.path], "access": access, "optional": rule.optional, "dev": rule.dev, "ino": rule.ino,
+    }  # fmt: skip
 
 
 def _scratch_places(plan: Plan) -> tuple[list[int], list[int]]:

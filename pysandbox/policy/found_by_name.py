@@ -57,10 +57,14 @@ def for_command(
         grants = tuple(Grant(quote(path), optional=True) for path in toolchain.paths)
         policy = replace(policy, allow=union_grants((*policy.allow, *grants)))
         shown = (*shown, *_paths(grants, search, home))
-    bins = toolchain.bins if toolchain is not None else ()
-    if search.env.get("VIRTUAL_ENV"):
-        bins = (*bins, os.path.join(search.env["VIRTUAL_ENV"], "bin"))
+    bins = (*(toolchain.bins if toolchain is not None else ()), *own_bins(search))
     return with_path(policy, search, name, shown=shown, written=written, bins=bins), toolchain
+
+
+def own_bins(search: Search) -> tuple[str, ...]:
+    """Where the programs of an active environment lie."""
+    active = search.env.get("VIRTUAL_ENV")
+    return (os.path.join(active, "bin"),) if active else ()
 
 
 def is_of_the_system(search: Search, name: str) -> bool:

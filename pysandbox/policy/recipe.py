@@ -72,6 +72,11 @@ def with_base(policy: P) -> P:
     return based
 
 
+def base_paths() -> tuple[str, ...]:
+    """Every path that `with_base` adds to a policy."""
+    return tuple(grant.path for grant in (*base_grants.ALLOW, *SHOWN_ANYWAY, *base_grants.DENY))
+
+
 def shipped_file(name: str) -> str:
     kind, _, stem = name.rpartition(":")
     return os.path.join(PACKAGED, f"{kind}s" if kind else "", f"{stem}.toml")

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 
 from pysandbox.policy.match import covers
 from pysandbox.probe.accounts import own_accounts
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     Row = tuple[str, int, int, bool]
 
+NONE_KNOWN: Mapping[str, PathFact] = MappingProxyType({})
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 PAUSE = 0.2  # seconds in which one program does not search again
 
@@ -43,15 +45,38 @@ class _Entry(NamedTuple):
 _MISSING = _Entry("missing")
 
 
+class BasePaths:
+    """What the paths are that every policy with the base names: looked at once, for as long as they still lead where
+    they led. So holds a plan that is used again (`watch`); here it is the next policy's that comes from the same look.
+    """
+
+    def __init__(self) -> None:
+        self._seen: Mapping[str, PathFact] = {}
+        self._holds: Callable[[], bool] = lambda: False
+        self._user = (-1, -1)  # another one may not see the same
+
+    def facts(self) -> Mapping[str, PathFact]:
+        """By path. What a policy names beside them is looked at anew."""
+        from pysandbox.policy.recipe import base_paths
+
+        user = (os.geteuid(), os.getegid())
+        if user != self._user or not self._holds():
+            entries: dict[str, _Entry] = {}
+            seen = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
+            self._seen, self._holds, self._user = seen, watch_these(seen.values()), user
+        return self._seen
+
+
 def stat_paths(
-    policy: Policy, *, cwd: str, kept: Sequence[ProtectedDirectory] = (), written: Sequence[str] = ()
-) -> PathFacts:
+    policy: Policy, *, cwd: str, kept: Sequence[ProtectedDirectory] = (), written: Sequence[str] = (),
+    known: Mapping[str, PathFact] = NONE_KNOWN,
+) -> PathFacts:  # fmt: skip
     """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `kept`.
-    `written` is handed on."""
+    `written` is handed on; what is `known` is what it was a moment ago."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
     entries: dict[str, _Entry] = {}
-    seen = _look(wanted_paths(policy, cwd), cwd, home(), kept, entries)
+    seen = _look(wanted_paths(policy, cwd), cwd, home(), kept, entries, known)
     seen = _with_patterns(policy, seen, entries)
     accounts = own_accounts() if policy.run_as == "self" and policy.isolation == "full" else {}
     seen = _with_guards(policy, replace(seen, written=tuple(written), accounts=accounts), entries)
@@ -128,11 +153,12 @@ def stat_all(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Protec
 
 
 def _look(
-    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, _Entry]
-) -> PathFacts:
+    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, _Entry],
+    known: Mapping[str, PathFact] = NONE_KNOWN,
+) -> PathFacts:  # fmt: skip
     """`entries` gets every name that was met."""
     wanted = dict.fromkeys((*paths, *(each.path for each in kept), cwd, home, *STAGING_CANDIDATES))
-    return PathFacts(cwd, home, {path: _walk(path, entries) for path in wanted}, kept=tuple(kept))
+    return PathFacts(cwd, home, {path: known.get(path) or _walk(path, entries) for path in wanted}, kept=tuple(kept))
 
 
 def home() -> str:
@@ -219,13 +245,14 @@ def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
     """A check of rows (path, st_dev, st_ino, within): ino 0 for a path that must lead nowhere, `within` for such a name
     of the directory in the nearest row before that is not `within`. One call; 40 paths take 25 us."""
     from pysandbox._native import ffi, lib
+    from pysandbox.c_texts import c_texts
 
-    names = [ffi.new("char[]", os.fsencode(path)) for path, *_ in seen]
-    rows = [(name, dev, ino, 0, within) for name, (_, dev, ino, within) in zip(names, seen, strict=True)]
-    table = ffi.new("struct psb_seen[]", rows)
+    names, memory = c_texts(path for path, *_ in seen)
+    table = ffi.new("struct psb_seen[]", [(names[path], dev, ino, 0, within) for path, dev, ino, within in seen])
+    held, count = (table, memory), len(seen)
 
     def check() -> bool:
-        return bool(lib.psb_still_there(table, len(names)))  # `names` stays alive with this function
+        return bool(lib.psb_still_there(held[0], count))  # `held` stays alive with this function
 
     return check
 

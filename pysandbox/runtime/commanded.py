@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from pysandbox.policy.paths_wanted import absolute
 from pysandbox.probe.paths import home, stat_all, watch_these
+from pysandbox.runtime.prepared import ShownPath
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.compose import Dependencies
     from pysandbox.policy.model import Policy
+    from pysandbox.policy.option import Grant
+    from pysandbox.probe.facts import PathFacts
+    from pysandbox.runtime.prepared import Prepared
 
 ANSWERS_KEPT = 256  # the oldest goes first
+SHELL = "/bin/sh"  # which calls for nothing of its own
 NAMED = ("PATH", "HOME", "VIRTUAL_ENV", "XDG_CONFIG_HOME", "XDG_STATE_HOME")  # of the environment, all that counts
 
 
@@ -53,6 +59,38 @@ class CommandPolicies:
         self._lock = threading.Lock()
 
 
+def shown_path(prepared: Prepared) -> str:
+    """What of the user's PATH a cage of this plan shows, in the PATH of a command that calls for nothing of its own."""
+    variables = tuple(map(os.environ.get, NAMED))
+    known = prepared.shown_path
+    if known is None or known.variables != variables or not known.holds():
+        prepared.shown_path = known = _find_path(prepared, variables)
+    return known.text
+
+
+def _find_path(prepared: Prepared, variables: tuple[str | None, ...]) -> ShownPath:
+    """What the plan was made from says what it shows, so nothing of that is looked at again."""
+    from pysandbox.policy.found_by_name import own_bins, with_path
+    from pysandbox.policy.search import Search
+
+    policy, paths = prepared.policy, prepared.paths
+    search = Search.here(paths.cwd, os.environ)
+    here = (paths.cwd, paths[paths.cwd].real) if policy.workdir != "none" else ()
+    written = (*_names(paths, (*policy.allow_write, *policy.cow)), *(here if policy.workdir != "read" else ()))
+    shown = (*_names(paths, policy.allow), *here, *written)
+    found = with_path(policy, search, SHELL, shown=shown, written=written, bins=own_bins(search))
+    return ShownPath(dict(found.env).get("PATH", ""), variables, _watch(search.looked, paths.cwd))
+
+
+def _names(paths: PathFacts, grants: Sequence[Grant]) -> Iterator[str]:
+    """Those that were granted, and where they lead."""
+    for grant in grants:
+        fact = paths[absolute(grant.path, paths.cwd)]
+        yield fact.path
+        if fact.kind != "missing":
+            yield fact.real
+
+
 def _find(policy: Policy, program: str, cwd: str, env: Mapping[str, str], written: Sequence[str]) -> _Answer:
     from pysandbox.policy.compose import Layer, compose
     from pysandbox.policy.found_by_name import for_command
@@ -71,7 +109,7 @@ def _find(policy: Policy, program: str, cwd: str, env: Mapping[str, str], writte
 def _watch(looked: Dependencies, cwd: str) -> Callable[[], bool]:
     """Whether each program that was looked for is where it was, and each file that was read as it was."""
     names = dict.fromkeys((*looked.programs, *looked.paths))
-    facts = stat_all(names, cwd=cwd, home="/").facts
+    facts = stat_all(names, cwd=cwd, home="/").facts if names else {}
     there = watch_these([facts[name] for name in names])
     stamps = {path: _stamp(path) for path in looked.paths}
     variables = {name: os.environ.get(name) for name in looked.variables if name not in NAMED}

@@ -27,6 +27,8 @@ OPTIONAL = ("h11", "jeepney", "opentelemetry", "pyroute2")  # what we import whe
 
 def keep_imports_apart(written: Sequence[str]) -> None:
     """`written`: the directories (real paths) that a cage may write as soon as this returns."""
+    if not written:
+        return
     places = [real for _, real in _places()]
     wanted = [tree for tree in written if any(covers(tree, real) for real in places)]
     if not wanted:

@@ -28,7 +28,7 @@ from pysandbox.policy.way_out import has_doors
 from pysandbox.probe.facts import HostFacts, PathFacts, ProtectedDirectory
 from pysandbox.probe.host import asked_for_overlays, asked_for_redirects, host_facts
 from pysandbox.probe.kept import protected_directories
-from pysandbox.probe.paths import home, stat_paths, watch
+from pysandbox.probe.paths import BasePaths, home, stat_paths, watch
 from pysandbox.probe.planted import absences
 from pysandbox.probe.prebuilt import prebuilt_filter
 from pysandbox.records.registry import private_paths
@@ -49,6 +49,7 @@ class CompiledPlans:
         self._sink, self._audit = sink, audit
         self._host: HostFacts | None = None
         self._prepared: dict[object, Prepared] = {}
+        self._base = BasePaths()
         self._written: dict[str, None] = {}  # what its cages may have written, by real paths
         self._lock = allocate_lock()
 
@@ -126,7 +127,8 @@ class CompiledPlans:
 
     def _stat_paths(self, policy: Policy, cwd: str) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written))
+        known = self._base.facts() if policy.base else {}
+        seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written), known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
             seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written))
         seen = with_placeholders(policy, seen)

@@ -12,7 +12,16 @@ from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import PathFacts
 from pysandbox.probe.paths import watch_these
 from pysandbox.probe.planted import Absences
-from pysandbox.shapes import dataclass, field
+from pysandbox.shapes import NamedTuple, dataclass, field
+
+
+class ShownPath(NamedTuple):
+    """A PATH for commands of one plan, "" where it shows nothing of the user's; the environment that it was made from,
+    and whether the directories in it are still what they were."""
+
+    text: str
+    variables: tuple[str | None, ...]
+    holds: Callable[[], bool]
 
 
 @dataclass(slots=True, eq=False)  # compared by identity: each is one compilation
@@ -32,6 +41,7 @@ class Prepared:
     absences: Absences  # guarded names that the cage may create
     weaker: tuple[Note, ...]  # of the plan's notes, the worst first
     spawn_record: dict[str, object] = field(default_factory=dict)  # what every spawn tells, once made (audit)
+    shown_path: ShownPath | None = None  # what of the user's PATH its cages show, once asked for (`commanded`)
     trusted: str = ""  # the file of the host that stands for TRUST in cages that are opened now; another, another cage
 
     @property
