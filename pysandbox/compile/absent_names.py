@@ -20,17 +20,19 @@ from pysandbox.policy.patterns import may_match_in
 from pysandbox.probe.facts import PathFact, PathFacts
 
 HIDES = {"filesystem.deny": "deny", "filesystem.mask": "mask"}
+ABSENT = ("missing", "placeholder")
 COVERING = (MountKind.MASK_FILE, MountKind.MASK_DIR, MountKind.DENY_FILE, MountKind.DENY_DIR)
 
 
 def is_absent(fact: PathFact) -> bool:
-    return fact.kind in ("missing", "placeholder")
+    return fact.kind in ABSENT
 
 
 def placeholders(plan: Plan, paths: PathFacts) -> tuple[str, ...]:
     """The names that are to be there, as files of ours, while a cage of this plan lives."""
-    absent = {fact.real for fact in paths.facts.values() if is_absent(fact)}
-    return tuple(step.target for step in plan.mounts if step.kind in COVERING and step.target in absent)
+    covered = [step.target for step in plan.mounts if step.kind in COVERING]
+    absent = {fact.real for fact in paths.facts.values() if fact.kind in ABSENT}
+    return tuple([target for target in covered if target in absent])
 
 
 def weigh_what_is_absent(view: ViewDraft, policy: Policy, paths: PathFacts) -> None:

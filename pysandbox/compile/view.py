@@ -32,6 +32,7 @@ from pysandbox.compile.plan import DEVICES
 from pysandbox.compile.programs import ALLOW_EXECVE, Programs, programs
 from pysandbox.compile.shown import ROOT, Exclusion, ShownTree, View, ViewDraft, nearest, parent
 from pysandbox.errors import SandboxCompileError, SandboxPathMissing
+from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import absolute, hidden_paths, hidden_patterns
 from pysandbox.probe.facts import PathFact, PathFacts
@@ -170,9 +171,9 @@ def _note_repository(view: ViewDraft, paths: PathFacts) -> None:
 
 
 def _wide(tree: ShownTree, paths: PathFacts) -> Iterator[str]:
-    if nearest(paths[paths.home].real, {tree.fact.real: True}):
+    if covers(tree.fact.real, paths[paths.home].real):
         yield f"is {'writable' if tree.writable else 'shown'} and holds the home directory with all its secrets"
-    if tree.fact.kind == "dir" and nearest(tree.fact.real, {SOCKETS: True}):
+    if tree.fact.kind == "dir" and covers(SOCKETS, tree.fact.real):
         yield ("is where programs of the host listen: a unix socket that a cage sees can be connected to, read-only or "
                f"not; {UNIX_SOCKETS} grants a single one")  # fmt: skip
 

@@ -57,16 +57,17 @@ def encode_plan(plan: Plan, uid: int, gid: int) -> NativePlan:
     listens = plan.notify is not None
     return NativePlan(
         struct, _setup_message(plan, scoped), keep, listens=listens, scratch=_scratch_places(plan),
-        gives_upper=any(step.kind is MountKind.UPPER_GIVEN for step in plan.mounts),
+        gives_upper=bool([step for step in plan.mounts if step.kind is MountKind.UPPER_GIVEN]),
         trust=[index for index, step in enumerate(plan.mounts) if step.source == TRUST],
         layers=_layer_places(plan),
     )  # fmt: skip
 
 
 def _fill_mounts(out: Any, plan: Plan, keep: list[Any]) -> None:
-    texts, memory = c_texts(
-        (plan.staging, *(text for step in plan.mounts for text in (step.source, step.target, step.data)))
-    )
+    named = [plan.staging]
+    for step in plan.mounts:
+        named += step.source, step.target, step.data
+    texts, memory = c_texts(named)
     mounts = ffi.new("struct psb_mount[]", [_mount(step, texts) for step in plan.mounts])
     keep += mounts, memory
     out.staging, out.mounts, out.n_mounts = texts[plan.staging], mounts, len(plan.mounts)
@@ -101,7 +102,7 @@ def _check_looked_at(rules: tuple[LandlockRule, ...]) -> None:
 
 def fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:
     """`keep` has to live as long as the struct."""
-    texts, memory = c_texts(rule.path for rule in wanted.rules)
+    texts, memory = c_texts([rule.path for rule in wanted.rules])
     rules = ffi.new("struct psb_rule[]", [_rule(rule, texts) for rule in wanted.rules])
     keep += rules, memory
     out.enabled = 1

@@ -119,7 +119,8 @@ def _with_paths(policy: P, absolute: Callable[[str], str], absolute_pattern: Cal
             changes[name] = tuple(_with_path(each, absolute) for each in policy.secrets)
     except CommandRefused as refused:
         raise refused.error(_TOML_KEY[name]) from None
-    expanded: P = replace(policy, **changes)
+    changes = {name: value for name, value in changes.items() if value != getattr(policy, name)}
+    expanded: P = replace(policy, **changes) if changes else policy
     return expanded
 
 

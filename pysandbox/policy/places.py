@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 OURS = "pysandbox"
+NAMED = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")  # all of an environment that is asked here
 
 
 def home(env: Mapping[str, str]) -> str:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from pysandbox.policy.places import own_places
+from pysandbox.policy.places import NAMED, own_places
 from pysandbox.probe.facts import ProtectedDirectory
 from pysandbox.probe.paths import home
 from pysandbox.probe.state import apps_directory, audit_directory, own_home
+
+
+def _named() -> dict[str, str]:
+    """All of the environment that says where they are: it is asked for every plan."""
+    named = {name: value for name in NAMED if (value := os.environ.get(name)) is not None}
+    return {"HOME": home(), **named}
 
 
 def own_directories() -> tuple[str, ...]:
@@ -33,5 +39,5 @@ def protected_directories(*, audit: Iterable[str], registry: Iterable[str]) -> t
 
 def _places() -> tuple[str, ...]:
     """By the environment, and by root's own home where it was given another's."""
-    given = {"HOME": home(), **os.environ}
+    given = _named()
     return tuple(dict.fromkeys((*own_places(given), *own_places({**given, "HOME": own_home()}))))

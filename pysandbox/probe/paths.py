@@ -57,12 +57,12 @@ class BasePaths:
 
     def facts(self) -> Mapping[str, PathFact]:
         """By path. What a policy names beside them is looked at anew."""
-        from pysandbox.policy.recipe import base_paths
+        from pysandbox.policy.recipe import BASE_PATHS
 
         user = (os.geteuid(), os.getegid())
         if user != self._user or not self._holds():
             entries: dict[str, _Entry] = {}
-            seen = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
+            seen = {path: _walk(path, entries) for path in (*BASE_PATHS, *STAGING_CANDIDATES)}
             self._seen, self._holds, self._user = seen, watch_these(seen.values()), user
         return self._seen
 
@@ -247,7 +247,7 @@ def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
     from pysandbox._native import ffi, lib
     from pysandbox.c_texts import c_texts
 
-    names, memory = c_texts(path for path, *_ in seen)
+    names, memory = c_texts([path for path, *_ in seen])
     table = ffi.new("struct psb_seen[]", [(names[path], dev, ino, 0, within) for path, dev, ino, within in seen])
     held, count = (table, memory), len(seen)
 
