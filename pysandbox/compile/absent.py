@@ -343,6 +343,8 @@ def _is_opened(policy: Policy, name: str) -> bool:
 
 
 def _idle(names: list[str], reason: str, *, opening: bool = False) -> tuple[Note, ...]:
+    if not names:
+        return ()
     keys = ", ".join(described.toml_key for field, described in options() if field.name in names)
     advice = "; --egress proxy-only opens one" if opening and set(names) & GRANTS else ""
-    return (Note(IDLE, "network.egress", f"{reason}: {keys}{advice}"),) if names else ()
+    return (Note(IDLE, "network.egress", f"{reason}: {keys}{advice}"),)

@@ -76,9 +76,11 @@ def compile_plan(
     unheld = (*idle_notes(policy), *left_out_notes(policy))
     lacking = (*as_root, *copied, *degrade.evaluate(policy, host), *network_notes(policy), *unheld, *watched)
     view = build_view(policy, paths)  # needs no other step, and is final: mounts, Landlock and notify agree on it
-    refuse_leaks(policy, paths, view)
+    if policy.secrets:
+        refuse_leaks(policy, paths, view)
     refuse_writable_authorities(policy, paths, view)
-    refuse_mounts(view, paths)
+    if paths.mounted:
+        refuse_mounts(view, paths)
     open_guards = _check_isolation(policy, view)
     notify = with_sockets(notify, view)
     confines_tcp = host.landlock_abi >= LANDLOCK_NET_ABI
@@ -138,7 +140,7 @@ def _plan(policy: Policy, host: HostFacts, paths: PathFacts, walls: Walls, notes
         cgroup=cgroup_plan(policy, host),
         watch=with_uppers(watch_plan(policy, host, memfds=makes_memory_files(policy, host)), view, policy),
         layers=most_on_disk(policy),
-        copies=copy_plan(policy, view),
+        copies=copy_plan(policy, view) if view.copies else None,
         walltime=policy.walltime_sec,
         grace=policy.grace_sec,
         output_cap=policy.output_mb * MIB,

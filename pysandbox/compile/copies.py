@@ -10,7 +10,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from pysandbox.compile.cow import is_copied
 from pysandbox.compile.plan import LAYERS, CopiedTree, CopyPlan, LandlockRule
 from pysandbox.compile.shown import ShownTree, View
 from pysandbox.policy.match import covers
@@ -22,17 +21,13 @@ MIB = 1 << 20
 HOLLOW = {("deny", False): 0, ("deny", True): 0o500, ("mask", False): 0o444, ("mask", True): 0o555}
 
 
-def copy_places(policy: Policy, trees: Mapping[str, ShownTree]) -> dict[str, str]:
+def copy_places(trees: Mapping[str, ShownTree]) -> dict[str, str]:
     """Where the copy of each tree lies, by its real path. The name is kept: programs call what they make by it."""
-    if not is_copied(policy):
-        return {}
     copied = sorted(real for real, tree in trees.items() if tree.cow)
     return {real: f"{LAYERS}/{number}/{posixpath.basename(real) or 'root'}" for number, real in enumerate(copied)}
 
 
-def copy_plan(policy: Policy, view: View) -> CopyPlan | None:
-    if not view.copies:
-        return None
+def copy_plan(policy: Policy, view: View) -> CopyPlan:
     full = policy.isolation == "full"
     trees = (
         CopiedTree(real, place, view.trees[real].fact.dev, view.trees[real].fact.ino, _hollow(real, view), full)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pysandbox.compile.limits import FEWEST_INODES, MIB, PAGE
 from pysandbox.compile.plan import LAYERS, MountKind, MountStep, Plan, WatchPlan
-from pysandbox.compile.shown import ShownTree, View
+from pysandbox.compile.shown import View
 from pysandbox.errors import SandboxCompileError
 from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
@@ -69,8 +69,9 @@ def refuse_mounts(view: View, paths: PathFacts) -> None:
                 f"grant {tree.fact.path!r} read-only or writable")  # fmt: skip
 
 
-def upper_steps(policy: Policy, trees: Iterable[ShownTree]) -> Iterator[MountStep]:
-    if is_copied(policy) or not any(tree.cow for tree in trees):
+def upper_steps(policy: Policy) -> Iterator[MountStep]:
+    """Where the layers of all trees lie, where there are any."""
+    if is_copied(policy):
         return
     if is_on_disk(policy):
         yield MountStep(MountKind.UPPER, UPPER, LAYERS)

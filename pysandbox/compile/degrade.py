@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pysandbox.compile.cow import COW, is_copied, is_on_disk, is_overlaid
+from pysandbox.compile.cow import COW, is_copied, is_cow, is_on_disk, is_overlaid
 from pysandbox.compile.limits import pids_held_by, watches_scratch
 from pysandbox.compile.notes import DEGRADED, ISOLATION_GAP, LIMITS_NOT_ENFORCED, not_coverable
 from pysandbox.errors import UnsupportedError
@@ -204,6 +204,8 @@ NO_OVERLAY: tuple[tuple[Callable[[Policy, HostFacts, PathFacts], bool], str], ..
 def settled(policy: Policy, host: HostFacts, paths: PathFacts) -> tuple[Policy, tuple[Note, ...]]:
     """The policy with the storage that its copy-on-write directories get here. Layers on disk, which nobody has without
     asking for them, are made or refused."""
+    if not is_cow(policy):
+        return policy, ()
     why = next((reason for lacks, reason in NO_OVERLAY if lacks(policy, host, paths)), "")
     if is_overlaid(policy) and why and policy.storage == "memory":
         policy = replace(policy, storage="copy")

@@ -32,7 +32,8 @@ Environment = tuple[tuple[str, str], ...]
 
 def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> Environment:
     own = {"PATH": PATH, **_places(policy, paths, view)}
-    if policy.egress != "direct" and not has_way_out(policy):
+    way_out = has_way_out(policy)
+    if policy.egress != "direct" and not way_out:
         own.update(NO_RETRIES)
     if "ptrace" not in policy.allow_syscalls:
         own.update(NO_PTRACE)
@@ -42,8 +43,10 @@ def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -
         if name in host.env and name not in withheld and (name in policy.env_passthrough or name not in own):
             variables[name] = host.env[name]
     variables.update(policy.env)
-    variables.update(variables_of_doors(policy))
-    refuse_variables(policy, variables)
+    if way_out:
+        variables.update(variables_of_doors(policy))
+    if policy.secrets:
+        refuse_variables(policy, variables)
     return tuple(variables.items())
 
 

@@ -111,14 +111,23 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
         *_scratch(policy, size, view),
         *_home_on_tmp(policy, paths, view),
         *(step for step in links if _on_tmp(step.target)),
-        *upper_steps(policy, late),
-        *overlays(step for tree in late for step in _bind_late(tree, view)),
+        *_laid_late(policy, late, view),
         *(trust_steps(paths, view) if inspects(policy) else ()),
         *PROC,
         *(PROC_OF_ROOT if as_root else ()),
         *_cover("mask", view),
         *_cover("deny", view),
     )
+
+
+def _laid_late(policy: Policy, late: list[ShownTree], view: View) -> Iterator[MountStep]:
+    """What lies above the seal, with the layers of what is copy-on-write."""
+    steps = [step for tree in late for step in _bind_late(tree, view)]
+    if not any(tree.cow for tree in late):
+        yield from steps
+        return
+    yield from upper_steps(policy)
+    yield from overlays(steps)
 
 
 def own_directories(policy: Policy, paths: PathFacts, view: View) -> dict[str, int]:

@@ -384,7 +384,7 @@ class Plan:
     def uses_scratch(self) -> bool:
         """Whether it names the directory that SCRATCH stands for."""
         rules = self.landlock.rules if self.landlock else ()
-        return any(rule.path == "" for rule in rules) or any(step.source == SCRATCH for step in self.mounts)
+        return "" in [rule.path for rule in rules] or SCRATCH in [step.source for step in self.mounts]
 
     @property
     def digest(self) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from pysandbox.compile.absent_names import HIDES, is_absent, weigh_what_is_absent
 from pysandbox.compile.copies import copy_places
-from pysandbox.compile.cow import COW, not_a_directory
+from pysandbox.compile.cow import COW, is_copied, not_a_directory
 from pysandbox.compile.exec_list import visible
 from pysandbox.compile.guards import lay_guards
 from pysandbox.compile.links import leads_through, refused, replaceable, replaceable_places
@@ -72,7 +72,8 @@ def build_view(policy: Policy, paths: PathFacts) -> View:
         _leave_out_what_is_pierced(view)
     weigh_what_is_absent(view, policy, paths)
     _prune(view, covers=policy.isolation == "full")
-    view.copies = copy_places(policy, view.trees)
+    if is_copied(policy):
+        view.copies = copy_places(view.trees)
     return visible(policy, view.finished(listed))
 
 

@@ -103,21 +103,17 @@ def _check_looked_at(rules: tuple[LandlockRule, ...]) -> None:
 def fill_landlock(out: Any, wanted: LandlockPlan, keep: list[Any]) -> None:
     """`keep` has to live as long as the struct."""
     texts, memory = c_texts([rule.path for rule in wanted.rules])
-    rules = ffi.new("struct psb_rule[]", [_rule(rule, texts) for rule in wanted.rules])
+    rules = ffi.new("struct psb_rule[]", [
+        {"path": texts[rule.path], "access": mask(LANDLOCK_ACCESS_FS, rule.access), "optional": rule.optional,
+         "dev": rule.dev, "ino": rule.ino}
+        for rule in wanted.rules
+    ])  # fmt: skip
     keep += rules, memory
     out.enabled = 1
     out.handled_fs = mask(LANDLOCK_ACCESS_FS, wanted.handled_fs)
     out.handled_net = mask(LANDLOCK_ACCESS_NET, wanted.handled_net)
     out.scoped = mask(LANDLOCK_SCOPE, wanted.scoped)
     out.rules, out.n_rules = rules, len(wanted.rules)
-
-
-def _rule(rule: LandlockRule, texts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a struct psb_rule."""
-    access = mask(LANDLOCK_ACCESS_FS, rule.access)
-    return {
-        "path": texts[rule.path], "access": access, "optional": rule.optional, "dev": rule.dev, "ino": rule.ino,
-    }  # fmt: skip
 
 
 def _scratch_places(plan: Plan) -> tuple[list[int], list[int]]:

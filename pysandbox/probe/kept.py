@@ -11,12 +11,6 @@ from pysandbox.probe.paths import home
 from pysandbox.probe.state import apps_directory, audit_directory, own_home
 
 
-def _named() -> dict[str, str]:
-    """All of the environment that says where they are: it is asked for every plan."""
-    named = {name: value for name in NAMED if (value := os.environ.get(name)) is not None}
-    return {"HOME": home(), **named}
-
-
 def own_directories() -> tuple[str, ...]:
     """The real paths of all that is ours, whether it exists yet or not."""
     places = (*_places(), audit_directory(), apps_directory())
@@ -39,5 +33,6 @@ def protected_directories(*, audit: Iterable[str], registry: Iterable[str]) -> t
 
 def _places() -> tuple[str, ...]:
     """By the environment, and by root's own home where it was given another's."""
-    given = _named()
+    named = {name: value for name in NAMED if (value := os.environ.get(name)) is not None}  # not all of it: it is large
+    given = {"HOME": home(), **named}
     return tuple(dict.fromkeys((*own_places(given), *own_places({**given, "HOME": own_home()}))))

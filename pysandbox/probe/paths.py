@@ -269,10 +269,10 @@ def rows(facts: Collection[PathFact]) -> list[Row]:
         if len(names) > 1 and path not in directories and (entry := _examine(path)).kind == "dir":
             directories[path] = entry.dev, entry.ino
     within = {path: absent.get(path, []) for path in directories}
-    placed = {*within, *(name for names in within.values() for name in names)}
+    placed = set(within).union(*within.values())
     found = [(fact.path, fact.dev, fact.ino, False) for fact in facts if fact.path not in placed]
     for path, (dev, ino) in directories.items():
-        found += [(path, dev, ino, False), *((name, 0, 0, True) for name in within[path])]
+        found += [(path, dev, ino, False), *[(name, 0, 0, True) for name in within[path]]]
     return found
 
 
