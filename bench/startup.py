@@ -18,6 +18,7 @@ import platform
 import random
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -51,6 +52,23 @@ def ballast(megabytes: int) -> bytearray:
     memory = bytearray(megabytes << 20)
     memory[:: os.sysconf("SC_PAGESIZE")] = b"\1" * len(range(0, len(memory), os.sysconf("SC_PAGESIZE")))
     return memory
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Standard output and error are the null device, for every subject alike: a file or a pipe would have a relay for
+    a cage's command, so the figures would depend on where they are written."""
+    kept = [os.dup(fd) for fd in (1, 2)]
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for fd in (1, 2):
+            os.dup2(null, fd)
+        yield
+    finally:
+        for fd, was in zip((1, 2), kept, strict=True):
+            os.dup2(was, fd)
+            os.close(was)
+        os.close(null)
 
 
 def measure(groups: Sequence[Sequence[Subject]], total: int, megabytes: int) -> tuple[str, str]:
@@ -105,8 +123,9 @@ def main() -> None:
     working, broken = peers()
     groups = [ours(), [yardstick(), *working]]
     try:
-        hosts = measure(groups, max(asked.rounds, BLOCKS), asked.ballast_mb)
-        rate = burst(Policy(), BURST)
+        with silent():
+            hosts = measure(groups, max(asked.rounds, BLOCKS), asked.ballast_mb)
+            rate = burst(Policy(), BURST)
     finally:
         for subject in chain(*groups):
             subject.close()

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,18 @@ def session(policy: Policy) -> Subject:
     return Subject("session", "one more command in an open cage", lambda: checked(cage), close=stack.close)
 
 
+def passed_on(policy: Policy) -> Subject:
+    """Where the host's own output leads to a pipe or a file, as a service's does: the command is given another pipe,
+    and what it writes is passed on."""
+    stack = ExitStack()
+    ends = os.pipe()
+    for end in ends:
+        stack.callback(os.close, end)
+    cage = stack.enter_context(Cage(policy))
+    run = partial(checked, cage, stdout=ends[1], stderr=ends[1])
+    return Subject("passed-on", "one more command, output to a pipe of the host", run, close=stack.close)
+
+
 def ours() -> list[Subject]:
     return [
         yardstick(),
@@ -126,6 +139,7 @@ def ours() -> list[Subject]:
         warm("warm", "cage, warm policy", Policy()),
         warm("warm-captured", "cage, warm policy, output captured", Policy(), stdout=PIPE, stderr=PIPE),
         session(Policy()),
+        passed_on(Policy()),
         warm("landlock", "cage, Landlock mode, warm policy", Policy(isolation="landlock", run_as="self")),
         cold(),
     ]
