@@ -17,7 +17,7 @@ from pysandbox.policy.option import Grant, RecipeMeta
 from pysandbox.policy.shipped_list import SHIPPED
 from pysandbox.shapes import Any, dataclass, replace
 
-__all__ = ["BASE_PATHS", "PACKAGED", "SHIPPED", "Recipe", "RecipeMeta", "completed", "shipped_file", "with_base"]
+__all__ = ["PACKAGED", "SHIPPED", "Recipe", "RecipeMeta", "base_paths", "completed", "shipped_file", "with_base"]
 
 PACKAGED = os.path.join(os.path.dirname(__file__), "recipes")
 
@@ -58,9 +58,6 @@ def completed(given: Mapping[str, Any]) -> Mapping[str, Any]:
 # does) fails where it cannot be read.
 SHOWN_ANYWAY = (Grant("/etc/debian_version", optional=True),)
 
-# Every path that `with_base` adds to a policy.
-BASE_PATHS = frozenset(grant.path for grant in (*base_grants.ALLOW, *SHOWN_ANYWAY, *base_grants.DENY))
-
 
 def with_base(policy: P) -> P:
     """`policy` on top of the system directories that any program needs, unless it says base = false."""
@@ -73,6 +70,11 @@ def with_base(policy: P) -> P:
         deny=union_grants((*base_grants.DENY, *policy.deny)),
     )
     return based
+
+
+def base_paths() -> frozenset[str]:
+    """Every path that `with_base` adds to a policy."""
+    return frozenset([grant.path for grant in (*base_grants.ALLOW, *SHOWN_ANYWAY, *base_grants.DENY)])
 
 
 def shipped_file(name: str) -> str:

@@ -57,12 +57,12 @@ class BasePaths:
 
     def facts(self) -> Mapping[str, PathFact]:
         """By path. What a policy names beside them is looked at anew."""
-        from pysandbox.policy.recipe import BASE_PATHS
+        from pysandbox.policy.recipe import base_paths
 
         user = (os.geteuid(), os.getegid())
         if user != self._user or not self._holds():
             entries: dict[str, _Entry] = {}
-            seen = {path: _walk(path, entries) for path in (*BASE_PATHS, *STAGING_CANDIDATES)}
+            seen = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
             self._seen, self._holds, self._user = seen, watch_these(seen.values()), user
         return self._seen
 

@@ -71,14 +71,14 @@ def shown_path(prepared: Prepared) -> str:
 def _find_path(prepared: Prepared, variables: tuple[str | None, ...]) -> ShownPath:
     """What the plan was made from says what it shows, so nothing of that is looked at again."""
     from pysandbox.policy.found_by_name import BASE, own_bins, with_path
-    from pysandbox.policy.recipe import BASE_PATHS
+    from pysandbox.policy.recipe import base_paths
     from pysandbox.policy.search import Search
 
-    policy, paths = prepared.policy, prepared.paths
+    policy, paths, base = prepared.policy, prepared.paths, base_paths()
     search = Search.here(paths.cwd, os.environ)
     here = (paths.cwd, paths[paths.cwd].real) if policy.workdir != "none" else ()
     written = (*_names(paths, (*policy.allow_write, *policy.cow)), *(here if policy.workdir != "read" else ()))
-    asked = [grant for grant in policy.allow if grant.path not in BASE_PATHS]
+    asked = [grant for grant in policy.allow if grant.path not in base]
     shown = (*(BASE if policy.base else ()), *_names(paths, asked), *here, *written)
     found = with_path(policy, search, SHELL, shown=shown, written=written, bins=own_bins(search))
     return ShownPath(dict(found.env).get("PATH", ""), variables, _watch(search.looked, paths.cwd))

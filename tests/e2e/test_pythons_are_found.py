@@ -242,6 +242,22 @@ def test_what_a_session_shows_of_the_path_is_found_by_name(desk: Desk, monkeypat
         assert cage.run(["sh", "-c", "echo $PATH"]).stdout == "/usr/bin\n"
 
 
+def test_a_path_that_changes_is_shown_as_it_is_now(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = desk.tools / "first", desk.tools / "second"
+    for directory in (first, second):
+        script(directory / "mine", "/bin/sh", f"echo {directory.name}")
+    policy = Policy(allow=[str(desk.tools)])
+    for path, expected in ((f"{first}:{second}", "first"), (f"{second}:{first}", "second"), ("/usr/bin", "")):
+        monkeypatch.setenv("PATH", f"{path}:/bin")
+        assert run("mine", policy, shell=True).stdout.strip() == expected
+    monkeypatch.setenv("PATH", f"{desk.tools}/link:/bin")
+    (desk.tools / "link").symlink_to(first)
+    assert run("mine", policy, shell=True).stdout == "first\n"
+    (desk.tools / "link").unlink()
+    (desk.tools / "link").symlink_to("/usr/bin")
+    assert str(desk.tools) not in run("echo $PATH", policy, shell=True).stdout, "it is the system's now"
+
+
 def test_what_a_session_can_write_is_not_on_its_path(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = desk.tools / "bin"
     script(tools / "mine", "/bin/sh", "echo it ran")

@@ -1,0 +1,108 @@
+"""BasePaths: one look at what every policy names, for as long as it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pysandbox.policy import base_grants
+from pysandbox.policy.model import Policy
+from pysandbox.policy.option import Grant
+from pysandbox.policy.recipe import with_base
+from pysandbox.probe import paths
+from pysandbox.probe.facts import PathFact
+from pysandbox.probe.paths import BasePaths, stat_all, stat_paths
+
+
+@pytest.fixture
+def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that stands for /etc: every policy names two files in it, of which one is there."""
+    (tmp_path / "there").write_text("old")
+    grants = tuple(Grant(f"{tmp_path}/{name}", optional=True) for name in ("there", "absent"))
+    monkeypatch.setattr(base_grants, "ALLOW", grants)
+    return tmp_path
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Every name that is examined from now on."""
+    met: list[str] = []
+    examine = paths._examine
+
+    def counted(here: str) -> paths._Entry:
+        met.append(here)
+        return examine(here)
+
+    monkeypatch.setattr(paths, "_examine", counted)
+    yield met
+
+
+def looked_at(known: Iterable[str]) -> dict[str, PathFact]:
+    seen = stat_all(known, cwd="/", home="/")
+    return {path: seen[path] for path in known}
+
+
+def test_it_is_what_a_look_of_its_own_says(etc: Path) -> None:
+    known = BasePaths().facts()
+    assert known == looked_at(known)
+    assert {f"{etc}/there", f"{etc}/absent"} <= known.keys()
+
+
+def test_what_holds_is_not_looked_at_again(etc: Path, looks: list[str]) -> None:
+    known = BasePaths()
+    first = known.facts()
+    assert looks  # the control: there was a look
+    looks.clear()
+    assert known.facts() is first
+    assert not looks
+
+
+def replaced(etc: Path) -> None:
+    (etc / "new").write_text("new")
+    os.rename(etc / "new", etc / "there")
+
+
+def removed(etc: Path) -> None:
+    (etc / "there").unlink()
+
+
+def appeared(etc: Path) -> None:
+    (etc / "absent").write_text("")
+
+
+def linked(etc: Path) -> None:
+    (etc / "other").write_text("other")
+    (etc / "there").unlink()
+    (etc / "there").symlink_to("other")
+
+
+@pytest.mark.parametrize("change", [replaced, removed, appeared, linked])
+def test_what_does_not_hold_is_looked_at_again(etc: Path, change: object) -> None:
+    known = BasePaths()
+    before = known.facts()
+    change(etc)  # type: ignore[operator]
+    after = known.facts()
+    assert after != before
+    assert after == looked_at(after)
+
+
+def test_another_user_gets_a_look_of_his_own(etc: Path, looks: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    known = BasePaths()
+    known.facts()
+    looks.clear()
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    known.facts()
+    assert looks
+
+
+def test_a_look_at_a_policy_uses_it_for_these_alone(etc: Path, looks: list[str], tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    rules, known = with_base(Policy(allow=(Grant(str(mine)),))), BasePaths().facts()
+    looks.clear()
+    seen = stat_paths(rules, cwd="/", known=known)
+    assert str(mine) in looks and f"{etc}/there" not in looks
+    assert seen == stat_paths(rules, cwd="/")
