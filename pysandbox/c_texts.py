@@ -15,12 +15,11 @@ _ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors(
 
 def c_texts(texts: Iterable[str]) -> tuple[Mapping[str, Any], Any]:
     """A `char *` for each text, as the file system spells it, and the memory, which has to live as long as they do."""
-    places: dict[str, int] = {}
-    whole = bytearray()
-    for text in texts:
-        if text not in places:
-            places[text] = len(whole)
-            whole += text.encode(_ENCODING, _ERRORS)
-            whole.append(0)
-    memory = ffi.new("char[]", bytes(whole))
-    return {text: memory + at for text, at in places.items()}, memory
+    once = list(dict.fromkeys(texts))
+    spelled = [text.encode(_ENCODING, _ERRORS) for text in once]
+    memory = ffi.new("char[]", b"\0".join(spelled))
+    places, at = {}, 0
+    for text, each in zip(once, spelled, strict=True):
+        places[text] = memory + at
+        at += len(each) + 1
+    return places, memory

@@ -116,6 +116,13 @@ class PolicyFields(
             key, message, suggestion = found
             raise CommandRefused(message, suggestion).error(key)
 
+    def with_checked(self, **changes: Any) -> Self:
+        """A copy with other values, which are made of checked ones and contradict nothing: none is checked again."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.__dict__.update(changes)
+        return copy
+
     @property
     def explicit(self) -> dict[str, Any]:
         """The fields that differ from their default: what this policy says, as a layer for a merge."""

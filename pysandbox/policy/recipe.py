@@ -15,7 +15,7 @@ from pysandbox.policy.fields import MERGE_WORDS, P
 from pysandbox.policy.merge import RULES, merge_layers, union_grants
 from pysandbox.policy.option import Grant, RecipeMeta
 from pysandbox.policy.shipped_list import SHIPPED
-from pysandbox.shapes import Any, dataclass, replace
+from pysandbox.shapes import Any, dataclass
 
 __all__ = ["PACKAGED", "SHIPPED", "Recipe", "RecipeMeta", "base_paths", "completed", "shipped_file", "with_base"]
 
@@ -64,12 +64,10 @@ def with_base(policy: P) -> P:
     if not policy.base:
         return policy
     on_host = SHOWN_ANYWAY if policy.isolation == "landlock" else ()
-    based: P = replace(
-        policy,
+    return policy.with_checked(
         allow=union_grants((*base_grants.ALLOW, *on_host, *policy.allow)),
         deny=union_grants((*base_grants.DENY, *policy.deny)),
     )
-    return based
 
 
 def base_paths() -> frozenset[str]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Row = tuple[str, int, int, bool]
 
-NONE_KNOWN: Mapping[str, PathFact] = MappingProxyType({})
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 PAUSE = 0.2  # seconds in which one program does not search again
 
@@ -45,31 +44,40 @@ class _Entry(NamedTuple):
 _MISSING = _Entry("missing")
 
 
+class KnownPaths(NamedTuple):
+    """What an earlier look has met, and whether all of it still leads where it led."""
+
+    facts: Mapping[str, PathFact]
+    hold: Callable[[], bool]
+
+
+NONE_KNOWN = KnownPaths(MappingProxyType({}), lambda: True)
+
+
 class BasePaths:
     """What the paths are that every policy with the base names: looked at once, for as long as they still lead where
     they led. So holds a plan that is used again (`watch`); here it is the next policy's that comes from the same look.
     """
 
     def __init__(self) -> None:
-        self._seen: Mapping[str, PathFact] = {}
-        self._holds: Callable[[], bool] = lambda: False
+        self._known = NONE_KNOWN
         self._user = (-1, -1)  # another one may not see the same
 
-    def facts(self) -> Mapping[str, PathFact]:
-        """By path. What a policy names beside them is looked at anew."""
+    def known(self) -> KnownPaths:
+        """They hold. What a policy names beside them is looked at anew."""
         from pysandbox.policy.recipe import base_paths
 
-        user = (os.geteuid(), os.getegid())
-        if user != self._user or not self._holds():
+        user, known = (os.geteuid(), os.getegid()), self._known
+        if user != self._user or not known.hold():
             entries: dict[str, _Entry] = {}
             seen = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
-            self._seen, self._holds, self._user = seen, watch_these(seen.values()), user
-        return self._seen
+            self._known, self._user = known, _ = KnownPaths(seen, watch_these(seen.values())), user
+        return known
 
 
 def stat_paths(
     policy: Policy, *, cwd: str, kept: Sequence[ProtectedDirectory] = (), written: Sequence[str] = (),
-    known: Mapping[str, PathFact] = NONE_KNOWN,
+    known: KnownPaths = NONE_KNOWN,
 ) -> PathFacts:  # fmt: skip
     """What every path named by the policy is, with `cwd`, the home directory, the staging candidates and `kept`.
     `written` is handed on; what is `known` is what it was a moment ago."""
@@ -154,11 +162,12 @@ def stat_all(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Protec
 
 def _look(
     paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, _Entry],
-    known: Mapping[str, PathFact] = NONE_KNOWN,
+    known: KnownPaths = NONE_KNOWN,
 ) -> PathFacts:  # fmt: skip
     """`entries` gets every name that was met."""
     wanted = dict.fromkeys((*paths, *(each.path for each in kept), cwd, home, *STAGING_CANDIDATES))
-    return PathFacts(cwd, home, {path: known.get(path) or _walk(path, entries) for path in wanted}, kept=tuple(kept))
+    facts = {path: known.facts.get(path) or _walk(path, entries) for path in wanted}
+    return PathFacts(cwd, home, facts, kept=tuple(kept))
 
 
 def home() -> str:
@@ -189,11 +198,11 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
     )
 
 
-def watch(paths: PathFacts) -> Callable[[], bool]:
+def watch(paths: PathFacts, known: KnownPaths = NONE_KNOWN) -> Callable[[], bool]:
     """A check, to be called often: whether every path still leads to the inode that it led to (or still to none), and
-    a search for guards still leads to the same ones."""
-    there = watch_these(paths.facts.values())
-    others: list[Callable[[], bool]] = []
+    a search for guards still leads to the same ones. What was `known` has a check already."""
+    there = watch_these([fact for path, fact in paths.facts.items() if known.facts.get(path) is not fact])
+    others = [known.hold] if known.facts else []
     if paths.searched:
         from pysandbox.probe.searched import as_searched
 

@@ -28,7 +28,7 @@ from pysandbox.policy.way_out import has_doors
 from pysandbox.probe.facts import HostFacts, PathFacts, ProtectedDirectory
 from pysandbox.probe.host import asked_for_overlays, asked_for_redirects, host_facts
 from pysandbox.probe.kept import protected_directories
-from pysandbox.probe.paths import BasePaths, home, stat_paths, watch
+from pysandbox.probe.paths import NONE_KNOWN, BasePaths, KnownPaths, home, stat_paths, watch
 from pysandbox.probe.planted import absences
 from pysandbox.probe.prebuilt import prebuilt_filter
 from pysandbox.records.registry import private_paths
@@ -90,7 +90,8 @@ class CompiledPlans:
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             host = self._facts(resolved)
-            paths = self._stat_paths(resolved, cwd)
+            known = self._base.known() if resolved.base else NONE_KNOWN
+            paths = self._stat_paths(resolved, cwd, known)
             plan = compile_plan(resolved, host, paths, watch=watched, prebuilt=prebuilt_filter)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
@@ -113,7 +114,7 @@ class CompiledPlans:
             resolved,
             plan,
             paths,
-            watch(paths),
+            watch(paths, known),
             watch_covered(plan, paths),
             held,
             carried,
@@ -125,9 +126,8 @@ class CompiledPlans:
             weaker(plan.notes),
         )
 
-    def _stat_paths(self, policy: Policy, cwd: str) -> PathFacts:
+    def _stat_paths(self, policy: Policy, cwd: str, known: KnownPaths) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        known = self._base.facts() if policy.base else {}
         seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written), known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
             seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written))

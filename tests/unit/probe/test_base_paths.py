@@ -46,17 +46,17 @@ def looked_at(known: Iterable[str]) -> dict[str, PathFact]:
 
 
 def test_it_is_what_a_look_of_its_own_says(etc: Path) -> None:
-    known = BasePaths().facts()
-    assert known == looked_at(known)
-    assert {f"{etc}/there", f"{etc}/absent"} <= known.keys()
+    known = BasePaths().known()
+    assert known.facts == looked_at(known.facts)
+    assert {f"{etc}/there", f"{etc}/absent"} <= known.facts.keys()
 
 
 def test_what_holds_is_not_looked_at_again(etc: Path, looks: list[str]) -> None:
-    known = BasePaths()
-    first = known.facts()
+    base = BasePaths()
+    first = base.known()
     assert looks  # the control: there was a look
     looks.clear()
-    assert known.facts() is first
+    assert base.known() is first
     assert not looks
 
 
@@ -81,28 +81,46 @@ def linked(etc: Path) -> None:
 
 @pytest.mark.parametrize("change", [replaced, removed, appeared, linked])
 def test_what_does_not_hold_is_looked_at_again(etc: Path, change: object) -> None:
-    known = BasePaths()
-    before = known.facts()
+    base = BasePaths()
+    before = base.known()
     change(etc)  # type: ignore[operator]
-    after = known.facts()
-    assert after != before
+    after = base.known().facts
+    assert after != before.facts
+    assert not before.hold()
     assert after == looked_at(after)
 
 
 def test_another_user_gets_a_look_of_his_own(etc: Path, looks: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    known = BasePaths()
-    known.facts()
+    base = BasePaths()
+    base.known()
     looks.clear()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    known.facts()
+    base.known()
     assert looks
 
 
 def test_a_look_at_a_policy_uses_it_for_these_alone(etc: Path, looks: list[str], tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
-    rules, known = with_base(Policy(allow=(Grant(str(mine)),))), BasePaths().facts()
+    rules, known = with_base(Policy(allow=(Grant(str(mine)),))), BasePaths().known()
     looks.clear()
     seen = stat_paths(rules, cwd="/", known=known)
     assert str(mine) in looks and f"{etc}/there" not in looks
     assert seen == stat_paths(rules, cwd="/")
+
+
+@pytest.mark.parametrize("change", [replaced, appeared, linked])
+def test_a_plan_from_it_is_stale_when_it_is(etc: Path, change: object) -> None:
+    known = BasePaths().known()
+    fresh = paths.watch(stat_paths(with_base(Policy()), cwd="/", known=known), known)
+    assert fresh()  # the control
+    change(etc)  # type: ignore[operator]
+    assert not fresh()
+
+
+def test_a_plan_of_an_earlier_look_is_watched_by_that_look(etc: Path) -> None:
+    base = BasePaths()
+    earlier = base.known()
+    seen = stat_paths(with_base(Policy()), cwd="/", known=earlier)
+    replaced(etc)
+    assert paths.watch(seen, base.known())() is False, "of what another look has met it watches nothing"
