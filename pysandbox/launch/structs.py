@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pysandbox._native import ffi, lib
-from pysandbox.c_texts import c_texts
 from pysandbox.compile.plan import (
     DEVICES,
     LAYERS,
@@ -30,6 +29,7 @@ from pysandbox.launch.numbers import (
     mask,
     rlimit,
 )
+from pysandbox.probe.paths import c_texts
 from pysandbox.shapes import Any
 
 BPF_INSTRUCTION_SIZE = 8  # struct sock_filter, linux/filter.h

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -19,13 +20,14 @@ from types import MappingProxyType
 from pysandbox.policy.match import covers
 from pysandbox.probe.accounts import own_accounts
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts, ProtectedDirectory
-from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
 
     Row = tuple[str, int, int, bool]
 
+ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 PAUSE = 0.2  # seconds in which one program does not search again
 
@@ -45,13 +47,13 @@ _MISSING = _Entry("missing")
 
 
 class KnownPaths(NamedTuple):
-    """What an earlier look has met, and whether all of it still leads where it led."""
+    """What an earlier look has met, and the rows that tell whether it is that still."""
 
     facts: Mapping[str, PathFact]
-    hold: Callable[[], bool]
+    seen: Seen | None
 
 
-NONE_KNOWN = KnownPaths(MappingProxyType({}), lambda: True)
+NONE_KNOWN = KnownPaths(MappingProxyType({}), None)
 
 
 class BasePaths:
@@ -61,17 +63,20 @@ class BasePaths:
 
     def __init__(self) -> None:
         self._known = NONE_KNOWN
+        self._hold: Callable[[], bool] = lambda: False
         self._user = (-1, -1)  # another one may not see the same
 
     def known(self) -> KnownPaths:
         """They hold. What a policy names beside them is looked at anew."""
+        user, known = (os.geteuid(), os.getegid()), self._known
+        if user == self._user and self._hold() and known is self._known:
+            return known
         from pysandbox.policy.recipe import base_paths
 
-        user, known = (os.geteuid(), os.getegid()), self._known
-        if user != self._user or not known.hold():
-            entries: dict[str, _Entry] = {}
-            seen = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
-            self._known, self._user = known, _ = KnownPaths(seen, watch_these(seen.values())), user
+        entries: dict[str, _Entry] = {}
+        facts = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
+        known = KnownPaths(facts, seen_table(rows(facts.values())))
+        self._user, self._known, self._hold = user, known, still_there((), known.seen)
         return known
 
 
@@ -201,8 +206,9 @@ def stamp(paths: PathFacts) -> tuple[object, ...]:
 def watch(paths: PathFacts, known: KnownPaths = NONE_KNOWN) -> Callable[[], bool]:
     """A check, to be called often: whether every path still leads to the inode that it led to (or still to none), and
     a search for guards still leads to the same ones. What was `known` has a check already."""
-    there = watch_these([fact for path, fact in paths.facts.items() if known.facts.get(path) is not fact])
-    others = [known.hold] if known.facts else []
+    mine = [fact for path, fact in paths.facts.items() if known.facts.get(path) is not fact]
+    there = watch_these(mine, known.seen)
+    others: list[Callable[[], bool]] = []
     if paths.searched:
         from pysandbox.probe.searched import as_searched
 
@@ -245,25 +251,53 @@ def _now_and_then(check: Callable[[], bool]) -> Callable[[], bool]:
     return ask
 
 
-def watch_these(facts: Iterable[PathFact]) -> Callable[[], bool]:
-    """A test that is true as long as the given paths are what they were when they were looked at."""
-    return still_there(rows(tuple(facts)))
+def watch_these(facts: Iterable[PathFact], also: Seen | None = None) -> Callable[[], bool]:
+    """A test that is true as long as the given paths are what they were when looked at, and those of `also`."""
+    return still_there(rows(tuple(facts)), also)
 
 
-def still_there(seen: Sequence[Row]) -> Callable[[], bool]:
+def still_there(seen: Sequence[Row], also: Seen | None = None) -> Callable[[], bool]:
     """A check of rows (path, st_dev, st_ino, within): ino 0 for a path that must lead nowhere, `within` for such a name
     of the directory in the nearest row before that is not `within`. One call; 40 paths take 25 us."""
-    from pysandbox._native import ffi, lib
-    from pysandbox.c_texts import c_texts
+    from pysandbox._native import lib
 
-    names, memory = c_texts([path for path, *_ in seen])
-    table = ffi.new("struct psb_seen[]", [(names[path], dev, ino, 0, within) for path, dev, ino, within in seen])
-    held, count = (table, memory), len(seen)
+    own, other = seen_table(seen), also or seen_table(())
 
     def check() -> bool:
-        return bool(lib.psb_still_there(held[0], count))  # `held` stays alive with this function
+        return bool(lib.psb_still_there(own.table, own.size) and lib.psb_still_there(other.table, other.size))
 
     return check
+
+
+class Seen(NamedTuple):
+    """Rows of paths, as C has them. `texts` is what they point to."""
+
+    table: Any
+    size: int
+    texts: Any
+
+
+def seen_table(seen: Sequence[Row]) -> Seen:
+    from pysandbox._native import ffi
+
+    names, texts = c_texts([path for path, *_ in seen])
+    table = ffi.new("struct psb_seen[]", [(names[path], dev, ino, 0, within) for path, dev, ino, within in seen])
+    return Seen(table, len(seen), texts)
+
+
+def c_texts(texts: Iterable[str]) -> tuple[Mapping[str, Any], Any]:
+    """A `char *` for each text, as the file system spells it, and the memory of all, which has to live as long as they
+    do: one for each would cost a start more than all that is done with them."""
+    from pysandbox._native import ffi
+
+    once = list(dict.fromkeys(texts))
+    spelled = [text.encode(ENCODING, ERRORS) for text in once]
+    memory = ffi.new("char[]", b"\0".join(spelled))
+    places, at = {}, 0
+    for text, each in zip(once, spelled, strict=True):
+        places[text] = memory + at
+        at += len(each) + 1
+    return places, memory
 
 
 def rows(facts: Collection[PathFact]) -> list[Row]:

@@ -86,7 +86,7 @@ def test_what_does_not_hold_is_looked_at_again(etc: Path, change: object) -> Non
     change(etc)  # type: ignore[operator]
     after = base.known().facts
     assert after != before.facts
-    assert not before.hold()
+    assert not paths.still_there((), before.seen)()
     assert after == looked_at(after)
 
 

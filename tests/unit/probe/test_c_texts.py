@@ -6,7 +6,7 @@ import os
 
 from pysandbox._native import ffi
 
-from pysandbox.c_texts import c_texts
+from pysandbox.probe.paths import c_texts
 
 TEXTS = ["", "/", "/usr/lib", "/usr", "ä€\U0001f600", "a\nb", "\udcff\udc80 no text", "/usr"]
 
