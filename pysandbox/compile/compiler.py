@@ -76,11 +76,9 @@ def compile_plan(
     unheld = (*idle_notes(policy), *left_out_notes(policy))
     lacking = (*as_root, *copied, *degrade.evaluate(policy, host), *network_notes(policy), *unheld, *watched)
     view = build_view(policy, paths)  # needs no other step, and is final: mounts, Landlock and notify agree on it
-    if policy.secrets:
-        refuse_leaks(policy, paths, view)
+    refuse_leaks(policy, paths, view)
     refuse_writable_authorities(policy, paths, view)
-    if paths.mounted:
-        refuse_mounts(view, paths)
+    refuse_mounts(view, paths)
     open_guards = _check_isolation(policy, view)
     notify = with_sockets(notify, view)
     confines_tcp = host.landlock_abi >= LANDLOCK_NET_ABI
