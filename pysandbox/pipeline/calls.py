@@ -1,6 +1,7 @@
 """The records between the host and a worker in a cage, on a socket of whole records (SOCK_SEQPACKET). Both ends.
 
     host                                         worker, in its cage
+      <- READY                                      (an interpreter that has made ready; one that is forked is ready)
       CALL      a pickle, and its large buffers ->  unpickles it and calls
       <- ASK    an answer of so many bytes          (only one that is too large for a record)
       ROOM      a memfd of that size            ->  writes the answer there
@@ -22,6 +23,7 @@ import the standard library and one another, nothing else.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 
@@ -98,3 +100,11 @@ def split(inline: bytes, sizes: Sequence[int]) -> list[memoryview]:
         pieces.append(view[begin : begin + size])
         begin += size
     return pieces
+
+
+def write_at(fd: int, data: bytes | memoryview, begin: int) -> None:
+    """By write(2): each page of a memfd that is stored to through a mapping is a fault, which costs as much again."""
+    rest = memoryview(data)
+    while rest:
+        count = os.pwrite(fd, rest, begin)
+        rest, begin = rest[count:], begin + count

@@ -1,4 +1,4 @@
-"""One call on one worker: READY, CALL, (ASK, ROOM,) answer; what the worker prints is kept, up to a bound.
+"""One call on one worker: (READY,) CALL, (ASK, ROOM,) answer; what the worker prints is kept, up to a bound.
 
 Nothing here blocks but `run`: whoever has many exchanges polls their descriptors (`watched`) and has each read what has
 come (`advance`). Whatever a worker says is parsed totally, no descriptor is taken from it, and one that says what makes
@@ -34,6 +34,7 @@ class CallWorker(Protocol):
     """A process in a cage that waits for one CALL, as an exchange sees it."""
 
     sock: socket.socket
+    says_ready: bool  # before it is sent its call; else that waits in its socket until it is there
 
     def output_fd(self) -> int:
         """What is to be read while it runs; -1 where nothing is."""
@@ -91,6 +92,12 @@ class CallExchange:
         self._expected = {calls.READY, calls.RAISED}
         self._asked: Record | None = None
         self._room = -1
+        if not worker.says_ready:
+            try:
+                self._send_call()
+            except BaseException:
+                self.close()
+                raise
 
     def watched(self) -> list[int]:
         """The descriptors that `advance` reads; `advance` changes them."""
@@ -163,8 +170,7 @@ class CallExchange:
         if record is None:
             return None
         if record.kind == calls.READY:
-            send_call(self._worker.sock, self._number, self._pieces, self._worker.begin())
-            self._expected = {calls.ASK, calls.RETURNED, calls.RAISED, calls.UNFIT}
+            self._send_call()
         elif record.kind == calls.ASK:
             if sum(record.sizes) > self._most:
                 self._worker.end("cancelled")
@@ -175,6 +181,10 @@ class CallExchange:
         else:
             return self._answered(record)
         return None
+
+    def _send_call(self) -> None:
+        send_call(self._worker.sock, self._number, self._pieces, self._worker.begin())
+        self._expected = {calls.ASK, calls.RETURNED, calls.RAISED, calls.UNFIT}
 
     def _next(self) -> Record | None:
         """None where it has closed its socket, and may yet end by itself."""

@@ -31,7 +31,9 @@ class WorkerOwner(Protocol):
 
 
 class TemplateWorker:
-    """Waits for one call; a `CallWorker`. `number` is the template's name for it, and of its directory in /tmp."""
+    """Waits for one call; a `CallWorker`, whose call is sent while it is forked, or waits. `number` is the template's name for it, and of its directory in /tmp."""
+
+    says_ready = False
 
     def __init__(self, template: WorkerOwner, number: int, sock: socket.socket) -> None:
         self.number, self.sock = number, sock

@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 MOST_TEXT = 16_000  # letters of a traceback that are told
 
 
-def answer_one(sock: socket.socket, around: Names | None = None) -> None:
+def answer_call(sock: socket.socket, around: Names) -> None:
     """Waits for one CALL and answers it. Returns when the host has gone, too."""
-    sock.sendall(calls.encode(Record(calls.READY, 0)))
     record, fds = receive(sock)
     if record is None:
         return
-    kind, answer = _outcome(record, fds, around or {})
+    kind, answer = _outcome(record, fds, around)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -164,14 +163,13 @@ def _send(sock: socket.socket, kind: int, call: int, pieces: list[Any]) -> None:
     if len(sizes) > calls.MOST_PIECES:
         _send(sock, calls.UNFIT, call, codec.encode(f"cannot return {len(sizes)} large buffers"))
         return
-    offsets, size = calls.places(sizes)
+    offsets, _ = calls.places(sizes)
     sock.sendall(calls.encode(Record(calls.ASK, call, sizes)))
     record, fds = receive(sock)
     if record is None or record.kind != calls.ROOM or not fds:
         return
-    with mmap.mmap(fds[0], size) as room:
-        for begin, each in zip(offsets, pieces, strict=True):
-            room[begin : begin + len(each)] = each
+    for begin, each in zip(offsets, pieces, strict=True):
+        calls.write_at(fds[0], each, begin)
     os.close(fds[0])
     sock.sendall(calls.encode(Record(kind, call, sizes)))
 
@@ -181,5 +179,6 @@ def main() -> None:
     cage."""
     with socket.socket(fileno=int(sys.argv[1])) as sock:
         if all(prepared(sock) for _ in range(int(sys.argv[2]))):
-            answer_one(sock)
+            sock.sendall(calls.encode(Record(calls.READY, 0)))
+            answer_call(sock, {})
     os._exit(0)

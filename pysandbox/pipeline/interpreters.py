@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class Interpreter:
     """One that waits, or is about to; a `CallWorker`."""
 
+    says_ready = True
+
     def __init__(self, process: Process[bytes], sock: socket.socket) -> None:
         self.process, self.sock = process, sock
         self._output = process.state.streams.readers()["stdout"]

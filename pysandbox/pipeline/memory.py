@@ -45,7 +45,7 @@ def send_call(sock: socket.socket, number: int, pieces: Sequence[Piece], beside:
     fd = fixed_memory(end)
     try:
         for begin, each in zip(offsets, pieces, strict=True):
-            _write_at(fd, each, begin)
+            calls.write_at(fd, each, begin)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
         _send(sock, Record(calls.CALL, number, sizes), [fd, *beside])
     finally:
@@ -75,10 +75,3 @@ def read_room(fd: int, sizes: Sequence[int]) -> list[memoryview]:
 def _send(sock: socket.socket, record: Record, fds: Sequence[int]) -> None:
     with suppress(ConnectionError):  # it has ended: the next receive says so
         socket.send_fds(sock, [calls.encode(record)], fds)
-
-
-def _write_at(fd: int, data: Piece, begin: int) -> None:
-    rest = memoryview(data)
-    while rest:
-        count = os.pwrite(fd, rest, begin)
-        rest, begin = rest[count:], begin + count

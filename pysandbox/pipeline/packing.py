@@ -14,9 +14,11 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+from functools import cache
 from types import FunctionType
 
 from pysandbox.pipeline import calls
+from pysandbox.pipeline.codec import BESIDE
 from pysandbox.pipeline.shipping import Definition, Shipped, is_installed, needed_source, shipped
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +30,16 @@ if TYPE_CHECKING:
     Piece = bytes | memoryview
 
 Definitions = dict[str, set[Definition]]  # by module
+
+
+class _Bytes:
+    """Many bytes, which pickle would copy into what it writes, as a buffer beside it: bytes again where it is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __reduce_ex__(self, _: object) -> tuple[type, tuple[pickle.PickleBuffer]]:
+        return bytes, (pickle.PickleBuffer(self._data),)
 
 
 class SentCall(NamedTuple):
@@ -71,7 +83,8 @@ def _packed(call: SentCall, pickler: Any) -> list[Piece]:
         name, function = (function.module, function.name), None
         if call.function.definition is not None:  # type: ignore[union-attr]
             definitions[name[0]] = {call.function.definition}  # type: ignore[union-attr]
-    content = (function, call.arguments, call.named or {})
+    arguments = tuple(map(_beside, call.arguments))
+    content = (function, arguments, {name: _beside(each) for name, each in (call.named or {}).items()})
     buffers: list[pickle.PickleBuffer] = []
     given = _written(pickler, content, definitions, buffers.append)
     if len(buffers) + 2 > calls.MOST_PIECES:
@@ -80,18 +93,31 @@ def _packed(call: SentCall, pickler: Any) -> list[Piece]:
     return [pickle.dumps((name, call.many, sources), protocol=5), given, *(each.raw() for each in buffers)]
 
 
+def _beside(argument: object) -> object:
+    return _Bytes(argument) if type(argument) is bytes and len(argument) >= BESIDE else argument
+
+
 def _written(pickler: Any, content: object, definitions: Definitions, beside: Any) -> bytes:
+    written = io.BytesIO()
+    writer = _noting(pickler)(written, protocol=5, buffer_callback=beside)
+    writer.definitions = definitions
+    writer.dump(content)
+    return written.getvalue()
+
+
+@cache
+def _noting(pickler: Any) -> Any:
     class Writer(pickler):  # type: ignore[misc]
         """Notes what is sent by name, and is not installed."""
 
+        definitions: Definitions
+
         def reducer_override(self, found: Any) -> Any:
-            if isinstance(found, FunctionType | type) and _note(found, definitions):
+            if isinstance(found, FunctionType | type) and _note(found, self.definitions):
                 return NotImplemented
             return super().reducer_override(found) if pickler is not pickle.Pickler else NotImplemented
 
-    written = io.BytesIO()
-    Writer(written, protocol=5, buffer_callback=beside).dump(content)
-    return written.getvalue()
+    return Writer
 
 
 def _note(found: Any, definitions: Definitions) -> bool:
