@@ -1,44 +1,22 @@
-"""A worker from its fork to its call, in the cage: what it has of its own, made so that a worker which waits owns little.
+"""What the workers of a template may reach, in the cage: a Landlock domain for each, and a directory of its own in it.
 
-    prepare   its directory, and the ruleset of its Landlock domain: by the template, while nobody waits
-    fork      fork(2) itself, and a row of system calls, each with its arguments made before: the walls
-    (waits)   for its CALL, in poll(2)
-    wake      what os.fork() would have done at once: the interpreter's locks, its hooks, its seeds; then the call
-
-Every page that a worker touches it copies, and a page that it copies is one that it no longer shares. The interpreter
-touches some two hundred to find itself after a fork, and a worker that waits needs none of it: it runs nothing of anybody's
-before its call, and there its walls have long been there.
+In its domain a worker can neither signal nor read the template and its siblings. The template opens the places that all
+of them have once, and makes directory and ruleset of the next worker while nobody waits.
 """
 
 from __future__ import annotations
 
-import _signal  # signal(2) without the enums of `signal`, whose pages each worker would copy
 import ctypes
-import gc
 import os
 import re
-import resource
-import socket
+import shutil
 import struct
-import sys
-import traceback
-
-from pysandbox.pipeline import inside
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-HELD = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, which nobody could hand back after a fork
-FORK, SYSCALL, POLL, EXIT = HELD.fork, HELD.syscall, HELD.poll, HELD._exit  # a preload may do with os.fork what it likes
-BEFORE_FORK, IN_PARENT, IN_CHILD = (
-    getattr(ctypes.pythonapi, f"PyOS_{each}") for each in ("BeforeFork", "AfterFork_Parent", "AfterFork_Child")
-)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7), on every architecture
 PATH_BENEATH, ABI_REQUEST, SCOPES = 1, 1, 3  # LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_SCOPE_SIGNAL
-CLOSE_RANGE = 436  # close_range(2), on every architecture
-MOST_DESCRIPTORS = ctypes.c_uint((1 << 32) - 1)
 RIGHTS_OF_ABI_6 = (1 << 16) - 1
 ON_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # all that a rule on a file may hold
-SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
-SOCKET = 3  # the descriptor of its socket, after the three streams
 OCTAL = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in proc_pid_mountinfo(5)
 OWN_OF_EACH = {"/": ("tmp", "scratch", "dev"), "/dev": ("shm", "mqueue")}  # where siblings could meet
 
@@ -52,13 +30,6 @@ def call(number: int, *arguments: object) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
-
-
-def adopt_orphans() -> None:
-    LIBC.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-# ---- what every worker may reach ---------------------------------------------------------------------------------
 
 
 class WorkerRules:
@@ -112,50 +83,32 @@ def granted_below() -> list[str]:
     return [each for each in points if each.startswith(own)]
 
 
-# ---- a worker ----------------------------------------------------------------------------------------------------
+class OwnPlaces:
+    """The directory and the ruleset of each worker; those of the next one are made ahead."""
 
-
-class Cradle:
-    """Forks workers. The directory and the ruleset of the next one are made ahead."""
-
-    def __init__(self, order: dict[str, object]) -> None:
+    def __init__(self) -> None:
         self._rules = WorkerRules()
-        self._steps: list[tuple[object, ...]] = [
-            (HELD.setsid,),
-            (HELD.prctl, SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0),
-            (HELD.prctl, SET_CHILD_SUBREAPER, 1, 0, 0, 0),  # what it leaves alone stays below it while it lives
-            *limits(order),
-        ]
-        self._next: tuple[int, int] = (0, -1)  # its number, and its ruleset
+        self._ahead: tuple[int, int] = (0, -1)  # its number, and its ruleset
 
     def prepare(self, number: int) -> None:
-        """What fails here fails again, and is told, when that worker is forked."""
+        """What fails here fails again, and is told, when that worker is wanted."""
         try:
-            self._next = (number, self._made(number))
+            self._ahead = (number, self._made(number))
         except OSError:
-            self._next = (0, -1)
+            self._ahead = (0, -1)
 
-    def fork(self, number: int, sock: int, around: inside.Names) -> int:
-        """Its pid. Raises OSError."""
-        (prepared, ruleset), self._next = self._next, (0, -1)
-        if prepared != number:
-            self._drop(prepared, ruleset)
-            ruleset = self._made(number)
-        steps = self._of_one(number, sock, ruleset)
-        parent = os.getpid()
-        BEFORE_FORK()
-        pid: int = FORK()
-        if not pid:
-            settle(steps, parent)
-            live(f"/tmp/{number}", around)
-        IN_PARENT()
-        os.close(ruleset)
-        if pid < 0:
-            raise OSError("no process can be forked")
-        return pid
+    def take(self, number: int) -> int:
+        """Its ruleset, which the caller closes. Raises OSError."""
+        (prepared, ruleset), self._ahead = self._ahead, (0, -1)
+        if prepared == number:
+            return ruleset
+        if ruleset >= 0:
+            os.close(ruleset)
+            remove(own_place(prepared))
+        return self._made(number)
 
     def _made(self, number: int) -> int:
-        own = f"/tmp/{number}"
+        own = own_place(number)
         os.mkdir(own, 0o700)
         try:
             return self._rules.ruleset(own)
@@ -163,68 +116,13 @@ class Cradle:
             os.rmdir(own)
             raise
 
-    def _drop(self, number: int, ruleset: int) -> None:
-        if ruleset >= 0:
-            os.close(ruleset)
-            os.rmdir(f"/tmp/{number}")
 
-    def _of_one(self, number: int, sock: int, ruleset: int) -> list[tuple[object, ...]]:
-        """The descriptors last: nothing of the template stays open."""
-        return [
-            *self._steps,
-            (HELD.chdir, f"/tmp/{number}".encode()),
-            (SYSCALL, RESTRICT_SELF, ruleset, 0),
-            (HELD.dup2, sock, SOCKET),
-            (SYSCALL, CLOSE_RANGE, SOCKET + 1, MOST_DESCRIPTORS, 0),
-        ]
+def own_place(number: int) -> str:
+    return f"/tmp/{number}"
 
 
-def limits(order: dict[str, object]) -> list[tuple[object, ...]]:
-    found: list[tuple[object, ...]] = []
-    for name in ("AS", "CPU"):
-        value = int(str(order[name]))
-        if value:
-            most = value + (name == "CPU")  # first SIGXCPU, which says why, then SIGKILL
-            limit = ctypes.create_string_buffer(struct.pack("=QQ", value, most))
-            found.append((HELD.prlimit, 0, getattr(resource, f"RLIMIT_{name}"), limit, None))
-    return found
-
-
-def settle(steps: list[tuple[object, ...]], parent: int) -> None:
-    """Everything between the fork and the call. Whatever it touches is a page that a waiting worker owns."""
-    for step, *arguments in steps:
-        if step(*arguments) < 0:  # type: ignore[operator]
-            EXIT(1)
-    if HELD.getppid() != parent:  # the template had ended before its worker asked to end with it
-        EXIT(1)
-    waiting = ctypes.create_string_buffer(struct.pack("=ihh", SOCKET, 1, 0), 8)  # struct pollfd, POLLIN
-    while POLL(waiting, 1, -1) < 0:
-        pass
-
-
-def live(own: str, around: inside.Names) -> None:
-    """Never returns: what a worker does not catch must not reach the loop of the template."""
-    status = 1
+def remove(own: str) -> None:
     try:
-        IN_CHILD()
-        _signal.set_wakeup_fd(-1)
-        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-        os.environ["HOME"] = os.environ["TMPDIR"] = own
-        reseed()
-        gc.enable()
-        inside.answer_call(socket.socket(fileno=SOCKET), around)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)
-
-
-def reseed() -> None:
-    """Python (`random`, by its hook of fork) and OpenSSL do it by themselves for what is theirs; these do not."""
-    if "tempfile" in sys.modules:
-        setattr(sys.modules["tempfile"], "tempdir", None)  # noqa: B010
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed(list(struct.unpack("4I", os.urandom(16))))
-    if "torch" in sys.modules:
-        sys.modules["torch"].seed()
+        os.rmdir(own)  # most leave it empty
+    except OSError:
+        shutil.rmtree(own, ignore_errors=True)

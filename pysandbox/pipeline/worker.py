@@ -1,7 +1,7 @@
-"""Runs in the cage, with the standard library alone (`booted`): a template that has its modules loaded, and forks.
+"""Runs in the cage, with the standard library alone (`booted`): a template that has its modules loaded, and its workers.
 
     PREPARE   imports what is named; what would not survive a fork is refused by name: threads, children, shared memory
-    FORK      a worker, in its own session, limits, directory and Landlock domain (`walls`); it answers one call and ends
+    FORK      a worker, by the process that stays as it was then (`cradle`), in a place of its own (`walls`)
     KILL      a worker, with what it started
 
 Nothing of a worker reaches the template, which hears the host alone. It is a subreaper: a process that outlives its
@@ -16,16 +16,17 @@ import importlib
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
 import traceback
+from collections import deque
 from contextlib import suppress
 
-from pysandbox.pipeline import inside, walls
+from pysandbox.pipeline import cradle, inside, walls
 from pysandbox.pipeline.walls import RefusedError
 
+FORK = os.fork  # what a preload does with the name is its own business
 LONGEST = 1 << 16
 FOR_ANSWERS = ("dataclasses", "datetime", "decimal", "enum", "pathlib", "uuid")  # loaded once, for all
 
@@ -91,25 +92,28 @@ def require_nothing_shared() -> None:
 
 
 class ForkServer:
-    def __init__(self, control: socket.socket, cradle: walls.Cradle) -> None:
-        self.control, self.cradle = control, cradle
-        self.around = {name: each for name, each in sys.modules.items() if "." not in name}
+    def __init__(self, control: socket.socket, order: dict[str, object], places: walls.OwnPlaces) -> None:
+        self.control, self.places = control, places
         self.workers: dict[int, int] = {}  # pid to number
-        self.woken, waking = socket.socketpair()
-        self.woken.setblocking(False)
-        waking.setblocking(False)
-        self.waking = waking
+        self.unborn: deque[int] = deque()  # numbers, in the order of their orders
+        self.condemned: set[int] = set()  # of the unborn
+        self.cradle, self.cradle_pid = begin_cradle(order)
+        self.woken, self.waking = socket.socketpair()
+        for each in (self.woken, self.waking):
+            each.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
-        cradle.prepare(1)
+        signal.set_wakeup_fd(self.waking.fileno(), warn_on_full_buffer=False)
+        places.prepare(1)
 
     def serve(self) -> None:
-        """Until the host is gone."""
+        """Until the host, or the cradle, is gone."""
         poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.register(self.woken, select.POLLIN)
+        for each in (self.control, self.cradle, self.woken):
+            poll.register(each, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll()}
+            if self.cradle.fileno() in ready and not self.hear():
+                return
             if self.woken.fileno() in ready:
                 self.woken.recv(4096)
                 self.reap()
@@ -124,53 +128,94 @@ class ForkServer:
         if "fork" in order:
             self.fork(int(order["fork"]), socket.socket(fileno=fds[0]))
         elif "kill" in order:
-            for pid in [pid for pid, number in self.workers.items() if number == order["kill"]]:
-                os.kill(pid, signal.SIGKILL)
+            self.kill(int(order["kill"]))
         return True
 
     def fork(self, number: int, sock: socket.socket) -> None:
-        try:
-            self.workers[self.cradle.fork(number, sock.fileno(), self.around)] = number
-        except OSError:
-            self.say({"exited": number, "status": -1})
-        sock.close()
-        self.cradle.prepare(number + 1)
+        with sock:
+            try:
+                ruleset = self.places.take(number)
+            except OSError:
+                self.say({"exited": number, "status": -1})
+                return
+            try:
+                cradle.send_order(self.cradle, walls.own_place(number), sock.fileno(), ruleset)
+            finally:
+                os.close(ruleset)
+        self.unborn.append(number)
+        self.places.prepare(number + 1)
+
+    def kill(self, number: int) -> None:
+        if number in self.unborn:
+            self.condemned.add(number)
+        for pid in [pid for pid, each in self.workers.items() if each == number]:
+            end(pid)
+
+    def hear(self) -> bool:
+        """What the cradle tells; False where it has ended."""
+        data = self.cradle.recv(cradle.TOLD.size)
+        if not data:
+            return False
+        what, pid, status = cradle.TOLD.unpack(data)
+        if what == cradle.ENDED:
+            self.over(self.workers.pop(pid), status)
+            return True
+        number = self.unborn.popleft()
+        if pid < 0:
+            self.over(number, -1)
+        else:
+            self.workers[pid] = number
+            if number in self.condemned:
+                end(pid)
+        self.condemned.discard(number)
+        return True
+
+    def over(self, number: int, status: int) -> None:
+        self.end_orphans()
+        walls.remove(walls.own_place(number))
+        self.say({"exited": number, "status": status})
 
     def reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                break
-            number = self.workers.pop(pid, None)
-            if number is not None:
-                remove(f"/tmp/{number}")
-                self.say({"exited": number, "status": status})
-        for pid in set(children()) - self.workers.keys():  # whoever outlives its worker
-            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        self.end_orphans()
+
+    def end_orphans(self) -> None:
+        """Whoever has outlived a worker is a child of ours now."""
+        for pid in children():
+            if pid != self.cradle_pid:
+                end(pid)
 
     def say(self, what: dict[str, object]) -> None:
         self.control.send(json.dumps(what).encode())
 
 
-def remove(own: str) -> None:
-    try:
-        os.rmdir(own)  # most leave it empty
-    except OSError:
-        shutil.rmtree(own, ignore_errors=True)
+def end(pid: int) -> None:
+    with suppress(ProcessLookupError):  # the cradle may have seen its end, which we have not read yet
+        os.kill(pid, signal.SIGKILL)
+
+
+def begin_cradle(order: dict[str, object]) -> tuple[socket.socket, int]:
+    """The socket to it, and its pid."""
+    around = {name: each for name, each in sys.modules.items() if "." not in name}
+    ours, inside_ = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with inside_:
+        pid = FORK()
+        if not pid:
+            cradle.rock(inside_, order, around)
+    return ours, pid
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    walls.adopt_orphans()
+    cradle.adopt_orphans()
     order = json.loads(control.recv(LONGEST))
     try:
-        cradle = walls.Cradle(order)
+        places = walls.OwnPlaces()
         prepare(control, order)
-        template = ForkServer(control, cradle)
+        template = ForkServer(control, order, places)
     except BaseException as error:
         said = str(error) if isinstance(error, RefusedError) else traceback.format_exc()[-(LONGEST // 4) :]
         control.send(json.dumps({"failed": said}).encode())
