@@ -6,31 +6,33 @@ worker of a template (`worker`) answers by it, too. What it needs is imported wh
 
 from __future__ import annotations
 
-import array
+import _pickle as pickle  # `pickle`, `socket` and `traceback` bring a dozen modules, for nothing that is used here
 import importlib
-import linecache
+import marshal
 import mmap
 import os
-import pickle
-import socket
+import select
+import struct
 import sys
-import traceback
 import types
+from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC
 
 from pysandbox.pipeline import calls, codec
 from pysandbox.pipeline.calls import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Mapping
     from typing import Any
 
     Names = Mapping[str, Any]  # what a function sees beside what its own source defines
 
+SOON = 50  # ms
 MOST_TEXT = 16_000  # letters of a traceback that are told
 
 
-def answer_call(sock: socket.socket, around: Names) -> None:
+def answer_call(sock: socket, around: Names) -> None:
     """Waits for one CALL and answers it. Returns when the host has gone, too."""
     record, fds = receive(sock)
     if record is None:
@@ -46,12 +48,10 @@ def answer_call(sock: socket.socket, around: Names) -> None:
     _send(sock, kind, record.call, answer)
 
 
-def receive(sock: socket.socket) -> tuple[Record | None, list[int]]:
-    data, ancillary, _, _ = sock.recvmsg(calls.LONGEST, socket.CMSG_SPACE(4 * 4), socket.MSG_CMSG_CLOEXEC)
-    fds = array.array("i")
-    for _, _, sent in ancillary:
-        fds.frombytes(sent)
-    return (calls.parse(data) if data else None), list(fds)
+def receive(sock: socket) -> tuple[Record | None, list[int]]:
+    data, ancillary, _, _ = sock.recvmsg(calls.LONGEST, CMSG_SPACE(4 * 4), MSG_CMSG_CLOEXEC)
+    fds = [fd for _, _, sent in ancillary for fd in struct.unpack(f"{len(sent) // 4}i", sent)]
+    return (calls.parse(data) if data else None), fds
 
 
 def _outcome(record: Record, fds: list[int], around: Names) -> tuple[int, list[Any]]:
@@ -68,7 +68,7 @@ def _outcome(record: Record, fds: list[int], around: Names) -> tuple[int, list[A
         return calls.RAISED, codec.encode(told(error))
 
 
-def prepared(sock: socket.socket) -> bool:
+def prepared(sock: socket) -> bool:
     """Makes the call that comes first, whose answer nobody waits for; that it failed is told, and the end of all."""
     try:
         return made(sock)
@@ -77,7 +77,7 @@ def prepared(sock: socket.socket) -> bool:
         return False
 
 
-def made(sock: socket.socket) -> bool:
+def made(sock: socket) -> bool:
     """Makes the next call and answers nothing; False where the host has gone. Raises whatever the function does."""
     record, fds = receive(sock)
     if record is not None:
@@ -99,8 +99,8 @@ def _pieces(record: Record, fds: list[int]) -> list[memoryview]:
 def _called(pieces: list[memoryview], around: Names) -> Any:
     """As `packing` has it."""
     name, many, sources = pickle.loads(pieces[0])
-    for module, source in sources.items():  # first: the arguments may be of its module's classes
-        _place(module, source, around)
+    for module, (source, code) in sources.items():  # first: the arguments may be of its module's classes
+        _place(module, source, marshal.loads(code), around)
     function, arguments, named = pickle.loads(pieces[1], buffers=pieces[2:])
     if name is not None:
         function = _named(*name)
@@ -114,15 +114,23 @@ def _named(module: str, name: str) -> Any:
     return getattr(found, "__wrapped__", found)
 
 
-def _place(name: str, source: str, around: Names) -> None:
+def _place(name: str, source: str, code: types.CodeType, around: Names) -> None:
     """The part of a module's source that is needed, as that module."""
     _place_packages(name)
     found = sys.modules[name] = types.ModuleType(name)
-    file = f"<{name}>"
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    code = compile(source, file, "exec", dont_inherit=True)
+    found.__dict__["__loader__"] = _SourceOf(source)
     found.__dict__.update({each: around[each] for each in _mentioned(code) if each in around})
     exec(code, found.__dict__)
+
+
+class _SourceOf:
+    """Where a traceback finds the lines (linecache(3))."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def get_source(self, _: str) -> str:
+        return self._source
 
 
 def _mentioned(code: types.CodeType) -> set[str]:
@@ -148,14 +156,22 @@ def told(error: BaseException) -> tuple[str, str, str]:
         message = str(error)
     except Exception:
         message = "(its message cannot be told)"
+    return name, message[:MOST_TEXT], _trace(error)[-MOST_TEXT:]
+
+
+def _trace(error: BaseException) -> str:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals is globals():  # those of this file say nothing
         frames = frames.tb_next
-    text = "".join(traceback.format_exception(kind, error, frames))
-    return name, message[:MOST_TEXT], text[-MOST_TEXT:]
+    try:
+        import traceback
+
+        return "".join(traceback.format_exception(type(error), error, frames))
+    except Exception:  # it may have used up what an import needs
+        return ""
 
 
-def _send(sock: socket.socket, kind: int, call: int, pieces: list[Any]) -> None:
+def _send(sock: socket, kind: int, call: int, pieces: list[Any]) -> None:
     sizes = tuple(len(each) for each in pieces)
     if sum(sizes) <= calls.INLINE and len(sizes) <= calls.MOST_PIECES:
         sock.sendall(calls.encode(Record(kind, call, sizes, b"".join(pieces))))
@@ -177,8 +193,20 @@ def _send(sock: socket.socket, kind: int, call: int, pieces: list[Any]) -> None:
 def main() -> None:
     """argv: the socket's descriptor, and how many calls prepare it. What the function leaves running ends with the
     cage."""
-    with socket.socket(fileno=int(sys.argv[1])) as sock:
-        if all(prepared(sock) for _ in range(int(sys.argv[2]))):
-            sock.sendall(calls.encode(Record(calls.READY, 0)))
-            answer_call(sock, {})
+    from _socket import socket
+
+    sock = socket(fileno=int(sys.argv[1]))
+    if all(prepared(sock) for _ in range(int(sys.argv[2]))):
+        sock.sendall(calls.encode(Record(calls.READY, 0)))
+        warm_up(sock)
+        answer_call(sock, {})
     os._exit(0)
+
+
+def warm_up(sock: socket) -> None:
+    """Where nobody is in a hurry, what many functions import anyway; an interpreter that is called at once is spared."""
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    if not poller.poll(SOON):
+        for name in ("dataclasses", "enum", "re", "traceback"):
+            importlib.import_module(name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import os
+import symtable
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -205,9 +206,17 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and not hasattr(builtins, each.id):
-            yield each.id
+    """What it looks up outside of itself: a variable of a function's own may be called as something of the module is."""
+    yield from _looked_up(symtable.symtable(ast.unparse(node), "<names>", "exec"))
+
+
+def _looked_up(table: symtable.SymbolTable) -> Iterator[str]:
+    is_function = table.get_type() not in ("module", "class")
+    for each in table.get_symbols():
+        if (each.is_global() if is_function else each.is_referenced()) and not hasattr(builtins, each.get_name()):
+            yield each.get_name()
+    for child in table.get_children():
+        yield from _looked_up(child)
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:

@@ -12,7 +12,6 @@ https://arrow.apache.org/docs/format/Columnar.html
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 TYPE_CHECKING = False
@@ -30,8 +29,8 @@ UNITS = {  # of time, and their bits
     "time32[s]": 32, "time32[ms]": 32, "time64[us]": 64, "time64[ns]": 64,
     **{f"{name}[{unit}]": 64 for name in ("timestamp", "duration") for unit in ("s", "ms", "us", "ns")},
 }  # fmt: skip
-ZONED = re.compile(r"(timestamp)\[(s|ms|us|ns), tz=([A-Za-z0-9_+:/-]{1,64})\]")
-DAYS = re.compile(r"(date(?:32|64))\[(?:day|ms)\]")  # as pyarrow writes them
+ZONED = r"(timestamp)\[(s|ms|us|ns), tz=([A-Za-z0-9_+:/-]{1,64})\]"
+DAYS = r"(date(?:32|64))\[(?:day|ms)\]"  # as pyarrow writes them
 
 
 class NotATable(ValueError):
@@ -47,13 +46,15 @@ def is_table(kind: type) -> bool:
 
 def taken_apart(table: Any) -> tuple[int, list[tuple[str, str]], list[list[Any]]]:
     """Rows; name and type of each column; its buffers, None for one that is not there. Raises NotATable."""
+    import re
+
     import pyarrow
 
     if type(table).__name__ == "RecordBatch":
         table = pyarrow.Table.from_batches([table])
     columns, buffers = [], []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        kind = DAYS.sub(r"\1", str(column.type))
+        kind = re.sub(DAYS, r"\1", str(column.type))
         if _bits(kind) is None:
             can = "numbers, booleans, text, bytes, dates and times can be"
             raise NotATable(f"cannot return column {name!r} of type {column.type}: {can}")
@@ -77,9 +78,16 @@ def _bytes_of(buffer: Any) -> Any:
 # ---- on the host ---------------------------------------------------------------------------------------------------
 
 
+def zone_of(kind: str) -> Any:
+    """The match of a timestamp with a zone: its unit and its zone are groups."""
+    import re  # here: an interpreter that waits for a call has no use for it
+
+    return re.fullmatch(ZONED, kind)
+
+
 def _bits(kind: str) -> int | None:
     found = WIDTHS.get(kind, UNITS.get(kind))
-    return 64 if found is None and ZONED.fullmatch(kind) else found
+    return 64 if found is None and zone_of(kind) else found
 
 
 def buffers_of(kind: str) -> int:
@@ -132,7 +140,7 @@ def _sizes(kind: str, rows: int) -> list[int]:
 
 
 def _type(pyarrow: Any, kind: str) -> Any:
-    if zoned := ZONED.fullmatch(kind):
+    if zoned := zone_of(kind):
         return pyarrow.timestamp(zoned[2], tz=zoned[3])
     name, _, unit = kind.rstrip("]").partition("[")
     make = getattr(pyarrow, NAMES.get(name, name))

@@ -28,7 +28,7 @@ from pysandbox.pipeline.walls import RefusedError
 
 FORK = os.fork  # what a preload does with the name is its own business
 LONGEST = 1 << 16
-FOR_ANSWERS = ("dataclasses", "datetime", "decimal", "enum", "pathlib", "uuid")  # loaded once, for all
+FOR_ANSWERS = ("dataclasses", "datetime", "decimal", "enum", "pathlib", "traceback", "uuid")  # loaded once, for all
 
 
 # ---- preparing ---------------------------------------------------------------------------------------------------
