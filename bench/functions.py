@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy
+
 from bench.forks import told
 from pysandbox import sandboxed
 
@@ -30,6 +32,11 @@ def one() -> int:
 
 @sandboxed()
 def same(data: bytes) -> bytes:
+    return data
+
+
+@sandboxed()
+def same_array(data: numpy.ndarray) -> numpy.ndarray:
     return data
 
 
@@ -81,11 +88,17 @@ def main() -> None:
     print(f"a call: {caged * 1e3:.2f} ms; an interpreter that waits, without a cage: {waiting * 1e3:.2f} ms; "
           f"one that is started: {started * 1e3:.2f} ms")  # fmt: skip
     data = bytes(asked.mb << 20)
-    there_and_back = measured(lambda: same(data), lambda: None, 3)
-    copied = measured(lambda: bytes(bytearray(data)), lambda: None, 3)
-    print(f"{asked.mb} MiB in and out: {there_and_back * 1e3:.0f} ms; two copies of it: {copied * 1e3:.0f} ms")
+    array = numpy.ones(asked.mb << 17)
+    for what, there_and_back, copied in (
+        ("bytes", lambda: same(data), lambda: bytes(bytearray(data))),
+        ("an array", lambda: same_array(array), lambda: array.copy().copy()),
+    ):
+        call, copies = measured(there_and_back, lambda: None, 3), measured(copied, lambda: None, 3)
+        print(f"{asked.mb} MiB as {what}, in and out: {call * 1e3:.0f} ms; two copies of it: {copies * 1e3:.0f} ms: "
+              f"{copies / call:.2f} (bar for an array: at least 0.5)")  # fmt: skip
     one.close()
     same.close()
+    same_array.close()
     for line in told(asked.rounds, asked.forks):
         print(line, flush=True)
 

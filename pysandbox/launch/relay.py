@@ -143,18 +143,19 @@ class OutputRelay:
 
 class PipeRelay:
     """One stream from a pipe to a duplicate of `target`, a pipe or a file, by a thread that needs no interpreter
-    (csrc/host/relay/outflow.c). Owns both."""
+    (csrc/host/relay/outflow.c). Owns both. `widens`: the target is a pipe of ours, which may become a larger one."""
 
-    def __init__(self, source: int, target: int, *, is_pipe: bool = True) -> None:
+    def __init__(self, source: int, target: int, *, is_pipe: bool = True, widens: bool = False) -> None:
         self.source = source
         self.is_pipe = is_pipe
+        self._widens = widens
         self._target = os.dup(target)
         self._flow: Any = None
 
     def serve(self) -> None:
         """From now on the thread does it, and closes in the end. Raises OSError."""
         made = ffi.new("struct psb_outflow **")
-        result = lib.psb_start_outflow(self.source, self._target, made)
+        result = lib.psb_start_outflow(self.source, self._target, self._widens, made)
         if result < 0:
             raise OSError(-result, f"the command's output cannot be passed on: {os.strerror(-result)}")
         self.source = -1

@@ -1,4 +1,4 @@
-"""The process that workers are forked from, in the cage: it has loaded everything, and since then it does next to nothing.
+"""The process that workers are forked from, in the cage: it has loaded everything, and does next to nothing since then.
 
 A page that either side of a fork writes to is copied, and a worker keeps the old one for itself alone. So what goes on
 between two forks decides what a worker which waits costs; in an interpreter that reads orders and tidies up it is some
@@ -8,9 +8,9 @@ two hundred pages. Here it is a row of system calls, whose arguments are made on
     SIGCHLD, by signalfd(2)                ->  waitpid(2)  ->  ENDED pid, status
 
 All else is the template's (`worker`), whose child it is. A worker begins in `settle`, again a row of system calls: its
-session, limits, directory and Landlock domain, no descriptor but its socket. Then it waits for its CALL, in poll(2). What
-os.fork() would have done at once, the interpreter's locks, hooks and seeds, is done when that has come: until then a
-worker runs nothing that would need it.
+session, limits, directory and Landlock domain, no descriptor but its socket. Then it waits for its CALL, in poll(2).
+What os.fork() would have done at once, the interpreter's locks, hooks and seeds, is done when that has come: until then
+a worker runs nothing that would need it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ import traceback
 from pysandbox.pipeline import inside
 
 HELD = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, which nobody could hand back after a fork
-FORK, SYSCALL, POLL, EXIT = HELD.fork, HELD.syscall, HELD.poll, HELD._exit  # a preload may do with os.fork what it likes
+FORK, SYSCALL, POLL, EXIT = (
+    HELD.fork,
+    HELD.syscall,
+    HELD.poll,
+    HELD._exit,
+)  # a preload may do with os.fork what it likes
 CLOSE, DUP2, SEND, WAITPID, CHDIR = HELD.close, HELD.dup2, HELD.send, HELD.waitpid, HELD.chdir
 RECVMSG, READ, MASK, COPY = HELD.recvmsg, HELD.read, HELD.sigprocmask, HELD.memcpy
 BEFORE_FORK, IN_CHILD = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Child
@@ -73,13 +78,17 @@ class Cradle:
         chld = ctypes.create_string_buffer(128)
         HELD.sigaddset(chld, int(_signal.SIGCHLD))
         self.signals: int = HELD.signalfd(-1, chld, os.O_CLOEXEC | os.O_NONBLOCK)
-        self.polled = ctypes.create_string_buffer(struct.pack("=ihhihh", self.sock, POLLIN, 0, self.signals, POLLIN, 0), 16)
+        self.polled = ctypes.create_string_buffer(
+            struct.pack("=ihhihh", self.sock, POLLIN, 0, self.signals, POLLIN, 0), 16
+        )
         self.is_ordered, self.has_ended = (ctypes.c_short.from_buffer(self.polled, at) for at in (6, 14))
         self.path = ctypes.create_string_buffer(LONGEST_PATH)
         self.rights = ctypes.create_string_buffer(24)  # struct cmsghdr, and two descriptors
         self.given, self.ruleset = (ctypes.c_int.from_buffer(self.rights, at) for at in (16, 20))
         self.pieces = ctypes.create_string_buffer(struct.pack("@PN", ctypes.addressof(self.path), LONGEST_PATH - 1), 16)
-        self.empty = struct.pack("@PIPNPNi", 0, 0, ctypes.addressof(self.pieces), 1, ctypes.addressof(self.rights), 24, 0)
+        self.empty = struct.pack(
+            "@PIPNPNi4x", 0, 0, ctypes.addressof(self.pieces), 1, ctypes.addressof(self.rights), 24, 0
+        )
         self.message = ctypes.create_string_buffer(len(self.empty))  # struct msghdr
         self.told = (ctypes.c_int * 3)()
         self.status = ctypes.c_int.from_buffer(self.told, 8)

@@ -31,7 +31,8 @@ class WorkerOwner(Protocol):
 
 
 class TemplateWorker:
-    """Waits for one call; a `CallWorker`, whose call is sent while it is forked, or waits. `number` is the template's name for it, and of its directory in /tmp."""
+    """A `CallWorker`, whose call is sent while it is forked, or waits. `number` is the template's name for it, and that
+    of its directory in /tmp."""
 
     says_ready = False
 

@@ -204,7 +204,7 @@ def main() -> None:
 
 
 def warm_up(sock: socket) -> None:
-    """Where nobody is in a hurry, what many functions import anyway; an interpreter that is called at once is spared."""
+    """Where nobody is in a hurry, what many functions import anyway; one that is called at once is spared."""
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     if not poller.poll(SOON):

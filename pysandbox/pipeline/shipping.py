@@ -206,7 +206,7 @@ def _is_future(node: ast.stmt) -> bool:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """What it looks up outside of itself: a variable of a function's own may be called as something of the module is."""
+    """What it looks up outside of itself: a function's own variable may be called as something of the module is."""
     yield from _looked_up(symtable.symtable(ast.unparse(node), "<names>", "exec"))
 
 

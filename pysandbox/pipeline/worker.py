@@ -1,4 +1,4 @@
-"""Runs in the cage, with the standard library alone (`booted`): a template that has its modules loaded, and its workers.
+"""Runs in the cage, with the standard library alone (`booted`): a template that has loaded modules, and its workers.
 
     PREPARE   imports what is named; what would not survive a fork is refused by name: threads, children, shared memory
     FORK      a worker, by the process that stays as it was then (`cradle`), in a place of its own (`walls`)

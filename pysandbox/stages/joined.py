@@ -4,7 +4,7 @@
 
 Two pipes and not one: whoever holds an end of a pipe can open the other (/proc/self/fd), and a stage that was taken
 over could hear from its reader. So bytes go one way, and neither stage knows of the other. What is spliced is not
-copied, and these pipes are larger than ordinary ones, so that this is no slower than one pipe.
+copied, and the pipes of a stream that flows are larger than ordinary ones.
 
 All cages are opened first, then the last command is started first: nobody writes before somebody reads. Who owns a
 Joined closes it; then every command is over and every descriptor closed, whatever has happened.
@@ -12,12 +12,10 @@ Joined closes it; then every command is over and every descriptor closed, whatev
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 from pysandbox.errors import CageClosedError, CageTimeout, StartError
 from pysandbox.launch.relay import PipeRelay
@@ -29,8 +27,6 @@ from pysandbox.stages.outcome import PipelineResult, has_failed
 if TYPE_CHECKING:
     from pysandbox.process import Process
     from pysandbox.result import Reason
-
-LARGE = 256 << 10  # bytes of a pipe between two stages
 
 
 class Joined:
@@ -97,9 +93,7 @@ class Joined:
         named = self._named.pop(index, -1)
         target = named if named >= 0 else self._started[reader].state.streams.take("stdin")
         try:
-            with suppress(OSError):  # the user's pipes hold as much as they may: then it is an ordinary one
-                fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, LARGE)
-            relay = PipeRelay(source, target)
+            relay = PipeRelay(source, target, widens=True)
         except BaseException:
             os.close(source)
             raise

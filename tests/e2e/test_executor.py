@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -245,18 +246,66 @@ def templates() -> list[int]:
     return found
 
 
+def cradle_of(template: int) -> int:
+    """The process that its workers are forked from: the first that it started."""
+    return int(Path(f"/proc/{template}/task/{template}/children").read_text().split()[0])
+
+
 @pytest.mark.landlock(6)
-def test_a_template_that_has_ended_is_loaded_again() -> None:
+@pytest.mark.parametrize("whom", ["itself", "its cradle"])
+def test_a_template_that_has_ended_is_loaded_again(whom: str) -> None:
     with CageExecutor(isolate="worker", max_workers=1, timeout=PATIENCE) as made:
         assert made.submit(square, 2).result(PATIENCE) == 4
         (template,) = templates()
         running = made.submit(sleeps)
         assert comes_true(running.running)
-        os.kill(template, signal.SIGKILL)
+        os.kill(template if whom == "itself" else cradle_of(template), signal.SIGKILL)
         assert isinstance(running.exception(PATIENCE), SandboxedError)
         assert made.submit(square, 3).result(PATIENCE) == 9
         (again,) = templates()
         assert again != template
+
+
+@pytest.mark.landlock(6)
+def test_calls_that_are_cancelled_as_soon_as_they_are_submitted_leave_room_for_others() -> None:
+    """Some before their worker is born, some while it is, some after."""
+    with CageExecutor(isolate="worker", max_workers=2, timeout=PATIENCE) as made:
+        assert made.submit(square, 2).result(PATIENCE) == 4
+        for _ in range(30):
+            made.submit(sleeps).cancel()
+            running = made.submit(sleeps)
+            assert comes_true(running.running)
+            running.cancel()
+        assert [made.submit(square, each).result(PATIENCE) for each in range(4)] == [0, 1, 4, 9]
+        (template,) = templates()
+        assert comes_true(lambda: len(workers_of(template)) <= 2), "those that wait for a call"
+
+
+def workers_of(template: int) -> list[str]:
+    cradle = cradle_of(template)
+    return Path(f"/proc/{cradle}/task/{cradle}/children").read_text().split()
+
+
+@pytest.mark.landlock(6)
+def test_a_worker_that_waits_shares_nearly_all_it_has() -> None:
+    """Of the pages that it sees, seven in eight are those of its siblings, too."""
+    with CageExecutor(isolate="worker", max_workers=4, timeout=PATIENCE) as made:
+        assert [made.submit(square, each).result(PATIENCE) for each in range(4)] == [0, 1, 4, 9]
+        (template,) = templates()
+        assert comes_true(lambda: len(workers_of(template)) == 4)
+        waiting = statistics.median(own_memory(int(pid)) for pid in workers_of(template))
+        at_all = statistics.median(memory(int(pid)) for pid in workers_of(template))
+    assert 0 < waiting < at_all / 8
+
+
+def memory(pid: int, *fields: str) -> int:
+    """kB."""
+    lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
+    return sum(int(line[1]) for line in lines if line[0].rstrip(":") in (fields or ("Rss",)))
+
+
+def own_memory(pid: int) -> int:
+    return memory(pid, "Private_Dirty", "Private_Clean")
 
 
 @pytest.mark.landlock(6)

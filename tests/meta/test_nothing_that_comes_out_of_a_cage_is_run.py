@@ -17,7 +17,12 @@ LOADERS = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpi
            "copyreg", "numpy", "torch", "yaml", "code", "codeop", "runpy", "imp"}  # fmt: skip
 LOADS = {"load", "loads", "Unpickler", "Pickle", "unsafe_load", "run_path", "run_module", "InteractiveInterpreter"}
 BUILTIN = {"eval", "exec", "__import__"}
-IN_A_CAGE = {"pipeline/cradle.py", "pipeline/inside.py", "pipeline/walls.py", "pipeline/worker.py"}  # what they are told comes from the host
+IN_A_CAGE = {
+    "pipeline/cradle.py",
+    "pipeline/inside.py",
+    "pipeline/walls.py",
+    "pipeline/worker.py",
+}  # what they are told comes from the host
 ON_OUR_OWN_BYTES = {
     "cli/own_modules.py": {"marshal.loads"},  # what Python compiled of our modules, where Python reads it, too
     "shapes/made.py": {"exec"},  # the methods of a dataclass, from its fields

@@ -4,8 +4,8 @@
  * all has arrived, whatever is being done. One thread watches all sources for their first byte or their end
  * (outflow_watch.c); a stream that has something is served by a thread of its own, which waits in splice(2) itself, for
  * bytes and for room: a cage can hold the lock of a pipe that it writes to, and holds up nobody but itself. Where the
- * host has made its end non-blocking the wait is poll(2)'s. A stream that flows gets a larger pipe, and with it fewer
- * changes between its writer and its reader.
+ * host has made its end non-blocking the wait is poll(2)'s. A stream that flows gets larger pipes, and with them fewer
+ * changes between its writer, this thread and its reader; where the other pipe is the host's, that stays as it is.
  *
  * To a file the bytes are copied, since splice(2) cannot append, and `in_hand` says that some are on their way. */
 #include "outflow.h"
@@ -23,14 +23,15 @@
 
 #include "outflow_watch.h"
 
-#define LARGE (256 << 10) /* of the sixteen thousand pages that a user's pipes may have (pipe(7)) it takes 64 */
-#define FLOWS (1 << 20)   /* bytes after which a stream flows */
-#define SHORT 500000L     /* ns that the host is given when it is short of something */
-#define CHUNK (64 << 10)  /* of one copy */
+#define LARGE (1 << 20) /* as large as an unprivileged user's pipe can be (pipe(7)) */
+#define ORDINARY (64 << 10)
+#define FLOWS (1 << 20)  /* bytes after which a stream flows */
+#define SHORT 500000L    /* ns that the host is given when it is short of something */
+#define CHUNK (64 << 10) /* of one copy */
 
 struct psb_outflow {
     pthread_mutex_t lock; /* of `source`, which is -1 when it is closed */
-    int source, target, copies;
+    int source, target, copies, widens_target;
     atomic_uint_fast64_t passed;
     atomic_int error, users, in_hand;
     struct watched watched;
@@ -112,16 +113,24 @@ static void end(void *stream) {
     psb_release_outflow(flow);
 }
 
+/* As far as the user has pages left: all his pipes have sixteen thousand. */
+static void widen(int pipe) {
+    int size;
+    for (size = LARGE; size > ORDINARY; size /= 2)
+        if (fcntl(pipe, F_SETPIPE_SZ, size) >= 0) return;
+}
+
 static void serve(void *stream) {
     struct psb_outflow *flow = stream;
     int going_on = 1;
     while (going_on && atomic_load(&flow->passed) < FLOWS) going_on = pass_on(flow);
-    if (going_on) fcntl(flow->source, F_SETPIPE_SZ, LARGE); /* where the user has no pages left it stays as it is */
+    if (going_on) widen(flow->source);
+    if (going_on && flow->widens_target) widen(flow->target);
     while (going_on) going_on = pass_on(flow);
     end(flow);
 }
 
-int psb_start_outflow(int source, int target, struct psb_outflow **made) {
+int psb_start_outflow(int source, int target, int widens_target, struct psb_outflow **made) {
     struct psb_outflow *flow = calloc(1, sizeof *flow);
     struct stat found;
     int result;
@@ -129,6 +138,7 @@ int psb_start_outflow(int source, int target, struct psb_outflow **made) {
     pthread_mutex_init(&flow->lock, NULL);
     flow->source = source;
     flow->target = target;
+    flow->widens_target = widens_target;
     flow->copies = fstat(target, &found) < 0 || !S_ISFIFO(found.st_mode);
     atomic_store(&flow->users, 2);
     flow->watched = (struct watched){source, flow, serve, end};

@@ -8,7 +8,7 @@ struct psb_outflow;
 
 /* Passes on what arrives at `source`, in a thread of its own, until its last writer is gone or nobody reads `target`;
  * closes both then. 0 and *made, or -errno, and both are the caller's still. */
-int psb_start_outflow(int source, int target, struct psb_outflow **made);
+int psb_start_outflow(int source, int target, int widens_target, struct psb_outflow **made);
 
 /* Whether all that was written before is in the target, or never will be. */
 int psb_is_flushed(struct psb_outflow *flow);
