@@ -35,7 +35,7 @@ FORK, SYSCALL, POLL, EXIT = (
     HELD._exit,
 )  # a preload may do with os.fork what it likes
 CLOSE, DUP2, SEND, WAITPID, CHDIR = HELD.close, HELD.dup2, HELD.send, HELD.waitpid, HELD.chdir
-RECVMSG, READ, MASK, COPY = HELD.recvmsg, HELD.read, HELD.sigprocmask, HELD.memcpy
+RECVMSG, READ, MASK, COPY, GETPPID = HELD.recvmsg, HELD.read, HELD.sigprocmask, HELD.memcpy, HELD.getppid
 BEFORE_FORK, IN_CHILD = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Child
 RESTRICT_SELF, CLOSE_RANGE = 446, 436  # landlock(7), close_range(2), on every architecture
 MOST_DESCRIPTORS = ctypes.c_uint((1 << 32) - 1)
@@ -45,6 +45,12 @@ SOCKET = 3  # the descriptor of a worker's socket, after the three streams
 BORN, ENDED = 1, 2
 TOLD = struct.Struct("=iii")  # BORN, pid (-1: there was none), 0; ENDED, pid, wait status
 LONGEST_PATH = 64  # of "/tmp/N"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Step = tuple[Callable[..., int], tuple[object, ...]]  # a system call and its arguments
 
 
 def adopt_orphans() -> None:
@@ -56,15 +62,15 @@ def send_order(cradle: socket.socket, own: str, sock: int, ruleset: int) -> None
     socket.send_fds(cradle, [own.encode() + b"\0"], [sock, ruleset])
 
 
-def limits(order: dict[str, object]) -> list[tuple[object, ...]]:
+def limits(order: dict[str, object]) -> list[Step]:
     """As steps of `settle`."""
-    found: list[tuple[object, ...]] = []
+    found: list[Step] = []
     for name in ("AS", "CPU"):
         value = int(str(order[name]))
         if value:
             most = value + (name == "CPU")  # first SIGXCPU, which says why, then SIGKILL
             limit = ctypes.create_string_buffer(struct.pack("=QQ", value, most), 16)
-            found.append((HELD.prlimit, 0, getattr(resource, f"RLIMIT_{name}"), limit, None))
+            found.append((HELD.prlimit, (0, getattr(resource, f"RLIMIT_{name}"), limit, None)))
     return found
 
 
@@ -95,11 +101,11 @@ class Cradle:
         self.drained = ctypes.create_string_buffer(1024)
         self.waiting = ctypes.create_string_buffer(struct.pack("=ihh", SOCKET, POLLIN, 0), 8)
         self.pid = os.getpid()
-        self.steps: list[tuple[object, ...]] = [
-            (HELD.setsid,),
-            (HELD.prctl, SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0),
-            (HELD.prctl, SET_CHILD_SUBREAPER, 1, 0, 0, 0),  # what it leaves alone stays below it while it lives
-            (MASK, _signal.SIG_SETMASK, self.no_signals, None),
+        self.steps: list[Step] = [
+            (HELD.setsid, ()),
+            (HELD.prctl, (SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0)),
+            (HELD.prctl, (SET_CHILD_SUBREAPER, 1, 0, 0, 0)),  # what it leaves alone stays below it while it lives
+            (MASK, (_signal.SIG_SETMASK, self.no_signals, None)),
             *limits(order),
         ]
 
@@ -140,14 +146,14 @@ class Cradle:
 
     def settle(self) -> None:
         """Everything between the fork and the call. Whatever it touches is a page that a waiting worker owns."""
-        for step, *arguments in self.steps:
-            if step(*arguments) < 0:  # type: ignore[operator]
+        for step, arguments in self.steps:
+            if step(*arguments) < 0:
                 EXIT(1)
         if CHDIR(self.path) < 0 or SYSCALL(RESTRICT_SELF, self.ruleset.value, 0) < 0:
             EXIT(1)
         if DUP2(self.given.value, SOCKET) < 0 or SYSCALL(CLOSE_RANGE, SOCKET + 1, MOST_DESCRIPTORS, 0) < 0:
             EXIT(1)
-        if HELD.getppid() != self.pid:  # it had ended before its worker asked to end with it
+        if GETPPID() != self.pid:  # it had ended before its worker asked to end with it
             EXIT(1)
         while POLL(self.waiting, 1, -1) < 0:
             pass
