@@ -266,6 +266,32 @@ def test_a_template_that_has_ended_is_loaded_again(whom: str) -> None:
         assert again != template
 
 
+def test_an_interrupt_of_who_waits_for_a_result_is_no_end_of_the_call(isolate: str) -> None:
+    def interrupt() -> None:
+        assert comes_true(running.running)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with CageExecutor(isolate=isolate, max_workers=1, timeout=PATIENCE) as made:
+        running = made.submit(sleeps)
+        helper = threading.Thread(target=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            helper.start()
+            running.result(PATIENCE)
+        helper.join()
+        assert running.running() and running.cancel()
+        assert made.submit(square, 3).result(PATIENCE) == 9
+
+
+def test_ten_thousand_that_wait_are_cancelled_at_once(isolate: str) -> None:
+    made = CageExecutor(isolate=isolate, max_workers=1, timeout=PATIENCE)
+    first = made.submit(sleeps)
+    assert comes_true(first.running)
+    waiting = [made.submit(square, 3) for _ in range(10_000)]
+    first.cancel()
+    made.shutdown(wait=True, cancel_futures=True)
+    assert sum(each.cancelled() for each in waiting) >= 9_990 and all(each.done() for each in waiting)
+
+
 @pytest.mark.landlock(6)
 def test_calls_that_are_cancelled_as_soon_as_they_are_submitted_leave_room_for_others() -> None:
     """Some before their worker is born, some while it is, some after."""

@@ -107,6 +107,42 @@ def test_seeds_are_fresh(template: Template) -> None:
     assert all(len(set(column)) == 6 for column in columns)
 
 
+def seeded():
+    import random
+
+    import numpy
+
+    random.seed(5)
+    numpy.random.seed(5)
+
+
+def test_seeds_are_fresh_where_a_preload_has_chosen_some() -> None:
+    def drawn(_):
+        import random
+
+        import numpy
+
+        return [random.random(), float(numpy.random.random()), float(numpy.random.default_rng().random())]
+
+    with Template(Policy(), init="numpy", preload=seeded, parked=2) as made:
+        columns = zip(*(each.value for each in made.map(drawn, range(6))), strict=True)
+    assert all(len(set(column)) == 6 for column in columns)
+
+
+def listening():
+    import gc
+    import sys
+
+    sys.addaudithook(lambda event, _: print(event))
+    gc.callbacks.append(lambda *_: print("collected"))
+    sys.setrecursionlimit(200)
+
+
+def test_hooks_that_a_preload_leaves_cost_no_worker_its_answer() -> None:
+    with Template(Policy(), preload=listening, parked=2) as made:
+        assert [each.value for each in made.map(doubled, [1, 2, 3])] == [[1, 2], [2, 4], [3, 6]]
+
+
 def test_what_cannot_go_into_a_cage_is_refused_with_the_reason(template: Template) -> None:
     around = object()
 
