@@ -131,7 +131,7 @@ def parked_memory(modules: list[str], parked: int) -> tuple[float, float]:
     with Template(Policy(), init=modules, parked=parked) as template:
         template.map(nothing, range(2))
         time.sleep(1)
-        trees = [list(below(pid))[2:] for pid in below(os.getpid()) if is_template(pid)]  # not it and its cradle
+        trees = [list(below(pid))[2:] for pid in below(os.getpid()) if is_template(pid)]  # not it and its zygote
         sizes = [memory_kb(pid) for tree in trees for pid in tree]
     return statistics.median(a for a, _ in sizes), statistics.median(b for _, b in sizes)
 

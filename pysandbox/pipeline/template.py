@@ -117,7 +117,7 @@ class Template:
                 "-X",
                 "frozen_modules",
                 "-c",
-                boot_text("walls", "cradle", "worker"),
+                boot_text("walls", "zygote", "worker"),
                 str(inside.fileno()),
             ]
             self._process = cage.spawn(

@@ -1,7 +1,7 @@
 """Runs in the cage, with the standard library alone (`booted`): a template that has loaded modules, and its workers.
 
     PREPARE   imports what is named; what would not survive a fork is refused by name: threads, children, shared memory
-    FORK      a worker, by the process that stays as it was then (`cradle`), in a place of its own (`walls`)
+    FORK      a worker, by the process that stays as it was then (`zygote`), in a place of its own (`walls`)
     KILL      a worker, with what it started
 
 Nothing of a worker reaches the template, which hears the host alone. It is a subreaper: a process that outlives its
@@ -23,7 +23,7 @@ import traceback
 from collections import deque
 from contextlib import suppress
 
-from pysandbox.pipeline import cradle, inside, walls
+from pysandbox.pipeline import inside, walls, zygote
 from pysandbox.pipeline.walls import RefusedError
 
 FORK = os.fork  # what a preload does with the name is its own business
@@ -96,8 +96,8 @@ class ForkServer:
         self.control, self.places = control, places
         self.workers: dict[int, int] = {}  # pid to number
         self.unborn: deque[int] = deque()  # numbers, in the order of their orders
-        self.condemned: set[int] = set()  # of the unborn
-        self.cradle, self.cradle_pid = begin_cradle(order)
+        self.killed_unborn: set[int] = set()  # of those, whoever is to be ended at once
+        self.zygote, self.zygote_pid = start_zygote(order)
         self.woken, self.waking = socket.socketpair()
         for each in (self.woken, self.waking):
             each.setblocking(False)
@@ -106,13 +106,13 @@ class ForkServer:
         places.prepare(1)
 
     def serve(self) -> None:
-        """Until the host, or the cradle, is gone."""
+        """Until the host, or the zygote, is gone."""
         poll = select.poll()
-        for each in (self.control, self.cradle, self.woken):
+        for each in (self.control, self.zygote, self.woken):
             poll.register(each, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll()}
-            if self.cradle.fileno() in ready and not self.hear():
+            if self.zygote.fileno() in ready and not self.receive():
                 return
             if self.woken.fileno() in ready:
                 self.woken.recv(4096)
@@ -139,7 +139,7 @@ class ForkServer:
                 self.say({"exited": number, "status": -1})
                 return
             try:
-                cradle.send_order(self.cradle, walls.own_place(number), sock.fileno(), ruleset)
+                zygote.send_order(self.zygote, walls.own_place(number), sock.fileno(), ruleset)
             finally:
                 os.close(ruleset)
         self.unborn.append(number)
@@ -147,17 +147,17 @@ class ForkServer:
 
     def kill(self, number: int) -> None:
         if number in self.unborn:
-            self.condemned.add(number)
+            self.killed_unborn.add(number)
         for pid in [pid for pid, each in self.workers.items() if each == number]:
             end(pid)
 
-    def hear(self) -> bool:
-        """What the cradle tells; False where it has ended."""
-        data = self.cradle.recv(cradle.TOLD.size)
+    def receive(self) -> bool:
+        """What the zygote tells; False where it has ended."""
+        data = self.zygote.recv(zygote.TOLD.size)
         if not data:
             return False
-        what, pid, status = cradle.TOLD.unpack(data)
-        if what == cradle.ENDED:
+        what, pid, status = zygote.TOLD.unpack(data)
+        if what == zygote.ENDED:
             self.over(self.workers.pop(pid), status)
             return True
         number = self.unborn.popleft()
@@ -165,9 +165,9 @@ class ForkServer:
             self.over(number, -1)
         else:
             self.workers[pid] = number
-            if number in self.condemned:
+            if number in self.killed_unborn:
                 end(pid)
-        self.condemned.discard(number)
+        self.killed_unborn.discard(number)
         return True
 
     def over(self, number: int, status: int) -> None:
@@ -184,7 +184,7 @@ class ForkServer:
     def end_orphans(self) -> None:
         """Whoever has outlived a worker is a child of ours now."""
         for pid in children():
-            if pid != self.cradle_pid:
+            if pid != self.zygote_pid:
                 end(pid)
 
     def say(self, what: dict[str, object]) -> None:
@@ -192,25 +192,25 @@ class ForkServer:
 
 
 def end(pid: int) -> None:
-    with suppress(ProcessLookupError):  # the cradle may have seen its end, which we have not read yet
+    with suppress(ProcessLookupError):  # the zygote may have seen its end, which we have not read yet
         os.kill(pid, signal.SIGKILL)
 
 
-def begin_cradle(order: dict[str, object]) -> tuple[socket.socket, int]:
+def start_zygote(order: dict[str, object]) -> tuple[socket.socket, int]:
     """The socket to it, and its pid."""
     around = {name: each for name, each in sys.modules.items() if "." not in name}
     ours, inside_ = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with inside_:
         pid = FORK()
         if not pid:
-            cradle.rock(inside_, order, around)
+            zygote.run(inside_, order, around)
     return ours, pid
 
 
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    cradle.adopt_orphans()
+    zygote.adopt_orphans()
     order = json.loads(control.recv(LONGEST))
     try:
         places = walls.OwnPlaces()

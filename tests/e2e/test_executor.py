@@ -246,20 +246,20 @@ def templates() -> list[int]:
     return found
 
 
-def cradle_of(template: int) -> int:
+def zygote_of(template: int) -> int:
     """The process that its workers are forked from: the first that it started."""
     return int(Path(f"/proc/{template}/task/{template}/children").read_text().split()[0])
 
 
 @pytest.mark.landlock(6)
-@pytest.mark.parametrize("whom", ["itself", "its cradle"])
+@pytest.mark.parametrize("whom", ["itself", "its zygote"])
 def test_a_template_that_has_ended_is_loaded_again(whom: str) -> None:
     with CageExecutor(isolate="worker", max_workers=1, timeout=PATIENCE) as made:
         assert made.submit(square, 2).result(PATIENCE) == 4
         (template,) = templates()
         running = made.submit(sleeps)
         assert comes_true(running.running)
-        os.kill(template if whom == "itself" else cradle_of(template), signal.SIGKILL)
+        os.kill(template if whom == "itself" else zygote_of(template), signal.SIGKILL)
         assert isinstance(running.exception(PATIENCE), SandboxedError)
         assert made.submit(square, 3).result(PATIENCE) == 9
         (again,) = templates()
@@ -308,8 +308,8 @@ def test_calls_that_are_cancelled_as_soon_as_they_are_submitted_leave_room_for_o
 
 
 def workers_of(template: int) -> list[str]:
-    cradle = cradle_of(template)
-    return Path(f"/proc/{cradle}/task/{cradle}/children").read_text().split()
+    zygote = zygote_of(template)
+    return Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
 
 
 @pytest.mark.landlock(6)

@@ -18,7 +18,7 @@ LOADERS = {"pickle", "_pickle", "cPickle", "marshal", "shelve", "dill", "cloudpi
 LOADS = {"load", "loads", "Unpickler", "Pickle", "unsafe_load", "run_path", "run_module", "InteractiveInterpreter"}
 BUILTIN = {"eval", "exec", "__import__"}
 IN_A_CAGE = {
-    "pipeline/cradle.py",
+    "pipeline/zygote.py",
     "pipeline/inside.py",
     "pipeline/walls.py",
     "pipeline/worker.py",

@@ -7,8 +7,8 @@ two hundred pages. Here it is a row of system calls, whose arguments are made on
     an order, with a socket and a ruleset  ->  fork(2)  ->  BORN pid
     SIGCHLD, by signalfd(2)                ->  waitpid(2)  ->  ENDED pid, status
 
-All else is the template's (`worker`), whose child it is. A worker begins in `settle`, again a row of system calls: its
-session, limits, directory and Landlock domain, no descriptor but its socket. Then it waits for its CALL, in poll(2).
+All else is the template's (`worker`), whose child it is. A worker begins in `enter_walls`, again a row of system calls:
+its session, limits, directory and Landlock domain, no descriptor but its socket. Then it waits for its CALL, in poll(2).
 What os.fork() would have done at once, the interpreter's locks, hooks and seeds, is done when that has come: until then
 a worker runs nothing that would need it.
 """
@@ -57,13 +57,13 @@ def adopt_orphans() -> None:
     HELD.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def send_order(cradle: socket.socket, own: str, sock: int, ruleset: int) -> None:
+def send_order(zygote: socket.socket, own: str, sock: int, ruleset: int) -> None:
     """Raises OSError."""
-    socket.send_fds(cradle, [own.encode() + b"\0"], [sock, ruleset])
+    socket.send_fds(zygote, [own.encode() + b"\0"], [sock, ruleset])
 
 
 def limits(order: dict[str, object]) -> list[Step]:
-    """As steps of `settle`."""
+    """As steps of `enter_walls`."""
     found: list[Step] = []
     for name in ("AS", "CPU"):
         value = int(str(order[name]))
@@ -74,7 +74,7 @@ def limits(order: dict[str, object]) -> list[Step]:
     return found
 
 
-class Cradle:
+class Zygote:
     """Everything that its loop touches, made before the first fork."""
 
     def __init__(self, sock: socket.socket, order: dict[str, object], around: inside.Names) -> None:
@@ -137,14 +137,14 @@ class Cradle:
             EXIT(0)
         pid: int = FORK()
         if not pid:
-            self.settle()
+            self.enter_walls()
             return True
         CLOSE(self.given.value)
         CLOSE(self.ruleset.value)
         self.tell(BORN, pid)
         return False
 
-    def settle(self) -> None:
+    def enter_walls(self) -> None:
         """Everything between the fork and the call. Whatever it touches is a page that a waiting worker owns."""
         for step, arguments in self.steps:
             if step(*arguments) < 0:
@@ -159,8 +159,8 @@ class Cradle:
             pass
 
 
-def rock(sock: socket.socket, order: dict[str, object], around: inside.Names) -> None:
-    """In the child that is to be the cradle. Never returns: what is not caught must not reach the template's loop."""
+def run(sock: socket.socket, order: dict[str, object], around: inside.Names) -> None:
+    """In the child that is to be the zygote. Never returns: what is not caught must not reach the template's loop."""
     status = 1
     try:
         HELD.prctl(SET_PDEATHSIG, int(_signal.SIGKILL), 0, 0, 0)
@@ -168,9 +168,9 @@ def rock(sock: socket.socket, order: dict[str, object], around: inside.Names) ->
         for first, last in ((SOCKET, sock.fileno() - 1), (sock.fileno() + 1, (1 << 32) - 1)):
             if first <= last:
                 SYSCALL(CLOSE_RANGE, ctypes.c_uint(first), ctypes.c_uint(last), 0)
-        cradle = Cradle(sock, order, around)
-        cradle.serve()
-        live(cradle)
+        zygote = Zygote(sock, order, around)
+        zygote.serve()
+        answer(zygote)
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -178,15 +178,15 @@ def rock(sock: socket.socket, order: dict[str, object], around: inside.Names) ->
         EXIT(status)
 
 
-def live(cradle: Cradle) -> None:
+def answer(zygote: Zygote) -> None:
     """A worker, from its call to its answer."""
     IN_CHILD()
     _signal.set_wakeup_fd(-1)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    os.environ["HOME"] = os.environ["TMPDIR"] = cradle.path.value.decode()
+    os.environ["HOME"] = os.environ["TMPDIR"] = zygote.path.value.decode()
     reseed()
     gc.enable()
-    inside.answer_call(socket.socket(fileno=SOCKET), cradle.around)
+    inside.answer_call(socket.socket(fileno=SOCKET), zygote.around)
 
 
 def reseed() -> None:
