@@ -2,7 +2,8 @@
 
 Sessions of the shapes that agents send, made by a seed: chats with pictures to a model, lock files, SBOMs, pushes of
 git packs and image layers, what pip and npm ask for, JSON of an API, telemetry. Of each: how many requests are refused,
-and which share of the bytes is charged. A push is refused unless its host is listed; so it is sent both ways.
+and which share of the bytes is taken from the budget of its host (that of digests and UUIDs is another one). A push is
+refused unless its host is listed; so it is sent both ways.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def one_session(shape: Shape, tally: Tally) -> None:
                 _send(scan, said)
         except Leak:
             tally.refused += 1
-    tally.charged += spending.taken
+    tally.charged += spending.spent
 
 
 def _send(scan: ConnectionScan, said: bytes) -> None:

@@ -76,9 +76,11 @@ static void read_literals(const uint8_t *text, size_t size) {
     static struct psb_nominations found;
     unsigned i, c;
     memset(&all, 0, sizeof all);
+    memset(all.either, size & 1 ? 0xff : 0, sizeof all.either);
     for (i = 0; i < 4; i++) {
         uint32_t hash = psb_hash_of_literal((const uint8_t *)literals[i]);
         all.begins[hash >> 3] |= (uint8_t)(1 << (hash & 7));
+        all.either[hash >> 3] |= (uint8_t)(1 << (hash & 7));
         all.size[i] = (uint8_t)strlen(literals[i]);
         memcpy(all.text[i], literals[i], all.size[i]);
     }

@@ -36,6 +36,8 @@ _ESCAPED = re.compile(rb"=(?:\r?\n|([0-9A-Fa-f]{2}))")
 def decoded(text: Text) -> Iterator[tuple[str, Buffer]]:
     """What is encoded in a text, each with the name of the encoding; each is used before the next is asked for. Raises
     Undecodable."""
+    for part in passes.unescaped_parts(text):
+        yield "escapes", _unescaped(part)
     for name, decode in TEXT:
         if plain := decode(text):
             yield name, plain
@@ -50,7 +52,10 @@ def decoded(text: Text) -> Iterator[tuple[str, Buffer]]:
 
 def escapes(text: Text) -> Text:
     """The lines that have escapes of URLs, JSON or HTML, without them, however often they were escaped."""
-    plain = passes.unescaped(text)
+    return _unescaped(passes.unescaped(text))
+
+
+def _unescaped(plain: Text | None) -> Text:
     if plain is None:
         raise Undecodable(f"escaped more than {passes.MOST_LAYERS} times over")
     return plain
@@ -89,7 +94,7 @@ def form(text: Text) -> Text:
 
 
 TEXT: tuple[tuple[str, Callable[[Text], Text]], ...] = (
-    ("escapes", escapes), ("quoted-printable", quoted), ("form", form),
+    ("quoted-printable", quoted), ("form", form),
 )  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""One scan: a queue of texts. Each is searched for what the registry nominates, and what is encoded in it joins the
-queue, until nothing is left or the budget is (`Undecodable`).
+"""One scan: texts, one after the other. Each is searched for what the registry nominates, and what is encoded in it
+comes next, until nothing is left or the budget is (`Undecodable`).
 
 What is found is told by the name of its detector, the way of encodings that led there, and a fingerprint. The value
 stays in this file.
@@ -8,15 +8,13 @@ stays in this file.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator
-from hashlib import blake2b
 
 from pysandbox.dlp import chance
 from pysandbox.dlp.decode import decoded, inflated
 from pysandbox.dlp.detector import Detector, compiled
 from pysandbox.dlp.nominate import Nominator
-from pysandbox.dlp.passes import Buffer, Text
+from pysandbox.dlp.passes import LARGE, Buffer, Text
 from pysandbox.dlp.redact import fingerprint
 from pysandbox.dlp.registry import ALL, BEARER
 from pysandbox.dlp.text import texts
@@ -29,6 +27,7 @@ SCHEME = b"Bearer"
 CREDENTIAL = "credential"  # a group of an expression, where not all of it is one
 GUESSES = (("base64",), ("base32",), ("hex",))  # most runs of their alphabets are something else
 NOMINATOR = Nominator(ALL)
+View = tuple[Text, tuple[str, ...]]  # a text, and the encodings that led to it, as in a Finding
 
 
 class Finding(NamedTuple):
@@ -51,59 +50,50 @@ class Scan:
         self._key, self._depth, self._blob = key, depth, blob
         self._longest = None if whole else OVERLAP
         self._work = Work(len(blob))
-        self._queue: deque[tuple[Text, tuple[str, ...]]] = deque()
-        self._seen: set[int | bytes] = set()
+        self._seen: dict[int, int] = {}  # texts, each with how many encodings led to it
         self._found: dict[tuple[str, str], Finding] = {}
 
     def steps(self) -> Iterator[int]:
         """Goes on with each step, and says of how many bytes it was; nothing is found for certain before the last.
         Raises Undecodable."""
-        for text in texts(self._blob):  # a view is let go before the next one is made
-            self._put(text, ())
-            del text
-            yield from self._drained()
-        for name, said in inflated(self._blob, self._work.take, self._longest):
-            self._add(said, (name,))
-            yield from self._drained()
+        waiting = [self._views(self._blob, ())]
+        while waiting:
+            found = next(waiting[-1], None)
+            if found is None:
+                waiting.pop()
+            elif self._is_new(*found):
+                yield len(found[0])
+                self._look(*found)
+                waiting.append(self._within(*found))
 
-    def _drained(self) -> Iterator[int]:
-        """Goes through the queue, which grows meanwhile; what was looked at is let go."""
-        while self._queue:
-            text, via = self._queue.popleft()
-            yield len(text)
-            self._look(text, via)
-            for name, said in decoded(text):
-                yield len(said)
-                self._add(said, (*via, name))
-                del said
-            del text
+    def _within(self, text: Text, via: tuple[str, ...]) -> Iterator[View]:
+        """What is encoded in a text. Each is gone through to its end before the next is made: they may lie in the same
+        memory, and all of them together may be many times as large as the text."""
+        for name, said in decoded(text):
+            yield from self._views(said, (*via, name))
+
+    def _views(self, blob: Buffer, via: tuple[str, ...]) -> Iterator[View]:
+        for text in texts(blob, is_guess=via[-1:] in GUESSES):
+            yield text, via
+        for name, said in inflated(blob, self._work.take, self._longest):
+            yield from self._views(said, (*via, name))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Each credential once."""
         return tuple(self._found.values())
 
-    def _add(self, blob: Buffer, via: tuple[str, ...]) -> None:
-        for text in texts(blob, is_guess=via[-1:] in GUESSES):
-            self._put(text, via)
-        for name, said in inflated(blob, self._work.take, self._longest):
-            self._add(said, (*via, name))
-
-    def _put(self, text: Text, via: tuple[str, ...]) -> None:
-        """Into the queue, unless it was there already. The blob itself is not remembered: a hash of it takes long, and
-        what is decoded is charged whatever it is."""
-        if text is not self._blob:
-            mark = self._mark(text)
-            if mark in self._seen:
-                return
-            self._seen.add(mark)
+    def _is_new(self, text: Text, via: tuple[str, ...]) -> bool:
+        """Whether it was not here before, by a way as short as this one. What is long is not remembered: a hash of it
+        takes long, and what is decoded is charged whatever it is."""
+        if isinstance(text, bytes) and len(text) < LARGE:
+            mark = hash(text)  # nobody outside can tell which two texts have the same one
+            if self._seen.get(mark, len(via) + 1) <= len(via):
+                return False
+            self._seen[mark] = len(via)
         if via:
             self._charge(text, via)
-        self._queue.append((text, via))
-
-    def _mark(self, text: Text) -> int | bytes:
-        """Nobody outside can tell which two texts have the same one."""
-        return hash(text) if isinstance(text, bytes) else blake2b(text, key=self._key, digest_size=16).digest()
+        return True
 
     def _charge(self, text: Text, via: tuple[str, ...]) -> None:
         if len(via) > self._depth:
@@ -116,7 +106,9 @@ class Scan:
             found.extend(self._verified(detector, text, at))
         for detector, begin, end in _by_the_particular(found, text):
             shown = fingerprint(bytes(text[begin:end]), self._key)
-            self._found.setdefault((detector.name, shown), Finding(detector.name, via, shown))
+            before = self._found.get((detector.name, shown))
+            if before is None or len(via) < len(before.via):
+                self._found[detector.name, shown] = Finding(detector.name, via, shown)
 
     def _verified(self, detector: Detector, text: Text, at: int) -> Iterator[tuple[Detector, int, int]]:
         self._work.take(detector.price or detector.lead + detector.longest)

@@ -9,6 +9,8 @@ from pysandbox.dlp.detector import Detector
 from pysandbox.dlp.passes import Text
 from pysandbox.shapes import Any
 
+SHORTEST: int = lib.PSB_SHORTEST_LITERAL
+
 
 class Nominator:
     def __init__(self, detectors: tuple[Detector, ...]) -> None:
@@ -35,15 +37,22 @@ class Nominator:
 
 def _table(literals: list[bytes]) -> Any:
     """The struct psb_literals of these. They are rows of the program: what does not fit is a mistake in them."""
-    sizes = range(lib.PSB_SHORTEST_LITERAL, lib.PSB_LONGEST_LITERAL + 1)
+    sizes = range(SHORTEST, lib.PSB_LONGEST_LITERAL + 1)
     if len(literals) > lib.PSB_MOST_LITERALS or any(len(each) not in sizes for each in literals):
         raise ValueError("too many literals, or one that is too long or too short")
     table = ffi.new("struct psb_literals *")
     for row, literal in enumerate(literals):
-        hashed = lib.psb_hash_of_literal(literal)
-        table.begins[hashed >> 3] |= 1 << (hashed & 7)
+        _mark(table.begins, literal)
+        _mark(table.either, literal)
+        for after in [literal[1:]] if len(literal) > SHORTEST else [literal[1:] + bytes((c,)) for c in range(256)]:
+            _mark(table.either, after)
         table.size[row] = len(literal)
         ffi.memmove(table.text[row], literal, len(literal))
     for byte in range(257):
         table.first[byte] = sum(literal[0] < byte for literal in literals)
     return table
+
+
+def _mark(bitmap: Any, begins: bytes) -> None:
+    hashed = lib.psb_hash_of_literal(begins)
+    bitmap[hashed >> 3] |= 1 << (hashed & 7)

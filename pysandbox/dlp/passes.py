@@ -1,6 +1,7 @@
 """The passes over a text that are made in C, without the interpreter's lock (csrc/host/scan): what each says, as bytes.
 
 Whatever is scanned may be `bytes`, or a buffer that its owner leaves alone meanwhile: nothing is copied to be read.
+What is made of a long text is made of one part of it after the other, so that it takes no memory as large as the text.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ Buffer = bytes | bytearray | memoryview
 Text = bytes | bytearray
 MOST_LAYERS: int = lib.PSB_MOST_LAYERS  # of escapes inside each other
 LARGE = 1 << 16  # bytes; what is made and is longer stays in the memory it was made in
+
+PART, AROUND = 1 << 19, 1 << 14  # bytes of a part; those before it that it has too, more than an escaped find has
 
 BREAK = b"\x01"  # between two pieces that do not belong together: in no alphabet
 LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -38,13 +41,25 @@ def stretches(blob: Buffer, *, skips_nul: bool) -> Text:
     return _kept(out, size)
 
 
-def folded(blob: Buffer, alike: Any) -> Text:
-    """The stretches without what cannot be seen, and with ASCII for what looks like it; nothing where neither is."""
-    out = bytearray(len(blob))
-    with ffi.from_buffer(out) as room:
-        size = lib.psb_fold(ffi.from_buffer(blob), len(blob), alike, room)
-        size = lib.psb_stretches(room, size, False, room) if size < len(blob) else 0
-    return _kept(out, size)
+def folded(blob: Buffer, alike: Any) -> Iterator[Text]:
+    """The stretches without what cannot be seen, and with ASCII for what looks like it; of parts that have neither,
+    nothing."""
+    buffer = ffi.from_buffer(blob)
+    for begin, end in parts(blob):
+        out, size = bytearray(end - begin), end - begin
+        with ffi.from_buffer(out) as room:
+            size = lib.psb_fold(buffer + begin, size, alike, room)
+            size = lib.psb_stretches(room, size, False, room) if size < len(out) else 0
+        if size:
+            yield _kept(out, size)
+
+
+def parts(blob: Buffer) -> Iterator[tuple[int, int]]:
+    """Where each begins and ends: what is together a find, or a run of an encoding, is in one of them."""
+    last, size, buffer = 0, len(blob), ffi.from_buffer(blob)
+    while last < size:
+        begin, last = max(0, last - AROUND), lib.psb_find_cut(buffer, size, last + PART)
+        yield begin, last
 
 
 def unseen(blob: bytes, alike: Any) -> bytes:
@@ -61,6 +76,21 @@ def alike(pairs: dict[bytes, bytes]) -> Any:
     for (first, second), letter in pairs.items():
         table.letters[first - 0xCE][second & 0x3F] = letter[0]
     return table
+
+
+def unescaped_parts(text: Text) -> Iterator[Text | None]:
+    """As `unescaped` has them, of one part after the other. Bytes in which something compressed may begin are not cut:
+    their part goes on to the end of the line, beyond which no escape goes."""
+    after, buffer = 0, ffi.from_buffer(text)
+    for begin, end in parts(text) if lib.psb_is_escaped(buffer, len(text)) else ():
+        if end <= after:
+            continue
+        plain = unescaped(memoryview(text)[max(begin, after - AROUND) : end])
+        if plain and end < len(text) and next(compressed(plain), None) is not None and bytes_of(plain)[1]:
+            after = text.find(b"\n", end) % (len(text) + 1)  # or to the end
+            plain = unescaped(memoryview(text)[begin:after])
+        if plain is None or plain:
+            yield plain
 
 
 def compressed(blob: Buffer) -> Iterator[int]:
@@ -124,7 +154,7 @@ def decoded_runs(text: Buffer, letters: Any) -> Iterator[Buffer]:
     first = lib.psb_find_run(buffer, len(text), letters)
     if first == len(text):
         return
-    runs, blob = ffi.new("struct psb_runs *", {"end": first}), bytearray(lib.PSB_SMALL_BLOB)
+    runs, blob = ffi.new("struct psb_runs *", {"end": first}), bytearray(lib.PSB_SMALL_BLOB + 1)
     while lib.psb_decode_runs(buffer, len(text), letters, runs, ffi.from_buffer(blob), len(blob)):
         if runs.said:
             yield bytes(ffi.buffer(runs.texts, runs.said))

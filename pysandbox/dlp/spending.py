@@ -12,7 +12,7 @@ from pysandbox.dlp.opaque import Stretch
 
 PIECE = 64
 EIGHT = 8
-MOST_SEEN = 1 << 16  # pieces that are remembered; what comes later is taken again each time it is sent
+MOST_SEEN = 1 << 15  # pieces that are remembered; what comes later is taken again each time it is sent
 
 
 class Spending:
@@ -67,6 +67,7 @@ class Spending:
         for at in range(0, len(said), PIECE):
             piece = said[at : at + PIECE]
             if (known := hash(piece)) not in self._seen and known not in new:
-                new.add(known)
                 size += len(piece)
+                if len(new) < MOST_SEEN:
+                    new.add(known)
         return size

@@ -34,13 +34,12 @@ def texts(blob: Buffer, *, is_guess: bool = False) -> Iterator[Text]:
     if not (has_nul or is_beyond_ascii):
         yield bytes(blob) if isinstance(blob, memoryview) else blob
         return
-    if text := passes.stretches(blob, skips_nul=False):
+    joined = passes.stretches(blob, skips_nul=True) if has_nul else b""
+    if (joined or not has_nul) and (text := passes.stretches(blob, skips_nul=False)):
         yield text
         del text  # which may be as large as the blob
-    if has_nul and (text := passes.stretches(blob, skips_nul=True)):
-        yield text
-        del text
+    if joined:
+        yield joined
+    del joined
     if is_beyond_ascii and (is_utf8 or not is_guess):
-        text = passes.folded(blob, ALIKE)
-        if text:
-            yield text
+        yield from passes.folded(blob, ALIKE)

@@ -12,11 +12,13 @@ from itertools import groupby
 from urllib.parse import unquote_to_bytes
 
 from pysandbox.dlp.decode import BASE32, BASE64, BLANKS, SMALL
+from pysandbox.dlp.passes import AROUND, PART
 from pysandbox.dlp.text import LOOKS_LIKE, SHORTEST
 
 HEX = b"0123456789abcdefABCDEF"
 BETWEEN_HEX = b" \t\r\n:,;.-_|\\x"
 LAYERS = 32
+CUT = re.compile(rb"[\"'<>()\[\]!$*@]")
 PRINTABLE = bytes(c for c in range(256) if 0x20 <= c < 0x7F or c in b"\t\r\n")
 TOKEN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 INVISIBLE = re.compile(
@@ -64,10 +66,17 @@ def texts(blob: bytes, *, is_guess: bool = False) -> list[bytes]:
     if b"\0" in blob:
         found.append(text_of(blob.replace(b"\0", b"")))
     if not blob.isascii() and not (is_guess and not is_utf8(blob)):
-        plain = folded(blob)
-        if plain != blob:
-            found.append(text_of(plain))
+        found += [text_of(plain) for part in parts(blob) if (plain := folded(part)) != part]
     return [each for each in found if each]
+
+
+def parts(blob: bytes) -> Iterator[bytes]:
+    last = 0
+    while last < len(blob):
+        begin = max(0, last - AROUND)
+        cut = CUT.search(blob, last + PART)
+        last = cut.end() if cut else len(blob)
+        yield blob[begin:last]
 
 
 def is_utf8(blob: bytes) -> bool:

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "../scan/words.h"
+
 enum {
     DIGIT = 1,
     LOWER = 2,
@@ -133,9 +135,10 @@ static int is_escape(const uint8_t *text) {
 }
 
 uint64_t psb_find_escapes(const uint8_t *text, uint64_t size, uint64_t at, uint64_t part, uint64_t many) {
+    static const uint8_t is_first[256] = {['%'] = 1, ['\\'] = 1, ['&'] = 1};
     for (; at < size; at += part) {
         uint64_t end = size - at < part ? size : at + part, each, escapes = 0;
-        for (each = at; each + 1 < end; each++) escapes += is_escape(text + each);
+        for (each = at; each + 1 < end; each++) escapes += is_first[text[each]] && is_escape(text + each);
         if (escapes >= many) return at;
     }
     return size;
@@ -159,20 +162,12 @@ static unsigned character(const uint8_t *text, uint64_t left) {
     return size;
 }
 
-/* Whether eight bytes are printable ASCII; says no of a few that are. */
-static int is_plain(const uint8_t *text) {
-    const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
-    uint64_t word;
-    memcpy(&word, text, sizeof word);
-    return !((word | (word - ones * 0x20) | (word + ones)) & tops);
-}
-
 void psb_find_bytes(const uint8_t *text, uint64_t size, struct psb_opaque *found) {
     uint64_t at = found->next, begin = size, end = size, words = at;
     found->count = 0;
     for (; at < size; at++) {
         unsigned long_as;
-        while (begin == size && size - at > 8 && is_plain(text + at)) at += 8;
+        while (begin == size && size - at > 8 && psb_are_printable(psb_eight(text + at))) at += 8;
         long_as = character(text + at, size - at);
         if (long_as) {
             at += long_as - 1;

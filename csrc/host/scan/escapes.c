@@ -294,6 +294,20 @@ static int next_line(const uint8_t *text, uint64_t size, struct ahead *ahead, ui
     return 1;
 }
 
+int psb_is_escaped(const uint8_t *text, uint64_t size) {
+    unsigned i;
+    for (i = 0; i < N_LANGUAGES; i++)
+        if (find_escape(text, size, 0, &LANGUAGES[i]) < size) return 1;
+    return 0;
+}
+
+uint64_t psb_find_cut(const uint8_t *text, uint64_t size, uint64_t at) {
+    static const uint8_t is_cut[256] = {['"'] = 1, ['\''] = 1, ['<'] = 1, ['>'] = 1, ['('] = 1, [')'] = 1,
+                                        ['['] = 1, [']'] = 1,  ['!'] = 1, ['$'] = 1, ['*'] = 1, ['@'] = 1};
+    while (at < size && !is_cut[text[at]]) at++;
+    return at < size ? at + 1 : size;
+}
+
 uint64_t psb_escaped_size(const uint8_t *text, uint64_t size) {
     struct ahead ahead = look_ahead(text, size);
     uint64_t at = 0, end, sum = 0;

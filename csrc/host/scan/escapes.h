@@ -13,6 +13,13 @@ struct psb_unescaped {
     int is_too_often; /* a line is escaped more than PSB_MOST_LAYERS times over, and was left so */
 };
 
+/* Whether there is an escape. */
+int psb_is_escaped(const uint8_t *text, uint64_t size);
+
+/* Behind the next byte from `at` on that is in no encoding which a cut there would part, and the first of no escape;
+ * the size when there is none. */
+uint64_t psb_find_cut(const uint8_t *text, uint64_t size, uint64_t at);
+
 /* The bytes of those lines that have an escape, with one more for each: as much room as psb_unescape needs. */
 uint64_t psb_escaped_size(const uint8_t *text, uint64_t size);
 

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+#include "stretches.h"
+#include "words.h"
+
 enum {
     LETTERS_TOGETHER = 8
 };
@@ -46,10 +49,23 @@ static int is_lead(uint8_t c) {
     return c >= 0xc2 && (c == 0xe2 || c == 0xc2 || c == 0xcc || c == 0xcd || c == 0xe1 || c == 0xef || c == 0xf3);
 }
 
+/* How many bytes of ASCII come next; none where they are too few to be worth it. */
+static uint64_t ascii_ahead(const uint8_t *text, uint64_t size, uint64_t at) {
+    if (size - at < 8 || !psb_are_ascii(psb_eight(text + at))) return 0;
+    return psb_skip_ascii(text, size, at) - at;
+}
+
 static uint64_t drop_invisible(const uint8_t *blob, uint64_t size, uint8_t *out) {
     uint64_t at = 0, said = 0;
     while (at < size) {
-        unsigned hidden = is_lead(blob[at]) ? invisible_size(blob + at, size - at) : 0;
+        uint64_t plain = ascii_ahead(blob, size, at);
+        unsigned hidden;
+        if (plain) {
+            memcpy(out + said, blob + at, plain);
+            said += plain, at += plain;
+            continue;
+        }
+        hidden = is_lead(blob[at]) ? invisible_size(blob + at, size - at) : 0;
         at += hidden;
         if (!hidden) out[said++] = blob[at++];
     }
@@ -93,8 +109,13 @@ static uint64_t replace_alike(uint8_t *text, uint64_t size, const struct psb_ali
     uint64_t at = 0, said = 0, i;
     uint8_t before = 0; /* as it was read: text[at - 1] may be written by now */
     while (at < size) {
-        uint64_t end = at;
+        uint64_t end = at, plain = ascii_ahead(text, size, at);
         int touches;
+        if (plain) {
+            memmove(text + said, text + at, plain);
+            said += plain, at += plain, before = text[said - 1];
+            continue;
+        }
         while (end - at < 2 * LETTERS_TOGETHER && is_letter(text + end, size - end)) end += 2;
         if (end == at) {
             before = text[said++] = text[at++];

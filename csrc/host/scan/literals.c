@@ -1,7 +1,8 @@
-/* One pass over a text, without the interpreter's lock: a hash of three bytes is looked up in a bitmap, and where they
- * may begin a literal, those with the first of them are compared. */
+/* One pass over a text, without the interpreter's lock: of each two places a hash of three bytes is looked up in a
+ * bitmap, which says whether a literal may begin at either; where one may, those with its first byte are compared. */
 #include "literals.h"
 
+#include <endian.h>
 #include <string.h>
 
 static uint32_t hash_of(uint32_t three) {
@@ -16,21 +17,19 @@ uint32_t psb_hash_of_literal(const uint8_t *text) {
     return hash_of(three_bytes(text));
 }
 
-static int may_begin(const struct psb_literals *all, uint32_t three) {
+static int has(const uint8_t *bitmap, uint32_t three) {
     uint32_t hash = hash_of(three);
-    return all->begins[hash >> 3] >> (hash & 7) & 1;
+    return bitmap[hash >> 3] >> (hash & 7) & 1;
 }
 
-/* The first place from `at` on where a literal may begin; the size where none does. */
-static uint64_t next_place(const uint8_t *text, uint64_t size, const struct psb_literals *all, uint64_t at) {
-    uint32_t three;
-    if (size < PSB_SHORTEST_LITERAL || at > size - PSB_SHORTEST_LITERAL) return size;
-    three = three_bytes(text + at) << 8;
-    for (; at <= size - PSB_SHORTEST_LITERAL; at++) {
-        three = three >> 8 | (uint32_t)text[at + 2] << 16;
-        if (may_begin(all, three)) return at;
+/* The first of every two places from `at` on, up to `last`, where a literal may begin there or after it. */
+static uint64_t next_two(const uint8_t *text, uint64_t last, const struct psb_literals *all, uint64_t at) {
+    for (; at + 1 < last; at += 2) {
+        uint32_t four;
+        memcpy(&four, text + at + 1, sizeof four);
+        if (has(all->either, le32toh(four) & 0xffffff)) break;
     }
-    return size;
+    return at;
 }
 
 static void compare(const uint8_t *text, uint64_t left, uint64_t at, const struct psb_literals *all,
@@ -44,16 +43,26 @@ static void compare(const uint8_t *text, uint64_t left, uint64_t at, const struc
     }
 }
 
+/* Whether there was room for them. */
+static int look(const uint8_t *text, uint64_t size, uint64_t at, const struct psb_literals *all,
+                struct psb_nominations *found) {
+    if (!has(all->begins, three_bytes(text + at))) return 1;
+    if (found->count + PSB_MOST_LITERALS > PSB_MOST_NOMINATIONS) return 0;
+    compare(text + at, size - at, at, all, found);
+    return 1;
+}
+
 void psb_find_literals(const uint8_t *text, uint64_t size, const struct psb_literals *all,
                        struct psb_nominations *found) {
-    uint64_t at;
+    uint64_t last = size < PSB_SHORTEST_LITERAL ? 0 : size - PSB_SHORTEST_LITERAL, at = found->next;
     found->count = 0;
-    for (at = next_place(text, size, all, found->next); at < size; at = next_place(text, size, all, at + 1)) {
-        if (found->count + PSB_MOST_LITERALS > PSB_MOST_NOMINATIONS) {
+    while (size >= PSB_SHORTEST_LITERAL && at <= last) {
+        at = next_two(text, last, all, at);
+        for (unsigned two = 0; two < 2 && at <= last; two++, at++) {
+            if (look(text, size, at, all, found)) continue;
             found->next = at;
             return;
         }
-        compare(text + at, size - at, at, all, found);
     }
     found->next = size;
 }

@@ -14,6 +14,7 @@ enum {
 /* Sorted by their bytes; each has three or more. */
 struct psb_literals {
     uint8_t begins[8192]; /* a bit for the psb_hash_of_literal of each three bytes with which one begins */
+    uint8_t either[8192]; /* these, and what follows the first byte of one: of three bytes, whatever the last is */
     uint16_t first[257];  /* those that begin with the byte c: first[c] to first[c + 1] */
     uint8_t size[PSB_MOST_LITERALS];
     uint8_t text[PSB_MOST_LITERALS][PSB_LONGEST_LITERAL];

@@ -27,8 +27,10 @@ struct psb_runs {
     uint64_t begin, end; /* the run that is being decoded; `end` is where to look for the next one */
     uint64_t letters;    /* of the run; 0: it is decoded */
     uint32_t from;       /* the letter of it where to begin next */
+    uint32_t shifts;     /* by how many letters the blob was shifted */
+    int waits;           /* for room, with a run that is not decoded */
     uint64_t need;       /* out: bytes of room for a blob without which it does not go on; 0: there was enough */
-    uint64_t blob;       /* out: bytes of the blob, 0: none */
+    uint64_t blob;       /* out: bytes of the blob, 0: none. It is left as it is until the run is over */
     uint64_t said;       /* out: bytes of `texts`; after each text stand a break and the end of a line */
     uint8_t texts[PSB_ROOM_OF_TEXTS];
 };

@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-enum {
-    WINDOW = 4096
-};
+#include "words.h"
 
 /* A bit for each byte below 128. */
 static const uint64_t PRINTABLE[2] = {0xffffffff00002600u, 0x7fffffffffffffffu};
@@ -29,13 +27,24 @@ static uint64_t next_stretch(const uint8_t *blob, uint64_t size, uint64_t at, in
 
 /* Where the stretch ends that begins at `at`, and in *said how many bytes it has without NULs. */
 static uint64_t end_of_stretch(const uint8_t *blob, uint64_t size, uint64_t at, int skips_nul, uint64_t *said) {
-    *said = 0;
-    for (; at < size && is_part(blob[at], skips_nul); at++) *said += blob[at] != 0;
+    uint64_t begin = at, nuls = 0;
+    while (at < size) {
+        uint64_t end;
+        while (size - at >= 8 && psb_are_printable(psb_eight(blob + at))) at += 8;
+        for (end = size - at < 8 ? size : at + 8; at < end && is_part(blob[at], skips_nul); at++) nuls += !blob[at];
+        if (at < end) break;
+    }
+    *said = at - begin - nuls;
     return at;
 }
 
-static void copy_without_nul(const uint8_t *from, uint64_t size, uint8_t *out) {
+/* `said`: how many bytes they are. */
+static void copy_without_nul(const uint8_t *from, uint64_t size, uint64_t said, uint8_t *out) {
     uint64_t at;
+    if (said == size) {
+        memmove(out, from, size);
+        return;
+    }
     for (at = 0; at < size; at++)
         if (from[at]) *out++ = from[at];
 }
@@ -44,7 +53,7 @@ static uint64_t without_nul(const uint8_t *blob, uint64_t size, uint8_t *out) {
     uint64_t at, said = 0;
     for (at = 0; at < size; at++) said += blob[at] != 0;
     if (said < PSB_SHORTEST_STRETCH) return 0;
-    if (out) copy_without_nul(blob, size, out);
+    if (out) copy_without_nul(blob, size, said, out);
     return said;
 }
 
@@ -58,7 +67,7 @@ uint64_t psb_stretches(const uint8_t *blob, uint64_t size, int skips_nul, uint8_
         if (said < PSB_SHORTEST_STRETCH) continue; /* and nothing is written: there is room for what counts alone */
         if (out && total) out[total] = PSB_BREAK;
         total += total > 0;
-        if (out) copy_without_nul(blob + begin, at - begin, out + total);
+        if (out) copy_without_nul(blob + begin, at - begin, said, out + total);
         total += said;
     }
     return total;
@@ -79,27 +88,22 @@ static unsigned utf8_size(const uint8_t *text, uint64_t left) {
     return size;
 }
 
-/* The first byte from `at` on that is not ASCII. */
-static uint64_t skip_ascii(const uint8_t *blob, uint64_t size, uint64_t at) {
-    for (; size - at >= 8; at += 8) {
-        uint64_t eight;
-        memcpy(&eight, blob + at, 8);
-        if (eight & 0x8080808080808080u) break;
-    }
+uint64_t psb_skip_ascii(const uint8_t *blob, uint64_t size, uint64_t at) {
+    while (size - at >= 8 && psb_are_ascii(psb_eight(blob + at))) at += 8;
     while (at < size && blob[at] < 0x80) at++;
     return at;
 }
 
 int psb_is_beyond_ascii(const uint8_t *blob, uint64_t size) {
-    return skip_ascii(blob, size, 0) < size;
+    return psb_skip_ascii(blob, size, 0) < size;
 }
 
 int psb_is_utf8(const uint8_t *blob, uint64_t size) {
-    uint64_t at = skip_ascii(blob, size, 0);
+    uint64_t at = psb_skip_ascii(blob, size, 0);
     while (at < size) {
         unsigned character = utf8_size(blob + at, size - at);
         if (!character) return 0;
-        at = skip_ascii(blob, size, at + character);
+        at = psb_skip_ascii(blob, size, at + character);
     }
     return 1;
 }
@@ -114,33 +118,15 @@ int psb_may_have_stretch(const uint8_t *blob, uint64_t size) {
     return next_stretch(blob, size, 0, 1) < size;
 }
 
-static int begins_with(const uint8_t *blob, uint64_t left, const char *magic) {
-    size_t size = strlen(magic);
-    return size <= left && !memcmp(blob, magic, size);
-}
-
 static int begins_compressed(const uint8_t *blob, uint64_t left) {
-    if (blob[0] == 0x78 && left > 1) return blob[1] == 0x01 || blob[1] == 0x5e || blob[1] == 0x9c || blob[1] == 0xda;
-    return begins_with(blob, left, "\x1f\x8b\x08") || begins_with(blob, left, "\x28\xb5\x2f\xfd");
+    if (blob[0] == 0x78) return left > 1 && (blob[1] == 0x01 || blob[1] == 0x5e || blob[1] == 0x9c || blob[1] == 0xda);
+    if (blob[0] == 0x1f) return left > 2 && blob[1] == 0x8b && blob[2] == 0x08;
+    return left > 3 && blob[1] == 0xb5 && blob[2] == 0x2f && blob[3] == 0xfd;
 }
 
-/* Where a byte stands that one of them begins with; of zstd's format that is the second, which is rarer in texts. */
-static uint64_t first_of(const uint8_t *blob, uint64_t size, uint64_t begin, uint64_t end) {
-    const uint8_t *zlib = memchr(blob + begin, 0x78, end - begin), *gzip, *zstd;
-    if (zlib) end = (uint64_t)(zlib - blob);
-    gzip = memchr(blob + begin, 0x1f, end - begin);
-    if (gzip) end = (uint64_t)(gzip - blob);
-    zstd = memchr(blob + begin + 1, 0xb5, (end < size ? end : size - 1) - begin);
-    return zstd ? (uint64_t)(zstd - blob) - 1 : end;
-}
-
-/* By windows: one of the bytes may be nowhere, and is not looked for to the end each time. */
 uint64_t psb_find_compressed(const uint8_t *blob, uint64_t size, uint64_t at) {
-    while (at < size) {
-        uint64_t end = size - at < WINDOW ? size : at + WINDOW;
-        at = first_of(blob, size, at, end);
-        if (at < end && begins_compressed(blob + at, size - at)) return at;
-        if (at < end) at++;
-    }
+    static const uint8_t is_first[256] = {[0x1f] = 1, [0x28] = 1, [0x78] = 1};
+    for (; at < size; at++)
+        if (is_first[blob[at]] && begins_compressed(blob + at, size - at)) return at;
     return size;
 }

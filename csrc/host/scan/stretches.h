@@ -16,7 +16,8 @@ enum {
 /* Flags of what is in a blob. */
 int psb_bytes_of(const uint8_t *blob, uint64_t size);
 
-/* Its parts. */
+/* Its parts; and the first byte from `at` on that is not ASCII. */
+uint64_t psb_skip_ascii(const uint8_t *blob, uint64_t size, uint64_t at);
 int psb_is_beyond_ascii(const uint8_t *blob, uint64_t size);
 int psb_is_utf8(const uint8_t *blob, uint64_t size);
 
