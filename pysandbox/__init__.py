@@ -57,6 +57,7 @@ _WHERE = {
     "pysandbox.process": ("Process",),
     "pysandbox.result": ("Result", "Usage"),
     "pysandbox.stages": ("Pipeline", "PipelineResult", "Stage"),
+    "pysandbox.gate.sent": ("SentPart",),
     "pysandbox.supervise.context": ("Context",),
     "pysandbox.supervise.policy_fn": ("CallEvent",),
 }  # fmt: skip
@@ -69,7 +70,7 @@ __all__ = [
     "Context", "Denial", "Detached", "Event", "ExitError", "Grant", "HostRule", "Pipeline", "PipelineResult",
     "Policy", "PolicyError", "PolicyOptions", "Process", "Result", "Runtime", "SandboxCgroupError",
     "SandboxCompileError", "SandboxNetworkError", "SandboxPathMissing", "SandboxSpawnError", "SandboxedError",
-    "SandboxedFunction", "Secret", "Session", "Stage", "StartError", "Stats", "Template", "TemplateError",
+    "SandboxedFunction", "Secret", "SentPart", "Session", "Stage", "StartError", "Stats", "Template", "TemplateError",
     "UnstoppableError", "UnsupportedError", "Usage", "WorkerResult", "confine", "run", "sandboxed", "spawn",
 ]  # fmt: skip
 
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from pysandbox.events import Event
+    from pysandbox.gate.sent import SentPart
     from pysandbox.launch.scratch import Session
     from pysandbox.live.stats import Stats
     from pysandbox.one_command import run, spawn

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Never, Unpack
 
     from pysandbox.detached import Detached
+    from pysandbox.gate.sent import LeakFn
     from pysandbox.keywords import RunOptions, SpawnOptions
     from pysandbox.launch.scratch import Session
     from pysandbox.line_listener import LineFunction
@@ -57,6 +58,8 @@ class Cage(SessionControls):
     default exec and network) is let go on; it answers within `deadline` seconds or the call is refused
     (`supervise.policy_fn`). `record` is a text file for every such call and verdict, one line of JSON each.
     `secrets` has the values of those that the policy calls "given", by name; only the inspector is told them.
+    `leak_fn(part)` is asked of what is scanned and about to be sent (`gate.sent`): it may refuse, and does so by True,
+    by whatever it raises, and by an answer that takes longer than `deadline`.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Cage(SessionControls):
         deadline: float = 5.0,
         record: IO[str] | None = None,
         secrets: Mapping[str, str] | None = None,
+        leak_fn: LeakFn | None = None,
         **unknown: Never,
     ) -> None:
         from pysandbox.audit.told import labels_of
@@ -95,6 +99,8 @@ class Cage(SessionControls):
         )  # fmt: skip
         if secrets:
             self._launcher.give(secrets)
+        if leak_fn is not None:
+            self._launcher.consult(leak_fn, deadline)
         self._opened: OpenCage | None = None
         self._closed = False
         self._lock = threading.Lock()

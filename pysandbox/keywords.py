@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import IO, Any
 
+    from pysandbox.gate.sent import LeakFn
     from pysandbox.launch.scratch import Session
     from pysandbox.launch.stdio import File
     from pysandbox.runtime.runtime import Runtime
@@ -69,3 +70,4 @@ class CageOptions(TypedDict, total=False):
     deadline: float
     record: IO[str] | None
     secrets: Mapping[str, str] | None
+    leak_fn: LeakFn | None

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pysandbox.callback_options import CallbackOptions
     from pysandbox.command import Command, LaunchRequest
     from pysandbox.gate.secrets import CageSecrets
+    from pysandbox.gate.sent import LeakCaller, LeakFn
     from pysandbox.launch.scratch import Session
     from pysandbox.live.init import CageInit
     from pysandbox.runtime.prepared import Prepared
@@ -42,6 +43,7 @@ class Launcher:
     labels: Mapping[str, object]
     callbacks: CallbackOptions
     secrets: CageSecrets | None = None  # None: none was given, and none needed yet
+    leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
     path: str | None = None  # of what the policy shows beside the system; None: nobody has looked yet
 
     def policy_for(self, command: Command) -> Policy:
@@ -87,6 +89,8 @@ class Launcher:
 
             finish_others(self.runtime.sink)
         inspected = prepared.plan.net is not None and prepared.plan.net.inspection is not None
+        if self.leak_caller is not None:
+            self.leak_caller.require_scan(prepared.plan.net)
         take = self._take_inspected if inspected else self._take
         for _ in range(TRIES - 1):
             try:
@@ -118,7 +122,7 @@ class Launcher:
             from pysandbox.dlp import canary
 
             canaries = canary.values(scan.canaries)
-        with trusting(self.runtime, prepared):
+        with trusting(self.runtime, prepared, asks=self.leak_caller is not None):
             return self._take(prepared, placeholders, canaries)
 
     def _take(
@@ -147,13 +151,23 @@ class Launcher:
                 route(live, prepared.plan, self.runtime.sink)
             from pysandbox.gate.gatekeeper import admit
 
-            admit(self.runtime, live, prepared.plan.net, self.secrets if live.placeholders else None)
+            secrets = self.secrets if live.placeholders else None
+            admit(self.runtime, live, prepared.plan.net, secrets, self.leak_caller)
 
     def give(self, secrets: Mapping[str, str]) -> None:
         """Values of secrets that the policy calls "given". Raises PolicyError, TypeError."""
         from pysandbox.gate.secrets import given_secrets
 
         self.secrets = given_secrets(self.policy, secrets)
+
+    def consult(self, leak_fn: LeakFn, seconds: float) -> None:
+        """Raises TypeError, PolicyError."""
+        from pysandbox.gate.sent import LeakCaller
+
+        if not self.policy.caged:
+            raise PolicyError("nothing that an uncaged command sends is looked at", key="caged",
+                              suggestion="leave leak_fn out, or caged")  # fmt: skip
+        self.leak_caller = LeakCaller.of(leak_fn, seconds)
 
     def _known_secrets(self) -> CageSecrets:
         if self.secrets is None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.doors import DatagramForwarders, DoorsReader
     from pysandbox.gate.inspector import InspectorProcess
     from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.sent import LeakCaller
     from pysandbox.gate.tcp.relay import SocketRelay
     from pysandbox.policy.endpoint import Endpoint
 
@@ -78,6 +79,7 @@ class CageSession(CageService):
         self.inspector: InspectorProcess | None = None  # where a host has a contract
         self.reader: DoorsReader | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
+        self.leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
         self.hostname = ""  # the cage's host name, which some programs look up
         self.ended = False
         self._left = left

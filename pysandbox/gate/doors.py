@@ -77,6 +77,7 @@ class CarriedSession(Protocol):
     inspector: Any
     number: int
     secrets: int
+    leak_caller: Any
     ended: bool
 
     @property

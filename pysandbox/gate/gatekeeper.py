@@ -37,6 +37,7 @@ from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
     from pysandbox.gate.secrets import CageSecrets
+    from pysandbox.gate.sent import LeakCaller
     from pysandbox.live.init import CageInit
     from pysandbox.runtime.runtime import Runtime
 
@@ -52,11 +53,14 @@ def join_gatekeeper(runtime: Runtime, join: Callable[[Gatekeeper], R]) -> R:
     return runtime.shared.join(Gatekeeper, lambda: Gatekeeper(runtime.sink, runtime.nameservers), join)
 
 
-def admit(runtime: Runtime, live: CageInit, net: NetPlan, secrets: CageSecrets | None = None) -> None:
+def admit(
+    runtime: Runtime, live: CageInit, net: NetPlan, secrets: CageSecrets | None = None,
+    leak_caller: LeakCaller | None = None,
+) -> None:  # fmt: skip
     """Serves the doors of a cage that has not run anything yet. Raises StartError, CageClosedError; the cage ends
     then."""
     try:
-        session = _admitted(runtime, live, net)
+        session = _admitted(runtime, live, net, leak_caller)
         live.services.add(session)
         if secrets is not None and session.inspector is not None and net.inspection is not None:
             from pysandbox.gate.secrets import hold_secrets
@@ -73,7 +77,7 @@ def admit(runtime: Runtime, live: CageInit, net: NetPlan, secrets: CageSecrets |
         raise StartError("network", number, None, f"the gatekeeper did not take the cage over: {error}") from error
 
 
-def _admitted(runtime: Runtime, live: CageInit, net: NetPlan) -> CageSession:
+def _admitted(runtime: Runtime, live: CageInit, net: NetPlan, leak_caller: LeakCaller | None) -> CageSession:
     ports = _ports(runtime, net)
     try:
         session = join_gatekeeper(runtime, lambda gatekeeper: gatekeeper.admit(live, net, ports))
@@ -84,7 +88,9 @@ def _admitted(runtime: Runtime, live: CageInit, net: NetPlan) -> CageSession:
     if net.inspection is not None:
         from pysandbox.gate.inspector import join_inspector
 
-        session.inspector = join_inspector(runtime, net, lambda inspector: inspector.serve(session))
+        asks = leak_caller is not None
+        session.leak_caller = leak_caller
+        session.inspector = join_inspector(runtime, net, lambda inspector: inspector.serve(session), asks=asks)
     return session
 
 

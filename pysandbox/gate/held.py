@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 
 from pysandbox._native import lib
@@ -21,6 +22,7 @@ from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, dataclass
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Contract, NetPlan
     from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.sent import LeakCaller
     from pysandbox.gate.tcp.target import DialTarget
 
 ODD = re.compile(r"[^\x21-\x7e ]")
@@ -40,6 +42,7 @@ class Served(Protocol):
     ledger: Ledger
     number: int  # of the cage
     ended: bool
+    leak_caller: LeakCaller | None
 
 
 @dataclass(slots=True)
@@ -53,6 +56,11 @@ class HeldConnection:
     over: Callable[[bool], object]
     context: Context  # of the task that serves it: who asks
     secrets: int = 0  # the number of those of its cage
+
+    @property
+    def leak_seconds(self) -> float:
+        """How long the host's callback may take for a question; 0: there is none."""
+        return self.session.leak_caller.seconds if self.session.leak_caller is not None else 0.0
 
 
 def book(record: ChannelRecord, held: HeldConnection) -> None:
@@ -85,6 +93,24 @@ def _book(held: HeldConnection, record: ChannelRecord) -> None:
         fix = contracts.fix(target.host, held.contract, column, value)
         asked = f"{'https' if held.secure else 'http'}://{target.host}{path}" if path.startswith("/") else path
         ledger.denied("http", f"{method} {asked}", None, Decision(False, rule, fix))
+
+
+def consult(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:
+    """Asks the host's callback what the inspector asks. Raises ValueError for what is no question."""
+    question, place, offset, said = record.fields
+    number = int(question)
+
+    def reply(why: str) -> None:
+        with suppress(OSError):  # nobody waits any more
+            answer(ChannelRecord(Kind.ANSWER, number, (why.encode(),)))
+
+    if held is None or held.session.leak_caller is None:
+        reply("nobody is there to be asked")
+        return
+    from pysandbox.gate.sent import SentPart
+
+    part = SentPart(held.target.host, ODD.sub("?", place.decode("utf-8", "replace"))[:300], said, int(offset))
+    held.session.leak_caller.ask(part, reply)
 
 
 def held_for(

@@ -26,7 +26,7 @@ from errno import ESHUTDOWN, ETIMEDOUT
 from pysandbox.errors import StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import confined
-from pysandbox.gate.held import HeldConnection, Served, book
+from pysandbox.gate.held import HeldConnection, Served, book, consult
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
 from pysandbox.gate.pulse import Pulse
@@ -49,20 +49,20 @@ MODULE = "pysandbox.gate.inspection.__main__"
 R = TypeVar("R")
 
 
-def join_inspector(runtime: Runtime, net: NetPlan, join: Callable[[InspectorProcess], R]) -> R:
+def join_inspector(runtime: Runtime, net: NetPlan, join: Callable[[InspectorProcess], R], *, asks: bool = False) -> R:
     """What `join` returns of the Runtime's inspector, which is made here and started when it is first asked. What scans
-    is one of its own: nobody else waits for a scan, or has its modules."""
+    is one of its own: nobody else waits for a scan, or has its modules. So is what `asks` a callback of the host."""
     scans = net.inspection is not None and net.inspection.scan is not None
-    kind = ScanningInspector if scans else InspectorProcess
+    kind = AskingInspector if asks else ScanningInspector if scans else InspectorProcess
     return runtime.shared.join(kind, lambda: kind(runtime.sink), join)
 
 
 @contextmanager
-def trusting(runtime: Runtime, prepared: Prepared) -> Iterator[None]:
+def trusting(runtime: Runtime, prepared: Prepared, *, asks: bool = False) -> Iterator[None]:
     """While a cage of this plan is opened and admitted: the file with the certificates that it is to trust stands in
     `prepared`, and whoever looks into its TLS does not retire. Raises StartError."""
     assert prepared.plan.net is not None
-    inspector = join_inspector(runtime, prepared.plan.net, lambda inspector: inspector.expect(1))
+    inspector = join_inspector(runtime, prepared.plan.net, lambda inspector: inspector.expect(1), asks=asks)
     try:
         try:
             prepared.trusted = inspector.trust(prepared.plan.net)
@@ -189,7 +189,7 @@ class InspectorProcess:
             number = held.session.number << OF_CAGE | next(self.numbers)
             fields = (
                 str(known.number), str(known.contracts.index(held.contract)), held.target.host, str(held.target.port),
-                str(held.secure | proxied << 1), str(held.secrets),
+                str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds),
             )  # fmt: skip
             record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
             self._held[number] = held
@@ -338,7 +338,9 @@ class InspectorProcess:
             elif record.kind is Kind.OVER:
                 self._held.pop(record.number, None)
             self._news.notify_all()
-        if held is not None:
+        if record.kind is Kind.ASK:
+            consult(record, held, self.say)
+        elif held is not None:
             with suppress(RuntimeError):  # its loop has ended
                 book(record, held)
 
@@ -380,6 +382,10 @@ class ScanningInspector(InspectorProcess):
     """One that looks for credentials in what is sent."""
 
     scans = True
+
+
+class AskingInspector(ScanningInspector):
+    """One that also asks the host program, and waits for its answer: so do those alone whose cages have a callback."""
 
 
 def _spawn(far: socket.socket, roots: int, scans: bool) -> subprocess.Popen[bytes]:

@@ -47,6 +47,7 @@ SENTENCES: Mapping[str, str] = {
     "working_dir": 'it is the cage\'s: Cage(policy, cwd="...")', "chdir": 'it is the cage\'s: Cage(policy, cwd="...")',
     "recipe": 'Policy.load("python") loads one', "recipes": 'Policy.load("python", "git") loads them',
     "name": 'Policy.load("python") loads a recipe', "policy_fn": "it is the cage's: Cage(policy, policy_fn=...)",
+    "leak_fn": "it is the cage's: Cage(policy, leak_fn=...)",
     "watch": "it is the cage's: Cage(policy, watch=...)", "session": "it is the cage's: Cage(policy, session=...)",
     "input": RUN, "stdin": RUN, "stdout": RUN, "stderr": RUN, "capture_output": RUN, "text": RUN, "encoding": RUN,
     "shell": RUN, "check": RUN, "pass_fds": RUN, "pty": RUN,

@@ -17,6 +17,7 @@ from pysandbox.shapes import MISSING, Any, Field, NamedTuple, dataclass, fields
 
 MOST = 64  # blocks of a policy
 TAKEN = "canary_"  # how the names of false credentials begin
+CALLBACK = "leak_fn"  # what the host program's own refusals are called
 MOST_LITERALS = 256  # of all blocks; the table of a scan has room for these besides its own
 NEAR = 64  # bytes between a word and what it announces
 STEPS_OF_A_BYTE = 4  # that take as long as a byte takes to be decoded
@@ -160,7 +161,7 @@ def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]{1,39}", name):
         suggestion = 'a-z, 0-9 and _, such as "acme_token"'
         raise CommandRefused(f"{shown(name)} is not the name of a detector", suggestion, ("name",))
-    if name in (*LISTABLE, *NOWHERE, *OF_PACKS) or name.startswith(TAKEN):
+    if name in (*LISTABLE, *NOWHERE, *OF_PACKS, CALLBACK) or name.startswith(TAKEN):
         suggestion = "give it another name; extra_scopes gives a detector more hosts"
         who = "a pack" if name in OF_PACKS else "every scan"
         raise CommandRefused(f"{shown(name)} is what {who} calls something else", suggestion, ("name",))

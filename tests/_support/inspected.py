@@ -22,6 +22,7 @@ from pysandbox.gate.held import held_for
 from pysandbox.gate.inspection.channel import OF_CAGE
 from pysandbox.gate.inspector import ASKED_EVERY, InspectorProcess
 from pysandbox.gate.ledger import Ledger
+from pysandbox.gate.sent import LeakCaller
 from pysandbox.gate.tcp.target import DialTarget
 from pysandbox.shapes import replace
 
@@ -101,6 +102,7 @@ class Session:
     ledger: Ledger
     number: int = 0
     ended: bool = False
+    leak_caller: LeakCaller | None = None
 
 
 class Asking:

@@ -14,7 +14,8 @@ from _support.inspected import ANSWER, NAME, Asking, Server, inspector_process, 
 from pysandbox.compile.plan import ANY_REQUEST, ScanPlan
 from pysandbox.dlp import registry
 from pysandbox.events import Event
-from pysandbox.gate.inspector import ScanningInspector
+from pysandbox.gate.inspector import AskingInspector, ScanningInspector
+from pysandbox.gate.sent import LeakCaller
 
 TOKEN = registry.BY_NAME["github_pat"].hits[0]
 SCAN = ScanPlan(depth=32, whole=1 << 23, scopes=(), warns=False, budget=1 << 40)
@@ -84,11 +85,14 @@ class ScannedHost:
 
 
 @contextmanager
-def scanned(directory: Path, scan: ScanPlan = SCAN) -> Iterator[ScannedHost]:
+def scanned(directory: Path, scan: ScanPlan = SCAN, caller: LeakCaller | None = None) -> Iterator[ScannedHost]:
+    """`caller`: the callback of its host."""
     events: list[Event] = []
-    with inspector_process(events, kind=ScanningInspector) as inspector:
+    with inspector_process(events, kind=AskingInspector if caller else ScanningInspector) as inspector:
         assert isinstance(inspector, ScanningInspector)
-        yield ScannedHost(directory, inspector, scan)
+        made = ScannedHost(directory, inspector, scan)
+        made.asking.session.leak_caller = caller
+        yield made
 
 
 def get(path: bytes = b"/", *fields: bytes) -> bytes:

@@ -151,6 +151,21 @@ def test_who_has_real_ones_or_says_no_gets_no_false_ones(
     assert all(said[name] == value for name, value in given.items())
 
 
+def test_a_callback_of_the_host_program_is_asked_and_no_word_of_its_gets_out(net_host: Host, net: Internet) -> None:
+    before = len(net.requests("origin"))
+    said = "curl -sS -o /dev/null -w '%{http_code} %header{x-pysandbox-dlp-reason}\\n' https://origin.example/?a="
+    answer = net_host.run(
+        ["sh", "-c", f"{said}another; {said}customer-4711"], env=NO_CA, proxy_upstream_ca=[net.ca],
+        hosts=["origin.example"], dlp_enabled=True, leak_word="customer-4711",
+    )  # fmt: skip
+    assert answer.stdout == "200 \n451 leak_fn\n", answer
+    assert [(each["kind"], each["target"], each["rule"]) for each in answer.denials] == [
+        ("dlp", "origin.example", "dlp.leak_fn")
+    ]
+    sent = net.requests("origin")[before:]
+    assert [each for each in sent if "another" in each] and not [each for each in sent if "customer-4711" in each]
+
+
 DATA = f"""{sys.executable} -c 'import base64, os; print(base64.b64encode(os.urandom(9000)).decode())' > f"""
 SENT = "curl -sS -o /dev/null -w '%{http_code} %header{x-pysandbox-dlp-reason}\\n' --data-binary @f https://origin.example/"
 

@@ -28,9 +28,10 @@ OF_CAGE = 32  # the bits of a connection's number above these say whose it is
 class Kind(IntEnum):
     """To the inspector: PLAN (a descriptor: what a plan's hosts are held to), OPEN (number of the plan in the first
     field, of the secrets in the sixth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
-    (the name of one), FORGET, ENDED (a cage). From it: READY, AUTHORITY (the certificate of a plan's authority),
-    REFUSED, UNTRUSTED (the client does not trust the authority), UPSTREAM (the server's certificate is not accepted),
-    OVER, PONG, FOUND (a credential)."""
+    (the name of one), FORGET, ENDED (a cage), ANSWER (why something is refused, or nothing). From it: READY, AUTHORITY
+    (the certificate of a plan's authority), REFUSED, UNTRUSTED (the client does not trust the authority), UPSTREAM (the
+    server's certificate is not accepted), OVER, PONG, FOUND (a credential), ASK (the host's callback: number of the
+    question, place, offset, bytes)."""
 
     PLAN = 1
     OPEN = 2
@@ -48,14 +49,16 @@ class Kind(IntEnum):
     FORGET = 14
     FOUND = 15
     ENDED = 16
+    ASK = 17
+    ANSWER = 18
 
 
 TO_INSPECTOR = frozenset((Kind.PLAN, Kind.OPEN, Kind.CUT, Kind.PING, Kind.SECRETS, Kind.REVOKE, Kind.FORGET,
-                          Kind.ENDED))  # fmt: skip
+                          Kind.ENDED, Kind.ANSWER))  # fmt: skip
 FIELDS = {
-    Kind.PLAN: 0, Kind.OPEN: 7, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
+    Kind.PLAN: 0, Kind.OPEN: 8, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
     Kind.UNTRUSTED: 1, Kind.UPSTREAM: 1, Kind.OVER: 1, Kind.PONG: 0, Kind.SECRETS: 1, Kind.REVOKE: 1,
-    Kind.FORGET: 0, Kind.FOUND: 4, Kind.ENDED: 0,
+    Kind.FORGET: 0, Kind.FOUND: 4, Kind.ENDED: 0, Kind.ASK: 4, Kind.ANSWER: 1,
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from pysandbox.dlp.scope import may_go
 from pysandbox.dlp.spending import Spending
 from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
+from pysandbox.gate.inspection.asking import pieces
 from pysandbox.gate.inspection.bodies import Body, Nothing
 from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
 from pysandbox.gate.inspection.grpc_messages import GrpcMessages, is_grpc
@@ -36,12 +37,15 @@ from pysandbox.gate.inspection.room import Room
 from pysandbox.gate.inspection.scanned_messages import JOINED, ScannedMessages
 from pysandbox.shapes import Any, NamedTuple
 
-UNDECODABLE, OVERSPENT = "undecodable-body", "session-budget"
+UNDECODABLE, OVERSPENT, CALLBACK = "undecodable-body", "session-budget", "leak_fn"
 BLOCKED, WARNED, HOME, LISTED = "blocked", "warned", "home", "listed"
 BLANK = b"\0"
 BEGUN = "the body, whose beginning was sent"
 MOST_PLACES = 64  # of a head that are looked at one by one, to tell which one it is
 MOST_TOLD = 64  # finds of one connection that are told one by one
+
+
+Refused = Callable[[str, int, bytes], str]  # (place, offset, bytes) to why it is refused, or ""
 
 
 class CredentialFound(NamedTuple):
@@ -87,11 +91,12 @@ class ConnectionScan:
 
     def __init__(
         self, plan: PlanScan, host: str, listed: tuple[str, ...], tell: Callable[[CredentialFound], object], room: Room,
-        fakes: Sequence[bytes] = (), spending: Spending | None = None,
+        fakes: Sequence[bytes] = (), spending: Spending | None = None, refused: Refused | None = None,
     ) -> None:  # fmt: skip
-        """No find is made of `fakes`, which look like credentials. `spending`: of this cage, at this host."""
+        """No find is made of `fakes`, which look like credentials. `spending`: of this cage, at this host. `refused`
+        asks the host's callback."""
         self._plan, self._host, self._listed, self._tell = plan, host, listed, tell
-        self._room, self._fakes = room, fakes
+        self._room, self._fakes, self._refused = room, fakes, refused
         self._spending = None if self._verdict(ENTROPY) in (HOME, LISTED) else spending or Spending(plan.budget)
         self._told: set[tuple[str, str, str]] = set()
         self._warnings: list[str] = []
@@ -127,6 +132,9 @@ class ConnectionScan:
         if found:
             self._judge(found, lambda each: self._place(each, method, path, fields))
         for _ in self._spend(APART.join((path, *(name + b": " + value for name, value in fields))), "the head"):
+            pass
+        lines = b"\r\n".join((method + b" " + path, *(name + b": " + value for name, value in fields)))
+        for _ in self._consult(lines, "the head"):
             pass
 
     def body(self, head: Head, body: Body, length: int | None) -> Body:
@@ -174,6 +182,8 @@ class ConnectionScan:
             self._judge(made.findings, lambda each: self._place_in_body(each, said, trailer, place))
         yield from self._spend(said, place, part.known)
         yield from self._spend(trailer, "the trailer")
+        yield from self._consult(said, place)
+        yield from self._consult(trailer, "the trailer")
 
     def _look_at_message(self, said: bytearray, before: bytes, begins: bool, ends: bool) -> None:
         """Raises Leak."""
@@ -190,6 +200,8 @@ class ConnectionScan:
         if found:
             self._judge(found, lambda each: self._place_in_body(each, content, b"", "a message"))
         for _ in self._spend(content, "a message", 0 if begins else OVERLAP):
+            pass
+        for _ in self._consult(content, "a message"):
             pass
 
     # ---- the verdict --------------------------------------------------------------------------------------------
@@ -232,6 +244,16 @@ class ConnectionScan:
             spending.is_told = True
             shown = f"{spending.spent} of {spending.most} bytes"
             self._tell(CredentialFound(ENTROPY.name, place, shown, WARNED))
+
+    def _consult(self, said: bytes | bytearray, place: str) -> Iterator[int]:
+        """Asks the host's callback, a piece at a time. Raises Leak."""
+        if (refused := self._refused) is None:
+            return
+        for at, piece in pieces(said):
+            if why := refused(place, at, piece):
+                self._cannot(f"the host program's leak_fn refuses {place}: {why}", place, CALLBACK)
+                return
+            yield len(piece)
 
     def _verdict(self, detector: Detector) -> str:
         name = detector.name

@@ -16,11 +16,12 @@ from types import TracebackType
 
 from pysandbox.compile.plan import Contract
 from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.asking import Questions
 from pysandbox.gate.inspection.ca import SigningAuthority
 from pysandbox.gate.inspection.channel import OF_CAGE, BadChannelRecord, ChannelRecord, Kind
 from pysandbox.gate.inspection.exchange import Exchange
 from pysandbox.gate.inspection.in_flight import InFlight
-from pysandbox.gate.inspection.loop import IN, Loop
+from pysandbox.gate.inspection.loop import HOST, IN, Loop
 from pysandbox.gate.inspection.mirror import Parts, mirrored, offered_by
 from pysandbox.gate.inspection.pair import InspectedPair
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
@@ -97,6 +98,7 @@ class Inspector:
         self._in_flight: dict[int, InFlight] = {}  # by cage
         self._spent: dict[int, dict[str, Spending]] = {}  # by cage and host
         self._is_on = True
+        self._questions = Questions(host, self._say, lambda: self._loop.soon(lambda: self._take_record(0), HOST))
 
     def run(self) -> None:
         """Until the host program closes the channel, or says what makes no sense."""
@@ -114,7 +116,7 @@ class Inspector:
 
     def _take_record(self, _: int) -> None:
         try:
-            received = channel.receive(self._host)
+            received = self._questions.receive()
         except BlockingIOError:
             return
         except (BadChannelRecord, OSError):
@@ -158,7 +160,7 @@ class Inspector:
     def _open(self, record: ChannelRecord, client: socket.socket, server: socket.socket) -> None:
         number = record.number
         try:
-            of_plan, contract, host, port, flags, secrets, said = record.fields
+            of_plan, contract, host, port, flags, secrets, seconds, said = record.fields
             plan = self._plans[int(of_plan)]
             terms = Terms(host.decode("ascii"), int(port), bool(int(flags) & SECURE), bool(int(flags) & PROXIED),
                           plan.contracts[int(contract)], plan.most)  # fmt: skip
@@ -177,13 +179,16 @@ class Inspector:
             return
         client.setblocking(False)
         server.setblocking(False)
-        scan = self._scan(number, plan, terms, held)
+        scan = self._scan(number, plan, terms, held, float(seconds))
         parts = terms, partial(self._tell, number, plan.scan), held, scan
         self._serve(number, plan, parts, client, server, said)
         if scan is not None and number in self._pairs:
             scan.wake = self._pairs[number].soon
 
-    def _scan(self, number: int, plan: HeldPlan, terms: Terms, held: ConnectionSecrets | None) -> ConnectionScan | None:
+    def _scan(
+        self, number: int, plan: HeldPlan, terms: Terms, held: ConnectionSecrets | None, seconds: float
+    ) -> ConnectionScan | None:
+        """`seconds`: how long the host's callback may take; 0: there is none."""
         if plan.scan is None:
             return None
         from pysandbox.dlp.spending import Spending
@@ -201,6 +206,7 @@ class Inspector:
             room,
             fakes,
             spending,
+            partial(self._questions.refused, number, seconds) if seconds else None,
         )
 
     def _found(self, number: int, found: CredentialFound) -> None:

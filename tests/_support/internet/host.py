@@ -77,7 +77,8 @@ class Host:
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 30, **policy: Any
     ) -> Answer:
-        """In a cage. `policy` holds the fields of a Policy; `hosts` may be names."""
+        """In a cage. `policy` holds the fields of a Policy; `hosts` may be names. `leak_word` among them is what its
+        callback refuses."""
         return self.ask(argv=list(argv), env=dict(env or {}), timeout=timeout, policy=policy)
 
     def uncaged(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 30) -> Answer:

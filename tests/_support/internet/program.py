@@ -50,7 +50,9 @@ class Program:
                                   text=True, errors="replace", timeout=timeout)  # fmt: skip
             return {"exit_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
         self.events.clear()
-        with Cage(made(question["policy"]), runtime=self.runtime) as cage:
+        word = question["policy"].pop("leak_word", None)
+        leak_fn = None if word is None else lambda part: word.encode() in part.data
+        with Cage(made(question["policy"]), runtime=self.runtime, leak_fn=leak_fn) as cage:
             result = cage.run(argv, env=env, timeout=timeout, stdin=pysandbox.DEVNULL)
         denials = [asdict(each) for each in result.denials]
         self.runtime.drain()  # the reader of the doors ends with it, and the inspector
