@@ -58,8 +58,7 @@ class Cage(SessionControls):
     default exec and network) is let go on; it answers within `deadline` seconds or the call is refused
     (`supervise.policy_fn`). `record` is a text file for every such call and verdict, one line of JSON each.
     `secrets` has the values of those that the policy calls "given", by name; only the inspector is told them.
-    `leak_fn(part)` is asked of what is scanned and about to be sent (`gate.sent`): it may refuse, and does so by True,
-    by whatever it raises, and by an answer that takes longer than `deadline`.
+    `leak_fn(part)` may refuse what is scanned and about to be sent (`gate.sent`); so does one that raises or is late.
     """
 
     def __init__(
@@ -97,10 +96,7 @@ class Cage(SessionControls):
             self.runtime, self.policy, os.path.abspath(cwd) if cwd is not None else None, self.session, self.labels,
             CallbackOptions.of(policy_fn, watch, deadline, record, self.caged) if asked else NOBODY_ASKED,
         )  # fmt: skip
-        if secrets:
-            self._launcher.give(secrets)
-        if leak_fn is not None:
-            self._launcher.consult(leak_fn, deadline)
+        self._launcher.give(secrets, leak_fn, deadline)
         self._opened: OpenCage | None = None
         self._closed = False
         self._lock = threading.Lock()

@@ -154,20 +154,28 @@ class Launcher:
             secrets = self.secrets if live.placeholders else None
             admit(self.runtime, live, prepared.plan.net, secrets, self.leak_caller)
 
-    def give(self, secrets: Mapping[str, str]) -> None:
-        """Values of secrets that the policy calls "given". Raises PolicyError, TypeError."""
-        from pysandbox.gate.secrets import given_secrets
+    def give(self, secrets: Mapping[str, str] | None, leak_fn: LeakFn | None, seconds: float) -> None:
+        """Values of secrets that the policy calls "given", and the callback for what is sent. Raises PolicyError,
+        TypeError."""
+        if secrets:
+            from pysandbox.gate.secrets import given_secrets
 
-        self.secrets = given_secrets(self.policy, secrets)
-
-    def consult(self, leak_fn: LeakFn, seconds: float) -> None:
-        """Raises TypeError, PolicyError."""
+            self.secrets = given_secrets(self.policy, secrets)
+        if leak_fn is None:
+            return
         from pysandbox.gate.sent import LeakCaller
 
         if not self.policy.caged:
             raise PolicyError("nothing that an uncaged command sends is looked at", key="caged",
                               suggestion="leave leak_fn out, or caged")  # fmt: skip
         self.leak_caller = LeakCaller.of(leak_fn, seconds)
+
+    def directory_to_detach(self) -> str:
+        """Raises PolicyError where this process is needed as long as the command runs."""
+        if self.leak_caller is not None:
+            raise PolicyError("leak_fn is asked in this process, and a detached command outlives it", key="leak_fn",
+                              suggestion="use run or spawn, or leave leak_fn out")  # fmt: skip
+        return self.cwd or working_directory()
 
     def _known_secrets(self) -> CageSecrets:
         if self.secrets is None:

@@ -14,7 +14,7 @@ from pysandbox.policy import left_out
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.left_out import SCANNING, looks_at_requests
 from pysandbox.policy.model import Policy, options
-from pysandbox.policy.way_out import effective_egress, has_way_out, inspects, reaches_hosts
+from pysandbox.policy.way_out import effective_egress, has_way_out, inspects, reaches_hosts, scanning
 from pysandbox.shapes import NamedTuple, fields, replace
 
 NO_NETWORK = 'run it without a network: --egress none (egress = "none" in [network])'
@@ -53,7 +53,8 @@ HOW_IT_IS_SCANNED = (
     ("proxy.max_buffered_body_bytes", "proxy_buffered_bytes"),
 )  # fmt: skip
 OF_SCANNING = (*NOT_SCANNED_YET, *HOW_IT_IS_SCANNED[:5])
-DLP = "network.dlp.enabled"
+DLP, STRICT = "network.dlp.enabled", "strict"
+BUDGET = "network.dlp.session_entropy_budget"
 NO_SCAN = "or leave network.dlp.enabled out"
 
 
@@ -203,9 +204,9 @@ PARTS: tuple[Part, ...] = (
         ("proxy.parent_credentials", "proxy_parent_credentials"), ("proxy.no_parent", "proxy_no_parent"),
     ),
     Part(
-        "strict", _by_any_way(lambda policy: policy.strict),
-        "a strict cage also scans for what only looks like a credential, which this version cannot do",
-        f"leave strict out and set network.dlp.enabled = true, or {NO_NETWORK}",
+        BUDGET, _by_any_way(lambda policy: policy.strict and _differs("dlp_session_entropy_budget")(policy)),
+        "a strict cage sends no opaque bytes but to hosts that list generic_high_entropy, so this would hold nothing",
+        "leave it out, or strict",
     ),
     *_unless_default("leave it out", ("proxy.upstream_scheme", "proxy_scheme")),
     *_unless_inspected(
@@ -255,9 +256,17 @@ SHOWN = 4  # names of hosts in a line; the rest is counted
 
 def refuse_absent(policy: Policy) -> None:
     """PolicyError for the first part that the policy needs and this version lacks."""
+    asked = scanning(policy)
     for part in PARTS:
-        if part.used(policy):
+        if part.used(asked):
+            part = part if asked is policy else _by_strict(part)
             raise SandboxCompileError(part.message, key=part.key, suggestion=part.suggestion)
+
+
+def _by_strict(part: Part) -> Part:
+    """Where nobody has asked for the scan but strict."""
+    key = STRICT if part.key == DLP else part.key
+    return part._replace(key=key, suggestion=part.suggestion.replace(DLP, STRICT))
 
 
 def idle_notes(policy: Policy) -> tuple[Note, ...]:

@@ -41,7 +41,7 @@ from pysandbox.compile.secrets import refuse_leaks
 from pysandbox.compile.view import View, build_view
 from pysandbox.note import Note
 from pysandbox.policy.model import Policy
-from pysandbox.policy.way_out import has_doors
+from pysandbox.policy.way_out import has_doors, scanning
 from pysandbox.probe.facts import HostFacts, PathFacts
 from pysandbox.shapes import NamedTuple, replace
 
@@ -67,6 +67,7 @@ def compile_plan(
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
+    policy = scanning(policy)
     refuse_protected(policy, paths)
     policy, copied = degrade.settled(policy, host, paths)
     host, as_root = identity.resolve_identity(policy, host, paths)  # all that follows has the host as this cage has it

@@ -279,6 +279,7 @@ class ScanPlan:
     budget: int  # opaque bytes that one host may be sent in one session
     detectors: tuple[ScanDetector, ...] = ()  # besides those that every scan has
     canaries: tuple[str, ...] = ()  # variables with a false credential
+    blocks_opaque: bool = False  # none of them at all, but of digests and UUIDs
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,10 @@ MOST_SEEN = 1 << 15  # pieces that are remembered; what comes later is taken aga
 class Spending:
     """`spent` are bytes of what is no name, `taken` of all. `is_told` is its user's."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.spent = most, 0
+    def __init__(self, most: int, *, names_alone: bool = False) -> None:
+        """`names_alone`: of all else nothing."""
+        self.most, self.spent = 0 if names_alone else most, 0
+        self._most_named = EIGHT * most
         self.is_told = False  # that half of it is used
         self._named = 0
         self._seen: set[int] = set()
@@ -59,7 +61,7 @@ class Spending:
         return True
 
     def _has(self, spent: int, named: int) -> bool:
-        return self.spent + spent <= self.most and self._named + named <= EIGHT * self.most
+        return self.spent + spent <= self.most and self._named + named <= self._most_named
 
     def _unseen(self, said: bytes, new: set[int]) -> int:
         """Bytes of the pieces that were not here before; adds these to `new`. A hash has the key of its process."""

@@ -63,9 +63,14 @@ class HeldConnection:
         return self.session.leak_caller.seconds if self.session.leak_caller is not None else 0.0
 
 
-def book(record: ChannelRecord, held: HeldConnection) -> None:
-    """What the inspector says of it. Raises RuntimeError when the loop of its cage has ended."""
-    if record.kind is Kind.OVER:
+def book(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:
+    """What the inspector says of it; only a question may come of a connection that is gone. Raises RuntimeError when
+    the loop of its cage has ended, ValueError."""
+    if record.kind is Kind.ASK:
+        _consult(record, held, answer)
+    elif held is None:
+        return
+    elif record.kind is Kind.OVER:
         held.over(record.fields[0] != b"0")
     elif record.kind in (Kind.REFUSED, Kind.UNTRUSTED, Kind.UPSTREAM, Kind.FOUND):
         held.context.copy().run(_book, held, record)
@@ -95,7 +100,7 @@ def _book(held: HeldConnection, record: ChannelRecord) -> None:
         ledger.denied("http", f"{method} {asked}", None, Decision(False, rule, fix))
 
 
-def consult(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:
+def _consult(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:
     """Asks the host's callback what the inspector asks. Raises ValueError for what is no question."""
     question, place, offset, said = record.fields
     number = int(question)

@@ -26,7 +26,7 @@ from errno import ESHUTDOWN, ETIMEDOUT
 from pysandbox.errors import StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import confined
-from pysandbox.gate.held import HeldConnection, Served, book, consult
+from pysandbox.gate.held import HeldConnection, Served, book
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
 from pysandbox.gate.pulse import Pulse
@@ -338,11 +338,9 @@ class InspectorProcess:
             elif record.kind is Kind.OVER:
                 self._held.pop(record.number, None)
             self._news.notify_all()
-        if record.kind is Kind.ASK:
-            consult(record, held, self.say)
-        elif held is not None:
+        if held is not None or record.kind is Kind.ASK:
             with suppress(RuntimeError):  # its loop has ended
-                book(record, held)
+                book(record, held, self.say)
 
     def _ended(self, process: subprocess.Popen[bytes], pulse: Pulse, why: str) -> None:
         with self._lock:

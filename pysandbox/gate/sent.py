@@ -10,7 +10,6 @@ too long) refuses. It runs in a thread of this program, one question of a cage a
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable
 
@@ -51,6 +50,8 @@ class LeakCaller:
     @classmethod
     def of(cls, function: LeakFn, seconds: float) -> LeakCaller:
         """Raises TypeError for what cannot be called, or only answers in an event loop."""
+        import inspect
+
         called = getattr(function, "__call__", None)  # noqa: B004 - of an object that is called
         if not callable(function) or inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called):
             raise TypeError(f"leak_fn must be a plain function of one part, not {type(function).__name__}")

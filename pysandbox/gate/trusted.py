@@ -72,7 +72,7 @@ def _scan_of(scan: ScanPlan | None) -> dict[str, object] | None:
 
     return {
         "depth": scan.depth, "whole": scan.whole, "scopes": scan.scopes, "warns": scan.warns, "budget": scan.budget,
-        "detectors": scan.detectors, "canaries": canary.values(scan.canaries),
+        "detectors": scan.detectors, "canaries": canary.values(scan.canaries), "blocks_opaque": scan.blocks_opaque,
     }  # fmt: skip
 
 

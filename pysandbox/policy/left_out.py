@@ -29,7 +29,7 @@ SCANNING = "network.dlp.enabled"  # stands in the list for the scan that a recip
 
 
 # Words of a layer beside which not all that a cage sends could be scanned: `compile.absent` refuses both together.
-UNSCANNED = ("allow_ips", "allow_host_loopback", "host_loopback_ports", "ports", "strict")
+UNSCANNED = ("allow_ips", "allow_host_loopback", "host_loopback_ports", "ports")
 OF_THE_CAGE = ("isolation", "network_backend", "egress")
 
 
@@ -46,9 +46,11 @@ class Holding(NamedTuple):
         """`said` by all layers, left to right; `ours` are the recipes that ship."""
         layers, shipped = list(said), list(ours)
         last = {name: given[name] for given in layers for name in OF_THE_CAGE if name in given}
-        requests = looks_at_requests(**last) and not any(given.get("strict") for given in layers)
+        requests = looks_at_requests(**last)
         wanted = any(given.get("dlp_enabled") for given in shipped)
         asked = any(given.get("dlp_enabled") for given in layers if given not in shipped)
+        if last.get("egress") != "none":
+            asked = asked or any(given.get("strict") for given in layers)  # which implies it
         names = wanted or any(rule.allow_credentials for given in shipped for rule in given.get("hosts", ()))
         free = last.get("egress") != "none" and not any(is_in_the_way(given, given in shipped) for given in layers)
         return cls(requests, requests and (asked or (names and free)), wanted)

@@ -34,7 +34,8 @@ def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     named += [absolute(executable_path(each), cwd) for each in policy.allow_execve]
     if policy.allow_execve:
         named += (*LIBRARY_DIRECTORIES, *LOADERS)
-    if policy.dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts):
+    scans = policy.dlp_enabled or (policy.strict and policy.hosts)
+    if scans or policy.secrets or any(rule.is_inspected for rule in policy.hosts):
         named += BUNDLES
     named += [each.source.removeprefix("file:") for each in policy.secrets if each.source.startswith("file:")]
     named += policy.proxy_upstream_ca

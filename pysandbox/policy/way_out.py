@@ -7,6 +7,7 @@ Whether there is a way out, and whether what goes there is looked at, is asked o
 from __future__ import annotations
 
 from pysandbox.policy.model import Policy
+from pysandbox.shapes import replace
 
 
 def effective_egress(policy: Policy) -> str:
@@ -46,8 +47,15 @@ def reaches_hosts(policy: Policy) -> bool:
 
 def inspects(policy: Policy) -> bool:
     """Whether requests to some host are looked at."""
-    held = policy.dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts)
+    held = scanning(policy).dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts)
     return reaches_hosts(policy) and bool(held)
+
+
+def scanning(policy: Policy) -> Policy:
+    """With what strict implies: where anything leaves, all of it is scanned."""
+    if not policy.strict or policy.dlp_enabled or effective_egress(policy) != "proxy-only":
+        return policy
+    return replace(policy, dlp_enabled=True)
 
 
 def may_have_doors(policy: Policy) -> bool:

@@ -166,6 +166,21 @@ def test_a_callback_of_the_host_program_is_asked_and_no_word_of_its_gets_out(net
     assert [each for each in sent if "another" in each] and not [each for each in sent if "customer-4711" in each]
 
 
+def test_strict_scans_and_lets_no_opaque_bytes_out(net_host: Host, net: Internet) -> None:
+    """Ordinary requests, a digest among them, arrive: the control."""
+    before = len(net.requests("origin"))
+    digest, opaque = "a0b1c2d3e4f5" * 3 + "6789", base64.b64encode(bytes(range(100, 150))).decode().replace("+", "x")
+    asked = " ".join(f"'https://origin.example/?k={each}'" for each in ("v", digest, opaque, TOKEN))
+    shown = "%{http_code} %header{x-pysandbox-dlp-reason}%header{x-pysandbox-dlp-detector}\\n"
+    answer = net_host.run(
+        ["sh", "-c", f"for u in {asked}; do curl -sS -o /dev/null -w '{shown}' $u; done"], env=NO_CA,
+        proxy_upstream_ca=[net.ca], hosts=["origin.example"], strict=True,
+    )  # fmt: skip
+    assert answer.stdout.split("\n")[:4] == ["200 ", "200 ", "451 session-budget", "451 github_pat"], answer
+    sent = "".join(map(str, net.requests("origin")[before:]))
+    assert digest in sent and opaque not in sent and TOKEN not in sent
+
+
 DATA = f"""{sys.executable} -c 'import base64, os; print(base64.b64encode(os.urandom(9000)).decode())' > f"""
 SENT = "curl -sS -o /dev/null -w '%{http_code} %header{x-pysandbox-dlp-reason}\\n' --data-binary @f https://origin.example/"
 

@@ -67,6 +67,7 @@ class PlanScan:
         self.scopes = {name: tuple(domains) for name, domains in given["scopes"]}
         self.warns: bool = given["warns"]
         self.budget: int = given["budget"]
+        self.blocks_opaque: bool = given.get("blocks_opaque", False)
         wanted = Wanted(given["detectors"], given["canaries"])
         self.by_name, self._nominator = wanted.by_name, wanted.nominator
         self.endings = Endings(wanted.rows, wanted.nominator)
@@ -77,6 +78,10 @@ class PlanScan:
     def found(self, said: bytes) -> tuple[Finding, ...]:
         """Raises Undecodable."""
         return scan(said, self.key, depth=self.depth, nominator=self._nominator)
+
+    def spending(self) -> Spending:
+        """What one host may be sent of opaque bytes, in one session."""
+        return Spending(self.budget, names_alone=self.blocks_opaque)
 
     def clean(self, said: str) -> str:
         """A stranger's words, where they have no credential in them."""
@@ -97,7 +102,7 @@ class ConnectionScan:
         asks the host's callback."""
         self._plan, self._host, self._listed, self._tell = plan, host, listed, tell
         self._room, self._fakes, self._refused = room, fakes, refused
-        self._spending = None if self._verdict(ENTROPY) in (HOME, LISTED) else spending or Spending(plan.budget)
+        self._spending = None if self._verdict(ENTROPY) in (HOME, LISTED) else spending or plan.spending()
         self._told: set[tuple[str, str, str]] = set()
         self._warnings: list[str] = []
         self.wake: Callable[[], object] = lambda: None
@@ -236,8 +241,8 @@ class ConnectionScan:
             opaque.close()  # it holds on to what was said
         if not fits:
             why = (
-                f"{place} has more opaque bytes in it than {self._host} may be sent in this session: "
-                f"{spending.spent} of {spending.most} are used (session_entropy_budget in [network.dlp])"
+                f"{place} has more opaque bytes in it than {self._host} may be sent in this session: {spending.spent} "
+                f"of {spending.most} are used (session_entropy_budget in [network.dlp]; under strict there are none)"
             )
             self._cannot(why, place, OVERSPENT, ENTROPY.name)
         elif not spending.is_told and spending.most < 2 * spending.spent:

@@ -191,11 +191,10 @@ class Inspector:
         """`seconds`: how long the host's callback may take; 0: there is none."""
         if plan.scan is None:
             return None
-        from pysandbox.dlp.spending import Spending
         from pysandbox.gate.inspection.scanning import ConnectionScan
 
         spent = self._spent.setdefault(number >> OF_CAGE, {})
-        spending = spent.setdefault(plan.destination(terms.host), Spending(plan.scan.budget))
+        spending = spent.setdefault(plan.destination(terms.host), plan.scan.spending())
         room = self._in_flight.setdefault(number >> OF_CAGE, InFlight()).room
         fakes = held.placeholders if held is not None else ()
         return ConnectionScan(

@@ -46,8 +46,10 @@ def with_host(**columns: Any) -> dict[str, Any]:
          "network.dlp.detector", "hold nothing"),
         ({**with_host(), "dlp_packs": ["gitleaks"]}, "network.dlp.packs", "hold nothing"),
         ({**with_host(), "dlp_enabled": True, "dlp_decompress": False}, "network.dlp.decompress", "does not do that"),
-        ({**with_host(), "dlp_enabled": True, "strict": True}, "strict", "scans"),
-        ({**with_host(), "strict": True}, "strict", "scans"),
+        ({**with_host(), "allow_ips": ["192.0.2.7"], "strict": True}, "strict", "listed address"),
+        ({**with_host(), "dlp_enabled": True, "strict": True, "dlp_session_entropy_budget": 9},
+         "network.dlp.session_entropy_budget", "hold nothing"),
+        ({**with_host(tls="pass"), "strict": True}, "host.tls", "leave tls out, or leave strict out"),
         ({**with_host(), "proxy_streamed_bytes": 5}, "proxy.max_streamed_body_bytes", "hold nothing"),
         ({**with_host(), "proxy_no_parent": ["a.example"]}, "proxy.no_parent", "hold nothing"),
         ({**with_host(), "proxy_parent_credentials": "env:LOGIN"}, "proxy.parent_credentials", "hold nothing"),
@@ -113,7 +115,7 @@ WAYS = [with_host(), {"allow_ips": ["192.0.2.7"]}, {"egress": "proxy-only", "all
 def test_scanning_that_does_not_happen_is_never_promised(asked: str, way: dict[str, Any]) -> None:
     """By whatever way something leaves: each word alone is refused, and by its own name."""
     plan_of(Policy(**way))
-    if asked == "dlp_enabled" and "hosts" in way:
+    if asked in ("dlp_enabled", "strict") and "hosts" in way:
         return  # the test below
     said = r"in this version|this version cannot do|would hold nothing|is not scanned"
     with pytest.raises(PolicyError, match=said):
@@ -130,6 +132,15 @@ def test_where_what_is_sent_is_scanned_every_host_is_looked_at() -> None:
     )
     assert [each.contract for each in net.hosts] == [Contract(credentials=("github_pat",))]
     assert plan_of(Policy(**with_host())).net.inspection is None  # type: ignore[union-attr]
+
+
+def test_a_strict_cage_scans_and_sends_no_opaque_bytes() -> None:
+    net = plan_of(Policy(**with_host(), strict=True)).net
+    assert net is not None and net.inspection is not None
+    assert net.inspection.scan == ScanPlan(
+        32, 8 << 20, (), False, 8192, canaries=(*OWN, *AWS), blocks_opaque=True
+    )  # fmt: skip
+    assert plan_of(Policy(strict=True)).net is None  # the control: nothing leaves
 
 
 def test_no_word_of_scanning_is_left_out_here() -> None:

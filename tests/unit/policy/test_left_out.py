@@ -21,7 +21,6 @@ SAYS = {name: shipped(name).policy(Policy) for name in SHIPPED}
 UNHELD = sorted(name for name, policy in SAYS.items() if any(map(has_contract, policy.hosts)))
 ELSEWHERE: list[dict[str, Any]] = [
     {"isolation": "landlock"}, {"network_backend": "routed"}, {"egress": "direct", "unsafe_direct": True},
-    {"strict": True},
 ]  # fmt: skip
 
 
@@ -30,7 +29,6 @@ BESIDE: dict[str, dict[str, Any]] = {
     "network.allow_host_loopback": {"allow_host_loopback": True},
     "network.host_loopback_ports": {"host_loopback_ports": [8080]},
     "network.ports": {"ports": ["8080"]},
-    "strict": {"strict": True},
     "host": {"hosts": ["*.a.example"]},
 }  # fmt: skip
 UNSCANNED_HOSTS: list[dict[str, Any]] = [
@@ -61,7 +59,7 @@ def told(policy: Policy) -> list[str]:
 def test_each_alone_is_carried_out_and_scanned_where_it_says_what_may_be_sent(name: str) -> None:
     policy = Policy.load(name)
     refuse_absent(policy)
-    assert set(policy.hosts) == (set(kept((name,))) if not policy.strict else set())
+    assert set(policy.hosts) == set(kept((name,)))
     assert policy.dlp_enabled == (wants_a_scan(name) and policy.egress != "none")
     assert [each for each in policy.left_out if each != SCANNING] == [
         each.domain for each in SAYS[name].hosts if "*" in each.domain
@@ -86,13 +84,10 @@ def test_each_beside_each_other_opens_no_more_than_both_say() -> None:
     loaded = {pair: resolve(pair).policy for pair in combinations(SHIPPED, 2)}
     assert len(loaded) > 700
     for pair, policy in loaded.items():
-        assert set(policy.hosts) <= set(kept(pair, requests=not policy.strict)), pair
+        assert set(policy.hosts) <= set(kept(pair)), pair
         assert policy.dlp_enabled or not any(rule.allow_credentials for rule in policy.hosts), pair
         assert policy.dlp_enabled or not (policy.hosts and any(SAYS[name].dlp_enabled for name in pair)), pair
-        try:
-            refuse_absent(policy)
-        except PolicyError as error:
-            assert error.key == "strict", pair  # which promises a scan, and is the last word of whoever says it
+        refuse_absent(policy)
 
 
 @pytest.mark.parametrize("beside", BESIDE)
