@@ -67,9 +67,8 @@ def compile_plan(
     if not policy.caged:
         return _uncaged(policy, host, paths)
     refuse_absent(policy)
-    policy = scanning(policy)
     refuse_protected(policy, paths)
-    policy, copied = degrade.settled(policy, host, paths)
+    policy, copied = degrade.settled(scanning(policy), host, paths)
     host, as_root = identity.resolve_identity(policy, host, paths)  # all that follows has the host as this cage has it
     notify = notify_plan(policy, host, paths, watch)  # before `enforced`: monitor watches what it does not enforce
     watched = tuple(monitor_notes(policy, host, notify))

@@ -16,7 +16,7 @@ from functools import cache
 from pysandbox._native import ffi, lib
 from pysandbox.dlp.decode import escapes
 from pysandbox.dlp.detector import Detector, below
-from pysandbox.dlp.passes import BREAK
+from pysandbox.dlp.passes import BREAK, cuts
 from pysandbox.shapes import Any, NamedTuple
 
 SHARE = 0.92
@@ -54,7 +54,14 @@ class Stretch(NamedTuple):
 def stretches(text: bytes | bytearray, begins: int = 0) -> Generator[Stretch]:
     """The opaque ones of a text from `begins` on, and of what its escapes stand for. Until it is closed the text cannot
     be changed. Raises Undecodable."""
-    text, begins = _unescaped(text, begins)
+    if lib.psb_find_escapes(ffi.from_buffer(text), len(text), begins, PART, MANY) == len(text):
+        yield from _plain_stretches(text, begins)
+        return
+    for begin, end in cuts(text, begins):
+        yield from _plain_stretches(_unescaped(text[begin:end]), 0)
+
+
+def _plain_stretches(text: bytes | bytearray, begins: int) -> Iterator[Stretch]:
     for begin, end in _found(lib.psb_find_opaque, text, begins, _expected()):
         said = bytes(text[begin:end])
         of_go = len(said) == 43 and text[max(0, begin - 3) : begin] == b"h1:"
@@ -64,15 +71,14 @@ def stretches(text: bytes | bytearray, begins: int = 0) -> Generator[Stretch]:
             yield Stretch(bytes(text[at : min(at + AT_ONCE, end)]), False)
 
 
-def _unescaped(text: bytes | bytearray, at: int) -> tuple[bytes | bytearray, int]:
-    """With what escapes of URLs, JSON and HTML stand for, where there are enough of them to cut runs in pieces; and
-    where what is wanted begins in it."""
+def _unescaped(text: bytes | bytearray) -> bytes:
+    """With what escapes of URLs, JSON and HTML stand for, where there are enough of them to cut runs in pieces."""
     pieces: list[bytes | bytearray] = []
-    begins, buffer = at, ffi.from_buffer(text)
+    at, buffer = 0, ffi.from_buffer(text)
     while (dense := lib.psb_find_escapes(buffer, len(text), at, PART, MANY)) < len(text):
         pieces += [text[at:dense], _plain(text[dense : dense + PART])]
         at = dense + PART
-    return (b"".join((*pieces, text[at:])), 0) if pieces else (text, begins)
+    return b"".join((*pieces, text[at:]))
 
 
 def _plain(piece: bytes | bytearray) -> bytes:

@@ -56,10 +56,16 @@ def folded(blob: Buffer, alike: Any) -> Iterator[Text]:
 
 def parts(blob: Buffer) -> Iterator[tuple[int, int]]:
     """Where each begins and ends: what is together a find, or a run of an encoding, is in one of them."""
-    last, size, buffer = 0, len(blob), ffi.from_buffer(blob)
-    while last < size:
-        begin, last = max(0, last - AROUND), lib.psb_find_cut(buffer, size, last + PART)
-        yield begin, last
+    for begin, end in cuts(blob, 0):
+        yield max(0, begin - AROUND), end
+
+
+def cuts(blob: Buffer, at: int) -> Iterator[tuple[int, int]]:
+    """The parts without what is around them, from there on."""
+    size, buffer = len(blob), ffi.from_buffer(blob)
+    while at < size:
+        begin, at = at, lib.psb_find_cut(buffer, size, at + PART)
+        yield begin, at
 
 
 def unseen(blob: bytes, alike: Any) -> bytes:
