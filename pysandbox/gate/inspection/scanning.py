@@ -130,7 +130,7 @@ class ConnectionScan:
                 parts = in_parts((said for _, said in places(method, host, path, fields)), SMALL)
                 found += tuple(each for said in parts for each in self._plan.found(said))
             found += tuple(each for each in self._plan.found(APART.join(pieced(path, fields)))
-                           if each.detector != BEARER)  # fmt: skip
+                           if each.detector != BEARER or each.via)  # fmt: skip
         except Undecodable as error:
             self._cannot(f"the head cannot be looked at: {error}", "the head", "undecodable-head")
             return
