@@ -14,7 +14,7 @@ from pysandbox.dlp import chance
 from pysandbox.dlp.decode import decoded, inflated
 from pysandbox.dlp.detector import Detector, compiled
 from pysandbox.dlp.nominate import Nominator
-from pysandbox.dlp.passes import LARGE, Buffer, Text
+from pysandbox.dlp.passes import DIGITS, LARGE, LETTERS, Buffer, Text, parts
 from pysandbox.dlp.redact import fingerprint
 from pysandbox.dlp.registry import ALL, BEARER
 from pysandbox.dlp.text import texts
@@ -27,6 +27,8 @@ SCHEME = b"Bearer"
 CREDENTIAL = "credential"  # a group of an expression, where not all of it is one
 GUESSES = (("base64",), ("base32",), ("hex",))  # most runs of their alphabets are something else
 NOMINATOR = Nominator(ALL)
+BETWEEN = bytes(each for each in range(256) if each not in LETTERS + DIGITS)
+LETTERS_ALONE = "its letters alone"
 View = tuple[Text, tuple[str, ...]]  # a text, and the encodings that led to it, as in a Finding
 
 
@@ -43,10 +45,12 @@ class Scan:
     cannot be looked at (`Undecodable`)."""
 
     def __init__(
-        self, blob: Buffer, key: bytes, *, depth: int = DEPTH, whole: bool = True, nominator: Nominator = NOMINATOR
-    ) -> None:
-        """The blob is not copied: it stays as it is until the last step."""
-        self._nominator = nominator
+        self, blob: Buffer, key: bytes, *, depth: int = DEPTH, whole: bool = True, nominator: Nominator = NOMINATOR,
+        bare: Nominator | None = None,
+    ) -> None:  # fmt: skip
+        """The blob is not copied: it stays as it is until the last step. `bare`: what is also looked for with anything
+        but letters and digits left out, by literals of these."""
+        self._nominator, self._bare = nominator, bare
         self._key, self._depth, self._blob = key, depth, blob
         self._longest = None if whole else OVERLAP
         self._work = Work(len(blob))
@@ -105,10 +109,24 @@ class Scan:
         for detector, at in self._nominator.places(text):
             found.extend(self._verified(detector, text, at))
         for detector, begin, end in _by_the_particular(found, text):
-            shown = fingerprint(bytes(text[begin:end]), self._key)
-            before = self._found.get((detector.name, shown))
-            if before is None or len(via) < len(before.via):
-                self._found[detector.name, shown] = Finding(detector.name, via, shown)
+            self._tell(detector, text[begin:end], via)
+        if self._bare is not None and (not via or len(text) < LARGE):
+            self._look_at_letters(text, (*via, LETTERS_ALONE), self._bare)
+
+    def _look_at_letters(self, text: Text, via: tuple[str, ...], nominator: Nominator) -> None:
+        known = {name for name, _ in self._found}
+        for begin, end in parts(text):
+            letters = bytes(text[begin:end]).translate(None, BETWEEN)
+            for nominated, at in nominator.places(letters):
+                for detector, first, last in self._verified(nominated, letters, at):
+                    if detector.name not in known:
+                        self._tell(detector, letters[first:last], via)
+
+    def _tell(self, detector: Detector, value: Text, via: tuple[str, ...]) -> None:
+        shown = fingerprint(bytes(value), self._key)
+        before = self._found.get((detector.name, shown))
+        if before is None or len(via) < len(before.via):
+            self._found[detector.name, shown] = Finding(detector.name, via, shown)
 
     def _verified(self, detector: Detector, text: Text, at: int) -> Iterator[tuple[Detector, int, int]]:
         self._work.take(detector.price or detector.lead + detector.longest)
@@ -136,10 +154,10 @@ def _by_the_particular(found: list[tuple[Detector, int, int]], text: Text) -> It
 
 
 def scan(
-    blob: Buffer, key: bytes, *, depth: int = DEPTH, nominator: Nominator = NOMINATOR
+    blob: Buffer, key: bytes, *, depth: int = DEPTH, nominator: Nominator = NOMINATOR, bare: Nominator | None = None
 ) -> tuple[Finding, ...]:  # fmt: skip
     """What is found in these bytes. Raises Undecodable."""
-    made = Scan(blob, key, depth=depth, nominator=nominator)
+    made = Scan(blob, key, depth=depth, nominator=nominator, bare=bare)
     for _ in made.steps():
         pass
     return made.findings

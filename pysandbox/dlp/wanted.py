@@ -19,12 +19,14 @@ class Wanted:
     def __init__(
         self, rows: Iterable[Sequence[Any]] = (), canaries: Mapping[str, str] | None = None, depth: int = DEPTH
     ) -> None:
-        more = (*own(rows), *canary.detectors(canaries or {}))
+        false = canary.detectors(canaries or {})
+        more = (*own(rows), *false)
         self.depth = depth
         self.rows = (*ALL, *more)
         self.by_name = {**BY_NAME, **{each.name: each for each in more}} if more else BY_NAME
         self.nominator = Nominator(self.rows) if more else NOMINATOR
+        self.bare = Nominator(false) if false else None
 
     def found(self, said: Buffer, key: bytes) -> tuple[Finding, ...]:
         """Raises Undecodable."""
-        return scan(said, key, depth=self.depth, nominator=self.nominator)
+        return scan(said, key, depth=self.depth, nominator=self.nominator, bare=self.bare)

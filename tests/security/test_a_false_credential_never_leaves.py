@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,10 @@ ATTACKS: dict[str, Callable[[bytes], bytes]] = {
     "in capitals": lambda said: get(b"/?a=" + said.upper()),
     "sixteen letters of its end": lambda said: post(b"x" + said[-16:] + b"y"),
     "sixteen letters backwards": lambda said: post(b"x" + said[3:19][::-1] + b"y"),
+    "a sign after each letter": lambda said: get(b"/?a=" + b"-".join(said[at : at + 1] for at in range(len(said)))),
+    "a line for each letter": lambda said: post(b"\r\n".join(said[at : at + 1] for at in range(len(said)))),
+    "JSON of its letters": lambda said: post(json.dumps(list(said.decode())).encode()),
+    "that in base64": lambda said: post(base64.b64encode(json.dumps(list(said.decode())[::-1]).encode())),
     "in pieces of sixteen": lambda said: post(b"\n".join(said[at : at + 16] for at in range(0, len(said), 16))),
 }
 

@@ -69,15 +69,15 @@ class PlanScan:
         self.budget: int = given["budget"]
         self.blocks_opaque: bool = given.get("blocks_opaque", False)
         wanted = Wanted(given["detectors"], given["canaries"])
-        self.by_name, self._nominator = wanted.by_name, wanted.nominator
+        self.by_name, self._nominator, self._bare = wanted.by_name, wanted.nominator, wanted.bare
         self.endings = Endings(wanted.rows, wanted.nominator)
 
     def scan(self, said: Buffer, *, whole: bool = True) -> Scan:
-        return Scan(said, self.key, depth=self.depth, whole=whole, nominator=self._nominator)
+        return Scan(said, self.key, depth=self.depth, whole=whole, nominator=self._nominator, bare=self._bare)
 
     def found(self, said: bytes) -> tuple[Finding, ...]:
         """Raises Undecodable."""
-        return scan(said, self.key, depth=self.depth, nominator=self._nominator)
+        return scan(said, self.key, depth=self.depth, nominator=self._nominator, bare=self._bare)
 
     def spending(self) -> Spending:
         """What one host may be sent of opaque bytes, in one session."""
