@@ -27,8 +27,8 @@ LATE = "it took too long"
 class SentPart:
     """A piece of what a cage is about to send to `host`. `place` is "the head" (method, target and fields, a line
     each), "the body", "the trailer" or "a message"; `data` begins `offset` bytes after its beginning. What is longer
-    than 64 KiB comes in pieces, each with the last 4 KiB of the one before. A body is undone from its Content-Encoding,
-    and has the placeholders of secrets, not their values."""
+    than 64 KiB comes in pieces, each with the last 4 KiB of the one before. A body is undone from its Content-Encoding;
+    the value of no secret is in it, and zeros are where its placeholder stood."""
 
     host: str
     place: str
