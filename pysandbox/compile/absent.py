@@ -287,7 +287,8 @@ def _would_open(policy: Policy) -> bool:
     """Whether `egress = "proxy-only"` would be a way out that this version can carry out."""
     if policy.egress != "none" or policy.isolation != "full":
         return False
-    return not any(part.used(replace(policy, egress="proxy-only")) for part in PARTS)
+    opened = scanning(replace(policy, egress="proxy-only"))
+    return not any(part.used(opened) for part in PARTS)
 
 
 def left_out_notes(policy: Policy) -> tuple[Note, ...]:

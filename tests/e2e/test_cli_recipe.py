@@ -231,8 +231,13 @@ def test_a_recipe_that_closes_the_network_beside_one_that_names_hosts_says_so(ca
     (line,) = told.stderr.splitlines()
     assert "no way out" in line and "--egress proxy-only opens one" in line
     assert call("run", "-r", team, "-r", "pytest", "--egress", "proxy-only", "--", "true").stderr == ""
-    strict = call("run", "-r", team, "-r", "untrusted", "--", "true")  # which no advice could open
-    assert strict.returncode == 0 and "proxy-only" not in strict.stderr
+    strict = call("run", "-r", team, "-r", "untrusted", "--", "true")
+    assert strict.returncode == 0 and "--egress proxy-only opens one" in strict.stderr
+    opened = call("run", "-r", team, "-r", "untrusted", "--egress", "proxy-only", "--", "true")
+    assert opened.returncode == 0 and "no way out" not in opened.stderr
+    (project / team).write_text('[network]\nallow_ips = ["192.0.2.7"]\n')  # nothing scans what is sent to addresses
+    closed = call("run", "-r", team, "-r", "untrusted", "--", "true")
+    assert closed.returncode == 0 and "proxy-only" not in closed.stderr
 
 
 # ---- check and diff ----------------------------------------------------------------------------------------------
