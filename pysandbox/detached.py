@@ -191,13 +191,12 @@ class Detached:
 
 def detach(launcher: Launcher, command: Command, stdin: File = None) -> Detached:
     """Starts the shim, which is nobody's child, and with it the command. Raises what `Cage.spawn` does."""
-    from pysandbox.launcher import working_directory
     from pysandbox.open_cage import require_nothing_apart
 
     if not launcher.policy.caged:
         raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
     require_nothing_apart(launcher.policy)
-    directory, policy = launcher.cwd or working_directory(), launcher.policy_for(command)
+    directory, policy = launcher.directory_to_detach(), launcher.policy_for(command)
     source = _source(stdin)
     try:
         return _start(policy.to_json(), directory, command.argv, command.env, command.cwd, source)
