@@ -197,9 +197,12 @@ def detach(launcher: Launcher, command: Command, stdin: File = None) -> Detached
         raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
     require_nothing_apart(launcher.policy)
     directory, policy = launcher.directory_to_detach(), launcher.policy_for(command)
+    written = (*launcher.runtime.plans.written, *policy.strangers)  # where cages may have left links
     source = _source(stdin)
+    order = {"policy": policy.to_json(), "directory": directory, "argv": command.argv, "env": dict(command.env),
+             "cwd": command.cwd, "stdin": source, "written": written}  # fmt: skip
     try:
-        return _start(policy.to_json(), directory, command.argv, command.env, command.cwd, source)
+        return _start(order, command.argv, source)
     finally:
         if source is not None:
             os.close(source)
@@ -217,12 +220,9 @@ def _source(stdin: File) -> int | None:
     return os.dup(fd)
 
 
-def _start(
-    policy_json: str, directory: str, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None, stdin: int | None
-) -> Detached:
+def _start(order: Mapping[str, object], argv: tuple[str, ...], stdin: int | None) -> Detached:
     if not sys.executable:
         raise UnsupportedError("there is no interpreter for the shim", feature="python", fix="set sys.executable")
-    order = {"policy": policy_json, "directory": directory, "argv": argv, "env": dict(env), "cwd": cwd, "stdin": stdin}
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     started = subprocess.run(
         [sys.executable, "-P", "-c", STARTER, here], input=json.dumps(order).encode(), stdout=subprocess.PIPE,

@@ -60,6 +60,7 @@ def main() -> None:
 
 def _spawn(order: dict[str, Any], runtime: Runtime) -> tuple[Process, float, str]:
     policy, directory = Policy.from_json(order["policy"]), order["directory"]
+    runtime.plans.remember_written(order["written"])
     digest = runtime.prepare(policy, directory).plan.digest
     cage = Cage(policy, cwd=directory, runtime=runtime)
     stdin: int | None = order["stdin"]

@@ -9,17 +9,19 @@ execute their programs with other arguments: the kernel's list knows no argument
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.expand import quote
+from pysandbox.policy.fields import PolicyFields
 from pysandbox.policy.model import Policy
 from pysandbox.policy.netallow import entry, granted
 from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import CommandRefused, did_you_mean, shown
-from pysandbox.shapes import NamedTuple, dataclass
+from pysandbox.shapes import Any, NamedTuple, Self, dataclass, replace
 
 READ, WRITE, NET, EXEC = "read:fs", "write:fs", "net", "exec:bash"
 VERBS = (READ, WRITE, NET, EXEC)
@@ -52,13 +54,26 @@ class PluginCapability(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PluginPolicy(Policy):
-    """A Policy that has a cage, whatever is done to it."""
+    """A Policy that has a cage, whatever is done to it, and whose grants lead out of its project through no link."""
+
+    project: str = ""
+
+    def __new__(cls, /, *_: Any, project: str = "", **asked: Any) -> Self:
+        return super().__new__(cls, **asked)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.caged:
             hint = "run it with a runtime that has cages"
             raise PolicyError("a plugin is never run without a cage", key="caged", suggestion=hint)
+
+    def merge(self, other: PolicyFields) -> Self:
+        merged: Self = replace(super().merge(other), project=self.project)
+        return merged
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        return (os.path.realpath(self.project),) if self.project else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +151,7 @@ def compile_plugin(
         hosts=hosts,
         allow_ips=addresses,
         allow_execve=tuple(dict.fromkeys(executables)),
+        project=project,
     )
     return CompiledPlugin(policy, commands)
 

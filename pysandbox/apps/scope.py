@@ -53,8 +53,12 @@ def _is_spelled(text: str) -> bool:
 
 
 def is_trash(name: str) -> bool:
+    return folded(name) == TRASH
+
+
+def folded(name: str) -> str:
     """A directory may fold case (ext4, casefold), with letters that nobody sees, and two that fold to ASCII ones."""
-    return "".join(each for each in name.translate(FOLDED) if each.isascii()).lower() == TRASH
+    return "".join(each for each in name.translate(FOLDED) if each.isascii()).lower()
 
 
 def _composed(text: str) -> bool:

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.fields import P, PolicyFields
+from pysandbox.policy.fields import P, PolicyFields, options
 from pysandbox.policy.refusal import shown
 from pysandbox.sha256 import sha256
 from pysandbox.shapes import Any, asdict
 
 
 def to_json(policy: PolicyFields) -> str:
-    return json.dumps(asdict(policy), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """Its options: what a kind of policy knows besides (a plugin's its project) is not of the text."""
+    said = asdict(policy)
+    said = {field.name: said[field.name] for field, _ in options()}
+    return json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(policy: PolicyFields) -> str:

@@ -107,7 +107,7 @@ class CompiledPlans:
             self._sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
         carried = structs.encode_plan(plan, host.uid, host.gid)
         written, held = written_trees(resolved, paths), placeholders(plan, paths)
-        self._remember_written(written)
+        self.remember_written(written)
         if OURS not in resolved.unguarded:
             keep_imports_apart(written)
         return Prepared(
@@ -128,9 +128,10 @@ class CompiledPlans:
 
     def _stat_paths(self, policy: Policy, cwd: str, known: KnownPaths) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written), known=known)
+        written = (*self._written, *policy.strangers)
+        seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written, known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
-            seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=tuple(self._written))
+            seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written)
         seen = with_placeholders(policy, seen)
         if self.host.root != "swapped":
             return seen
@@ -138,7 +139,7 @@ class CompiledPlans:
 
         return with_unmapped(policy, seen)
 
-    def _remember_written(self, trees: Sequence[str]) -> None:
+    def remember_written(self, trees: Sequence[str]) -> None:
         """No later grant of this program follows a link in these. What is gone is forgotten, once there are many."""
         with self._lock:
             self._written.update(dict.fromkeys(trees))

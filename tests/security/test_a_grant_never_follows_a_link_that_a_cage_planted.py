@@ -65,6 +65,20 @@ def test_the_next_cage_of_the_program_is_refused(
     assert ground.unharmed
 
 
+def test_nor_is_a_detached_one_that_a_process_of_its_own_makes(ground: Ground, project: Path) -> None:
+    """Which knows of earlier cages what it is told."""
+    cage = pysandbox.Cage(pysandbox.Policy(allow=(Grant(str(project / "out")),)), cwd="/")
+    command = cage.detach(["true"])  # CONTROL: a directory yet
+    assert command.wait(60) == 0
+    command.close()
+
+    plant(ground)
+
+    with pytest.raises(pysandbox.PolicyError, match="leads through"):
+        cage.detach(program(LOOK, OUT=str(project / "out"))).close()
+    assert ground.unharmed
+
+
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

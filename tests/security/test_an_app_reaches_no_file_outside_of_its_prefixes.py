@@ -13,6 +13,7 @@ import pytest
 
 from _support.apps import constants, ran, reasons
 from pysandbox.apps import AppOutcome, Kernel
+from pysandbox.apps.kernel import fs
 
 SECRET = "the host's own"
 
@@ -151,6 +152,25 @@ def test_a_trash_that_is_a_link_takes_nothing(kernel: Kernel, workspace: Path, t
     (workspace / ".pysandbox-trash").symlink_to(tmp_path)
     outcome = ran([*constants({1: "docs/mine"}), ["FS_DELETE", 1], ["HALT"]], kernel)
     assert reasons(outcome) == ["denied_scope"] and (workspace / "docs/mine").exists()
+
+
+def test_what_one_look_at_a_directory_takes_is_bounded(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may write the workspace from elsewhere makes as many names as he likes, and other apps wait for a look."""
+    monkeypatch.setattr(fs, "MOST_LISTED", 3)
+    monkeypatch.setattr(fs, "MOST_KEPT", 3)
+    trash = workspace / ".pysandbox-trash"
+    trash.mkdir()
+    use = [["FS_LIST", 3, 2], ["FS_DELETE", 1], ["FS_RESTORE", 1, 1], ["HALT"]]
+
+    def looked() -> bytes:
+        with Kernel(workspace) as kernel:
+            return ran([*constants({1: "docs/mine", 2: "docs"}), *use], kernel).journal
+
+    assert b'"failed"' not in looked()  # control
+    for place in (workspace / "docs", trash):
+        for number in range(4):
+            (place / f"{number}").symlink_to("x")
+    assert looked().count(b'["failed","E2BIG"]') == 3 and (workspace / "docs/mine").exists()
 
 
 def test_what_a_run_writes_is_bounded(workspace: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pysandbox.apps.kernel.owned import OwnedHandles
 from pysandbox.apps.kernel.tree import DIRECTORY, WorkspaceTree
@@ -25,6 +25,8 @@ MODES = {
 }
 LARGEST_READ = 32 << 10  # bytes of one FS_READ
 LARGEST_LIST = 48 << 10  # bytes of one FS_LIST, which is a record of the port
+MOST_LISTED = 24_576  # names of a directory that is listed: more than a list holds
+MOST_KEPT = 65_536  # names in the trash, which is looked through at each FS_DELETE
 WRITTEN = 64 << 20  # bytes that one run of an app may write
 MADE = 16_384  # names that one run makes, in its directories and in the trash
 CHUNK = 1 << 16
@@ -51,9 +53,8 @@ class FileWrappers:
         """The names an app could say itself, a name a line, directories with a slash. Raises OSError (E2BIG)."""
         fd = self._tree.open(path, DIRECTORY)
         try:
-            with os.scandir(fd) as found:
-                names = sorted(each.name + "/" * each.is_dir(follow_symlinks=False) for each in found
-                               if is_path(each.name) and not each.is_symlink())  # fmt: skip
+            names = sorted(each.name + "/" * each.is_dir(follow_symlinks=False) for each in _entries(fd, MOST_LISTED)
+                           if is_path(each.name) and not each.is_symlink())  # fmt: skip
         finally:
             os.close(fd)
         text = "\n".join(names)
@@ -181,11 +182,20 @@ class FileWrappers:
         except FileNotFoundError:
             return []
         try:
-            names = os.listdir(fd)
+            names = [each.name for each in _entries(fd, MOST_KEPT)]
         finally:
             os.close(fd)
         begin = f"{_digest(path)}."
         return [int(name[len(begin) :]) for name in names if name.startswith(begin) and name[len(begin) :].isdecimal()]
+
+
+def _entries(fd: int, most: int) -> Iterator[os.DirEntry[str]]:
+    """All the kernel waits for whoever looks through a directory. Raises OSError (E2BIG) where it has more names."""
+    with os.scandir(fd) as found:
+        for count, each in enumerate(found):
+            if count >= most:
+                raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+            yield each
 
 
 def _digest(path: str) -> str:

@@ -1,5 +1,6 @@
 """One workspace of the host, held by a descriptor. Every name is resolved by the kernel below it (openat2(2)): no link
-is followed, no other mount entered, nothing but regular files and directories opened, and no open waits.
+is followed, no other mount entered, nothing but regular files and directories opened, and no open waits. What programs
+of the host obey by themselves is not written (`obeyed.py`).
 
 A link in a workspace, whoever made it, leads where no scope was checked, so that meeting one is `denied_scope`. So is
 what pysandbox keeps for itself, where a workspace holds it: an app that read the key of the grants could sign its own.
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from pysandbox.apps.denials import SCOPE
+from pysandbox.apps.kernel.obeyed import is_obeyed, is_of_policies, obeyed_places
 from pysandbox.apps.kernel.owned import WrapperDenied
 from pysandbox.errors import PolicyError
 from pysandbox.launch import native
@@ -30,6 +32,7 @@ class WorkspaceTree:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = os.open(path, DIRECTORY)
         self._kept: frozenset[str] = frozenset()
+        self._obeyed = obeyed_places(os.readlink(f"/proc/self/fd/{self._root}"))
 
     def keep_out(self, directories: Iterable[str], store: str) -> None:
         """No path leads into these, real paths of the host, from now on. Raises PolicyError for a workspace that is in
@@ -49,6 +52,12 @@ class WorkspaceTree:
         if any(covers(each, path) or covers(path, each) for each in self._kept):
             raise WrapperDenied(SCOPE)
 
+    def require_unobeyed(self, path: str, *, moved: bool = False) -> None:
+        """Raises WrapperDenied for what programs of the host obey by themselves."""
+        by_place = any(each == "." or covers(each, path) or (moved and covers(path, each)) for each in self._obeyed)
+        if by_place or is_of_policies(path) or is_obeyed(path, moved=moved):
+            raise WrapperDenied(SCOPE)
+
     def close(self) -> None:
         root, self._root = self._root, -1
         if root >= 0:
@@ -57,8 +66,10 @@ class WorkspaceTree:
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
         """Raises OSError, WrapperDenied for what a link or a mount leads out of."""
         made = mode if flags & os.O_CREAT else 0
-        if any(covers(each, path) for each in self._kept):
+        if any(covers(each, path) for each in self._kept) or is_of_policies(path):
             raise WrapperDenied(SCOPE)
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            self.require_unobeyed(path)
         try:
             return native.open_inside(self._root, path, flags | os.O_CLOEXEC | os.O_NOCTTY, made, resolve=RESOLVE)
         except OSError as error:
@@ -88,8 +99,9 @@ class WorkspaceTree:
 
     def rename(self, old: str, new: str) -> None:
         """Replaces nothing: EEXIST. What is moved is a regular file or a directory, never a link (WrapperDenied)."""
-        self.require_free(old)
-        self.require_free(new)
+        for path in (old, new):
+            self.require_free(path)
+            self.require_unobeyed(path, moved=True)
         with self.parent(old) as (source, name), self.parent(new) as (target, other):
             require_plain(source, name)
             rename_to_new(source, name, target, other)
