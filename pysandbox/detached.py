@@ -256,7 +256,7 @@ def _error(answer: dict[str, Any]) -> Exception:
         return PolicyError(**fields)
     if kind == "unsupported":
         return UnsupportedError(**fields)
-    return OSError(fields["errno"], fields["message"])
+    return OSError(fields["errno"], fields["message"], fields["path"])
 
 
 def _known(stream: str) -> str:

@@ -101,7 +101,10 @@ def _described(error: Exception) -> dict[str, Any]:
     if isinstance(error, UnsupportedError):
         message = str(error).removesuffix(f"; {error.fix}")
         return {"kind": "unsupported", "message": message, "feature": error.feature, "fix": error.fix}
-    return {"kind": "other", "errno": getattr(error, "errno", None) or 0, "message": str(error)}
+    if isinstance(error, OSError):
+        path = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
+        return {"kind": "other", "errno": error.errno or 0, "message": error.strerror or str(error), "path": path}
+    return {"kind": "other", "errno": 0, "message": str(error), "path": None}
 
 
 def _leave_the_terminal() -> None:

@@ -2,8 +2,10 @@
 next run, or is obeyed by programs of the host that nobody started on purpose.
 
 A hook or a configuration of git names commands (core.fsmonitor, an alias) that `git status` runs; an editor runs tasks
-when a directory is opened, a shell its start files, direnv its .envrc. `filesystem.unguarded` opens them, each by the
-word that is the key here. `pysandbox.toml` and `.pysandbox` have no word. What is not there yet cannot be covered, so
+when a directory is opened, a shell its start files, direnv its .envrc, a prompt the compiler that rust-toolchain.toml
+names. What is run when somebody builds or tests is not of this table: `workspace.risk` marks it.
+
+`filesystem.unguarded` opens them, each by the word that is the key here. `pysandbox.toml` and `.pysandbox` have no word. What is not there yet cannot be covered, so
 of git this closes the ways that any repository has, not those that begin with a new file (.git/commondir, a repository
 inside). Which of them there are on a host is for `probe.guards` to find; what is done about them for `compile.guards`.
 Pure.
@@ -24,14 +26,31 @@ GIT_FILES = ("hooks", "config", "config.worktree", "commondir")
 
 PROJECT: Mapping[str, tuple[str, ...]] = {
     ".gitmodules": (".gitmodules",),
+    ".envrc": (".envrc",),
+    # Run by hooks of git that are installed once, at the next commit of whoever.
+    ".husky": (".husky",),
+    ".githooks": (".githooks",),
+    ".pre-commit-config.yaml": (".pre-commit-config.yaml",),
+    "lefthook": ("lefthook.yml", "lefthook.yaml", "lefthook.toml", ".lefthook.yml", ".lefthook"),
+    # Read by an editor that opens the directory, or a file in it: tasks, and which language server to start.
     ".vscode": (".vscode",),
     ".idea": (".idea",),
-    ".mcp.json": (".mcp.json",),
-    ".envrc": (".envrc",),
-    ".claude": (".claude/settings.json", ".claude/settings.local.json"),
     ".cursor": (".cursor",),
     ".devcontainer": (".devcontainer",),
-    ".husky": (".husky",),
+    ".zed": (".zed",),
+    ".helix": (".helix",),
+    ".exrc": (".exrc", ".nvimrc", ".nvim.lua"),
+    # Which compiler `rustc --version` is, and what stands before it: prompts and language servers ask.
+    ".cargo": (".cargo/config.toml", ".cargo/config"),
+    "rust-toolchain": ("rust-toolchain.toml", "rust-toolchain"),
+    # Read by agents: hooks, and servers that they start.
+    ".mcp.json": (".mcp.json",),
+    ".claude": (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks"),
+    ".codex": (".codex",),
+    ".gemini": (".gemini/settings.json",),
+    ".opencode": ("opencode.json", "opencode.jsonc", ".opencode/plugin", ".opencode/plugins"),
+    ".kiro": (".kiro/settings", ".kiro/hooks"),
+    ".roo": (".roo/mcp.json",),
 }
 
 # Below the home directory: start files of shells and sessions, keys, and directories of programs. A grant of one of
@@ -40,10 +59,12 @@ HOME: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in (
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
         ".zprofile", ".zlogin", ".zlogout", ".xprofile", ".xsession", ".xsessionrc", ".xinitrc", ".pam_environment",
-        ".ssh", ".gnupg", ".gitconfig", ".vimrc", ".tmux.conf", ".claude.json",
+        ".kshrc", ".cshrc", ".tcshrc", ".login", ".inputrc", ".screenrc",
+        ".ssh", ".gnupg", ".gitconfig", ".vimrc", ".vim", ".emacs", ".emacs.d", ".tmux.conf", ".claude.json",
         ".config/git", ".config/fish", ".config/zsh", ".config/systemd", ".config/autostart", ".config/environment.d",
-        ".config/direnv", ".config/nvim", ".config/Code", ".local/bin", ".local/share/systemd",
-        ".local/share/applications", "bin",
+        ".config/direnv", ".config/mise", ".config/starship.toml", ".config/tmux", ".config/nvim", ".config/emacs",
+        ".config/helix", ".config/zed", ".config/Code", ".local/bin", ".local/share/systemd",
+        ".local/share/applications", ".local/share/dbus-1", "bin",
     )},
 }  # fmt: skip
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 DEEPEST, MOST = 3, 512
 MOST_MODULES = 256
 MOST_REPOSITORIES = 1024  # and bare ones, modules, worktrees: each is some mounts
-WANTED = (GIT, *BARE, *{name.partition("/")[0] for names in PROJECT.values() for name in names})
+FIRST = frozenset(name.partition("/")[0] for names in PROJECT.values() for name in names)
+WANTED = (GIT, *BARE, *FIRST)
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -142,7 +143,7 @@ def _of_tree(tree: str, home: str, closed: list[str], looking: _GuardSearch) -> 
 def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -> Iterator[Guard]:
     """What is there of a project's files that are known by their name: a grant may hold many projects."""
     for name in names:
-        if name[0] == ".":
+        if name in FIRST:
             for word in closed:
                 yield from (Guard(f"{directory}/{each}", word, tree) for each in PROJECT.get(word, ())
                             if each.partition("/")[0] == name)  # fmt: skip

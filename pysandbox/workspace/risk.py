@@ -17,6 +17,7 @@ MARKS: Mapping[str, str] = {
     "policy": "is read by pysandbox itself at the next run",
     "guarded": "is obeyed by programs that nobody starts on purpose: it is written only where it is named",
     "runs-on-host": "holds commands that tools of the host run",
+    "instructs-agents": "is read by agents as what they are to do",
     "executable": "is new as a program, or was made one",
     "set-id": "asks to run as its owner or group; the bits are not written",
     "leads-out": "is a link that leads out of the tree",
@@ -25,15 +26,25 @@ MARKS: Mapping[str, str] = {
 
 RUN_BY_NAME = frozenset((
     "Makefile", "makefile", "GNUmakefile", "CMakeLists.txt", "meson.build", "SConstruct", "BUILD", "WORKSPACE",
-    "justfile", "Justfile", "Taskfile.yml", "Rakefile", "Gemfile", "Dockerfile", "docker-compose.yml", "Vagrantfile",
-    "package.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "conftest.py", "setup.py", "setup.cfg",
-    "pyproject.toml", "tox.ini", "noxfile.py", "sitecustomize.py", "usercustomize.py", "build.rs", "build.gradle",
-    "build.gradle.kts", "gradlew", "mvnw", "pom.xml", ".pre-commit-config.yaml", "lefthook.yml", ".gitattributes",
+    "justfile", "Justfile", ".justfile", "Taskfile.yml", "Taskfile.yaml", "Rakefile", "Gemfile", "Procfile",
+    "Dockerfile", "Containerfile", "docker-compose.yml", "docker-compose.yaml", "compose.yml", "compose.yaml",
+    "Vagrantfile", "package.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnp.cjs", ".pnp.loader.mjs", ".pnpmfile.cjs",
+    "pnpm-workspace.yaml", "bunfig.toml", "deno.json", "deno.jsonc", "gulpfile.js", "Gruntfile.js", ".eslintrc.js",
+    ".eslintrc.cjs", ".prettierrc.js", ".prettierrc.cjs", ".babelrc.js", ".lintstagedrc", ".lintstagedrc.json",
+    "conftest.py", "setup.py", "setup.cfg", "pyproject.toml", "hatch.toml", "pixi.toml", "uv.toml", "pytest.ini",
+    "tox.ini", "noxfile.py", "sitecustomize.py", "usercustomize.py", "build.rs", "build.gradle",
+    "build.gradle.kts", "gradlew", "mvnw", "pom.xml", ".overcommit.yml", ".gitattributes", ".bazelrc", ".bazeliskrc",
+    ".bazelversion", "BUILD.bazel", "WORKSPACE.bazel", "MODULE.bazel",
     ".gitlab-ci.yml", ".travis.yml", "Jenkinsfile", "azure-pipelines.yml", "flake.nix", "default.nix", "shell.nix",
-    ".tool-versions", ".nvmrc", "mise.toml", ".mise.toml", "devbox.json", ".editorconfig", ".lldbinit", ".gdbinit",
-    ".vimrc", ".exrc", ".nvim.lua", ".inputrc", ".wgetrc", ".curlrc", ".ssh",
+    ".tool-versions", ".nvmrc", ".node-version", ".python-version", ".ruby-version", "mise.toml", ".mise.toml",
+    "mise.local.toml", "devbox.json", ".editorconfig", ".lldbinit", ".gdbinit", ".dir-locals.el", ".aider.conf.yml",
+    ".vimrc", ".inputrc", ".wgetrc", ".curlrc", ".ssh",
 ))  # fmt: skip
-RUN_BY_END = (".pth", ".service", ".timer", ".desktop", ".code-workspace", ".sublime-project")
+RUN_BY_END = (".pth", ".service", ".timer", ".desktop", ".code-workspace", ".sublime-project", ".bzl", ".config.js",
+              ".config.cjs", ".config.mjs", ".config.ts", ".config.mts")  # fmt: skip
+INSTRUCTS = frozenset((b"CLAUDE.md", b"CLAUDE.local.md", b"AGENTS.md", b"AGENTS.override.md", b"GEMINI.md",
+                       b".cursorrules", b".windsurfrules", b".clinerules", b".goosehints", b"copilot-instructions.md",
+                       ))  # fmt: skip
 RUN_BELOW = frozenset((b".github", b".circleci", b".cargo", b".gradle", b".mvn", b".buildkite", b".woodpecker"))
 
 _NAMES = frozenset(name.encode() for name in RUN_BY_NAME)
@@ -74,6 +85,8 @@ def by_name(path: bytes, unguarded: tuple[str, ...] = ()) -> tuple[str, ...]:
         found = ("guarded",)
     elif name in _NAMES or name.endswith(_ENDS) or not RUN_BELOW.isdisjoint(parts) or _is_of_a_bare_repository(parts):
         found = ("runs-on-host",)
+    elif name in INSTRUCTS or b".claude" in parts:
+        found = ("instructs-agents",)
     if not (path.isascii() and path.decode("ascii").isprintable()) and not _is_shown(path):
         found += ("hidden-name",)
     return found

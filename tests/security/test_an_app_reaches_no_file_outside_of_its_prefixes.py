@@ -155,7 +155,7 @@ def test_a_trash_that_is_a_link_takes_nothing(kernel: Kernel, workspace: Path, t
 
 
 def test_what_one_look_at_a_directory_takes_is_bounded(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may write the workspace from elsewhere makes as many names as he likes, and other apps wait for a look."""
+    """Whoever may write the workspace from elsewhere makes as many names as he likes; other apps wait."""
     monkeypatch.setattr(fs, "MOST_LISTED", 3)
     monkeypatch.setattr(fs, "MOST_KEPT", 3)
     trash = workspace / ".pysandbox-trash"

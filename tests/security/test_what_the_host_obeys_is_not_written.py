@@ -34,6 +34,12 @@ def run(cwd: Path, *argv: str) -> None:
     subprocess.run(argv, cwd=cwd, check=True, capture_output=True, timeout=60)
 
 
+DIRECTORIES = (".vscode", ".idea", ".cursor", ".devcontainer", ".husky", ".githooks", ".zed", ".helix", ".codex",
+               ".lefthook")  # fmt: skip
+FILES = (".mcp.json", ".envrc", ".claude/settings.json", ".pre-commit-config.yaml", "lefthook.yml", ".exrc",
+         ".nvim.lua", ".cargo/config.toml", "rust-toolchain.toml", ".gemini/settings.json", "opencode.json")  # fmt: skip
+
+
 @pytest.fixture
 def project(ground: Ground) -> Path:
     """A repository with a submodule, a linked worktree, one of its own below, a bare one, and files of editors."""
@@ -46,11 +52,11 @@ def project(ground: Ground) -> Path:
     run(top, *GIT, "worktree", "add", "-q", "linked")
     run(top, *GIT, "init", "-q", "--bare", "bare")
     for name in ("tasks.json", "hook"):
-        for directory in (".vscode", ".idea", ".cursor", ".devcontainer", ".husky"):
+        for directory in DIRECTORIES:
             (top / directory).mkdir(exist_ok=True)
             (top / directory / name).touch()
-    (top / ".claude").mkdir()
-    for name in (".mcp.json", ".envrc", ".claude/settings.json"):
+    for name in FILES:
+        (top / name).parent.mkdir(exist_ok=True)
         (top / name).touch()
     return top
 
@@ -58,8 +64,7 @@ def project(ground: Ground) -> Path:
 WRITTEN = (
     ".git/config", ".git/modules/lib/one/config", ".git/modules/lib/one/hooks/x", ".git/worktrees/linked/commondir",
     "a/b/.git/config", "a/b/.git/hooks/x", "bare/config", "bare/hooks/x", "lib/one/.git", "linked/.git", ".gitmodules",
-    ".vscode/tasks.json", ".idea/hook", ".cursor/hook", ".devcontainer/hook", ".husky/hook", ".mcp.json", ".envrc",
-    ".claude/settings.json",
+    ".vscode/tasks.json", *(f"{name}/hook" for name in DIRECTORIES), *FILES,
 )  # fmt: skip
 
 
