@@ -5,9 +5,10 @@ A hook or a configuration of git names commands (core.fsmonitor, an alias) that 
 when a directory is opened, a shell its start files, direnv its .envrc, a prompt the compiler that rust-toolchain.toml
 names. What is run when somebody builds or tests is not of this table: `workspace.risk` marks it.
 
-`filesystem.unguarded` opens them, each by the word that is the key here. `pysandbox.toml` and `.pysandbox` have no word. What is not there yet cannot be covered, so
-of git this closes the ways that any repository has, not those that begin with a new file (.git/commondir, a repository
-inside). Which of them there are on a host is for `probe.guards` to find; what is done about them for `compile.guards`.
+`filesystem.unguarded` opens them, each by the word that is the key here. `pysandbox.toml` and `.pysandbox` have no
+word. What is not there yet cannot be covered, so of git this closes the ways that any repository has, not those that
+begin with a new file (.git/commondir, a repository inside). Which of them there are on a host is for `probe.guards` to
+find; what is done about them for `compile.guards`.
 Pure.
 """
 

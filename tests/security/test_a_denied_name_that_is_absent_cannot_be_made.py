@@ -115,8 +115,10 @@ def test_what_is_the_user_s_is_never_removed(tree: Path, text: bytes) -> None:
 
 
 def test_one_that_another_holds_for_ever_is_an_error_and_no_wait(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the lock of our own state is not to be had (`test_a_cage_holds_up_no_start`)."""
     import fcntl
 
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     monkeypatch.setattr(placeholder, "TRIES", 3)
     (tree / ".env").write_bytes(placeholder.TEXT)
     (tree / ".env").chmod(placeholder.MODE)

@@ -98,6 +98,8 @@ def test_a_shim_does_not_listen_to_a_cage(registry_home: Path, isolation: str) -
     assert attack["key"].errno in ("ENOENT", "EACCES"), "the key cannot be read"
     assert attack["guess"].errno is not None or attack["guess"].value == "", "and nothing else opens the door"
     assert command.poll() is None
+    guess = uncaged(program(KNOCK.replace('    attempt("key"', "    # "), DOOR=f"{directory}/{record.id}.spool/socket"))
+    assert guess["guess"].value == "" and command.poll() is None, "nor to whoever reaches it without the key"
     control = uncaged(knock)
     assert control["key"].value == "done"
     assert command.wait(10) == -9

@@ -37,7 +37,8 @@ def run(cwd: Path, *argv: str) -> None:
 DIRECTORIES = (".vscode", ".idea", ".cursor", ".devcontainer", ".husky", ".githooks", ".zed", ".helix", ".codex",
                ".lefthook")  # fmt: skip
 FILES = (".mcp.json", ".envrc", ".claude/settings.json", ".pre-commit-config.yaml", "lefthook.yml", ".exrc",
-         ".nvim.lua", ".cargo/config.toml", "rust-toolchain.toml", ".gemini/settings.json", "opencode.json")  # fmt: skip
+         ".nvim.lua", ".cargo/config.toml", "rust-toolchain.toml", ".gemini/settings.json",
+         "opencode.json")  # fmt: skip
 
 
 @pytest.fixture
