@@ -79,16 +79,23 @@ def _at_home() -> str:
 
 
 def private_paths() -> tuple[str, ...]:
-    """What no cage may be shown: the directory, which is made if it can be. Empty where something else has its name,
-    which then gets no record and is no business of ours."""
+    """What no cage may be shown: the directory, which is made if it can be, and those that this user's programs have
+    which were started with another environment (a cron job has no XDG_RUNTIME_DIR). Not where something else has the
+    name, which then gets no record and is no business of ours."""
     path = private_directory()
     with suppress(OSError):
         os.mkdir(path, 0o700)
+    user = os.geteuid()
+    others = (f"/run/user/{user}/pysandbox", f"{TEMPORARY}/pysandbox-{user}")
+    known = (each for each in others if os.path.lexists(each) and _may_be_ours(each))
+    return tuple(dict.fromkeys((*((path,) if _is_own(path, user) else ()), *known)))
+
+
+def _is_own(path: str, user: int) -> bool:
     with suppress(OSError):
         found = os.lstat(path)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-            return (path,)
-    return ()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == user
+    return False
 
 
 def opened(*, make: bool = False) -> AbstractContextManager[int]:

@@ -87,6 +87,30 @@ def test_landlock_mode_refuses_a_grant_that_holds_it(registry_home: Path) -> Non
         Cage(policy("landlock", allow=[str(registry_home)])).run(["/bin/true"])
 
 
+def test_nor_is_that_of_programs_with_another_environment(
+    registry_home: Path, isolation: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A job of cron keeps its records in /tmp, a login of the same user does not."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(registry, "TEMPORARY", str(shared))
+    mine, place = registry.private_directory(), shared / f"pysandbox-{os.geteuid()}"
+    place.mkdir(0o700)
+    (place / "01OTHER.json").write_text("{}")
+    look = program(LOOK, DIRECTORY=str(place))
+    assert str(place) != mine and uncaged(look).differs({"list": None, "read": None, "write": None}) == {}  # CONTROL
+    (place / "01FORGED.json").unlink()
+    with pytest.raises(PolicyError, match="registry of cages"):
+        Cage(policy(isolation, allow_write=[str(place)])).run(["/bin/true"])
+    if isolation == "landlock":
+        with pytest.raises(SandboxCompileError, match="cannot deny"):
+            Cage(policy(isolation, allow_write=[str(shared)])).run(["/bin/true"])
+    else:
+        attack = caged(look, policy(allow_write=[str(shared)]))
+        assert {each.errno for each in attack.attempts.values()} <= {"ENOENT", "EACCES", "EROFS"}
+    assert os.listdir(place) == ["01OTHER.json"]
+
+
 def test_a_shim_does_not_listen_to_a_cage(registry_home: Path, isolation: str) -> None:
     command = Cage().detach(["/bin/sleep", "600"])
     (record,) = registry.live()
