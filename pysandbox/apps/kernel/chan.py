@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Callable
 
 from pysandbox.apps.kernel.owned import OwnedHandles
 from pysandbox.shapes import cast
 
 QUEUE_BYTES = 1 << 18
-MOST_QUEUES = 256  # of a kernel: who may open any pair could make them without end
+MOST_QUEUES = 128  # that one app makes and that are in use: who may open any pair could make them without end
 MESSAGE_COST = 64  # an empty message is one, too
 KIND = "channel"
 
@@ -22,9 +23,16 @@ Value = int | str | bytes
 
 
 class Queue:
-    def __init__(self, most: int) -> None:
+    """`maker`: the app that counts it; `users`: how many channels it is open in."""
+
+    def __init__(self, key: tuple[str, str], maker: str, most: int) -> None:
+        self.key, self.maker, self.users = key, maker, 0
         self._messages: deque[tuple[Value, int]] = deque()
         self._size, self._most = 0, most
+
+    @property
+    def is_left(self) -> bool:
+        return not self.users and not self._messages
 
     def put(self, value: Value) -> None:
         cost = MESSAGE_COST + (len(value) if isinstance(value, bytes) else len(str(value).encode()))
@@ -42,28 +50,43 @@ class Queue:
 
 
 class Channel:
-    def __init__(self, sending: Queue, receiving: Queue) -> None:
-        self.sending, self.receiving = sending, receiving
+    def __init__(self, sending: Queue, receiving: Queue, forget: Callable[[Queue], None]) -> None:
+        self.sending, self.receiving, self._forget = sending, receiving, forget
+        for queue in (sending, receiving):
+            queue.users += 1
 
     def close(self) -> None:
-        """The queues stay: what was sent can still be received."""
+        """A queue that holds something stays: what was sent can still be received."""
+        for queue in (self.sending, self.receiving):
+            queue.users -= 1
+            if queue.is_left:
+                self._forget(queue)
 
 
 class ChannelWrappers:
     def __init__(self, owned: OwnedHandles, queue_bytes: int = QUEUE_BYTES) -> None:
         self._owned, self._most = owned, queue_bytes
         self._queues: dict[tuple[str, str], Queue] = {}
+        self._made: Counter[str] = Counter()
 
     def open(self, owner: str, own: str, peer: str) -> int:
-        return self._owned.issue(owner, KIND, Channel(self._queue(own, peer), self._queue(peer, own)))
+        missing = len({(own, peer), (peer, own)} - self._queues.keys())
+        if self._made[owner] + missing > MOST_QUEUES:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+        sending, receiving = self._queue(owner, own, peer), self._queue(owner, peer, own)
+        return self._owned.issue(owner, KIND, Channel(sending, receiving, self._forget))
 
-    def _queue(self, sender: str, receiver: str) -> Queue:
+    def _queue(self, maker: str, sender: str, receiver: str) -> Queue:
         queue = self._queues.get((sender, receiver))
         if queue is None:
-            if len(self._queues) >= MOST_QUEUES:
-                raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
-            queue = self._queues[sender, receiver] = Queue(self._most)
+            queue = self._queues[sender, receiver] = Queue((sender, receiver), maker, self._most)
+            self._made[maker] += 1
         return queue
+
+    def _forget(self, queue: Queue) -> None:
+        if self._queues.get(queue.key) is queue:
+            del self._queues[queue.key]
+            self._made[queue.maker] -= 1
 
     def send(self, owner: str, handle: int, value: Value) -> None:
         self._channel(owner, handle).sending.put(value)

@@ -106,10 +106,12 @@ class FileWrappers:
         """A regular file; nothing is left of a copy that failed."""
         source = self._tree.open_regular(old, os.O_RDONLY)
         try:
-            size = os.fstat(source).st_size
+            found = os.fstat(source)
+            size = found.st_size
             self._charge(owner, size)
             target = self._opened(owner, new, MODES["x"])
             try:
+                os.fchmod(target, os.fstat(target).st_mode & found.st_mode & 0o777)  # for no more eyes than it was
                 while size > 0 and (piece := os.read(source, min(size, CHUNK))):
                     os.write(target, piece)
                     size -= len(piece)
