@@ -32,7 +32,7 @@ PROJECT: Mapping[str, tuple[str, ...]] = {
     ".husky": (".husky",),
     ".githooks": (".githooks",),
     ".pre-commit-config.yaml": (".pre-commit-config.yaml",),
-    "lefthook": ("lefthook.yml", "lefthook.yaml", "lefthook.toml", ".lefthook.yml", ".lefthook"),
+    "lefthook": ("lefthook.yml",),
     # Read by an editor that opens the directory, or a file in it: tasks, and which language server to start.
     ".vscode": (".vscode",),
     ".idea": (".idea",),
@@ -40,18 +40,15 @@ PROJECT: Mapping[str, tuple[str, ...]] = {
     ".devcontainer": (".devcontainer",),
     ".zed": (".zed",),
     ".helix": (".helix",),
-    ".exrc": (".exrc", ".nvimrc", ".nvim.lua"),
     # Which compiler `rustc --version` is, and what stands before it: prompts and language servers ask.
-    ".cargo": (".cargo/config.toml", ".cargo/config"),
+    ".cargo": (".cargo/config.toml",),
     "rust-toolchain": ("rust-toolchain.toml", "rust-toolchain"),
     # Read by agents: hooks, and servers that they start.
     ".mcp.json": (".mcp.json",),
     ".claude": (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks"),
     ".codex": (".codex",),
     ".gemini": (".gemini/settings.json",),
-    ".opencode": ("opencode.json", "opencode.jsonc", ".opencode/plugin", ".opencode/plugins"),
-    ".kiro": (".kiro/settings", ".kiro/hooks"),
-    ".roo": (".roo/mcp.json",),
+    ".opencode": ("opencode.json", ".opencode/plugin", ".opencode/plugins"),
 }
 
 # Below the home directory: start files of shells and sessions, keys, and directories of programs. A grant of one of

@@ -125,8 +125,18 @@ def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) ->
     from pysandbox.probe.guards import find_guards
 
     found = find_guards(policy, seen, seen[seen.home].real)
-    more = {guard.path: _walk(guard.path, entries) for guard in found.guards if guard.path not in seen.facts}
+    guards = (guard for guard in found.guards if guard.path not in seen.facts)
+    more = {guard.path: _walk_below(guard.tree, guard.path, entries) for guard in guards}
     return replace(seen, facts={**more, **seen.facts}, **found._asdict())
+
+
+def _walk_below(tree: str, path: str, entries: dict[str, _Entry]) -> PathFact:
+    """`_walk`, from a directory that is known by its real path: most guarded names are not there."""
+    if path.startswith(f"{tree}/"):
+        first = f"{tree}/{path[len(tree) + 1 :].partition('/')[0]}"
+        if (entries.get(first) or _enter(first, entries)).kind == "missing":
+            return PathFact(path, first, "missing")
+    return _walk(path, entries)
 
 
 def _with_mounts(policy: Policy, seen: PathFacts) -> PathFacts:

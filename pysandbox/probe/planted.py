@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pysandbox.policy.guarded import Guard
     from pysandbox.probe.facts import PathFacts
 
     Absent = tuple[str, str]  # the directory that was granted, the name below it
@@ -50,15 +51,16 @@ def absences(seen: PathFacts, writable: Sequence[str]) -> Absences:
     absent = {
         guard.path: guard for guard in seen.guards if guard.tree in writable and seen[guard.path].kind == "missing"
     }
-    first = [guard for path, guard in absent.items() if not any(above in absent for above in _above(path))]
+    first = [guard for guard in absent.values() if not any(above in absent for above in _above(guard))]
     pairs = [(guard.tree, guard.path.removeprefix(f"{guard.tree}/")) for guard in first]
     now = frozenset(Absences(pairs)())  # what could not be looked at before is nothing new afterwards
     return Absences(sorted(pair for pair in pairs if "/".join(pair) not in now))
 
 
-def _above(path: str) -> Sequence[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(2, len(parts))]
+def _above(guard: Guard) -> Sequence[str]:
+    """The directories in which it would lie, below the one that was granted."""
+    parts = guard.path[len(guard.tree) + 1 :].split("/")
+    return [f"{guard.tree}/{'/'.join(parts[:end])}" for end in range(1, len(parts))]
 
 
 def warning(paths: Sequence[str]) -> str:

@@ -38,14 +38,16 @@ RUN_BY_NAME = frozenset((
     ".gitlab-ci.yml", ".travis.yml", "Jenkinsfile", "azure-pipelines.yml", "flake.nix", "default.nix", "shell.nix",
     ".tool-versions", ".nvmrc", ".node-version", ".python-version", ".ruby-version", "mise.toml", ".mise.toml",
     "mise.local.toml", "devbox.json", ".editorconfig", ".lldbinit", ".gdbinit", ".dir-locals.el", ".aider.conf.yml",
-    ".vimrc", ".inputrc", ".wgetrc", ".curlrc", ".ssh",
+    ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", "lefthook.toml", ".lefthook.yml", "opencode.jsonc",
+    ".inputrc", ".wgetrc", ".curlrc", ".ssh",
 ))  # fmt: skip
 RUN_BY_END = (".pth", ".service", ".timer", ".desktop", ".code-workspace", ".sublime-project", ".bzl", ".config.js",
               ".config.cjs", ".config.mjs", ".config.ts", ".config.mts")  # fmt: skip
 INSTRUCTS = frozenset((b"CLAUDE.md", b"CLAUDE.local.md", b"AGENTS.md", b"AGENTS.override.md", b"GEMINI.md",
                        b".cursorrules", b".windsurfrules", b".clinerules", b".goosehints", b"copilot-instructions.md",
                        ))  # fmt: skip
-RUN_BELOW = frozenset((b".github", b".circleci", b".cargo", b".gradle", b".mvn", b".buildkite", b".woodpecker"))
+RUN_BELOW = frozenset((b".github", b".circleci", b".cargo", b".gradle", b".mvn", b".buildkite", b".woodpecker",
+                        b".lefthook", b".kiro", b".roo", b".vim"))  # fmt: skip
 
 _NAMES = frozenset(name.encode() for name in RUN_BY_NAME)
 _ENDS = tuple(end.encode() for end in RUN_BY_END)

@@ -34,10 +34,9 @@ def run(cwd: Path, *argv: str) -> None:
     subprocess.run(argv, cwd=cwd, check=True, capture_output=True, timeout=60)
 
 
-DIRECTORIES = (".vscode", ".idea", ".cursor", ".devcontainer", ".husky", ".githooks", ".zed", ".helix", ".codex",
-               ".lefthook")  # fmt: skip
-FILES = (".mcp.json", ".envrc", ".claude/settings.json", ".pre-commit-config.yaml", "lefthook.yml", ".exrc",
-         ".nvim.lua", ".cargo/config.toml", "rust-toolchain.toml", ".gemini/settings.json",
+DIRECTORIES = (".vscode", ".idea", ".cursor", ".devcontainer", ".husky", ".githooks", ".zed", ".helix", ".codex")
+FILES = (".mcp.json", ".envrc", ".claude/settings.json", ".pre-commit-config.yaml", "lefthook.yml",
+         ".cargo/config.toml", "rust-toolchain.toml", ".gemini/settings.json",
          "opencode.json")  # fmt: skip
 
 
