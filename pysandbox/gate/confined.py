@@ -16,10 +16,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 
+from pysandbox.shapes import Any
+
 STARTER = "import sys; sys.path += sys.argv[COUNT:]; from MODULE import main; main(*map(int, sys.argv[1:COUNT]))"
 # What is not Python's own and is imported there, where it is installed.
 NEEDED = ("pysandbox", "_cffi_backend", "h11", "h2", "hpack", "hyperframe", "OpenSSL", "cryptography",
           "typing_extensions", "brotli", "backports")  # fmt: skip
+
+
+class _Begun(subprocess.Popen[bytes]):
+    """One that is not left behind by a host that cannot hear whether it has begun."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super().__init__(*args, **kwargs)
+        except BaseException:
+            if getattr(self, "pid", None) is not None and self.returncode is None:
+                self.kill()
+                self.wait()
+            raise
 
 
 def start(
@@ -28,7 +43,7 @@ def start(
     """Calls `main` of the module with the descriptors and the numbers. Raises OSError."""
     words = [str(each) for each in (*fds, *numbers)]
     starter = STARTER.replace("MODULE", module).replace("COUNT", str(len(words) + 1))
-    return subprocess.Popen(
+    return _Begun(
         [sys.executable, "-I", "-c", starter, *words, *dict.fromkeys(_places())], env=dict(environment or {}), cwd="/",
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=tuple(fds),
         process_group=0,  # what a user types at the terminal is for the host program

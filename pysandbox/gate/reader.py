@@ -141,11 +141,23 @@ class DoorReader:
         finally:
             for _, far in pairs:
                 far.close()
-        self._channel, self._dials = pairs[0][0], pairs[1][0].detach()
-        if not self._relay.ask(lib.psb_dial_open, self._dials):  # it has ended
-            os.close(self._dials)
-            self._dials = -1
-        self.read_on()
+        self._channel, dials = pairs[0][0], pairs[1][0].detach()
+        try:
+            self._hand_over(dials)
+            self._watch()
+        except BaseException:  # nobody would hear what it says, or that it ends
+            self.stop()
+            raise
+
+    def _hand_over(self, dials: int) -> None:
+        """The relay has this end from now on, and closes it. Raises OSError."""
+        opened = self._relay.ask(lib.psb_dial_open, dials)
+        if opened > 0:
+            self._dials = dials
+        elif opened < 0:
+            raise OSError(-opened, os.strerror(-opened))
+        else:  # it has ended
+            os.close(dials)
 
     def stop(self) -> None:
         """In the loop, or when that has ended."""
@@ -154,8 +166,9 @@ class DoorReader:
         self._relay.ask(lib.psb_dial_close)
         self._dials = -1
         if near is not None:
-            self._loop.remove_reader(near.fileno())
-            self._loop.remove_writer(near.fileno())
+            for forget in (self._loop.remove_reader, self._loop.remove_writer):
+                with suppress(OSError):
+                    forget(near.fileno())
             near.close()
         if self.process is not None:
             self.process.kill()
@@ -201,34 +214,42 @@ class DoorReader:
         if near is None:
             return
         try:
-            while self._queue:
-                said, fds = self._queue[0]
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-                near.sendmsg([said], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-                self._queue.popleft()
-                _close(fds)
-        except BlockingIOError:
-            self._loop.add_writer(near.fileno(), self._flush)
-            return
+            try:
+                while self._queue:
+                    said, fds = self._queue[0]
+                    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+                    near.sendmsg([said], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+                    self._queue.popleft()
+                    _close(fds)
+            except BlockingIOError:
+                self._loop.add_writer(near.fileno(), self._flush)
+            else:
+                self._loop.remove_writer(near.fileno())
         except OSError as error:
             self._loop.call_soon(self.fail, str(error))
-        self._loop.remove_writer(near.fileno())
 
     def read_on(self) -> None:
+        try:
+            self._watch()
+        except OSError as error:
+            self._loop.call_soon(self.fail, str(error))
+
+    def _watch(self) -> None:
+        """Raises OSError."""
         if self._channel is not None and not self._is_reading:
-            self._is_reading = True
             self._loop.add_reader(self._channel.fileno(), self._read)
+            self._is_reading = True
 
     def _read(self) -> None:
         for _ in range(READ_AT_ONCE):
             near = self._channel
             if near is None:
                 return
-            if self._requests.are_many:  # what waits is read when some are done
-                self._is_reading = False
-                self._loop.remove_reader(near.fileno())
-                return
             try:
+                if self._requests.are_many:  # what waits is read when some are done
+                    self._is_reading = False
+                    self._loop.remove_reader(near.fileno())
+                    return
                 received = channel.receive(near, FIELDS)
                 if received is None:
                     self.fail("it has ended")

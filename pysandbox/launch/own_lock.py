@@ -39,6 +39,6 @@ def taken(above: int, name: str, how: int = fcntl.LOCK_EX) -> int:
 def given_up(above: int, name: str, fd: int) -> None:
     """By who has it alone: while it is locked the name goes, so that who has it open sees that it is the file no
     more."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # a name that stays is the next one's file
         os.unlink(name, dir_fd=above)
     os.close(fd)
