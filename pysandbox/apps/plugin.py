@@ -73,6 +73,8 @@ class PluginPolicy(Policy):
 
     @property
     def strangers(self) -> tuple[str, ...]:
+        """Directories, by their real paths, in which no grant follows a link (runtime/plans.py): a policy of another
+        kind has none."""
         return (os.path.realpath(self.project),) if self.project else ()
 
 

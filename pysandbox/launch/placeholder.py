@@ -13,7 +13,6 @@ that may read the directory, and no cage with the denial could be made any more.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import stat
 import time
@@ -22,7 +21,6 @@ from errno import ESTALE
 
 from pysandbox.errors import StartError
 from pysandbox.launch import native
-from pysandbox.launch.own_lock import given_up, taken
 from pysandbox.launch.private import opened_private
 from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import hidden_paths
@@ -130,6 +128,10 @@ class _Share:
     @classmethod
     def open(cls, directory: int, name: str) -> Self:
         """Shared with who has it. Raises OSError where one who is about to remove the file keeps it."""
+        import hashlib  # these two by who has such a name alone: this file is part of every first run
+
+        from pysandbox.launch.own_lock import taken
+
         found = os.fstat(directory)
         name = f"{found.st_dev}-{found.st_ino}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
         try:
@@ -152,6 +154,8 @@ class _Share:
 
     def give_up(self) -> None:
         """The last one removes the file of it. Not in a forked copy, which has the very same lock. Idempotent."""
+        from pysandbox.launch.own_lock import given_up
+
         try:
             self.take(fcntl.LOCK_EX)
         except OSError:

@@ -43,11 +43,6 @@ class Policy(PolicyFields):
         # A dataclass would say that a field takes what it holds; a Policy takes what can be made into it.
         def __init__(self, **options: Unpack[PolicyOptions]) -> None: ...
 
-    @property
-    def strangers(self) -> tuple[str, ...]:
-        """Directories, by their real paths, in which no grant follows a link: others than the user write there."""
-        return ()
-
     def narrow(self, **tighter: Unpack[PolicyOptions]) -> Self:
         """This policy with some fields tightened (`narrow.py`); PolicyError names the first one that is not."""
         from pysandbox.policy.narrow import narrow

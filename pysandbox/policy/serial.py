@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from pysandbox.errors import PolicyError
-from pysandbox.policy.fields import P, PolicyFields, options
+from pysandbox.policy.fields import MERGE_WORDS, P, PolicyFields
 from pysandbox.policy.refusal import shown
 from pysandbox.sha256 import sha256
 from pysandbox.shapes import Any, asdict
@@ -17,7 +17,8 @@ from pysandbox.shapes import Any, asdict
 def to_json(policy: PolicyFields) -> str:
     """Its options: what a kind of policy knows besides (a plugin's its project) is not of the text."""
     said = asdict(policy)
-    said = {field.name: said[field.name] for field, _ in options()}
+    for name in said.keys() - MERGE_WORDS.keys():
+        del said[name]
     return json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -125,18 +125,17 @@ def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) ->
     from pysandbox.probe.guards import find_guards
 
     found = find_guards(policy, seen, seen[seen.home].real)
-    guards = (guard for guard in found.guards if guard.path not in seen.facts)
-    more = {guard.path: _walk_below(guard.tree, guard.path, entries) for guard in guards}
+    more = {}
+    for guard in found.guards:
+        tree, path = guard.tree, guard.path
+        if path in seen.facts:
+            continue
+        first = f"{tree}/{path[len(tree) + 1 :].partition('/')[0]}"  # the tree is real, and most names are not there
+        if path.startswith(first) and (entries.get(first) or _enter(first, entries)).kind == "missing":
+            more[path] = PathFact(path, first, "missing")
+        else:
+            more[path] = _walk(path, entries)
     return replace(seen, facts={**more, **seen.facts}, **found._asdict())
-
-
-def _walk_below(tree: str, path: str, entries: dict[str, _Entry]) -> PathFact:
-    """`_walk`, from a directory that is known by its real path: most guarded names are not there."""
-    if path.startswith(f"{tree}/"):
-        first = f"{tree}/{path[len(tree) + 1 :].partition('/')[0]}"
-        if (entries.get(first) or _enter(first, entries)).kind == "missing":
-            return PathFact(path, first, "missing")
-    return _walk(path, entries)
 
 
 def _with_mounts(policy: Policy, seen: PathFacts) -> PathFacts:

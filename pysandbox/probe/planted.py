@@ -59,8 +59,11 @@ def absences(seen: PathFacts, writable: Sequence[str]) -> Absences:
 
 def _above(guard: Guard) -> Sequence[str]:
     """The directories in which it would lie, below the one that was granted."""
-    parts = guard.path[len(guard.tree) + 1 :].split("/")
-    return [f"{guard.tree}/{'/'.join(parts[:end])}" for end in range(1, len(parts))]
+    above, place = [], guard.path.rpartition("/")[0]
+    while len(place) > len(guard.tree):
+        above.append(place)
+        place = place.rpartition("/")[0]
+    return above
 
 
 def warning(paths: Sequence[str]) -> str:

@@ -86,16 +86,13 @@ def private_paths() -> tuple[str, ...]:
     with suppress(OSError):
         os.mkdir(path, 0o700)
     user = os.geteuid()
-    others = (f"/run/user/{user}/pysandbox", f"{TEMPORARY}/pysandbox-{user}")
-    known = (each for each in others if os.path.lexists(each) and _may_be_ours(each))
-    return tuple(dict.fromkeys((*((path,) if _is_own(path, user) else ()), *known)))
-
-
-def _is_own(path: str, user: int) -> bool:
-    with suppress(OSError):
-        found = os.lstat(path)
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == user
-    return False
+    private = []
+    for each in dict.fromkeys((path, f"/run/user/{user}/pysandbox", f"{TEMPORARY}/pysandbox-{user}")):
+        with suppress(OSError):
+            found = os.lstat(each)
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == user and (each == path or not found.st_mode & 0o077):
+                private.append(each)
+    return tuple(private)
 
 
 def opened(*, make: bool = False) -> AbstractContextManager[int]:

@@ -128,7 +128,7 @@ class CompiledPlans:
 
     def _stat_paths(self, policy: Policy, cwd: str, known: KnownPaths) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        written = (*self._written, *policy.strangers)
+        written = (*self._written, *getattr(policy, "strangers", ()))
         seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written, known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
             seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written)
