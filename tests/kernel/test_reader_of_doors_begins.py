@@ -3,6 +3,7 @@ of it is left, nobody waits for it, and the next cage has another one."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
@@ -51,15 +52,23 @@ def of_two_cages() -> tuple[list[str], int | None, int | None]:
     try:
         with Cage(DOORS, runtime=runtime) as cage:
             first = cage.run(["true"])
-            told = [event.type for event in events]
+            let_it_come(runtime)
             with Cage(DOORS, runtime=runtime) as other:
                 second = other.run(["true"])
-                gatekeeper = runtime.shared.find(Gatekeeper)
-                assert gatekeeper is not None and gatekeeper.reader.process is not None
-                assert gatekeeper.reader.process.poll() is None, "the next cage has one"
-        return told, first.exit_code, second.exit_code
+                process = let_it_come(runtime)
+                assert process is not None and process.poll() is None, "the next cage has one"
     finally:
         runtime.drain()
+    return [event.type for event in events], first.exit_code, second.exit_code
+
+
+def let_it_come(runtime: Runtime) -> subprocess.Popen[bytes] | None:
+    """The reader's process once the loop has done what it was asked so far."""
+    gatekeeper = runtime.shared.find(Gatekeeper)
+    assert gatekeeper is not None
+    for _ in range(20):
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), gatekeeper.loop).result()
+    return gatekeeper.reader.process
 
 
 def test_control_one_that_begins_serves_both() -> None:
