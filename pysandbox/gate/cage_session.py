@@ -22,7 +22,7 @@ from pysandbox.gate.connections import CageConnections
 from pysandbox.gate.dns.names import Names, asked_names
 from pysandbox.gate.dns.resolver import NotAsked, Withdrawn
 from pysandbox.gate.hush import Hush
-from pysandbox.gate.judged import DialledTarget, JudgedTargets
+from pysandbox.gate.judged import JudgedTargets
 from pysandbox.gate.monitors import Monitors
 from pysandbox.gate.rules import GateRules
 from pysandbox.gate.shares import Account
