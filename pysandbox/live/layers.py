@@ -26,8 +26,8 @@ from pysandbox.live.disk_use import KEPT_FREE, LAYERS, DiskUse, room
 from pysandbox.live.services import CageService
 from pysandbox.policy.match import covers
 from pysandbox.probe.file_systems import of_magic
-from pysandbox.probe.settled import is_settled, settle, stamp_of
 from pysandbox.probe.state import own_directory
+from pysandbox.probe.unchanged import is_unchanged, remember_unchanged, stamp_of
 from pysandbox.shapes import NamedTuple
 
 MIB = 1 << 20
@@ -237,11 +237,11 @@ def remove_left(only: str | None = None) -> None:
     """Removes all that was left, or what was left under one name. Raises PermissionError."""
     place = directory()
     stamp = stamp_of(place)
-    if stamp is None or is_settled(place, stamp):
+    if stamp is None or is_unchanged(place, stamp):
         return
     with suppress(FileNotFoundError), opened_private(place) as above:
         if not os.listdir(above):
-            settle(place, stamp)
+            remember_unchanged(place, stamp)
         for name, fd in _unheld(above):
             try:
                 if only in (None, name):

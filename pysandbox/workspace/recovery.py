@@ -19,7 +19,7 @@ from pysandbox.errors import CommitError
 from pysandbox.events import WORKSPACE_RECOVERED, Event
 from pysandbox.launch import native
 from pysandbox.live.layers import remove_left
-from pysandbox.probe.settled import is_settled, settle, stamp_of
+from pysandbox.probe.unchanged import is_unchanged, remember_unchanged, stamp_of
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace import store
 from pysandbox.workspace.bundle import INDEX
@@ -103,14 +103,14 @@ def _open_names() -> list[str]:
     """The names in the store that are to be looked at. Raises PermissionError."""
     above, now = store.directory(), time.time()
     stamp = stamp_of(above)
-    if stamp is None or is_settled(above, stamp):
+    if stamp is None or is_unchanged(above, stamp):
         return []
     names = {f"{above}/{name}": name for name in store.names()}
     for gone in [each for each in list(_OVER) if each not in names]:
         _OVER.pop(gone, None)
     left = [name for path, name in names.items() if _OVER.get(path, 0) <= now]
     if not left:
-        settle(above, stamp, min((_OVER.get(path, 0) for path in names), default=FOR_EVER))
+        remember_unchanged(above, stamp, min((_OVER.get(path, 0) for path in names), default=FOR_EVER))
     return left
 
 

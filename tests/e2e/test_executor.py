@@ -314,7 +314,7 @@ def workers_of(template: int) -> list[str]:
 
 @pytest.mark.landlock(6)
 def test_a_worker_that_waits_shares_nearly_all_it_has() -> None:
-    """Of the pages that it sees, seven in eight are those of its siblings, too."""
+    """Seven in eight of the pages that it sees are those of its siblings, too."""
     with CageExecutor(isolate="worker", max_workers=4, timeout=PATIENCE) as made:
         assert [made.submit(square, each).result(PATIENCE) for each in range(4)] == [0, 1, 4, 9]
         (template,) = templates()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox.probe import settled
+from pysandbox.probe import unchanged
 from pysandbox.probe.opening import coarse_now
 from pysandbox.workspace import recovery, store
 from pysandbox.workspace.bundle import INDEX
@@ -61,7 +61,7 @@ def test_a_commit_that_is_over_is_removed_when_it_is_too_old(
 
 
 def test_a_store_that_has_not_changed_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "COARSEST_NS", 0)  # what a test makes is young
+    monkeypatch.setattr(unchanged, "COARSEST_NS", 0)  # what a test makes is young
     listed: list[int] = []
     names = store.names
     monkeypatch.setattr(store, "names", lambda: (listed.append(1), names())[1])

@@ -35,7 +35,7 @@ BOMB = DEFLATE.compress(bytes(64 * MIB)) + DEFLATE.flush(zlib.Z_SYNC_FLUSH)[:-4]
 
 
 def head(first: int, size: int, *, masked: bool = True) -> bytes:
-    """Of a frame, with the shortest length that fits."""
+    """A frame's head, with the shortest length that fits."""
     mark = 0x80 if masked else 0
     if size < 126:
         said = bytes((first, mark | size))
@@ -181,7 +181,7 @@ def resident(inspector: InspectorProcess) -> int:
 def test_a_flood_of_pieces_holds_up_no_other_cage(
     size: int, inspector: InspectorProcess, server: Chat, tmp_path: Path
 ) -> None:
-    """Of a client, whose frames have to be unmasked and masked anew."""
+    """A client sends it, whose frames have to be unmasked and masked anew."""
     flooded, calm = (Asking(inspector, each, str(tmp_path / f"{NAME}.pem")) for each in (OPEN, Contract()))
     flooded.session.number = 1
     piece = frame(CONTINUATION, b"x" * size, final=False, masked=True)

@@ -126,7 +126,7 @@ def test_a_side_that_reads_nothing_is_sent_no_more_than_one_turn(wires: Pair, cl
 def test_what_a_client_says_is_read_when_it_comes_wherever_it_was_cut(
     seed: int, client: tuple[ClientSide, Peer], wires: Pair
 ) -> None:
-    """Also where one record comes at a time, of which TLS is asked no more than once."""
+    """Where one record comes at a time, too, of which TLS is asked no more than once."""
     side, peer = client
     chosen, said, at = random.Random(seed), bytearray(), 0
     wire: list[bytes] = []

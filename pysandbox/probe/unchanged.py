@@ -23,7 +23,7 @@ class Stamp(NamedTuple):
     modified_ns: int
 
 
-_SETTLED: dict[str, tuple[Stamp, float]] = {}
+_UNCHANGED: dict[str, tuple[Stamp, float]] = {}
 
 
 def stamp_of(path: str) -> Stamp | None:
@@ -35,17 +35,17 @@ def stamp_of(path: str) -> Stamp | None:
     return Stamp(found.st_dev, found.st_ino, found.st_ctime_ns, found.st_mtime_ns)
 
 
-def is_settled(path: str, stamp: Stamp | None) -> bool:
+def is_unchanged(path: str, stamp: Stamp | None) -> bool:
     """Whether there is nothing to be done below `path`, whose stamp was just taken."""
     if stamp is None:
         return True
-    known, until = _SETTLED.get(path, (None, 0.0))
+    known, until = _UNCHANGED.get(path, (None, 0.0))
     return known == stamp and time.time() < until
 
 
-def settle(path: str, stamp: Stamp, until: float = float("inf")) -> None:
+def remember_unchanged(path: str, stamp: Stamp, until: float = float("inf")) -> None:
     """What was listed after `stamp` was taken needs nothing before the time `until`."""
     if max(stamp.changed_ns, stamp.modified_ns) < time.time_ns() - COARSEST_NS:
-        _SETTLED[path] = (stamp, until)
+        _UNCHANGED[path] = (stamp, until)
     else:
-        _SETTLED.pop(path, None)
+        _UNCHANGED.pop(path, None)

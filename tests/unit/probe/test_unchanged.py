@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pysandbox.probe.opening import coarse_now
-from pysandbox.probe.settled import COARSEST_NS, Stamp, is_settled, settle, stamp_of
+from pysandbox.probe.unchanged import COARSEST_NS, Stamp, is_unchanged, remember_unchanged, stamp_of
 
 LONG_AGO = time.time_ns() - 10 * COARSEST_NS
 
@@ -23,31 +23,31 @@ def old(path: Path) -> Stamp:
 
 
 def test_what_is_not_there_needs_nothing(tmp_path: Path) -> None:
-    assert is_settled(f"{tmp_path}/none", stamp_of(f"{tmp_path}/none"))
+    assert is_unchanged(f"{tmp_path}/none", stamp_of(f"{tmp_path}/none"))
 
 
-def test_what_nobody_has_looked_through_is_not_settled(tmp_path: Path) -> None:
-    assert not is_settled(str(tmp_path), stamp_of(str(tmp_path)))
+def test_what_nobody_has_looked_through_is_not_unchanged(tmp_path: Path) -> None:
+    assert not is_unchanged(str(tmp_path), stamp_of(str(tmp_path)))
 
 
-def test_settled_as_long_as_its_stamp_is_the_same_and_until_its_time(tmp_path: Path) -> None:
+def test_unchanged_as_long_as_its_stamp_is_the_same_and_until_its_time(tmp_path: Path) -> None:
     path, stamp = str(tmp_path), old(tmp_path)
-    settle(path, stamp)
-    assert is_settled(path, stamp)
-    assert not is_settled(path, stamp._replace(changed_ns=LONG_AGO + 1))
-    assert not is_settled(path, stamp._replace(inode=stamp.inode + 1))
-    settle(path, stamp, until=time.time() - 1)
-    assert not is_settled(path, stamp)
+    remember_unchanged(path, stamp)
+    assert is_unchanged(path, stamp)
+    assert not is_unchanged(path, stamp._replace(changed_ns=LONG_AGO + 1))
+    assert not is_unchanged(path, stamp._replace(inode=stamp.inode + 1))
+    remember_unchanged(path, stamp, until=time.time() - 1)
+    assert not is_unchanged(path, stamp)
 
 
 def test_a_young_stamp_is_not_believed(tmp_path: Path) -> None:
     """What changes within the same tick of the file system's clock gets the same stamp."""
     path, stamp = str(tmp_path), stamp_of(str(tmp_path))
     assert stamp is not None
-    settle(path, old(tmp_path))
-    settle(path, stamp)
-    assert not is_settled(path, stamp)
-    assert not is_settled(path, old(tmp_path))  # and what was known before is forgotten
+    remember_unchanged(path, old(tmp_path))
+    remember_unchanged(path, stamp)
+    assert not is_unchanged(path, stamp)
+    assert not is_unchanged(path, old(tmp_path))  # and what was known before is forgotten
 
 
 @pytest.mark.parametrize(
