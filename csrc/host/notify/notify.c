@@ -205,6 +205,7 @@ static int answer(struct notified_cage *cage, struct pending_call **place, int k
     }
     switch (kind) {
     case PSB_ANSWER_ERRNO: result = respond_value(cage, pending->id, -value); break;
+    case PSB_ANSWER_RETURN: result = respond_value(cage, pending->id, value); break;
     case PSB_ANSWER_PASS:
         if (cage->rules.action[pending->req.facts.call] != PSB_ACTION_TELL) return -EINVAL;
         result = respond_continue(cage, pending->id);

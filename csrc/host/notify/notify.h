@@ -155,6 +155,7 @@ struct psb_denial {
 
 enum psb_answer_kind {
     PSB_ANSWER_ERRNO,   /* it fails with `value` */
+    PSB_ANSWER_RETURN,  /* it returns `value` */
     PSB_ANSWER_PASS,    /* the kernel goes on; only where the rule of its class is PSB_ACTION_TELL */
     PSB_ANSWER_BEHALF,  /* it is done on behalf, with the address that was read */
     PSB_ANSWER_RELAYED, /* the same, in the cage's network: somebody listens at the address by now */
