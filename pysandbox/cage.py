@@ -96,7 +96,8 @@ class Cage(SessionControls):
             self.runtime, self.policy, os.path.abspath(cwd) if cwd is not None else None, self.session, self.labels,
             CallbackOptions.of(policy_fn, watch, deadline, record, self.caged) if asked else NOBODY_ASKED,
         )  # fmt: skip
-        self._launcher.give(secrets, leak_fn, deadline)
+        if secrets or leak_fn is not None:
+            self._launcher.give(secrets, leak_fn, deadline)
         self._opened: OpenCage | None = None
         self._closed = False
         self._lock = threading.Lock()

@@ -77,8 +77,9 @@ CLIENTS = (
            allowed="npm.example"),
     Client("npm view", "npm view --no-update-notifier --fetch-retries 0 --registry https://{at}/ parcel version",
            ["none"], ["npm"], allowed="npm.example", marker="1.0.0"),
-    Client("cargo", f"cd $HOME && {CRATE} && CARGO_HOME=$HOME/cargo CARGO_NET_RETRY=0 "
-           "CARGO_REGISTRIES_HERE_INDEX=sparse+https://{at}/ cargo fetch -q && "
+    # Until 1.68 an index of single files was behind a flag, which a stable cargo takes with RUSTC_BOOTSTRAP alone.
+    Client("cargo", f"cd $HOME && {CRATE} && CARGO_HOME=$HOME/cargo CARGO_NET_RETRY=0 RUSTC_BOOTSTRAP=1 "
+           "CARGO_REGISTRIES_HERE_INDEX=sparse+https://{at}/ cargo -Z sparse-registry fetch -q && "
            "cat $HOME/cargo/registry/src/*/parcel-1.0.0/src/lib.rs", needs=["cargo"], allowed="cargo.example"),
     Client("openssl", "printf 'GET / HTTP/1.0\\r\\nHost: {at}\\r\\n\\r\\n' | openssl s_client -quiet "
            "-verify_return_error -CAfile $SSL_CERT_FILE -servername {at} -connect {at}:443 -ign_eof "
