@@ -63,19 +63,17 @@ int psb_dial_has_failed(struct psb_relay *relay) {
 int psb_dial_admit(struct psb_relay *relay, uint32_t number, uint32_t most) {
     struct dialler *dialler = relay->dialler;
     struct dial_cage *cage = calloc(1, sizeof *cage);
-    int result = 0;
+    int result = -EEXIST;
     if (!cage) return -ENOMEM;
+    cage->number = number;
+    cage->most = most;
     pthread_mutex_lock(&dialler->lock);
-    if (find_dial_cage(dialler, number)) {
-        free(cage);
-        result = -EEXIST;
-    } else {
-        cage->number = number;
-        cage->most = most;
-        cage->next = dialler->cages;
-        dialler->cages = cage;
+    if (!find_dial_cage(dialler, number)) {
+        keep_dial_cage(dialler, cage);
+        result = 0;
     }
     pthread_mutex_unlock(&dialler->lock);
+    if (result) free(cage);
     return result;
 }
 

@@ -18,6 +18,11 @@ struct dial_cage *find_dial_cage(struct dialler *dialler, uint32_t number) {
     return cage;
 }
 
+void keep_dial_cage(struct dialler *dialler, struct dial_cage *cage) {
+    cage->next = dialler->cages;
+    dialler->cages = cage;
+}
+
 struct dialled **find_dialled(struct dialler *dialler, uint64_t number) {
     struct dialled **place = &dialler->buckets[number % DIAL_BUCKETS];
     while (*place && (*place)->number != number) place = &(*place)->next;

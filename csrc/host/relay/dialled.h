@@ -5,6 +5,7 @@
 #include "dialler.h"
 
 struct dial_cage *find_dial_cage(struct dialler *dialler, uint32_t number);
+void keep_dial_cage(struct dialler *dialler, struct dial_cage *cage);
 /* Its place in its bucket, or where it would be. */
 struct dialled **find_dialled(struct dialler *dialler, uint64_t number);
 /* Closes what it has and gives up its place; the reader is told nothing more of it. */
