@@ -66,8 +66,18 @@ class BasePaths:
         self._hold: Callable[[], bool] = lambda: False
         self._user = (-1, -1)  # another one may not see the same
 
-    def known(self) -> KnownPaths:
-        """They hold. What a policy names beside them is looked at anew."""
+    def known(self, written: Collection[str] = ()) -> KnownPaths:
+        """They hold. What a policy names beside them is looked at anew, and so is what lies in `written`, the
+        directories (real paths) that cages have changed: a name there may have become a link to the very same file."""
+        known = self._looked_at()
+        if not written:
+            return known
+        return known._replace(facts={
+            path: fact for path, fact in known.facts.items()
+            if not any(covers(tree, path) or covers(tree, fact.real) for tree in written)
+        })  # fmt: skip
+
+    def _looked_at(self) -> KnownPaths:
         user, known = (os.geteuid(), os.getegid()), self._known
         if user == self._user and self._hold() and known is self._known:
             return known

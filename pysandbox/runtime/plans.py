@@ -90,7 +90,7 @@ class CompiledPlans:
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             host = self._facts(resolved)
-            known = self._base.known() if resolved.base else NONE_KNOWN
+            known = self._base.known(self._written) if resolved.base else NONE_KNOWN
             paths = self._stat_paths(resolved, cwd, known)
             plan = compile_plan(resolved, host, paths, watch=watched, prebuilt=prebuilt_filter)
         except (PolicyError, UnsupportedError) as error:
@@ -165,6 +165,7 @@ class CompiledPlans:
 
     def forget(self, prepared: Prepared) -> None:
         """It is compiled anew when it is next asked for."""
+        self._base = BasePaths()
         with self._lock:
             self._prepared = {key: kept for key, kept in self._prepared.items() if kept is not prepared}
 

@@ -30,7 +30,7 @@ def host_socket():  # type: ignore[no-untyped-def]
     import socket
     import stat
 
-    for fd in range(3, 64):
+    for fd in range(3, 1024):
         try:
             if stat.S_ISSOCK(os.fstat(fd).st_mode):
                 found = socket.socket(fileno=os.dup(fd))
@@ -64,7 +64,7 @@ def says(*records: bytes) -> None:
 def closes() -> None:
     import socket
 
-    for fd in range(3, 64):
+    for fd in range(3, 1024):
         try:
             socket.socket(fileno=fd).close()
         except OSError:
