@@ -9,16 +9,14 @@ import os
 import ssl
 import struct
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME, Asking, Server, inspector_process, request, tls_server
+from _support.inspected import NAME, Asking, Server, request, tls_server
 from pysandbox.compile.plan import Contract
-from pysandbox.events import Event
 from pysandbox.gate.inspection.frames import BINARY, CLOSE, CONTINUATION, PING, TEXT, frame
 from pysandbox.gate.inspector import InspectorProcess
 
@@ -85,13 +83,6 @@ class Chat(Server):
 
 
 @pytest.fixture
-def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
-    with inspector_process(events) as made:
-        yield made
-    assert events == []  # it was never taken for stuck
-
-
-@pytest.fixture
 def server(tmp_path: Path) -> Chat:
     return tls_server(tmp_path, Chat)
 
@@ -116,9 +107,9 @@ def words(heard: bytes) -> bytes:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_a_client_says_behind_it_never_arrives(
-    attack: str, inspector: InspectorProcess, server: Chat, tmp_path: Path
+    attack: str, quiet_inspector: InspectorProcess, server: Chat, tmp_path: Path
 ) -> None:
-    at = Asking(inspector, OPEN, str(tmp_path / f"{NAME}.pem"))
+    at = Asking(quiet_inspector, OPEN, str(tmp_path / f"{NAME}.pem"))
     with at.client(server) as tls:
         opened(tls, server)
         tls.sendall(frame(TEXT, b"the control", masked=True))
@@ -142,10 +133,10 @@ OF_SERVERS = {
 
 @pytest.mark.parametrize("attack", OF_SERVERS)
 def test_what_a_server_says_behind_it_never_arrives(
-    attack: str, inspector: InspectorProcess, server: Chat, tmp_path: Path
+    attack: str, quiet_inspector: InspectorProcess, server: Chat, tmp_path: Path
 ) -> None:
     server.says = OF_SERVERS[attack] + frame(BINARY, b"smuggled", masked=False)
-    with Asking(inspector, OPEN, str(tmp_path / f"{NAME}.pem")).client(server) as tls:
+    with Asking(quiet_inspector, OPEN, str(tmp_path / f"{NAME}.pem")).client(server) as tls:
         opened(tls, server)
         tls.sendall(frame(TEXT, b"say it", masked=True))
         said = read(tls)
@@ -153,21 +144,21 @@ def test_what_a_server_says_behind_it_never_arrives(
 
 
 def test_a_message_without_end_is_held_to_a_body_s_bound(
-    inspector: InspectorProcess, server: Chat, tmp_path: Path
+    quiet_inspector: InspectorProcess, server: Chat, tmp_path: Path
 ) -> None:
     """In pieces of which none is too large, with pings in between."""
     contract = Contract(("GET",), ("/chat",), (), 4 * MIB, websocket=True)
-    at = Asking(inspector, contract, str(tmp_path / f"{NAME}.pem"))
+    at = Asking(quiet_inspector, contract, str(tmp_path / f"{NAME}.pem"))
     piece = frame(CONTINUATION, bytes(1 << 16), final=False, masked=True) + frame(PING, b"", masked=True)
     with at.client(server) as tls:
         opened(tls, server)
-        before = resident(inspector)
+        before = resident(quiet_inspector)
         with suppress(OSError):
             tls.sendall(frame(BINARY, b"", final=False, masked=True))
             for _ in range(200):
                 tls.sendall(piece)
         said = read(tls)
-        assert resident(inspector) - before < 8 * MIB
+        assert resident(quiet_inspector) - before < 8 * MIB
     assert len(server.heard) < 5 * MIB and at.refused() == [("http", "host.max_request_bytes")]
     assert said == b"" or said.rpartition(b"\x88")[2][1:3] in (b"\x03\xf0", b"\x03\xf1"), said[-80:]
 
@@ -179,10 +170,10 @@ def resident(inspector: InspectorProcess) -> int:
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_flood_of_pieces_holds_up_no_other_cage(
-    size: int, inspector: InspectorProcess, server: Chat, tmp_path: Path
+    size: int, quiet_inspector: InspectorProcess, server: Chat, tmp_path: Path
 ) -> None:
     """A client sends it, whose frames have to be unmasked and masked anew."""
-    flooded, calm = (Asking(inspector, each, str(tmp_path / f"{NAME}.pem")) for each in (OPEN, Contract()))
+    flooded, calm = (Asking(quiet_inspector, each, str(tmp_path / f"{NAME}.pem")) for each in (OPEN, Contract()))
     flooded.session.number = 1
     piece = frame(CONTINUATION, b"x" * size, final=False, masked=True)
     with flooded.client(server) as tls, calm.client(Server(server.context)) as quiet:

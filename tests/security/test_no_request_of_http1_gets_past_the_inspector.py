@@ -4,15 +4,13 @@ or that is another host's; nor does what comes behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME, Asking, Server, ask, inspector_process, tls_server
+from _support.inspected import NAME, Asking, Server, ask, tls_server
 from pysandbox.compile.plan import Contract
-from pysandbox.events import Event
 from pysandbox.gate.inspector import InspectorProcess
 
 ONLY = Contract(("GET", "POST"), ("/a/",), ("application/json",), 100)
@@ -98,23 +96,16 @@ REFUSED = {"framing": FRAMING, "chunks": {name: CHUNKED + said for name, said in
 
 
 @pytest.fixture
-def inspector(events: list[Event]) -> Iterator[InspectorProcess]:
-    with inspector_process(events) as made:
-        yield made
-    assert events == []
-
-
-@pytest.fixture
 def server(tmp_path: Path) -> Server:
     return tls_server(tmp_path, Server)
 
 
 @pytest.mark.parametrize("group", REFUSED)
 def test_it_is_refused_and_nothing_arrives(
-    group: str, inspector: InspectorProcess, server: Server, tmp_path: Path
+    group: str, quiet_inspector: InspectorProcess, server: Server, tmp_path: Path
 ) -> None:
     """On connections of their own, each behind a request that is answered."""
-    at = Asking(inspector, ONLY, str(tmp_path / f"{NAME}.pem"))
+    at = Asking(quiet_inspector, ONLY, str(tmp_path / f"{NAME}.pem"))
     arrived, answered = {}, {}
     for name, said in REFUSED[group].items():
         server.heard.clear()
@@ -134,10 +125,10 @@ def test_it_is_refused_and_nothing_arrives(
 
 
 def test_the_same_words_arrive_where_they_have_one_reading(
-    inspector: InspectorProcess, server: Server, tmp_path: Path
+    quiet_inspector: InspectorProcess, server: Server, tmp_path: Path
 ) -> None:
     """The control: a host with one column alone is sent what another server reads as its own."""
-    at = Asking(inspector, Contract(("GET",)), str(tmp_path / f"{NAME}.pem"))
+    at = Asking(quiet_inspector, Contract(("GET",)), str(tmp_path / f"{NAME}.pem"))
     for path in (b"/evil", b"/a/../evil", b"/a/%2e%2e/evil", b"https://%s/evil" % NAME.encode()):
         with at.client(server) as tls:
             assert ask(tls, get(path)).endswith(b"hello")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -24,20 +24,6 @@ def etc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     grants = tuple(Grant(f"{tmp_path}/{name}", optional=True) for name in ("there", "absent"))
     monkeypatch.setattr(base_grants, "ALLOW", grants)
     return tmp_path
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Every name that is examined from now on."""
-    met: list[str] = []
-    examine = paths._examine
-
-    def counted(here: str) -> paths._Entry:
-        met.append(here)
-        return examine(here)
-
-    monkeypatch.setattr(paths, "_examine", counted)
-    yield met
 
 
 def looked_at(known: Iterable[str]) -> dict[str, PathFact]:
