@@ -69,7 +69,7 @@ class CageConnections:
 
     def check(self, target: DialTarget, connected: socket.socket) -> None:
         """Raises Denied unless the rules, as they are now, allow this connection; OSError if it is gone."""
-        decision = may_stay(self._session, target, _peer_of(connected))
+        decision = may_stay(self._session, target, peer_of(connected))
         if not decision.allowed:
             raise deny(self._session, target, decision)
 
@@ -95,7 +95,7 @@ class CageConnections:
         """From now on the connection is cut when its grant is lost or the cage ends, and `cut` is called in the loop
         then. `connected` is what `dial` gave; it stays open until `unregister`, which takes the number that this
         returns. Raises Denied, also for one connection too many."""
-        session, address = self._session, _peer_of(connected)
+        session, address = self._session, peer_of(connected)
         with session.lock:
             decision = may_stay(session, target, address)
             if session.ended or len(self._registered) >= MOST_CONNECTIONS - session.judged.most:
@@ -192,5 +192,5 @@ class CageConnections:
                 each.cut()
 
 
-def _peer_of(connected: socket.socket) -> IPAddress:
+def peer_of(connected: socket.socket) -> IPAddress:
     return plain(ip_address(connected.getpeername()[0]))

@@ -6,11 +6,11 @@ that is charged for, and nobody who takes note of each connection.
 from __future__ import annotations
 
 import socket
-from ipaddress import ip_address
 
+from pysandbox.gate.connections import peer_of
 from pysandbox.gate.rules import GateRules
 from pysandbox.gate.tcp.target import DialTarget, is_own
-from pysandbox.policy.names import HOST_ALIAS, IPAddress, canonical, plain
+from pysandbox.policy.names import HOST_ALIAS, IPAddress, canonical
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def judge(
     if session.net.inspection is not None and rules.contract(*target) is not None:
         return False
     try:
-        address = plain(ip_address(connected.getpeername()[0]))
+        address = peer_of(connected)
     except OSError:
         return False
     life, own = _life(session, target, address), -1 if target.host == HOST_ALIAS else int(is_own(address))

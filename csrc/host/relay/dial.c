@@ -7,18 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "dialled.h"
 
 #define NS_PER_MS 1000000ULL
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static int watch_channel(struct dialler *dialler, int channel) {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = 0};

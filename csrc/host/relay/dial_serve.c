@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../notify/notify.h" /* psb_is_own */
@@ -20,12 +19,6 @@
 #define AT_ONCE 8 /* records in one round: what is relayed has its turn */
 #define EVENTS 16
 #define OWN_NS 1000000000ULL /* after which it is asked again whose an address is */
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- relaying ---------------------------------------------------------------------------------------------------- */
 
@@ -98,6 +91,7 @@ static int is_as_judged(struct known *known, uint64_t now) {
     return !psb_is_own(known->address) == !known->own;
 }
 
+/* On its way, to be gone on with (`go_on`); NULL where it cannot be. */
 static struct dialled **new_dialled(struct psb_relay *relay, struct dial_cage *cage, const struct known *known,
                                     uint64_t call) {
     struct dialler *dialler = relay->dialler;
@@ -117,14 +111,6 @@ static struct dialled **new_dialled(struct psb_relay *relay, struct dial_cage *c
     cage->used++;
     place = find_dialled(dialler, made->number);
     *place = made;
-    return place;
-}
-
-/* Whether it is on its way; the caller goes on with `go_on`. */
-static struct dialled **dial_known(struct psb_relay *relay, struct dial_cage *cage, struct known *known,
-                                   uint64_t call) {
-    struct dialled **place = new_dialled(relay, cage, known, call);
-    if (!place) known->said.size = 0;
     return place;
 }
 
@@ -150,11 +136,9 @@ static int dial_asked(struct psb_relay *relay, const struct dial_record *record,
     cage = find_dial_cage(relay->dialler, (uint32_t)number);
     if (cage && cage->used < cage->most && port < 65536)
         known = find_known(cage->known, record->fields[1].bytes, record->fields[1].size, (uint16_t)port, now);
-    if (known && !is_as_judged(known, now)) {
-        known->said.size = 0;
-        known = NULL;
-    }
-    if (known) *place = dial_known(relay, cage, known, record->number);
+    if (!known) return 0;
+    if (is_as_judged(known, now)) *place = new_dialled(relay, cage, known, record->number);
+    if (!*place) known->said.size = 0;
     return 0;
 }
 

@@ -2,8 +2,13 @@
 #include "known.h"
 
 #include <string.h>
+#include <time.h>
 
-static const uint8_t MAPPED[12] = {[10] = 0xff, [11] = 0xff};
+uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 static int is_said(const struct known *known, const char *said, size_t size) {
     return size && known->said.size == size && !memcmp(known->said.text, said, size);
@@ -52,10 +57,10 @@ socklen_t socket_name(const uint8_t *address, uint16_t port, struct sockaddr_sto
     struct sockaddr_in *four = (struct sockaddr_in *)name;
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)name;
     memset(name, 0, sizeof *name);
-    if (!memcmp(address, MAPPED, sizeof MAPPED)) {
+    if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)address)) {
         four->sin_family = AF_INET;
         four->sin_port = htons(port);
-        memcpy(&four->sin_addr, address + sizeof MAPPED, sizeof four->sin_addr);
+        memcpy(&four->sin_addr, address + 12, sizeof four->sin_addr);
         return sizeof *four;
     }
     six->sin6_family = AF_INET6;

@@ -24,6 +24,8 @@ struct known {
     uint64_t until;
 };
 
+/* ns of CLOCK_MONOTONIC. */
+uint64_t now_ns(void);
 /* NULL where it is not known, or was for too long. */
 struct known *find_known(struct known *table, const char *said, size_t size, uint16_t port, uint64_t now);
 /* The place for one more: its own, a free one, or that of the one whose time is over first. */
