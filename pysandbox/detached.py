@@ -197,10 +197,9 @@ def detach(launcher: Launcher, command: Command, stdin: File = None) -> Detached
         raise PolicyError("without a cage nothing can be kept", key="caged", suggestion="use nohup(1)")
     require_nothing_apart(launcher.policy)
     directory, policy = launcher.directory_to_detach(), launcher.policy_for(command)
-    written = (*launcher.runtime.plans.written, *getattr(policy, "strangers", ()))  # where cages may have left links
     source = _source(stdin)
     order = {"policy": policy.to_json(), "directory": directory, "argv": command.argv, "env": dict(command.env),
-             "cwd": command.cwd, "stdin": source, "written": written}  # fmt: skip
+             "cwd": command.cwd, "stdin": source, "written": launcher.runtime.plans.written_before(policy)}  # fmt: skip
     try:
         return _start(order, command.argv, source)
     finally:

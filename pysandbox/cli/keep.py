@@ -35,12 +35,12 @@ from pysandbox.launch import native, plans
 from pysandbox.launch.kept import KeptFile, can_hold
 from pysandbox.launch.orders import DEFAULT_PATH, LONGEST_MS, candidates
 from pysandbox.policy.model import every_grant, options
+from pysandbox.policy.search import variables_in
 from pysandbox.policy.summary import label, summary
 from pysandbox.probe.paths import rows
 from pysandbox.probe.state import audit_directory
 from pysandbox.records.registry import private_directory
 from pysandbox.shapes import TYPE_CHECKING, Any
-from pysandbox.shapes.pattern import pattern
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -75,7 +75,6 @@ OURS = (
 )  # where our own files are, which no cage sees
 ACCOUNTS = "/etc/passwd"  # where ~ leads
 RACY = 50_000_000  # ns: a file that changed later than this before we began may be newer than what we read of it
-_NAME = pattern(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 def save_plan(
@@ -295,7 +294,7 @@ def _is_held(plan: Plan) -> bool:
 
 
 def _variables(asked: ResolvedRequest) -> set[str]:
-    named = (name for grant in every_grant(asked.policy) if "$" in grant.path for name in _NAME.findall(grant.path))
+    named = variables_in(grant.path for grant in every_grant(asked.policy))
     return {*OURS, *asked.looked.variables, *named}
 
 

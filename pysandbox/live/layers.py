@@ -227,7 +227,7 @@ def find_left() -> tuple[Left, ...]:
     """What killed hosts have left. Raises PermissionError."""
     found = []
     with suppress(FileNotFoundError), opened_private(directory()) as above:
-        for name, fd in _unheld(above):
+        for name, fd in _unheld(above, os.listdir(above)):
             os.close(fd)
             found.append(Left(name, f"{directory()}/{name}"))
     return tuple(found)
@@ -240,9 +240,10 @@ def remove_left(only: str | None = None) -> None:
     if stamp is None or is_unchanged(place, stamp):
         return
     with suppress(FileNotFoundError), opened_private(place) as above:
-        if not os.listdir(above):
+        names = os.listdir(above)
+        if not names:
             remember_unchanged(place, stamp)
-        for name, fd in _unheld(above):
+        for name, fd in _unheld(above, names):
             try:
                 if only in (None, name):
                     remove_below(above, name)
@@ -250,8 +251,8 @@ def remove_left(only: str | None = None) -> None:
                 os.close(fd)
 
 
-def _unheld(above: int) -> Iterator[tuple[str, int]]:
-    for name in sorted(os.listdir(above)):
+def _unheld(above: int, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+    for name in sorted(names):
         with suppress(OSError):
             fd = _locked(above, name)
             if fd >= 0:

@@ -13,7 +13,7 @@ import shutil
 import struct
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # landlock(7), on every architecture
+CREATE_RULESET, ADD_RULE = 444, 445  # landlock(7), on every architecture
 PATH_BENEATH, ABI_REQUEST, SCOPES = 1, 1, 3  # LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_SCOPE_SIGNAL
 RIGHTS_OF_ABI_6 = (1 << 16) - 1
 ON_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # all that a rule on a file may hold

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.layers import Dependencies, Layer, Why
@@ -236,9 +236,14 @@ class Search:
         from pysandbox.policy.expand import expand_prefixes
 
         expanded = expand_prefixes(prefixes, env=self.env, cwd=self.cwd, home=home(self.env))
-        self.looked.variables.update(name for prefix in prefixes if "$" in prefix for name in VARIABLE.findall(prefix))
+        self.looked.variables.update(variables_in(prefixes))
         self.looked.paths.update(expanded)
         return any(covers(prefix, program) or covers(os.path.realpath(prefix), program) for prefix in expanded)
+
+
+def variables_in(paths: Iterable[str]) -> Iterator[str]:
+    """The names of those of the environment that stand in them."""
+    return (name for path in paths if "$" in path for name in VARIABLE.findall(path))
 
 
 def home_of_user() -> str:

@@ -69,7 +69,9 @@ class BasePaths:
     def known(self, written: Collection[str] = ()) -> KnownPaths:
         """They hold. What a policy names beside them is looked at anew, and so is what lies in `written`, the
         directories (real paths) that cages have changed: a name there may have become a link to the very same file."""
-        known = self._looked_at()
+        known = self._known
+        if self._user != (os.geteuid(), os.getegid()) or not self._hold() or known is not self._known:
+            known = self._look_again()
         if not written:
             return known
         return known._replace(facts={
@@ -77,13 +79,10 @@ class BasePaths:
             if not any(covers(tree, path) or covers(tree, fact.real) for tree in written)
         })  # fmt: skip
 
-    def _looked_at(self) -> KnownPaths:
-        user, known = (os.geteuid(), os.getegid()), self._known
-        if user == self._user and self._hold() and known is self._known:
-            return known
+    def _look_again(self) -> KnownPaths:
         from pysandbox.policy.recipe import base_paths
 
-        entries: dict[str, _Entry] = {}
+        user, entries = (os.geteuid(), os.getegid()), dict[str, _Entry]()
         facts = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
         known = KnownPaths(facts, seen_table(rows(facts.values())))
         self._user, self._known, self._hold = user, known, still_there((), known.seen)

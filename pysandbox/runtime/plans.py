@@ -58,6 +58,11 @@ class CompiledPlans:
         """What cages of this program may have written, by real paths."""
         return tuple(self._written)
 
+    def written_before(self, policy: Policy) -> tuple[str, ...]:
+        """Real paths in which no grant of this policy follows a link: `written`, and what a plugin's policy says
+        besides."""
+        return (*self._written, *getattr(policy, "strangers", ()))
+
     @property
     def host(self) -> HostFacts:
         host = self._host
@@ -90,8 +95,9 @@ class CompiledPlans:
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             host = self._facts(resolved)
-            known = self._base.known(self._written) if resolved.base else NONE_KNOWN
-            paths = self._stat_paths(resolved, cwd, known)
+            before = self.written_before(resolved)
+            known = self._base.known(before) if resolved.base else NONE_KNOWN
+            paths = self._stat_paths(resolved, cwd, before, known)
             plan = compile_plan(resolved, host, paths, watch=watched, prebuilt=prebuilt_filter)
         except (PolicyError, UnsupportedError) as error:
             data = {"error_code": type(error).__name__, "details": str(error)}
@@ -126,9 +132,8 @@ class CompiledPlans:
             weaker(plan.notes),
         )
 
-    def _stat_paths(self, policy: Policy, cwd: str, known: KnownPaths) -> PathFacts:
+    def _stat_paths(self, policy: Policy, cwd: str, written: tuple[str, ...], known: KnownPaths) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        written = (*self._written, *getattr(policy, "strangers", ()))
         seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written, known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
             seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written)
