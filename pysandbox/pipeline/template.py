@@ -111,15 +111,8 @@ class Template:
     def _prepare(self, cage: Cage) -> None:
         self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with inside:
-            argv = [
-                sys.executable,
-                "-I",
-                "-X",
-                "frozen_modules",
-                "-c",
-                boot_text("walls", "zygote", "worker"),
-                str(inside.fileno()),
-            ]
+            text = boot_text("walls", "zygote", "worker")
+            argv = [sys.executable, "-I", "-X", "frozen_modules", "-c", text, str(inside.fileno())]
             self._process = cage.spawn(
                 argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=ONE_THREAD, pass_fds=[inside.fileno()]
             )

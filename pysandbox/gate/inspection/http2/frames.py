@@ -24,10 +24,7 @@ COSTLY = (HEADERS, CONTINUATION, SETTINGS)
 TABLE_SIZE, TABLE = 1, 4096
 KNOWN = (TABLE_SIZE, 2, 3, 4, 5, 6)  # of RFC 9113, 6.5.2
 AT_ONCE = 48  # frames of one turn; a header block counts for more
-FEW, SMALL = (
-    12,
-    64,
-)  # frames of one turn, of a side whose frames of DATA bring less than so many bytes for the most part
+FEW, SMALL = 12, 64  # of a side whose frames of DATA bring less than SMALL bytes for the most part
 PER_FRAME = 128  # bytes of a header block that count for one
 CREDIT = 2000  # frames without content that a side has left at most
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 0, 1, 2, 7, 8, 11
