@@ -118,8 +118,7 @@ static uint64_t decode(const struct psb_alphabet *all, const uint8_t *run, uint6
 static void shift(uint8_t *blob, uint64_t size, unsigned bits) {
     uint64_t at = 0;
     for (; size - at > 8; at += 8) {
-        uint64_t eight = be64toh(psb_eight(blob + at)) << bits | blob[at + 8] >> (8 - bits);
-        eight = htobe64(eight);
+        uint64_t eight = htobe64(be64toh(psb_eight(blob + at)) << bits | blob[at + 8] >> (8 - bits));
         memcpy(blob + at, &eight, sizeof eight);
     }
     for (; at + 1 < size; at++) blob[at] = (uint8_t)(blob[at] << bits | blob[at + 1] >> (8 - bits));
