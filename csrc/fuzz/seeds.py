@@ -98,7 +98,7 @@ def kept_seeds() -> Iterator[tuple[str, bytes]]:
                 "psb_kept_place",
                 [(file.text("/run"), file.text("/run"), 1, 0o755, 1, 2, 0)],
             ),
-            PSB_KEPT_SEEN=lambda file: ("psb_seen", [(file.pointer("/usr"), 1, 2, 0, 0)]),
+            PSB_KEPT_SEEN=lambda file: ("psb_seen", [(file.pointer("/usr"), 1, 2, 0, 0, 1)]),
             PSB_KEPT_SEARCHED=lambda file: ("psb_kept_searched", [(file.text("/p"), 1, 0, 1, 7)]),
             PSB_KEPT_NAMES=lambda file: (".git",),
             PSB_KEPT_ABSENT=lambda file: ("psb_absent", [(file.pointer("/p"), file.pointer(".git"), 0)]),

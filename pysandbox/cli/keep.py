@@ -189,8 +189,11 @@ def _keep_dependencies(
     programs = [(text(path), text(real)) for path, real in sorted(asked.looked.programs.items())]
     file.rows(lib.PSB_KEPT_PROGRAMS, "psb_kept_pair", programs)
     file.rows(lib.PSB_KEPT_PLACES, "psb_kept_place", [place(file, path) for path in _kept_directories()])
-    seen = [(file.pointer(path), dev, ino, 0, within) for path, dev, ino, within in rows(prepared.paths.facts.values())]
-    file.rows(lib.PSB_KEPT_SEEN, "psb_seen", seen)
+    file.rows(
+        lib.PSB_KEPT_SEEN,
+        "psb_seen",
+        [(file.pointer(path), dev, ino, 0, *how) for path, dev, ino, *how in rows(prepared.paths.facts.values())],
+    )
     names: list[str] = []
     searched = []
     for directory, when, below, found in prepared.paths.searched:

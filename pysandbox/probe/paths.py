@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 
-from pysandbox.policy.match import covers
+from pysandbox.policy.below import covers, from_root
 from pysandbox.probe.accounts import own_accounts
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts, ProtectedDirectory
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
@@ -25,7 +25,7 @@ from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
 
-    Row = tuple[str, int, int, bool]
+    Row = tuple[str, int, int, bool, bool]
 
 ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
@@ -63,6 +63,7 @@ class BasePaths:
 
     def __init__(self) -> None:
         self._known = NONE_KNOWN
+        self._led_through: Mapping[str, Collection[str]] = {}  # by directory: the paths that lie or lead below it
         self._hold: Callable[[], bool] = lambda: False
         self._user = (-1, -1)  # another one may not see the same
 
@@ -72,20 +73,22 @@ class BasePaths:
         known = self._known
         if self._user != (os.geteuid(), os.getegid()) or not self._hold() or known is not self._known:
             known = self._look_again()
-        if not written:
+        again = {path for tree in written for path in self._led_through.get(tree, ())}
+        if not again:
             return known
-        return known._replace(facts={
-            path: fact for path, fact in known.facts.items()
-            if not any(covers(tree, path) or covers(tree, fact.real) for tree in written)
-        })  # fmt: skip
+        return known._replace(facts={path: fact for path, fact in known.facts.items() if path not in again})
 
     def _look_again(self) -> KnownPaths:
         from pysandbox.policy.recipe import base_paths
 
         user, entries = (os.geteuid(), os.getegid()), dict[str, _Entry]()
         facts = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
-        known = KnownPaths(facts, seen_table(rows(facts.values())))
-        self._user, self._known, self._hold = user, known, still_there((), known.seen)
+        known, led = KnownPaths(facts, seen_table(rows(facts.values()))), dict[str, set[str]]()
+        for path, fact in facts.items():
+            for place in {path, fact.real, *dict(fact.links)}:
+                for directory in from_root(place):
+                    led.setdefault(directory, set()).add(path)
+        self._user, self._known, self._led_through, self._hold = user, known, led, still_there((), known.seen)
         return known
 
 
@@ -275,8 +278,9 @@ def watch_these(facts: Iterable[PathFact], also: Seen | None = None) -> Callable
 
 
 def still_there(seen: Sequence[Row], also: Seen | None = None) -> Callable[[], bool]:
-    """A check of rows (path, st_dev, st_ino, within): ino 0 for a path that must lead nowhere, `within` for such a name
-    of the directory in the nearest row before that is not `within`. One call; 40 paths take 25 us."""
+    """A check of rows (path, st_dev, st_ino, within, direct): ino 0 for a path that must lead nowhere, `within` for one
+    in the directory of the nearest row before that is not `within`, `direct` where no link was met. One call; 40 paths
+    take 25 us."""
     from pysandbox._native import lib
 
     own, other = seen_table(seen), also or seen_table(())
@@ -299,7 +303,7 @@ def seen_table(seen: Sequence[Row]) -> Seen:
     from pysandbox._native import ffi
 
     names, texts = c_texts([path for path, *_ in seen])
-    table = ffi.new("struct psb_seen[]", [(names[path], dev, ino, 0, within) for path, dev, ino, within in seen])
+    table = ffi.new("struct psb_seen[]", [(names[path], dev, ino, 0, *how) for path, dev, ino, *how in seen])
     return Seen(table, len(seen), texts)
 
 
@@ -331,9 +335,9 @@ def rows(facts: Collection[PathFact]) -> list[Row]:
             directories[path] = entry.dev, entry.ino
     within = {path: absent.get(path, []) for path in directories}
     placed = set(within).union(*within.values())
-    found = [(fact.path, fact.dev, fact.ino, False) for fact in facts if fact.path not in placed]
+    found = [(fact.path, fact.dev, fact.ino, False, not fact.links) for fact in facts if fact.path not in placed]
     for path, (dev, ino) in directories.items():
-        found += [(path, dev, ino, False), *[(name, 0, 0, True) for name in within[path]]]
+        found += [(path, dev, ino, False, True), *[(name, 0, 0, True, True) for name in within[path]]]
     return found
 
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <string.h>
@@ -72,7 +73,8 @@ int psb_still_there(struct psb_seen *seen, size_t count) {
         struct stat now;
         int there;
         if (seen[i].within && skip) continue;
-        there = stat(seen[i].path, &now) == 0;
+        there = fstatat(AT_FDCWD, seen[i].path, &now, seen[i].direct ? AT_SYMLINK_NOFOLLOW : 0) == 0;
+        if (there && seen[i].direct && S_ISLNK(now.st_mode)) return 0; /* it may have got the inode's number */
         if (there != (seen[i].ino != 0)) return 0;
         if (there && (now.st_ino != seen[i].ino || now.st_dev != seen[i].dev)) return 0;
         if (seen[i].within) {
@@ -86,12 +88,23 @@ int psb_still_there(struct psb_seen *seen, size_t count) {
     return 1;
 }
 
-/* Whether a name exists. One that cannot be examined counts as existing: a cage may have made it so. */
+/* Whether a tree has nothing at the first component of a name. */
+static int lacks_first(int tree, const char *name) {
+    const size_t size = strcspn(name, "/");
+    char first[NAME_MAX + 1];
+    struct stat now;
+    if (size >= sizeof first) return 0;
+    memcpy(first, name, size);
+    first[size] = 0;
+    return fstatat(tree, first, &now, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
+}
+
+/* Whether a name exists whose first component does. One that cannot be examined counts as existing: a cage may have
+ * made it so. */
 static int is_there(int tree, const char *name) {
     const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-    struct stat now;
     int fd;
-    if (!strchr(name, '/')) return !fstatat(tree, name, &now, AT_SYMLINK_NOFOLLOW) || errno != ENOENT;
+    if (!strchr(name, '/')) return 1;
     fd = psb_open_inside(tree, name, O_PATH | O_NOFOLLOW, 0, resolve);
     if (fd >= 0) close(fd);
     return fd != -ENOENT && fd != -ENOTDIR;
@@ -105,21 +118,25 @@ static int open_tree(const char *path, uint64_t *changed) {
     return tree;
 }
 
-/* Those of one tree: from `first` to the end that is returned. */
+/* Those of one tree: from `first` to the end that is returned. What the tree lacked when it was last changed is not
+ * asked for again. */
 static size_t look_in(struct psb_absent *absent, size_t first, size_t count, uint8_t *there, size_t *found) {
     uint64_t changed;
     const int tree = open_tree(absent[first].tree, &changed);
-    const int skip = changed && changed == recall(&absent[first].bare);
+    int speaks = -1; /* whether its time of change does, once that is asked */
     struct statfs of;
-    size_t i, direct = 0;
+    size_t i;
     for (i = first; i < count && !strcmp(absent[i].tree, absent[first].tree); i++) {
-        const int nested = strchr(absent[i].name, '/') != NULL;
-        there[i] = tree >= 0 && (nested || !skip) && is_there(tree, absent[i].name);
-        direct += there[i] && !nested;
-        *found += there[i];
+        there[i] = 0;
+        if (tree < 0 || (changed && changed == recall(&absent[i].bare))) continue;
+        if (!lacks_first(tree, absent[i].name)) {
+            there[i] = (uint8_t)is_there(tree, absent[i].name);
+            *found += there[i];
+        } else if (is_second(&absent[i].bare, changed)) {
+            if (speaks < 0) speaks = has_true_times(fstatfs(tree, &of), &of);
+            if (speaks) remember(&absent[i].bare, changed);
+        }
     }
-    if (!direct && !skip && is_second(&absent[first].bare, changed) && has_true_times(fstatfs(tree, &of), &of))
-        remember(&absent[first].bare, changed);
     if (tree >= 0) close(tree);
     return i;
 }

@@ -13,6 +13,7 @@ struct psb_seen {
     uint64_t
         bare; /* of a directory: its time of change (ns) when all `within` it were last found absent; 0 or 1: never */
     uint32_t within; /* 1: a name of the directory that is the nearest row before with 0 here, reached by no symlink */
+    uint32_t direct; /* 1: reached by no symlink, so that one in its place is another thing, wherever it leads */
 };
 
 /* 1 when every path still leads there, 0 when one does not. What was absent in a directory that has not changed since
@@ -23,7 +24,7 @@ int psb_still_there(struct psb_seen *seen, size_t count);
 struct psb_absent {
     const char *tree;
     const char *name;
-    uint64_t bare; /* in the first row of a tree: as in psb_seen, of its names without a slash */
+    uint64_t bare; /* the tree's time of change (ns) when it lacked the first component of `name`; 0 or 1: never */
 };
 
 /* There is something by now at each of them or not, 1 or 0 in `there`; returns how many. No symlink is followed: a link

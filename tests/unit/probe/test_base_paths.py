@@ -65,7 +65,13 @@ def linked(etc: Path) -> None:
     (etc / "there").symlink_to("other")
 
 
-@pytest.mark.parametrize("change", [replaced, removed, appeared, linked])
+def linked_to_itself(etc: Path) -> None:
+    """The same inode at the end of a link: a mount that follows no link would not find it."""
+    (etc / "there").rename(etc / "moved")
+    (etc / "there").symlink_to("moved")
+
+
+@pytest.mark.parametrize("change", [replaced, removed, appeared, linked, linked_to_itself])
 def test_what_does_not_hold_is_looked_at_again(etc: Path, change: object) -> None:
     base = BasePaths()
     before = base.known()
@@ -110,3 +116,28 @@ def test_a_plan_of_an_earlier_look_is_watched_by_that_look(etc: Path) -> None:
     seen = stat_paths(with_base(Policy()), cwd="/", known=earlier)
     replaced(etc)
     assert paths.watch(seen, base.known())() is False, "of what another look has met it watches nothing"
+
+
+@pytest.mark.parametrize("place", ["there", "moved", ""])
+def test_what_lies_or_leads_where_cages_write_is_not_known(etc: Path, place: str) -> None:
+    """The name itself, a link on the way, and where that ends: a cage may have made any of them."""
+    (etc / "end").write_text("")
+    (etc / "moved").symlink_to("end")
+    (etc / "there").unlink()
+    (etc / "there").symlink_to("moved")
+    base, path = BasePaths(), f"{etc}/there"
+    assert path in base.known().facts  # the control
+    assert path in base.known([f"{etc}/ther", f"{etc}/none"]).facts
+    assert path not in base.known([f"{etc}/{place}".rstrip("/")]).facts
+    assert base.known(["/"]).facts == {}
+
+
+def test_trees_that_cages_write_are_not_held_against_each_path(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, asked = BasePaths(), list[str]()
+    base.known()
+    monkeypatch.setattr(paths, "from_root", lambda path: asked.append(path) or ())
+    monkeypatch.setattr(paths, "covers", lambda tree, path: asked.append(path))
+    base.known([f"/tree/{number}" for number in range(1000)])
+    assert not asked
+    paths.from_root("/control")
+    assert asked
