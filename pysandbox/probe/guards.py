@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from pysandbox.policy.guarded import GIT, OURS, PROJECT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.match import covers
@@ -151,9 +151,24 @@ def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -
 
 def _customs() -> Iterator[str]:
     """What every start of this interpreter runs, wherever it imports from (site): also where it is not there yet."""
-    for place in dict.fromkeys(os.path.realpath(place or ".") for place in sys.path):
+    for place in dict.fromkeys(map(real_place, sys.path)):
         if not any(covers(ours, place) for ours in our_files()):
             yield from (f"{place}/{name}.py" for name in ("sitecustomize", "usercustomize"))
+
+
+def real_place(place: str) -> str:
+    """Where a directory that is imported from really lies. Its links are followed again when it is another directory
+    than before."""
+    try:
+        found = os.stat(place)
+    except OSError:
+        return os.path.realpath(place or ".")
+    return _real(place, found.st_dev, found.st_ino) if place.startswith("/") else os.path.realpath(place)
+
+
+@lru_cache(maxsize=256)
+def _real(place: str, dev: int, ino: int) -> str:
+    return os.path.realpath(place)
 
 
 @cache

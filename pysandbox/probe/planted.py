@@ -28,9 +28,9 @@ class Absences:
         if not names:
             return
         from pysandbox._native import ffi, lib
+        from pysandbox.probe.paths import c_texts
 
-        texts = {text: ffi.new("char[]", os.fsencode(text)) for pair in names for text in pair}
-        self._held = texts  # the table points at them
+        texts, self._held = c_texts([text for pair in names for text in pair])
         self._table = ffi.new("struct psb_absent[]", [(texts[tree], texts[name], 0) for tree, name in names])
         self._new, self._appeared = ffi.new, lib.psb_appeared
 
@@ -51,10 +51,10 @@ def absences(seen: PathFacts, writable: Sequence[str]) -> Absences:
     absent = {
         guard.path: guard for guard in seen.guards if guard.tree in writable and seen[guard.path].kind == "missing"
     }
-    first = [guard for guard in absent.values() if not any(above in absent for above in _above(guard))]
-    pairs = [(guard.tree, guard.path.removeprefix(f"{guard.tree}/")) for guard in first]
-    now = frozenset(Absences(pairs)())  # what could not be looked at before is nothing new afterwards
-    return Absences(sorted(pair for pair in pairs if "/".join(pair) not in now))
+    first = [guard for guard in absent.values() if absent.keys().isdisjoint(_above(guard))]
+    found = Absences(sorted((guard.tree, guard.path.removeprefix(f"{guard.tree}/")) for guard in first))
+    now = found()  # what could not be looked at before is nothing new afterwards
+    return Absences([pair for pair in found.names if "/".join(pair) not in now]) if now else found
 
 
 def _above(guard: Guard) -> Sequence[str]:

@@ -15,7 +15,8 @@ import time
 from _frozen_importlib_external import PathFinder  # importlib.machinery's, which a finder cannot import
 from collections.abc import Sequence
 
-from pysandbox.policy.match import covers
+from pysandbox.policy.below import covers
+from pysandbox.probe.guards import real_place
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def keep_imports_apart(written: Sequence[str]) -> None:
 
 def _places() -> list[tuple[str, str]]:
     """Each directory that is imported from, and where it really lies."""
-    return [(place, os.path.realpath(place or ".")) for place in sys.path if isinstance(place, str)]
+    return [(place, real_place(place)) for place in sys.path if isinstance(place, str)]
 
 
 class _Apart:
