@@ -272,7 +272,7 @@ def _by_strict(part: Part) -> Part:
 def idle_notes(policy: Policy) -> tuple[Note, ...]:
     """Whoever names hosts probably meant to reach them."""
     idle = [name for name in OF_THE_WAY_OUT if getattr(policy, name) != DEFAULTS[name]]
-    if policy.egress == "direct":
+    if policy.egress == "direct" or not idle:
         return ()
     if policy.isolation != "full" and policy.egress != "none":  # connects to addresses are decided without doors
         idle = [name for name in idle if name != "allow_ips"]

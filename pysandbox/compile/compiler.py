@@ -49,6 +49,13 @@ HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
 LANDLOCK_NET_ABI = 4  # rules on TCP ports, Linux 6.7
 
+# What is refused of a part that few policies have, once it is known what the cage sees: (an option without which there
+# is no such part, the refusal). Where it is not set, nothing is asked.
+REFUSALS: tuple[tuple[str, Callable[[Policy, PathFacts, View], None]], ...] = (
+    ("secrets", refuse_leaks),
+    ("proxy_upstream_ca", refuse_writable_authorities),
+)
+
 FilterCompiler = Callable[[Policy, str, NotifyPlan | None], Filters]
 
 
@@ -69,18 +76,21 @@ def compile_plan(
     refuse_absent(policy)
     refuse_protected(policy, paths)
     policy, copied = degrade.settled(scanning(policy), host, paths)
-    host, as_root = identity.resolve_identity(policy, host, paths)  # all that follows has the host as this cage has it
+    # all that follows has the host as this cage has it
+    host, as_root = identity.resolve_identity(policy, host, paths) if host.root else (host, ())
     notify = notify_plan(policy, host, paths, watch)  # before `enforced`: monitor watches what it does not enforce
-    watched = tuple(monitor_notes(policy, host, notify))
-    policy = enforced(policy)  # the walls are compiled from what is left
-    unheld = (*idle_notes(policy), *left_out_notes(policy))
+    watched = tuple(monitor_notes(policy, host, notify)) if policy.monitor or policy.why else ()
+    policy = enforced(policy) if policy.monitor else policy  # the walls are compiled from what is left
+    unheld = (*idle_notes(policy), *(left_out_notes(policy) if policy.left_out else ()))
     lacking = (*as_root, *copied, *degrade.evaluate(policy, host), *network_notes(policy), *unheld, *watched)
     view = build_view(policy, paths)  # needs no other step, and is final: mounts, Landlock and notify agree on it
-    refuse_leaks(policy, paths, view)
-    refuse_writable_authorities(policy, paths, view)
-    refuse_mounts(view, paths)
+    for option, refuse in REFUSALS:
+        if getattr(policy, option):
+            refuse(policy, paths, view)
+    if paths.mounted:
+        refuse_mounts(view, paths)
     open_guards = _check_isolation(policy, view)
-    notify = with_sockets(notify, view)
+    notify = notify and with_sockets(notify, view)
     confines_tcp = host.landlock_abi >= LANDLOCK_NET_ABI
     make = compile_filter or partial(compile_filters, landlock_net=confines_tcp, prebuilt=prebuilt)
     filtered = closed_for_the_watchdog(degrade.closed_for_landlock(policy, host), host)  # what no other wall holds
@@ -89,7 +99,7 @@ def compile_plan(
     notes = (
         *lacking,
         *degrade.truncate_notes(policy, host),
-        *late_notes(filtered, host.machine, notify, filters),
+        *(late_notes(filtered, host.machine, notify, filters) if policy.monitor else ()),
         *open_guards,
         *view.notes,
     )
@@ -125,7 +135,7 @@ def _plan(policy: Policy, host: HostFacts, paths: PathFacts, walls: Walls, notes
         # files
         staging=staging(policy, paths, view),
         mounts=_mounts(policy, host, paths, view),
-        landlock=guarded(landlock, notify, abi_of(host)),
+        landlock=guarded(landlock, notify, abi_of(host)) if notify is not None else landlock,
         # system calls
         seccomp=filters.whole,
         seccomp_late=filters.late,

@@ -38,8 +38,8 @@ def environment(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -
     if "ptrace" not in policy.allow_syscalls:
         own.update(NO_PTRACE)
     variables = dict(own)
-    withheld = withheld_variables(policy)
-    for name in inherited(policy, host):
+    withheld = withheld_variables(policy) if policy.secrets or policy.proxy_parent_credentials else frozenset()
+    for name in inherited(policy, host) if policy.monitor else policy.env_passthrough:
         if name in host.env and name not in withheld and (name in policy.env_passthrough or name not in own):
             variables[name] = host.env[name]
     variables.update(policy.env)

@@ -77,24 +77,23 @@ def grants_sockets(policy: Policy) -> bool:
     return policy.isolation == "landlock" and bool(policy.unix_sockets)
 
 
-# (what asks for a supervisor, when, the classes and their action). A later row wins over an earlier one, and what a
-# callback watches (ASK) over all of them.
-NEEDS: tuple[tuple[str, Callable[[Policy], bool], Mapping[str, str]], ...] = (
-    ("process.allow_execve", lambda policy: bool(policy.allow_execve), {"EXEC": "TELL"}),
-    ("syscalls.notifier", lambda policy: policy.notifier is True, {"EXEC": "TELL"}),
-    ("syscalls.scm_rights", _refuses_descriptors, {"SENDMSG": "LIST"}),
-    ("network.allow_ips", _lists_addresses, {"CONNECT": "LIST", "SENDTO": "LIST", "SENDMSG": "LIST"}),
+# (what asks for a supervisor, the options of which one must be set, when, the classes and their action). A later row
+# wins over an earlier one, and what a callback watches (ASK) over all of them.
+NEEDS: tuple[tuple[str, tuple[str, ...], Callable[[Policy], bool], Mapping[str, str]], ...] = (
+    ("process.allow_execve", ("allow_execve",), lambda policy: True, {"EXEC": "TELL"}),
+    ("syscalls.notifier", ("notifier",), lambda policy: True, {"EXEC": "TELL"}),
+    ("syscalls.scm_rights", ("scm_rights", "strict"), _refuses_descriptors, {"SENDMSG": "LIST"}),
+    ("network.allow_ips", ("allow_ips",), _lists_addresses, dict.fromkeys(("CONNECT", "SENDTO", "SENDMSG"), "LIST")),
     (
-        "network.allow_ips",
-        _leads_out,
+        "network.allow_ips", ("allow_ips", "hosts"), _leads_out,
         dict.fromkeys(("CONNECT", "BIND", "LISTEN", "SENDTO", "SENDMSG"), "LIST"),
     ),
-    ("network.unix_sockets", grants_sockets, dict.fromkeys(("CONNECT", "BIND", "LISTEN"), "LIST")),
-    ("host", is_proxied, {"CONNECT": "LIST"}),
-    (COW, is_overlaid, {"RENAME": "TELL"}),
-    ("why", watches_files, {"EXEC": "TELL", "OPEN": "TELL", "PATH": "TELL"}),
-    ("monitor", lambda policy: policy.monitor, {"OTHER": "TELL", "EXEC": "TELL"}),
-)
+    ("network.unix_sockets", ("unix_sockets",), grants_sockets, dict.fromkeys(("CONNECT", "BIND", "LISTEN"), "LIST")),
+    ("host", ("hosts",), is_proxied, {"CONNECT": "LIST"}),
+    (COW, ("cow", "workdir"), is_overlaid, {"RENAME": "TELL"}),
+    ("why", ("why", "monitor"), watches_files, {"EXEC": "TELL", "OPEN": "TELL", "PATH": "TELL"}),
+    ("monitor", ("monitor",), lambda policy: True, {"OTHER": "TELL", "EXEC": "TELL"}),
+)  # fmt: skip
 # These only tell: without a supervisor the rule itself still holds, or monitor falls back to the kernel's log; a
 # directory of a copy-on-write tree is then not renamed (EXDEV), and what renames it copies.
 ONLY_TOLD = frozenset({"process.allow_execve", COW, "why", "monitor"})
@@ -102,8 +101,10 @@ ONLY_TOLD = frozenset({"process.allow_execve", COW, "why", "monitor"})
 
 def notify_plan(policy: Policy, host: HostFacts, paths: PathFacts, watch: frozenset[str]) -> NotifyPlan | None:
     """Raises UnsupportedError where a rule needs what the kernel lacks, SandboxCompileError for what contradicts."""
-    _check_addresses(policy)
-    asking = [(key, actions) for key, asks, actions in NEEDS if asks(policy)]
+    if policy.allow_ips or policy.hosts:
+        _check_addresses(policy)
+    asking = [(key, actions) for key, parts, asks, actions in NEEDS
+              if any(getattr(policy, part) for part in parts) and asks(policy)]  # fmt: skip
     if not host.seccomp_filter:
         return None  # and so no cage (`degrade`)
     if not (host.user_notif and host.wait_killable) or policy.notifier is False:

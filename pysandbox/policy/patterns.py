@@ -7,6 +7,8 @@ that is in it. A bracket around a sign takes its meaning away: `[*]` is a star. 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 SIGNS = "*?["
 ANY_DEPTH = "**"
 
@@ -20,6 +22,7 @@ def escape(text: str) -> str:
     return "".join(f"[{each}]" if each in SIGNS else each for each in text) if has_signs(text) else text
 
 
+@lru_cache(maxsize=1024)  # each look and each wall asks it of the same denials
 def literal(pattern: str) -> str | None:
     """The one path that `pattern` stands for, or None when it may match others."""
     if not has_signs(pattern):

@@ -6,13 +6,18 @@ Whether there is a way out, and whether what goes there is looked at, is asked o
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import replace
+
+# What may be reached: without any of it there is no way out, whatever else is set.
+REACHED = attrgetter("hosts", "allow_ips", "allow_host_loopback", "host_loopback_ports")
 
 
 def effective_egress(policy: Policy) -> str:
     """ "none", "proxy-only" or "direct". An empty list never means that everything is allowed."""
-    if policy.egress == "proxy-only" and not (policy.allow_ips or reaches_names(policy)):
+    if policy.egress == "proxy-only" and not any(REACHED(policy)):
         return "none"
     return policy.egress
 
@@ -32,23 +37,24 @@ def reaches_names(policy: Policy) -> bool:
 
 def has_way_out(policy: Policy) -> bool:
     """Whether anything outside may be reached through doors."""
-    return may_have_doors(policy) and effective_egress(policy) == "proxy-only"
+    return policy.egress == "proxy-only" and any(REACHED(policy)) and may_have_doors(policy)
 
 
 def has_doors(policy: Policy) -> bool:
     """Whether the cage is served: for its way out, or so that what it would have reached has a name (`why`)."""
-    return has_way_out(policy) or (may_have_doors(policy) and policy.why and policy.egress == "proxy-only")
+    return policy.egress == "proxy-only" and (policy.why or any(REACHED(policy))) and may_have_doors(policy)
 
 
 def reaches_hosts(policy: Policy) -> bool:
     """Whether any of it is reached by a name."""
-    return may_have_doors(policy) and reaches_names(policy)
+    return reaches_names(policy) and may_have_doors(policy)
 
 
 def inspects(policy: Policy) -> bool:
     """Whether requests to some host are looked at."""
-    held = scanning(policy).dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts)
-    return reaches_hosts(policy) and bool(held)
+    if not any(REACHED(policy)) or not reaches_hosts(policy):
+        return False
+    return bool(scanning(policy).dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts))
 
 
 def scanning(policy: Policy) -> Policy:
