@@ -132,9 +132,9 @@ class Launcher:
         live.placeholders, live.canaries = placeholders, canaries
         live.id = str(self.labels.get("invocation_id", live.id))
         if prepared.native.keeps_apart:
-            from pysandbox.workspace.apart import keep_apart
+            from pysandbox.workspace.apart import open_workspace
 
-            keep_apart(self.runtime, live, prepared)
+            open_workspace(self.runtime, live)
         if prepared.plan.notify is not None or prepared.plan.net is not None:
             self.serve(live, prepared)
         return live
@@ -192,9 +192,9 @@ class Launcher:
             self.runtime.record(live, argv, prepared.plan)
         if not prepared.native.keeps_apart:
             return None
-        from pysandbox.workspace.apart import kept_apart
+        from pysandbox.workspace.apart import keep_apart
 
-        return kept_apart(live, argv)
+        return keep_apart(self.runtime, live, prepared, argv)
 
     def tell(self, policy: Policy, request: LaunchRequest) -> None:
         """The events of a command that was started under this policy."""

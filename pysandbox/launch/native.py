@@ -198,6 +198,11 @@ class Opened:
     def release(self) -> None:
         self._held = None
 
+    def take_upper(self) -> int:
+        """From now on the caller's to close; -1 where it has none."""
+        upper, self.upper = self.upper, -1
+        return upper
+
     def __del__(self) -> None:
         self.undo()
 
@@ -206,7 +211,7 @@ class Opened:
         held, self._held = getattr(self, "_held", None), None
         if held is not None:
             _undo(held)
-            for fd in (self.listener, self.upper):
+            for fd in (self.listener, self.take_upper()):
                 if fd >= 0:
                     os.close(fd)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pysandbox.live.cgroup import CageCgroup
     from pysandbox.live.kill_reason import KillReason
     from pysandbox.live.tree import ProcessTree
+    from pysandbox.live.uppers import OpenedUppers
 
 STOPS = frozenset({signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 KILL_PATIENCE = 10.0  # seconds until a killed init is given up on; only the kernel can be that slow
@@ -43,6 +44,7 @@ class CageInit:
         cgroup: CageCgroup | None = None,
         tree: ProcessTree | None = None,
         doors: dict[tuple[str, str], int] | None = None,
+        uppers: OpenedUppers | None = None,
     ) -> None:
         self.id = cage_id
         self.hostname = ""  # of the cage, where it has one of its own
@@ -61,7 +63,7 @@ class CageInit:
         self.pid = opened.pid
         self.user = opened.user  # whom it is outside, where root has started it as another; else 0
         self.listener = opened.listener  # until a supervisor takes it over
-        self.upper = opened.upper  # the layers of its copy-on-write trees; until `take_upper`
+        self.uppers = uppers  # of its copy-on-write trees, where it has any
         self.doors = doors or {}  # sockets in its network namespace, by kind and protocol; until `take_doors`
         self.services = CageServices()  # what else begins and ends with it
         self.placeholders: Mapping[str, str] = {}  # variables of its commands that stand for secrets
@@ -219,24 +221,17 @@ class CageInit:
         """What no service has taken over."""
         doors, self.doors = self.doors, {}
         listener, self.listener = self.listener, -1
-        upper, self.upper = self.upper, -1
-        for fd in (*doors.values(), listener, upper):
+        for fd in (*doors.values(), listener):
             if fd >= 0:
                 os.close(fd)
+        if self.uppers is not None:
+            self.uppers.close()
 
     def take_doors(self) -> dict[tuple[str, str], int]:
         """The doors, from now on the caller's to close. Raises CageClosedError."""
         with self._lock:
             self._require_open()
             taken, self.doors = self.doors, {}
-            return taken
-
-    def take_upper(self) -> int:
-        """The layers of its copy-on-write trees, from now on the caller's to close; -1 where it has none. Raises
-        CageClosedError."""
-        with self._lock:
-            self._require_open()
-            taken, self.upper = self.upper, -1
             return taken
 
     def recorded(self, forget: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from pysandbox._native import lib
 from pysandbox.probe.file_systems import of_magic
 from pysandbox.shapes import NamedTuple
 
@@ -19,9 +20,10 @@ class Opening(NamedTuple):
     ahead_ns: int
 
     @classmethod
-    def now(cls, magic: int = 0) -> Opening:
-        """`magic`: the file system of the tree, by statfs(2)."""
-        return cls(_changed_now() if of_magic(magic).multigrain else coarse_now(), clock_ahead_ns())
+    def now(cls, magic: int = 0, fd: int = -1) -> Opening:
+        """`magic`: the file system of the tree, by statfs(2). `fd`: a directory of ours, of which nobody asks when it
+        was changed; -1 where there is none. Raises OSError."""
+        return cls(_changed_now(fd) if of_magic(magic).multigrain else coarse_now(), clock_ahead_ns())
 
 
 def coarse_now() -> int:
@@ -30,17 +32,12 @@ def coarse_now() -> int:
     return time.clock_gettime_ns(getattr(time, "CLOCK_REALTIME_COARSE", 5))
 
 
-def _changed_now() -> int:
-    """A stamp that every change so far is before, and no later one. A file that was looked at has its next change
-    stamped by the fine clock, and from then on no file of such a file system gets an earlier stamp (the kernel's
-    Documentation/filesystems/multigrain-ts.rst); before Linux 6.13 this is the coarse clock."""
-    fd = os.memfd_create("pysandbox-now")
-    try:
-        os.fstat(fd)
-        os.fchmod(fd, 0o600)
-        return os.fstat(fd).st_ctime_ns
-    finally:
-        os.close(fd)
+def _changed_now(fd: int = -1) -> int:
+    """A stamp that every change so far is before, and no later one (csrc/host/probe/stamp.c). Raises OSError."""
+    stamp = int(lib.psb_stamp_now(fd))
+    if stamp < 0:
+        raise OSError(-stamp, os.strerror(-stamp))
+    return stamp
 
 
 def clock_ahead_ns() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 from pysandbox.policy.places import OURS, state_home
@@ -38,8 +39,12 @@ def apps_directory() -> str:
 
 def own_directory(name: str) -> str:
     """$XDG_STATE_HOME/pysandbox/NAME. It is asked at every start: no copy of the whole environment is made for it."""
-    named = {"HOME": own_home(), "XDG_STATE_HOME": os.environ.get("XDG_STATE_HOME", "")}
-    return os.path.join(state_home(named), OURS, name)
+    return _directory_of(name, own_home(), os.environ.get("XDG_STATE_HOME", ""))
+
+
+@functools.lru_cache(maxsize=16)
+def _directory_of(name: str, own: str, state: str) -> str:
+    return os.path.join(state_home({"HOME": own, "XDG_STATE_HOME": state}), OURS, name)
 
 
 def _state() -> str:

@@ -7,7 +7,12 @@ from contextlib import ExitStack
 from pysandbox.compile.cow import cow_steps
 from pysandbox.live.services import CageService
 from pysandbox.runtime.prepared import Prepared
-from pysandbox.shapes import NamedTuple
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pysandbox.compile.plan import Plan
+    from pysandbox.launch.native import Opened
+    from pysandbox.live.uppers import OpenedUppers
 
 
 class Beside(NamedTuple):
@@ -48,6 +53,17 @@ def make_beside(prepared: Prepared, undo: ExitStack) -> Beside:
             undo.callback(made.end)
             services.append(made)
     return Beside(tuple(services), layers)
+
+
+def opened_uppers(opened: Opened, plan: Plan, undo: ExitStack) -> OpenedUppers | None:
+    """Of the copy-on-write trees of a cage that was just made. `undo` as above. Raises StartError."""
+    if opened.upper < 0:
+        return None
+    from pysandbox.live.uppers import OpenedUppers
+
+    uppers = OpenedUppers(opened.take_upper(), plan)
+    undo.callback(uppers.close)
+    return uppers
 
 
 def _watched(prepared: Prepared) -> list[str]:

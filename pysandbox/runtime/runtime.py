@@ -27,7 +27,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 from pysandbox.records.recorder import Recorder
 from pysandbox.runtime import self_check
-from pysandbox.runtime.beside import make_beside
+from pysandbox.runtime.beside import make_beside, opened_uppers
 from pysandbox.runtime.commanded import CommandPolicies
 from pysandbox.runtime.plans import CompiledPlans
 from pysandbox.runtime.pool import Pool
@@ -187,7 +187,9 @@ class Runtime:
             )
             undo.callback(opened.undo)
             doors = netns.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
-            live = CageInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors)
+            uppers = opened_uppers(opened, plan, undo)
+            live = CageInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors,
+                            uppers=uppers)  # fmt: skip
             live.hostname, live.layers = name, beside.layers
             for each in beside.services:
                 live.services.add(each)

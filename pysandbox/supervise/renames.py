@@ -7,9 +7,9 @@ is refused. The C half has no thread for such a cage before its first call (csrc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from errno import EPERM
-from functools import partial
 
 from pysandbox.compile.plan import Plan
 from pysandbox.handlers.call import Call
@@ -49,7 +49,7 @@ class Renames(CageService):
         if self._turns is None:
             self._turns = BoundedTasks(MOVES_AT_ONCE, self._supervisor.complain)
         call, pending, args = wire.call_of(told), int(told.pending), list(told.args)
-        task = partial(
+        task = functools.partial(
             answer_rename, self._supervisor.notifier, pending, call, args, self._plan, self.live.user, self._left
         )
         self._turns.run(task, step_back)
@@ -70,7 +70,7 @@ def answer_rename(
 
     kind, number = "PASS", 0
     try:
-        move(call, args, plan, user, partial(wire.waits, notifier, pending), left)
+        move(call, args, plan, user, functools.partial(wire.waits, notifier, pending), left)
         kind = "RETURN"
     except NotMoved:
         pass
@@ -83,8 +83,12 @@ def answer_rename(
 def _encoded(live: CageInit, plan: Plan, deadline: float) -> wire.EncodedRules:
     notify = plan.notify
     assert notify is not None
+    return _of_any(notify.no_external_reach, notify.abstract, deadline).of_cage(live.pid, live.user)
+
+
+@functools.lru_cache(maxsize=32)
+def _of_any(no_external_reach: bool, abstract: bool, deadline: float) -> wire.EncodedRules:
     return wire.encode_rules(
-        dict(ONLY), NOWHERE, init_pid=live.pid, deadline=deadline,
-        no_external_reach=notify.no_external_reach, abstract=notify.abstract, refuse_control=False, user=live.user,
-        moves=True,
+        dict(ONLY), NOWHERE, init_pid=0, deadline=deadline, no_external_reach=no_external_reach, abstract=abstract,
+        refuse_control=False, moves=True,
     )  # fmt: skip

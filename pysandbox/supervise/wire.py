@@ -44,6 +44,12 @@ class EncodedRules(NamedTuple):
     struct: Any
     pointed_to: tuple[Any, ...]
 
+    def of_cage(self, init_pid: int, user: int) -> EncodedRules:
+        """The same for another cage."""
+        struct = ffi.new("struct psb_rules *", self.struct[0])
+        struct.init_pid, struct.user = init_pid, user
+        return EncodedRules(struct, self.pointed_to)
+
 
 class Answered(Protocol):
     """The fields that psb_event and psb_denial have in common."""

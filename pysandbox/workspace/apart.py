@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Opener(Protocol):
-    """The uppers of a cage that waits for its first command. `denied`: real paths. Raises StartError."""
+    """The uppers of a cage whose workspace was opened. `denied`: real paths."""
 
     def __call__(self, live: CageInit, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool], /
                  ) -> Sequence[Upper]: ...  # fmt: skip
@@ -31,12 +31,12 @@ class KeptApart(CageService):
     """The uppers of one cage; they outlive it."""
 
     def __init__(self, live: CageInit, prepared: Prepared, sink: Sink) -> None:
-        """Takes them from a cage that waits for its first command. Raises StartError, CageClosedError."""
+        """Takes them from a cage whose workspace was opened."""
         self._live: CageInit | None = live
         self._sink = sink
         self._workspace: Workspace | None = None
         self._cage = live.id
-        self.command = ""  # the first that ran, as a person would write it
+        self.argv: tuple[str, ...] = ()  # the first command that ran
         self._on_exit, self._on_error = endings(prepared.policy)
         self._failed: bool | None = None  # the last command; None before any has ended
         self._raised = False
@@ -47,10 +47,12 @@ class KeptApart(CageService):
     def workspace(self) -> Workspace:
         """What users hold, and always the same object; the working directory is its first tree."""
         if self._workspace is None:
+            import shlex
+
             from pysandbox.workspace.workspace import Workspace
 
             tell = self._sink if self._sink is not ignore else None
-            self._workspace = Workspace(self.uppers, command=self.command, cage=self._cage, tell=tell)
+            self._workspace = Workspace(self.uppers, command=shlex.join(self.argv), cage=self._cage, tell=tell)
         return self._workspace
 
     def is_still(self) -> bool:
@@ -79,7 +81,7 @@ class KeptApart(CageService):
         if self.is_awaited:
             from pysandbox.workspace.ending import end_as_asked
 
-            failed = self._raised or (bool(self.command) if self._failed is None else self._failed)
+            failed = self._raised or (bool(self.argv) if self._failed is None else self._failed)
             end_as_asked(self.workspace, self._on_error if failed else self._on_exit)
 
     def after_fork_in_child(self) -> None:
@@ -97,22 +99,24 @@ def finish_others(sink: Sink) -> None:
         sink(Event(WORKSPACE_RECOVERED.name, {"commit": "", "tree": "", "outcome": f"left: {error}"}))
 
 
-def keep_apart(runtime: Runtime, live: CageInit, prepared: Prepared) -> None:
-    """Raises StartError; the cage ends then."""
+def open_workspace(runtime: Runtime, live: CageInit) -> None:
+    """Before the first command of a cage: from here on a change of the host's is a conflict. No more than that is done
+    while somebody waits for the command; `keep_apart` is for when it was sent on its way. Raises StartError; the cage
+    ends then."""
+    if live.uppers is None:  # of copies, which were opened when they were made
+        return
     try:
-        live.services.add(KeptApart(live, prepared, runtime.sink))
+        live.uppers.stamp()
     except StartError:
         runtime.collect(live)
         raise
 
 
-def kept_apart(live: CageInit, argv: tuple[str, ...]) -> KeptApart | None:
-    """What `keep_apart` has made for this cage, whose first command is `argv`."""
-    import shlex
-
-    kept = live.services.find(KeptApart)
-    if kept is not None:
-        kept.command = shlex.join(argv)
+def keep_apart(runtime: Runtime, live: CageInit, prepared: Prepared, argv: tuple[str, ...]) -> KeptApart:
+    """What a cage whose workspace was opened writes is held from now on. `argv`: its first command, if it has one."""
+    kept = KeptApart(live, prepared, runtime.sink)
+    kept.argv = argv
+    live.services.add(kept)
     return kept
 
 
