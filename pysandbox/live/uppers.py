@@ -66,6 +66,9 @@ class OpenedUppers:
         self.close()
         return taken
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
         """Idempotent."""
         opened, self._opened = self._opened, []

@@ -39,7 +39,13 @@ def apps_directory() -> str:
 
 def own_directory(name: str) -> str:
     """$XDG_STATE_HOME/pysandbox/NAME. It is asked at every start: no copy of the whole environment is made for it."""
-    return _directory_of(name, own_home(), os.environ.get("XDG_STATE_HOME", ""))
+    return own_directories(name)[0]
+
+
+def own_directories(*names: str) -> list[str]:
+    """Several, for one look at the environment."""
+    own, state = own_home(), os.environ.get("XDG_STATE_HOME", "")
+    return [_directory_of(name, own, state) for name in names]
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock  # threading's Lock, without its imports
+
 from pysandbox.compile.absent_names import COVERING
 from pysandbox.compile.cow import endings
 from pysandbox.errors import StartError
 from pysandbox.events import WORKSPACE_RECOVERED, Event, Sink, ignore
 from pysandbox.live.services import CageService
 from pysandbox.policy.paths_wanted import hidden_paths
-from pysandbox.shapes import TYPE_CHECKING, Protocol
+from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pysandbox.live.init import CageInit
     from pysandbox.runtime.prepared import Prepared
@@ -20,28 +22,50 @@ if TYPE_CHECKING:
     from pysandbox.workspace.workspace import Workspace
 
 
-class Opener(Protocol):
-    """The uppers of a cage whose workspace was opened. `denied`: real paths."""
-
-    def __call__(self, live: CageInit, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool], /
-                 ) -> Sequence[Upper]: ...  # fmt: skip
-
-
 class KeptApart(CageService):
-    """The uppers of one cage; they outlive it."""
+    """The uppers of one cage; they outlive it. Most are asked for when their command has ended: what is in memory, and
+    needs no more than to be held, waits for that as descriptors."""
 
-    def __init__(self, live: CageInit, prepared: Prepared, sink: Sink) -> None:
-        """Takes them from a cage whose workspace was opened."""
+    def __init__(self, live: CageInit, prepared: Prepared, sink: Sink, argv: tuple[str, ...] = ()) -> None:
+        """Takes them from a cage whose workspace was opened. `argv`: its first command, if it has one."""
         self._live: CageInit | None = live
         self._sink = sink
         self._workspace: Workspace | None = None
         self._cage = live.id
-        self.argv: tuple[str, ...] = ()  # the first command that ran
+        self._prepared = prepared
+        self._argv = argv
         self._on_exit, self._on_error = endings(prepared.policy)
         self._failed: bool | None = None  # the last command; None before any has ended
         self._raised = False
-        uppers = _opener(prepared)(live, prepared, tuple(_denied(prepared)), self.is_still)
-        self.uppers = tuple(sorted(uppers, key=lambda upper: upper.tree.path != prepared.paths.cwd))
+        self._lock = allocate_lock()
+        self._opened, live.uppers = live.uppers, None
+        self._uppers: tuple[Upper, ...] | None = None
+        if prepared.plan.layers is not None:  # these go with the cage, unless somebody holds them
+            self._uppers = self._made(live)
+
+    @property
+    def uppers(self) -> tuple[Upper, ...]:
+        """That of the working directory first, where it has one."""
+        with self._lock:
+            if self._uppers is None:
+                self._uppers = self._made(None)
+            return self._uppers
+
+    def _made(self, live: CageInit | None) -> tuple[Upper, ...]:
+        """The one place that chooses between layers and copies."""
+        prepared, opened = self._prepared, self._opened
+        denied = tuple(_denied(prepared))
+        uppers: Sequence[Upper]
+        if opened is not None:
+            from pysandbox.workspace.overlay import open_uppers
+
+            uppers = open_uppers(opened, prepared, denied, self.is_still, live)
+        else:
+            from pysandbox.workspace.snapshot import open_copies
+
+            assert live is not None
+            uppers = open_copies(live, prepared, denied, self.is_still)
+        return tuple(sorted(uppers, key=lambda upper: upper.tree.path != prepared.paths.cwd))
 
     @property
     def workspace(self) -> Workspace:
@@ -52,7 +76,7 @@ class KeptApart(CageService):
             from pysandbox.workspace.workspace import Workspace
 
             tell = self._sink if self._sink is not ignore else None
-            self._workspace = Workspace(self.uppers, command=shlex.join(self.argv), cage=self._cage, tell=tell)
+            self._workspace = Workspace(self.uppers, command=shlex.join(self._argv), cage=self._cage, tell=tell)
         return self._workspace
 
     def is_still(self) -> bool:
@@ -81,12 +105,15 @@ class KeptApart(CageService):
         if self.is_awaited:
             from pysandbox.workspace.ending import end_as_asked
 
-            failed = self._raised or (bool(self.argv) if self._failed is None else self._failed)
+            failed = self._raised or (bool(self._argv) if self._failed is None else self._failed)
             end_as_asked(self.workspace, self._on_error if failed else self._on_exit)
 
     def after_fork_in_child(self) -> None:
-        for upper in self.uppers:
+        self._lock = allocate_lock()
+        for upper in self._uppers or ():
             upper.drop()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def finish_others(sink: Sink) -> None:
@@ -114,21 +141,9 @@ def open_workspace(runtime: Runtime, live: CageInit) -> None:
 
 def keep_apart(runtime: Runtime, live: CageInit, prepared: Prepared, argv: tuple[str, ...]) -> KeptApart:
     """What a cage whose workspace was opened writes is held from now on. `argv`: its first command, if it has one."""
-    kept = KeptApart(live, prepared, runtime.sink)
-    kept.argv = argv
+    kept = KeptApart(live, prepared, runtime.sink, argv)
     live.services.add(kept)
     return kept
-
-
-def _opener(prepared: Prepared) -> Opener:
-    """What keeps apart what a cage of this plan writes: the one place that chooses between layers and copies."""
-    if prepared.plan.copies is None:
-        from pysandbox.workspace.overlay import open_uppers
-
-        return open_uppers
-    from pysandbox.workspace.snapshot import open_copies
-
-    return open_copies
 
 
 def _denied(prepared: Prepared) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pysandbox.workspace.walk import walk_upper
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
+    from pysandbox.live.uppers import OpenedUppers
     from pysandbox.runtime.prepared import Prepared
 
 
@@ -39,14 +40,16 @@ def _as_of_root(entry: UpperEntry) -> UpperEntry:
     return entry._replace(uid=uid, gid=gid)
 
 
-def open_uppers(live: CageInit, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool]
-                ) -> tuple[OverlayUpper, ...]:  # fmt: skip
-    """One for each copy-on-write tree of a cage whose workspace was opened (`live.uppers`). `denied`: real paths."""
-    assert live.uppers is not None
+def open_uppers(
+    opened: OpenedUppers, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool],
+    live: CageInit | None = None,
+) -> tuple[OverlayUpper, ...]:  # fmt: skip
+    """One for each copy-on-write tree of a cage whose workspace was opened. `denied`: real paths. `live`: the cage,
+    where its layers lie on disk."""
     unguarded, swapped = prepared.policy.unguarded, prepared.plan.unrooted
-    on_disk = live.services.find(DiskLayers) if prepared.plan.layers is not None else None
+    on_disk = live.services.find(DiskLayers) if live is not None else None
     uppers = []
-    for opening, (path, tree_fd, fd, _) in zip(live.uppers.openings, live.uppers.take(), strict=True):
+    for opening, (path, tree_fd, fd, _) in zip(opened.openings, opened.take(), strict=True):
         tree = Tree(path, tree_fd, opening, denied_in(path, denied), unguarded)
         uppers.append(OverlayUpper(tree, fd, is_still, swapped=swapped, layers=on_disk))
     return tuple(uppers)

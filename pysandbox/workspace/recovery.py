@@ -19,6 +19,7 @@ from pysandbox.errors import CommitError
 from pysandbox.events import WORKSPACE_RECOVERED, Event
 from pysandbox.launch import native
 from pysandbox.live.layers import remove_left
+from pysandbox.probe.state import own_directories
 from pysandbox.probe.unchanged import is_unchanged, remember_unchanged, stamp_of
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace import store
@@ -48,12 +49,22 @@ class Recovered(NamedTuple):
 def recover(tell: Callable[[Event], None] | None = None) -> list[Recovered]:
     """Every journal of the user's that is open; what can no longer be undone is removed, and so are layers on disk that
     a kill has left. Raises PermissionError."""
+    if _nothing_new():
+        return []
     remove_left()
     found = list(_recovered())
     for each in found if tell is not None else ():
         said = {"commit": each.id, "tree": each.tree, "outcome": each.outcome}
         tell(Event(WORKSPACE_RECOVERED.name, said))  # type: ignore[misc]
     return found
+
+
+def _nothing_new() -> bool:
+    """Whether the directories of both were looked through and have not changed since, or are not there."""
+    for place in own_directories("layers", "workspaces"):  # noqa: SIM110 - at every start: a generator costs as much
+        if not is_unchanged(place, stamp_of(place)):
+            return False
+    return True
 
 
 def interrupted() -> list[Recovered]:

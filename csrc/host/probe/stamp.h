@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-/* A stamp that every change so far is before, and no later one; nanoseconds by CLOCK_REALTIME, or -errno. `fd` is a file
- * of the caller's whose time of change tells nobody anything; -1: one is made for it, which takes ten times as long. */
+/* A stamp that every change so far is before, and no later one; nanoseconds by CLOCK_REALTIME, or -errno. `fd` is a
+ * file of the caller's whose time of change tells nobody anything; -1: one is made for it, which takes ten times as
+ * long. */
 int64_t psb_stamp_now(int fd);
 
 #endif
