@@ -87,7 +87,7 @@ def save_plan(
     beside = launcher()
     if beside is None or not _is_plain(asked.policy, prepared, alone=alone):
         return False
-    believed = [path for path, _ in prepared.paths.repository.read]
+    believed = [path for path, _ in (*prepared.paths.repository.read, *prepared.paths.configured)]
     key = plans.key_of(beside, flags, argv[0], at_a_terminal=at_a_terminal())
     files_read = (*_program_files(beside), ACCOUNTS, *believed, *sorted(asked.looked.paths))
     stamps = [(path, stamp(path)) for path in files_read]

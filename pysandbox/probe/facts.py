@@ -131,6 +131,7 @@ class PathFacts:
     `kept`: the directories that this package keeps from every cage; they are among the `facts`.
     `guards`: what the grants of writing do not open; each path is among the `facts`.
     `searched`: where guards were looked for (`probe.searched`); `unsearched`: grants with more than was looked through.
+    `configured`: the files that were looked into for what they lead git to, with what each was then.
     `patterns`: what each absolute pattern of a denial or a mask matches; those paths are among the `facts`.
     `written`: directories, by their real paths, that earlier cages of this program may have written.
     `accounts`: what stands for a file of the host's that does not know the caller (`probe.accounts`).
@@ -149,6 +150,7 @@ class PathFacts:
     guards: tuple[Guard, ...] = ()
     searched: tuple[Searched, ...] = ()
     unsearched: tuple[str, ...] = ()
+    configured: tuple[tuple[str, tuple[int, ...]], ...] = ()
     accounts: Mapping[str, str] = field(default_factory=dict)
     patterns: Mapping[str, Matched] = field(default_factory=dict)
     mounted: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
     from pysandbox.probe.searched import Searched
+    from pysandbox.probe.small_file import Stamp
 
 DEEPEST, MOST = 3, 512
 MOST_MODULES = 256
@@ -32,18 +33,20 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Found(NamedTuple):
-    """Every guard of a policy, each path once; where was searched; the grants in which the search ended too early."""
+    """Every guard of a policy, each path once; where was searched; the grants in which the search ended too early; the
+    files that named some of them."""
 
     guards: tuple[Guard, ...]
     searched: tuple[Searched, ...]
     unsearched: tuple[str, ...]
+    configured: tuple[tuple[str, Stamp], ...]
 
 
 class _GuardSearch:
-    """One search in one tree. `searched` is added to; `ended_early` is known when it is over."""
+    """One search in one tree. `searched` and `configured` are added to; `ended_early` is known when it is over."""
 
-    def __init__(self, searched: list[Searched]) -> None:
-        self._searched = searched
+    def __init__(self, searched: list[Searched], configured: list[tuple[str, Stamp]]) -> None:
+        self._searched, self._configured = searched, configured
         self._names_left, self._repositories_left = MOST_NAMES, MOST_REPOSITORIES
         self.ended_early = False
 
@@ -88,6 +91,19 @@ class _GuardSearch:
             yield f"{directory}/.git", False
             yield from ((each, True) for each in self._inside(f"{directory}/.git"))
 
+    def configured(self, tree: str, home: str, found: list[tuple[str, bool]]) -> Iterator[Guard]:
+        """What these repositories, and the one around, lead git to."""
+        if not found and not _is_in_a_repository(tree):
+            return
+        from pysandbox.probe.configured import ConfiguredSearch
+
+        look = ConfiguredSearch(tree, home)
+        yield from look.around()
+        for git, bare in found:
+            yield from look.of(git, bare=bare)
+        self._configured += look.read
+        self.ended_early |= look.ended_early
+
     def _inside(self, git: str) -> Iterator[str]:
         """The git directories of the submodules, which may be nested, and of the linked worktrees."""
         worktrees = self._names(f"{git}/worktrees")
@@ -113,28 +129,33 @@ def find_guards(policy: Policy, seen: PathFacts, home: str) -> Found:
     closed = [word for word in WORDS if word not in policy.unguarded]
     found: dict[str, Guard] = {}
     searched: list[Searched] = []
+    configured: list[tuple[str, Stamp]] = []
     unsearched = []
     for path in guarded_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
             found |= {guard.path: guard for guard in hidden(seen[path].real)}
     for path in changed_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
-            looking = _GuardSearch(searched)
+            looking = _GuardSearch(searched, configured)
             for guard in _of_tree(seen[path].real, home, closed, looking):
                 found.setdefault(guard.path, guard)
             unsearched += [seen[path].real] if looking.ended_early else []
-    return Found(tuple(found.values()), tuple(dict.fromkeys(searched)), tuple(dict.fromkeys(unsearched)))
+    return Found(tuple(found.values()), tuple(dict.fromkeys(searched)), tuple(dict.fromkeys(unsearched)),
+                 tuple(dict.fromkeys(configured)))  # fmt: skip
 
 
 def _of_tree(tree: str, home: str, closed: list[str], looking: _GuardSearch) -> Iterator[Guard]:
     yield from named(tree, home, closed)
     if GIT in closed:
         yield from of_repository(f"{tree}/.git", tree)
+    found: list[tuple[str, bool]] = []
     for directory, names in looking.directories(tree):
         yield from _below(directory, names, tree, closed)
         if GIT in closed:
-            for git, bare in looking.repositories(directory, names):
-                yield from of_repository(git, tree, bare=bare)
+            found += looking.repositories(directory, names)
+    yield from (guard for git, bare in found for guard in of_repository(git, tree, bare=bare))
+    if GIT in closed:
+        yield from looking.configured(tree, home, found)
     if OURS in closed:
         yield from (Guard(path, OURS, tree) for path in our_files() if covers(tree, path) or covers(path, tree))
         yield from (Guard(path, OURS, tree) for path in _customs() if covers(tree, path))
@@ -147,6 +168,15 @@ def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -
             for word in closed:
                 yield from (Guard(f"{directory}/{each}", word, tree) for each in PROJECT.get(word, ())
                             if each.partition("/")[0] == name)  # fmt: skip
+
+
+def _is_in_a_repository(tree: str) -> bool:
+    above = os.path.dirname(tree)
+    while len(above) > 1:
+        if os.path.lexists(f"{above}/.git"):
+            return True
+        above = os.path.dirname(above)
+    return False
 
 
 def _customs() -> Iterator[str]:

@@ -238,6 +238,10 @@ def watch(paths: PathFacts, known: KnownPaths = NONE_KNOWN) -> Callable[[], bool
         from pysandbox.probe.matching import still_matches
 
         others.append(lambda: all(still_matches(*each) for each in paths.patterns.items()))
+    if paths.configured:
+        from pysandbox.probe.small_file import are_as_read
+
+        others.append(_now_and_then(lambda: are_as_read(paths.configured)))
     if paths.repository.read:
         from pysandbox.probe.repository import as_found
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pysandbox.policy.match import covers
 from pysandbox.probe.facts import Repository
+from pysandbox.probe.small_file import are_as_read, read_small
 from pysandbox.shapes import replace
 
 LONGEST = 8192  # bytes of a file that names a directory, or of a submodule's configuration
@@ -41,10 +42,7 @@ def git_alone(found: Repository) -> Repository:
 
 def as_found(repository: Repository) -> bool:
     """Whether the files that were believed are the same, and say the same."""
-    try:
-        return all(content_stamp(os.lstat(path)) == was for path, was in repository.read)
-    except OSError:
-        return False
+    return are_as_read(repository.read)
 
 
 class _Look:
@@ -142,20 +140,10 @@ class _Look:
         """What a plain, small file of the caller's says; "" for any other."""
         if not self._is_own(path, stat.S_ISREG):
             return ""
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return ""
-        with open(fd, "rb") as file:
-            found = os.fstat(fd)
-            text = file.read(LONGEST) if stat.S_ISREG(found.st_mode) and found.st_size < LONGEST else b""
-        self.read.append((path, content_stamp(found)))
-        return os.fsdecode(text)
-
-
-def content_stamp(found: os.stat_result) -> tuple[int, ...]:
-    """What changes with a file's content, and when another takes its place."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        text, stamp = read_small(path, LONGEST)
+        if stamp:
+            self.read.append((path, stamp))
+        return text or ""
 
 
 def _upwards(directory: str) -> Iterator[str]:
