@@ -82,19 +82,11 @@ class OpenCage:
         """Whether a command may be started. Raises CagePausedError, CageClosedError."""
         if self._paused:
             raise CagePausedError(f"cage {self.live.id} is paused; call resume() first")
-        if not self.prepared.covered() or not self._holds_placeholders():
+        if not self.live.services.cover:
             raise CageClosedError(
-                f"cage {self.live.id}: a path that its policy denies or masks was replaced on the host, and is "
+                f"cage {self.live.id}: a path that its policy denies, masks or guards was replaced on the host, and is "
                 "uncovered in this cage since; open another one"
             )
-
-    def _holds_placeholders(self) -> bool:
-        if not self.prepared.placeholders:
-            return True
-        from pysandbox.live.placeholders import Placeholders
-
-        held = self.live.services.find(Placeholders)
-        return held is not None and held.are_there()
 
     def add(self, process: Process) -> None:
         """A command that was started in it."""

@@ -28,8 +28,9 @@ class Placeholders(CageService):
     def is_awaited(self) -> bool:
         return True  # the names are the user's again when the command is over
 
-    def are_there(self) -> bool:
-        """Whether each is still under its name; what is removed there is uncovered in the cage."""
+    @property
+    def covers(self) -> bool:
+        """What is removed under its name is uncovered in the cage."""
         return all(each.is_there() for each in self._held)
 
     def end(self) -> None:

@@ -32,6 +32,11 @@ class CageServices:
         """The one that is of this class."""
         return next((each for each in self._all if isinstance(each, kind)), None)
 
+    @property
+    def cover(self) -> bool:
+        """Whether nothing that was covered in the cage shows."""
+        return all(each.covers for each in self._all)
+
     def denials(self) -> tuple[Denial, ...]:
         return tuple(denial for each in self._all for denial in each.denials())
 

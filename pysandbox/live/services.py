@@ -36,6 +36,11 @@ class CageService(Protocol):
         """Whether whoever ends the cage waits for `end`; otherwise a thread may do that later."""
         return False
 
+    @property
+    def covers(self) -> bool:
+        """Whether what it keeps covered in the cage still is."""
+        return True
+
     def denials(self) -> tuple[Denial, ...]:
         """Everything it has refused so far."""
         return ()

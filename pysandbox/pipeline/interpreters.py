@@ -93,6 +93,9 @@ class Interpreters:
                 thread = threading.Thread(target=self._refill, name="pysandbox-interpreter", daemon=True)
                 self._starting.add(thread)
                 thread.start()
+        if found is not None and not found.process.state.live.services.cover:
+            found.close()  # what its cage covered was replaced on the host while it waited
+            found = None
         return found or self._start()
 
     def close(self) -> None:

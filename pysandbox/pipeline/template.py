@@ -151,8 +151,12 @@ class Template:
 
     @property
     def is_over(self) -> bool:
-        """Whether no worker will come of it any more: it is not open, has ended, or hears nothing."""
-        return self._control is None or self._is_deaf or self._process is None or self._process.poll() is not None
+        """Whether no worker will come of it any more: it is not open, has ended, hears nothing, or shows what its
+        policy covers."""
+        process = self._process
+        if self._control is None or self._is_deaf or process is None or process.poll() is not None:
+            return True
+        return not process.state.live.services.cover
 
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host it is closed: what runs is the original's."""
@@ -170,6 +174,7 @@ class Template:
         CageClosedError."""
         with self._lock:
             self._require_open()
+            self._require_cover()
             ended = self._hung_up()
             worker = self._idle.popleft() if self._idle else self._fork()
             while len(self._idle) < self._wanted:
@@ -219,6 +224,11 @@ class Template:
         if self._control is None:
             raise CageClosedError("the template is not open: use it in a `with` block, or call open()")
         return self._control
+
+    def _require_cover(self) -> None:
+        if self._process is not None and not self._process.state.live.services.cover:
+            raise CageClosedError("a path that the template's policy denies, masks or guards was replaced on the host, "
+                                  "and is uncovered in its cage since; open another one")  # fmt: skip
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 

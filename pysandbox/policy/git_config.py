@@ -30,7 +30,7 @@ COMMANDS = frozenset((
 ))  # fmt: skip
 
 
-class Names(NamedTuple):
+class LedTo(NamedTuple):
     """As they are written: paths relative to the file, relative to the working tree, and the tree itself."""
 
     included: tuple[str, ...]
@@ -39,10 +39,10 @@ class Names(NamedTuple):
     tree: str = ""
 
 
-def named_in(text: str) -> Names:
+def named_in(text: str) -> LedTo:
     found = list(variables(text))
     commands = (value for key, value in found if key in COMMANDS)
-    return Names(
+    return LedTo(
         tuple(value for key, value in found if key in INCLUDED and value),
         tuple(value for key, value in found if key == HOOKS and value),
         tuple(word for value in commands for word in WORD.findall(value)),

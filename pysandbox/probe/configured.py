@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from pysandbox.policy.git_config import Names, named_in
+from pysandbox.policy.git_config import LedTo, named_in
 from pysandbox.policy.guarded import GIT, Guard
 from pysandbox.policy.match import covers
 from pysandbox.probe.small_file import read_small
@@ -38,12 +38,12 @@ class ConfiguredSearch:
 
     def __init__(self, tree: str, home: str) -> None:
         self._tree, self._home, self._left = tree, home, MOST_BYTES
-        self._texts: dict[str, Names] = {}
+        self._texts: dict[str, LedTo] = {}
         self.read: list[tuple[str, Stamp]] = []
         self.ended_early = False
 
     def around(self) -> Iterator[Guard]:
-        """Of the repository that the grant is a part of."""
+        """What the repository that the grant is a part of leads to."""
         directory = os.path.dirname(self._tree)
         while len(directory) > 1:
             if os.path.lexists(f"{directory}/.git"):
@@ -52,7 +52,7 @@ class ConfiguredSearch:
             directory = os.path.dirname(directory)
 
     def of(self, git: str, *, bare: bool = False) -> Iterator[Guard]:
-        """Of one git directory, or of a `.git` file, which may lead anywhere."""
+        """What one git directory leads to, or the one that a `.git` file names, which may lead anywhere."""
         files = [f"{git}/config", f"{git}/config.worktree"]
         if not bare and os.path.isfile(git):
             said, stamp = read_small(git, LONGEST_LINK)
@@ -97,7 +97,7 @@ class ConfiguredSearch:
         config = os.environ.get("XDG_CONFIG_HOME", "")
         return [f"{self._home}/.gitconfig", f"{config or self._home + '/.config'}/git/config", "/etc/gitconfig"]
 
-    def _names(self, file: str) -> Names:
+    def _names(self, file: str) -> LedTo:
         if file not in self._texts:
             text, stamp = read_small(file, min(LONGEST, self._left))
             self.read.append((file, stamp))

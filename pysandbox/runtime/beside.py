@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from pysandbox.compile.cow import cow_steps
+from pysandbox.live.init import CageInit
 from pysandbox.live.services import CageService
 from pysandbox.runtime.prepared import Prepared
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
@@ -64,6 +65,15 @@ def opened_uppers(opened: Opened, plan: Plan, undo: ExitStack) -> OpenedUppers |
     uppers = OpenedUppers(opened.take_upper(), plan)
     undo.callback(uppers.close)
     return uppers
+
+
+def covered(live: CageInit, prepared: Prepared) -> tuple[CageService, ...]:
+    """Raises StartError."""
+    if not prepared.covered:
+        return ()
+    from pysandbox.live.covered import CoveredPaths
+
+    return (CoveredPaths(live.pid, prepared.covered),)
 
 
 def _watched(prepared: Prepared) -> list[str]:

@@ -35,7 +35,7 @@ from pysandbox.records.registry import private_paths
 from pysandbox.runtime.imports import keep_imports_apart
 from pysandbox.runtime.missing_walls import warn_of_missing_walls
 from pysandbox.runtime.own_places import make_own_places
-from pysandbox.runtime.prepared import Prepared, watch_covered
+from pysandbox.runtime.prepared import Prepared, covered_paths
 from pysandbox.shapes import replace
 
 PLANS_KEPT = POLICIES_KEPT = 256  # the least recently made plan goes first
@@ -121,7 +121,7 @@ class CompiledPlans:
             plan,
             paths,
             watch(paths, known),
-            watch_covered(plan, paths),
+            covered_paths(plan, paths),
             held,
             carried,
             structs.encode_limits(plan),

@@ -72,7 +72,9 @@ class Pool:
                 self._slots[key] = slot  # the last is the most recently used
             ready = slot.idle.pop() if slot is not None and slot.idle else None
         if ready is not None and not ready.is_dead():
-            return ready
+            if ready.services.cover:
+                return ready
+            self._worker.submit(ready.close)  # what it covered was replaced on the host while it waited
         return opener()  # what cannot be opened raises here, not in the worker
 
     def replenish(self, key: Hashable) -> None:
@@ -117,6 +119,9 @@ class Pool:
         live = None
         with suppress(CageError, OSError):  # whoever needs a cage of this plan next opens it and sees the error
             live = slot.opener()
+        if live is not None and not live.services.cover:  # asked here for the first time, which costs the most
+            live.close()
+            live = None
         self._add(slot, live, filled=1)
 
     def _add(self, slot: Slot, live: CageInit | None, filled: int = 0) -> None:

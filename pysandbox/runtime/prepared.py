@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pysandbox.compile.absent_names import COVERING, is_absent
+from pysandbox.compile.absent_names import COVERING
 from pysandbox.compile.plan import Plan
 from pysandbox.launch import native
 from pysandbox.note import Note
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import PathFacts
-from pysandbox.probe.paths import watch_these
 from pysandbox.probe.planted import Absences
 from pysandbox.shapes import NamedTuple, dataclass, field
 
@@ -32,7 +31,7 @@ class Prepared:
     plan: Plan
     paths: PathFacts
     fresh: Callable[[], bool]  # whether the paths it was compiled from are still what they were
-    covered: Callable[[], bool]  # whether what it denies and masks is still what was covered
+    covered: frozenset[str]  # what a cage of it must not see or write inside its grants, by the mounts on them
     placeholders: tuple[str, ...]  # names to be held while a cage of it lives
     native: native.NativePlan
     limits: bytes
@@ -50,8 +49,11 @@ class Prepared:
         return self.plan.net is not None and bool(self.plan.net.bridge)
 
 
-def watch_covered(plan: Plan, paths: PathFacts) -> Callable[[], bool]:
-    """The host may replace a denied file by a rename (an editor's save): the kernel then drops the mount that covers
-    it, and whoever has the cage open sees the new one. This tells."""
-    targets = {step.target for step in plan.mounts if step.kind in COVERING}
-    return watch_these(fact for fact in paths.facts.values() if fact.real in targets and not is_absent(fact))
+def covered_paths(plan: Plan, paths: PathFacts) -> frozenset[str]:
+    """What is denied and masked, and the files that are guarded; not what every cage covers of /proc."""
+    guarded = {paths[guard.path].real for guard in paths.guards}
+    named = {fact.real for fact in paths.facts.values()}
+    return frozenset(
+        step.target for step in plan.mounts
+        if step.target in guarded or (step.kind in COVERING and step.target in named)
+    )  # fmt: skip

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from pysandbox.errors import StartError
+from pysandbox.live.served import CageServices
 from pysandbox.runtime.pool import MOST, MOST_FOLLOWING, MOST_OF_ALL, Pool
 
 
 class Waiting:
     def __init__(self) -> None:
         self.closed = False
+        self.services = CageServices()
 
     def is_dead(self) -> bool:
         return self.closed

@@ -1,0 +1,67 @@
+"""What a cage covers inside its grants, for as long as it lives: whether that is still covered.
+
+The kernel takes a mount away when the name that it lies on is removed on the host, or another file is renamed over it
+(mount_namespaces(7)), and the cage then sees what comes next under that name. The device and inode of the new file
+prove nothing: a file system gives the number of the removed one to the next that is made. So it is the cage's own
+table of mounts that is asked. It is read again only when the kernel says that it has changed, which no process in a
+cage can bring about by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+from collections.abc import Collection
+
+from pysandbox.errors import StartError
+from pysandbox.launch.proctext import lines
+from pysandbox.live.services import CageService
+
+STEP = "covered_paths"
+ALL_OF_IT = 1 << 22  # bytes: more than a table of the most mounts that a namespace may have by default
+OCTAL = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in proc_pid_mountinfo(5)
+
+
+class CoveredPaths(CageService):
+    """`pid`: of a process in the cage, whose mounts are made. `paths`: by the names that they have in it. Raises
+    StartError."""
+
+    def __init__(self, pid: int, paths: Collection[str]) -> None:
+        self._paths = frozenset(map(os.fsencode, paths))
+        self._holds = True
+        try:
+            self._fd = os.open(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise StartError(STEP, error.errno or 0, error.filename, "try again") from None
+        self._changes = select.poll()
+        self._changes.register(self._fd, select.POLLPRI)
+        self._is_known = False  # what was lost before the table was opened is no change of it
+
+    @property
+    def covers(self) -> bool:
+        if not self._holds or self._fd < 0:
+            return False
+        if self._changes.poll(0) or not self._is_known:
+            self._is_known = True
+            self._holds = self._paths <= self._mounted()
+        return self._holds
+
+    def _mounted(self) -> set[bytes]:
+        """Nothing where it cannot be read: the cage is ending."""
+        text = b""
+        try:
+            while part := os.pread(self._fd, ALL_OF_IT, len(text)):
+                text += part
+        except OSError:
+            return set()
+        rows = (line.split() for line in lines(text))
+        return {OCTAL.sub(lambda found: bytes([int(found[1], 8)]), row[4]) for row in rows if len(row) > 4}
+
+    def end(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def after_fork_in_child(self) -> None:
+        self.end()
