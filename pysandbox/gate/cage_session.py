@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.doors import DatagramForwarders, DoorsReader
     from pysandbox.gate.inspector import InspectorProcess
     from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.quiet import QuietDoors
     from pysandbox.gate.sent import LeakCaller
     from pysandbox.gate.tcp.relay import SocketRelay
     from pysandbox.policy.endpoint import Endpoint
@@ -77,10 +78,12 @@ class CageSession(CageService):
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.publishing: asyncio.Task[None] | None = None  # serves the published ports
         self.inspector: InspectorProcess | None = None  # where a host has a contract
+        self.quiet: QuietDoors | None = None  # where its doors wait until somebody is at one
         self.reader: DoorsReader | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
         self.leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
         self.hostname = ""  # the cage's host name, which some programs look up
+        self.needs_loop = True  # more is served than doors
         self.ended = False
         self._left = left
         self.grant = grant_address  # of the cage, for direct grants
@@ -158,6 +161,8 @@ class CageSession(CageService):
         """Every refusal until now, including packets that are still in a queue, or in hand. Any thread but the
         loop's."""
         self.monitors.catch_up()
+        if self.quiet is not None:
+            self.quiet.catch_up(self)
         if self.reader is not None:
             self.reader.catch_up()
         if self.inspector is not None:
@@ -224,14 +229,28 @@ class CageSession(CageService):
     def end(self) -> None:
         """Ends everything that is served for a cage that has ended. Any thread; does not wait. A loop that has ended
         has closed everything itself."""
+        if self.quiet is not None and not self.needs_loop and self.quiet.take(self, silent=True) is not None:
+            self.ended = True  # it has never been served
+            self.close_doors()
+            self._left(self)
+            return
         with suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self.close)
+            self.loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        """In the loop. What has arrived at a door is told before that is closed."""
+        if not self.ended and self.quiet is not None and self.quiet.hand_over(self):
+            self.loop.call_soon(self.close)
+        else:
+            self.close()
 
     def close(self) -> None:
         """Closes the doors and cuts everything. In the loop; idempotent."""
         if self.ended:
             return
         self.ended = True
+        if self.quiet is not None:
+            self.quiet.take(self)
         self.inward.silence()
         serving = self._tasks.cancel()
         self.connections.cut_all()
@@ -252,11 +271,12 @@ class CageSession(CageService):
             self.close_doors()
             self._left(self)
 
-    def opened(self) -> None:
-        """Counts the descriptors of its doors and ports, which a cage has even where its share is used up."""
-        self._occupied.note(len(self.doors))
+    def opened(self, count: int) -> None:
+        """Counts descriptors of its doors or ports, which a cage has even where its share is used up. In the loop."""
+        self._occupied.note(count)
 
     def close_doors(self) -> None:
         for door in self.doors:
             door.close()
-        self._occupied.give(self._occupied.taken)
+        if self._occupied.taken:
+            self._occupied.give(self._occupied.taken)

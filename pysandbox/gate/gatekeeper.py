@@ -26,8 +26,9 @@ from pysandbox.gate.handed import handed_doors
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.published.inside import as_sockets
 from pysandbox.gate.published.ports import Ports, SocketPool, listen, serve_published
+from pysandbox.gate.quiet import Doors, QuietDoors
 from pysandbox.gate.reader import DoorReader
-from pysandbox.gate.shares import Account
+from pysandbox.gate.shares import Account, descriptors
 from pysandbox.gate.tcp.listeners import Listeners
 from pysandbox.gate.tcp.relay import SocketRelay
 from pysandbox.gate.threads import in_loop
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+ENDS = 2  # rounds of the loop in which a cage's end is known, also when it has spoken just before
 ROUNDS = 3  # of the loop: a cage is admitted, its doors are listened at, what has come is taken
 RETIRE_PATIENCE = 5.0  # seconds for the loop to come to its end
 
@@ -116,12 +118,14 @@ class Gatekeeper:
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(self._complain)
         try:
-            self.account = Account()
+            self.account = Account(self._room)
+            self.quiet = QuietDoors(self.loop, self._serve)
             self.upstream, self.relay = Resolver(nameservers, account=self.account), SocketRelay(self.loop)
         except BaseException:
             self.loop.close()
             raise
         self.reader = DoorReader(self.loop, self._tell, self.relay)
+        self._has_begun = False  # the reader, or is about to
         self._sessions: set[CageSession] = set()
         self._lock = threading.Lock()
         self._leaving = threading.Condition(self._lock)  # a cage has left
@@ -147,7 +151,7 @@ class Gatekeeper:
                 doors = {**as_sockets(live.take_doors()), **handed_doors(live, net)}
                 session.doors.extend((*doors.values(), *(listener for _, listener in ports)))
                 self._sessions.add(session)
-            self.loop.call_soon_threadsafe(self._serve, session, doors, ports, SocketPool(live, session.descriptors))
+            self._admit(session, doors, ports, live)
         except BaseException:
             if session is not None:
                 for each in session.doors:
@@ -156,13 +160,35 @@ class Gatekeeper:
             raise
         return session
 
+    def _admit(self, session: CageSession, doors: Doors, ports: Ports, live: CageInit) -> None:
+        """Raises OSError, RuntimeError."""
+        session.needs_loop = bool(ports) or session.outbound is not None or session.net.inspection is not None
+        if ports:
+            pool = SocketPool(live, session.descriptors)
+            self.loop.call_soon_threadsafe(self._serve_ports, session, ports, pool)
+        if doors and not self._has_begun:  # ahead of whoever speaks first
+            self._has_begun = True
+            self.loop.call_soon_threadsafe(self._begin_reader)
+        self.quiet.add(session, doors)
+
+    def _begin_reader(self) -> None:
+        try:
+            self.reader.begin()
+        except Exception as error:  # the next cage has it tried again, and so has whoever speaks
+            self._has_begun = False
+            self._tell(f"the reader of the doors: {type(error).__name__}: {error}")
+
+    def _room(self) -> int:
+        """What cages may have of descriptors, beyond the doors at which nobody has been."""
+        return descriptors() - self.quiet.descriptors
+
     def _new_session(self, live: CageInit, net: NetPlan) -> CageSession:
         ledger = Ledger(live.id, self.sink, who=Askers(live.pid).now, commands=live.commands)
         session = CageSession(
             live.id, net, ledger, self.loop, self.upstream, self.relay, live.services.grant_address,
             left=self._left, account=self.account,
         )  # fmt: skip
-        session.hostname = live.hostname
+        session.hostname, session.quiet = live.hostname, self.quiet
         if not net.redirect and any(door.kind == "dns" for door in net.doors):
             session.listen = Listeners(
                 session, live, lambda session, kind, door: self.reader.serve(session, kind, "tcp", door)
@@ -171,20 +197,24 @@ class Gatekeeper:
             session.outbound = UdpForwarders(session, live)
         return session
 
-    def _serve(
-        self, session: CageSession, doors: dict[tuple[str, str], socket.socket],
-        ports: Ports, pool: SocketPool,
-    ) -> None:  # fmt: skip
+    def _serve(self, session: CageSession, doors: Doors) -> None:
+        """Has the reader serve the doors of a cage that speaks. In the loop."""
+        if session.ended:
+            return
+        session.opened(len(doors))
+        with suppress(OSError):  # each door meets it again, and tells it
+            self.reader.introduce(session)
+        for (kind, protocol), door in doors.items():
+            serve = partial(self.reader.serve, session, kind, protocol, door)
+            session.start(self._serve_door(door, kind, serve))
+
+    def _serve_ports(self, session: CageSession, ports: Ports, pool: SocketPool) -> None:
         """In the loop."""
         if session.ended:
             session.close_doors()
             return
-        session.opened()
-        if ports:
-            session.publishing = session.start(self._publish(session, ports, pool))
-        for (kind, protocol), door in doors.items():
-            serve = partial(self.reader.serve, session, kind, protocol, door)
-            session.start(self._serve_door(door, kind, serve))
+        session.opened(len(ports))
+        session.publishing = session.start(self._publish(session, ports, pool))
 
     async def _publish(self, session: CageSession, ports: Ports, pool: SocketPool) -> None:
         """Serves every published port of a cage until it ends."""
@@ -220,8 +250,9 @@ class Gatekeeper:
         """Returns when the doors and ports of every cage that has ended are closed."""
         if self._thread is threading.current_thread():
             return
-        with suppress(RuntimeError, TimeoutError):
-            in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
+        for _ in range(ENDS):
+            with suppress(RuntimeError, TimeoutError):
+                in_loop(self.loop, lambda: None)  # it knows by then which cages have ended
         with self._lock:
             self._leaving.wait_for(lambda: not any(each.ended for each in self._sessions), RETIRE_PATIENCE)
 
@@ -244,6 +275,7 @@ class Gatekeeper:
         """In a forked copy of the host: closes its copies of the descriptors, so that the doors close when the original
         closes them. Nothing else is touched: the loop's epoll is shared with the original."""
         self.reader.after_fork_in_child()
+        self.quiet.after_fork_in_child()
         for session in list(self._sessions):
             for door in session.doors:
                 if door.fileno() >= 0:
@@ -280,6 +312,8 @@ class Gatekeeper:
         for session in sessions:
             session.close_doors()
             self._left(session)
+        with suppress(Exception):
+            self.quiet.close()
         with suppress(Exception):
             self.loop.close()
 

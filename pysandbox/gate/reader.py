@@ -64,8 +64,7 @@ class DoorReader:
     async def serve(self, session: CageSession, kind: str, protocol: str, door: socket.socket) -> None:
         """Has a door served until this is cancelled, or it cannot be any more. Closes the host's copy. Raises
         OSError."""
-        self._ensure()
-        self._introduce(session)
+        self.introduce(session)
         number, over = next(self._numbers), self._loop.create_future()
         self._doors[number] = session, over
         try:
@@ -85,7 +84,9 @@ class DoorReader:
             self.say(Verb.SHUT, number)
             await asyncio.wait({over}, timeout=SHUT_PATIENCE if self._is_there else START_PATIENCE)
 
-    def _introduce(self, session: CageSession) -> None:
+    def introduce(self, session: CageSession) -> None:
+        """It knows the cage from now on. Raises OSError."""
+        self.begin()
         if self._requests.introduce(session):
             session.reader = self
             inspected = session.net.inspection is not None
@@ -131,7 +132,7 @@ class DoorReader:
 
     # ---- the process --------------------------------------------------------------------------------------------
 
-    def _ensure(self) -> None:
+    def begin(self) -> None:
         """Starts it where there is none. Raises OSError."""
         if self._channel is not None:
             return

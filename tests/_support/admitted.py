@@ -40,11 +40,16 @@ class Live:
     def session(self) -> Any:
         return self.services.find(CageSession)
 
-    def asks(self) -> bytes:
+    def knocks(self) -> None:
+        """Says what is no question: its doors are handed over."""
+        with socket.socket(type=socket.SOCK_DGRAM) as client:
+            client.sendto(b"", self.place)
+
+    def asks(self, question: bytes = ASKED) -> bytes:
         """Raises ConnectionRefusedError when nobody is there."""
         with socket.socket(type=socket.SOCK_DGRAM) as client:
             client.connect(self.place)
-            client.send(ASKED)
+            client.send(question)
             return client.recv(512)
 
 

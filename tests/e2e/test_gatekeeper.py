@@ -131,6 +131,7 @@ def test_a_sink_that_fails_is_survived():
 
 def test_a_forked_copy_keeps_no_door(runtime):
     live = admitted(runtime)
+    live.knocks()
     live.keeper.wait_begun()
     assert {door.fileno() for door in live.session.doors} == {-1}  # the reader has them, and the copy its channel
     channel = live.keeper.reader._channel.fileno()

@@ -126,6 +126,7 @@ def lied(runtime: Any, stand_in: StandIn, lie: str, **plan: Any) -> Any:
     stand_in.lie = lie
     live = admitted(runtime, **({"loopback": (stand_in.port,)} | plan))
     runtime.admitted.append(live)
+    live.knocks()
     stand_in.wait()
     return live
 

@@ -1,0 +1,126 @@
+"""Doors wait in the kernel until somebody is at one: the reader hears of no cage before, nobody waits for it on behalf
+of one, and what arrives is judged, recorded and refused as if it had been there all the time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from _support.admitted import ASKED, admitted, runtime_of_cages
+from pysandbox import Cage, Event, Policy
+from pysandbox.events import TCP_DENIED
+from pysandbox.gate.threads import in_loop
+from pysandbox.runtime.runtime import Runtime
+
+NXDOMAIN = 3
+A_COM = ASKED[:12] + b"\1a\3com\0" + ASKED[-4:]
+
+
+@pytest.fixture
+def runtime() -> Iterator[Any]:
+    with runtime_of_cages() as runtime:
+        yield runtime
+
+
+def descriptors(live: Any) -> tuple[int, int]:
+    """What cages may have of them, and what is taken of it."""
+    return in_loop(live.keeper.loop, lambda: (live.keeper.account.limit, live.keeper.account.taken))
+
+
+def test_control_the_reader_hears_of_a_cage_that_speaks(runtime: Any) -> None:
+    live = admitted(runtime)
+    assert live.asks()[3] & 0xF == NXDOMAIN
+    assert live.session.reader is live.keeper.reader and live.keeper.quiet.descriptors == 0
+    assert [each.target for each in live.session.denials()] == ["evil.com"]
+    live.session.end()
+
+
+def test_nobody_waits_for_the_reader_on_behalf_of_a_cage_that_is_silent(runtime: Any) -> None:
+    """It is stopped, and the loop is busy: a question of either would take as long as that lasts."""
+    other = admitted(runtime)
+    assert other.asks()
+    released, busy = threading.Event(), threading.Event()
+    process = other.keeper.reader.process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        other.keeper.loop.call_soon_threadsafe(lambda: (busy.set(), released.wait()))
+        assert busy.wait(20)
+        live = admitted(runtime)
+        assert live.session.denials() == () and live.session.reader is None
+        live.session.end()
+        assert live.session.ended and {door.fileno() for door in live.session.doors} == {-1}
+        with pytest.raises(ConnectionRefusedError):
+            live.asks()
+        assert live.session not in live.keeper._sessions and not released.is_set()
+    finally:
+        released.set()
+        process.send_signal(signal.SIGCONT)
+        other.session.end()
+
+
+@pytest.mark.parametrize("words", [1, 3])
+def test_what_the_kernel_has_refused_a_moment_before_is_recorded(words: int) -> None:
+    """The first that its cage has said, and the last: the command ends with it."""
+    events: list[Event] = []
+    runtime = Runtime(warm=0, sink=events.append)
+    program = f"import socket\nfor n in range({words}): print(socket.socket().connect_ex(('203.0.113.7', 81 + n)))"
+    wanted = [f"203.0.113.7:{81 + n}" for n in range(words)]
+    try:
+        result = Cage(Policy(hosts=["example.org"]), runtime=runtime).run(["python3", "-c", program])
+        assert result.stdout.split() == [str(errno.ECONNREFUSED)] * words
+        assert sorted(each.target for each in result.denials) == wanted
+    finally:
+        runtime.drain()
+    assert sum(event.type == TCP_DENIED.name for event in events) == words
+
+
+def test_rules_that_became_narrower_before_it_spoke_hold(runtime: Any) -> None:
+    wide, narrow = (admitted(runtime, "a.com") for _ in range(2))
+    assert narrow.session.tighten(()) == 0
+    assert wide.asks(A_COM)[3] & 0xF != NXDOMAIN and narrow.asks(A_COM)[3] & 0xF == NXDOMAIN
+    assert [each.target for each in narrow.session.denials()] == ["a.com"] and not wide.session.denials()
+    for live in (wide, narrow):
+        live.session.end()
+
+
+def test_one_that_was_silent_when_the_reader_died_has_the_next_one(runtime: Any) -> None:
+    spoken, silent = admitted(runtime), admitted(runtime)
+    assert spoken.asks()
+    died = spoken.keeper.reader.process
+    died.kill()
+    died.wait()
+    with pytest.raises(ConnectionRefusedError):
+        spoken.asks()
+    assert silent.asks()[3] & 0xF == NXDOMAIN
+    assert silent.keeper.reader.process is not died
+    for live in (spoken, silent):
+        live.session.end()
+
+
+def test_they_are_counted_as_what_cages_have_open(runtime: Any) -> None:
+    first = admitted(runtime)
+    assert first.asks()
+    limit, taken = descriptors(first)
+    second = admitted(runtime)
+    assert descriptors(first) == (limit - 1, taken)
+    assert second.asks()
+    assert descriptors(first) == (limit, taken + 1)
+    for live in (first, second):
+        live.session.end()
+
+
+def test_a_forked_copy_keeps_none_and_takes_none_away(runtime: Any) -> None:
+    live = admitted(runtime)
+    child = os.fork()
+    if not child:
+        live.keeper.after_fork_in_child()
+        os._exit(0 if {door.fileno() for door in live.session.doors} == {-1} else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert live.asks()[3] & 0xF == NXDOMAIN
+    live.session.end()
