@@ -127,6 +127,12 @@ CREDENTIAL_FOUND = EventType(
     "`verdict`: blocked; warned (monitor lets it pass); home (it belongs to this host); listed (allow_credentials).",
     ("invocation_id", "host", "detector", "place", "shown", "verdict"),
 )
+UNKNOWN_CONTRACT = EventType(
+    "gatekeeper.unknown_host_contract",
+    "A request passed to a host of which contract_mode says relaxed: one without a [[host]] block, or with one that "
+    'says so. `content_type` is that of its body, "" where it has none; of the path the query is left out.',
+    ("invocation_id", "host", "port", "method", "path", "content_type"),
+)
 CROWDED = EventType(
     "gatekeeper.crowded",
     "A cage had to wait, or to go without: it has its share of the descriptors of this process that cages may have "
@@ -255,8 +261,8 @@ TYPES: Mapping[str, EventType] = {
     for each in (
         SPAWN, SPAWN_UNCAGED, EXIT, KILLED, START_FAILED, COMPILE_ERROR, LIMITS_NOT_ENFORCED, LIMITS_SKIPPED,
         POLICY_VIOLATION, DENIED, FILE_OPENED, DNS_ALLOWED, DNS_DENIED, TCP_ALLOWED, TCP_DENIED, UPSTREAM_UNREACHABLE,
-        CREDENTIAL_FOUND, CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, PLANTED, WIDE_GRANT, DEGRADED,
-        MONITOR, ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
+        CREDENTIAL_FOUND, UNKNOWN_CONTRACT, CROWDED, GATEKEEPER_FAILED, GRANT_SKIPPED, NOT_COVERABLE, PLANTED,
+        WIDE_GRANT, DEGRADED, MONITOR, ISOLATION_GAP, NOTE, LEFTOVER, UNTRACKED, AUDIT_ROTATED, AUDIT_RESUMED,
         APP_DENIED, APP_ENDED, APP_INSTALLED, APP_REVOKED,
         FLAGGED, CALLBACK_FAILED, RESTRICTED, UNSTOPPABLE, SUPERVISOR_FAILED, WORKSPACE_KEPT, WORKSPACE_COMMITTED,
         WORKSPACE_ABORTED, WORKSPACE_RECOVERED,

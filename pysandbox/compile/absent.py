@@ -14,7 +14,7 @@ from pysandbox.policy import left_out
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.left_out import SCANNING, looks_at_requests
 from pysandbox.policy.model import Policy, options
-from pysandbox.policy.way_out import effective_egress, has_way_out, inspects, reaches_hosts, scanning
+from pysandbox.policy.way_out import effective_egress, has_way_out, inspects, is_relaxed, reaches_hosts, scanning
 from pysandbox.shapes import NamedTuple, fields, replace
 
 NO_NETWORK = 'run it without a network: --egress none (egress = "none" in [network])'
@@ -54,6 +54,7 @@ HOW_IT_IS_SCANNED = (
 )  # fmt: skip
 OF_SCANNING = (*NOT_SCANNED_YET, *HOW_IT_IS_SCANNED[:5])
 DLP, STRICT = "network.dlp.enabled", "strict"
+RELAXED = "network.contract_mode"
 BUDGET = "network.dlp.session_entropy_budget"
 NO_SCAN = "or leave network.dlp.enabled out"
 
@@ -177,12 +178,19 @@ PARTS: tuple[Part, ...] = (
         "leave it out, or scan what is sent: network.dlp.enabled = true",
     ),
     Part(
-        "host.contract_mode", _some_host(lambda rule: rule.contract_mode == "relaxed"), INSPECTION,
-        "leave it out: a host without a block is refused",
+        RELAXED, lambda policy: policy.strict and is_relaxed(policy),
+        "strict lets nothing degrade, and relaxed opens every host, also one that nobody named",
+        "leave contract_mode out, and give each host that is needed a [[host]] block, or leave strict out",
     ),
     Part(
-        "network.contract_mode", _through_doors(lambda policy: policy.contract_mode == "relaxed"), INSPECTION,
-        "leave it out, and give each host that is needed a [[host]] block",
+        RELAXED, lambda policy: policy.isolation != "full" and is_relaxed(policy),
+        "which requests a host is sent is told in full isolation alone",
+        'leave contract_mode out, or use isolation = "full"',
+    ),
+    Part(
+        RELAXED, lambda policy: policy.proxy_parent is not None and is_relaxed(policy),
+        "a parent proxy resolves the names, so every name would lead anywhere, also inside of its network",
+        "leave contract_mode out, and give each host that is needed a [[host]] block, or leave parent out",
     ),
     Part(
         "network.dlp.canary_tokens", _by_any_way(lambda policy: policy.dlp_canary_tokens and not policy.dlp_enabled),

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.compile import pools, routed
-from pysandbox.compile.plan import Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
+from pysandbox.compile.plan import UNKNOWN, Contract, Door, HostGrant, InspectionPlan, NetPlan, Published, ScanPlan
 from pysandbox.errors import SandboxCompileError
 from pysandbox.netfilter.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
 from pysandbox.policy.endpoint import TCP, WHOLE, Endpoint, parse_list, without_special
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
+from pysandbox.policy.names import ANY_NAME
 from pysandbox.policy.way_out import has_doors, has_way_out, inspects, loopback_ports, may_have_doors, reaches_hosts
 from pysandbox.probe.facts import HostFacts
 from pysandbox.shapes import TYPE_CHECKING, replace
@@ -58,7 +59,7 @@ def net_plan(policy: Policy, host: HostFacts) -> NetPlan | None:
     bridge = routed.bridge(policy, host) if out else ""
     endpoints = parse_list(policy.allow_ips) if out else ()
     named = reaches_hosts(policy)
-    hosts = tuple(grant for rule in policy.hosts for grant in host_grants(rule, policy.dlp_enabled)) if named else ()
+    hosts = tuple(_host_grants(policy)) if named else ()
     ports = loopback_ports(policy) if named else None
     return NetPlan(
         doors=(_doors(redirected, bridge) if own else HANDED) if served else (),
@@ -118,6 +119,13 @@ def _is_resolver(each: Endpoint) -> bool:
     return meant and listed and each.is_four
 
 
+def _host_grants(policy: Policy) -> Iterator[HostGrant]:
+    for rule in policy.hosts:
+        yield from host_grants(rule, policy.dlp_enabled)
+    if policy.contract_mode == "relaxed":  # less specific than any block
+        yield HostGrant(ANY_NAME, (), False, UNKNOWN, websocket=True)
+
+
 def host_grants(rule: HostRule, scanned: bool = False) -> Iterator[HostGrant]:
     contract = contract_of(rule, scanned)
     yield HostGrant(rule.domain, rule.ports, rule.direct, contract, rule.websocket)
@@ -132,7 +140,7 @@ def contract_of(rule: HostRule, scanned: bool) -> Contract | None:
         return None
     return Contract(
         rule.methods, rule.paths, rule.content_types, rule.max_request_bytes, rule.ports, rule.websocket,
-        rule.allow_credentials if scanned else (),
+        rule.allow_credentials if scanned else (), told=rule.contract_mode == "relaxed",
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pysandbox.errors import SandboxCompileError
 from pysandbox.note import Note
 from pysandbox.policy.model import Policy
-from pysandbox.policy.way_out import has_doors
+from pysandbox.policy.way_out import has_doors, is_relaxed
 
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
@@ -28,6 +28,7 @@ ALONE_TEXT = NSSWITCH_TEXT.replace("hosts: files dns", "hosts: files")
 NO_RETRIES: Mapping[str, str] = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}
 
 DIRECT = "network.direct"
+EVERY_HOST = 'contract_mode = "relaxed": every host may be reached, and be sent any request; each is an event'
 
 
 def network_notes(policy: Policy) -> tuple[Note, ...]:
@@ -40,6 +41,10 @@ def network_notes(policy: Policy) -> tuple[Note, ...]:
             raise SandboxCompileError('"direct" gives the cage the host\'s own network', key="network.egress",
                                       suggestion="to accept that, set network.unsafe = true")  # fmt: skip
         return (Note(DIRECT, "network.egress", "the cage uses the host's own network; nothing it sends is confined"),)
+    if is_relaxed(policy):
+        from pysandbox.compile.notes import wide_grant
+
+        return (wide_grant("network.contract_mode", EVERY_HOST),)
     if policy.proxy_parent is None:
         return ()
     from pysandbox.compile.parent import parent_notes

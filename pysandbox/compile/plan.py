@@ -241,10 +241,12 @@ class Contract:
     ports: tuple[int, ...] = ()  # that its block names
     websocket: bool = False  # one may be opened
     credentials: tuple[str, ...] = ()  # detectors whose finds it may be sent
+    told: bool = False  # each request is an event: nobody has said yet what this host may be sent
 
 
 ANY_REQUEST = Contract()  # looked at, and held to nothing
 ANY_MESSAGE = Contract(websocket=True)
+UNKNOWN = Contract(websocket=True, told=True)  # of a host without a block, under contract_mode = "relaxed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,22 @@ MOST_PORTS = 8  # of one list, each of which is a rule, and has an answer of the
 Ports = tuple[int, ...]
 
 
+def nearest(hosts: Sequence[HostGrant], name: str) -> list[HostGrant]:
+    """The grants that decide of a canonical name: the most specific ones that match it, and no other. A name before
+    `*.`, that before `**.`; among them the longer."""
+    found = [each for each in hosts if matches(each.pattern, name)]
+    if len(found) < 2:
+        return found
+    most = max(_specific(each.pattern) for each in found)
+    return [each for each in found if _specific(each.pattern) == most]
+
+
+def _specific(pattern: str) -> tuple[int, int]:
+    """The larger, the more specific."""
+    stars = 2 if pattern.startswith("**") else int(pattern.startswith("*."))
+    return -stars, len(pattern)
+
+
 def port_lists(hosts: Sequence[HostGrant], loopback_ports: Ports | None) -> tuple[Ports, ...]:
     """What each pool is for; () is any port."""
     listed = {_ordered(each.ports) for each in hosts} | {_ordered(loopback_ports or ())}
@@ -28,7 +44,7 @@ def port_lists(hosts: Sequence[HostGrant], loopback_ports: Ports | None) -> tupl
 
 def pool_of(name: str, hosts: Sequence[HostGrant], loopback_ports: Ports | None) -> int:
     """The place in `port_lists` of a name that may be resolved."""
-    found = [each.ports for each in hosts if matches(each.pattern, name)]
+    found = [each.ports for each in nearest(hosts, name)]
     if name == HOST_ALIAS:
         found = [loopback_ports or ()]
     ports = _ordered(port for each in found for port in each) if all(found) else ()

@@ -72,7 +72,7 @@ def book(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[C
         return
     elif record.kind is Kind.OVER:
         held.over(record.fields[0] != b"0")
-    elif record.kind in (Kind.REFUSED, Kind.UNTRUSTED, Kind.UPSTREAM, Kind.FOUND):
+    elif record.kind in (Kind.REFUSED, Kind.UNTRUSTED, Kind.UPSTREAM, Kind.FOUND, Kind.PASSED):
         held.context.copy().run(_book, held, record)
 
 
@@ -86,6 +86,8 @@ def _book(held: HeldConnection, record: ChannelRecord) -> None:
     elif record.kind is Kind.FOUND:
         detector, place, shown, verdict = said
         ledger.found(target.host, detector, place, shown, verdict if verdict in VERDICTS else "blocked")
+    elif record.kind is Kind.PASSED:
+        ledger.passed(target.host, target.port, *said)
     elif record.kind is Kind.UPSTREAM:
         ledger.denied("tcp", *target, Decision(False, f"TLS with the server failed: {said[0]}", ""))
     else:

@@ -20,6 +20,7 @@ from pysandbox.events import (
     DNS_DENIED,
     TCP_ALLOWED,
     TCP_DENIED,
+    UNKNOWN_CONTRACT,
     UPSTREAM_UNREACHABLE,
     Event,
     Sink,
@@ -122,6 +123,13 @@ class Ledger:
         data = {"host": host, "detector": detector, "place": place, "shown": shown, "verdict": verdict}
         with suppress(Exception):
             self._sink(Event(CREDENTIAL_FOUND.name, {"invocation_id": self._id, **data}))
+
+    def passed(self, host: str, port: int, method: str, path: str, content_type: str) -> None:
+        """Records a request to a host of which nobody has said what it may be sent."""
+        self._count(UNKNOWN_CONTRACT.name)
+        data = {"host": host, "port": port, "method": method, "path": path, "content_type": content_type}
+        with suppress(Exception):
+            self._sink(Event(UNKNOWN_CONTRACT.name, {"invocation_id": self._id, **data}))
 
     def unreachable(self, error: str) -> None:
         """A resolver of the host does not answer."""

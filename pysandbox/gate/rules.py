@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, NetPlan
+from pysandbox.compile.pools import nearest
 from pysandbox.handlers import fix
 from pysandbox.handlers.network_rules import NetworkRules, holds
 from pysandbox.policy.endpoint import MAPPED, PROTOCOLS, Endpoint
@@ -62,12 +63,12 @@ class GateRules:
             return self._alias(port)
         if self.parent is not None and name == self.parent.host:  # it would be asked for anything
             return Decision(False, "proxy.parent", "")
-        named = [each for each in self.hosts if matches(each.pattern, name)]
+        named = nearest(self.hosts, name)
         found = [each for each in named if port is None or not each.ports or port in each.ports]
         if found:
             looked_at = bool(self.secrets) or any(each.contract is not None for each in found)
             inspect = looked_at and self.contract(name, port or 0) is not None
-            return Decision(True, "host", "", direct=all(each.direct for each in found), inspect=inspect)
+            return Decision(True, "host", "", direct=not self._relays(name, port), inspect=inspect)
         if named:
             return Decision(False, "host.ports", fix.of_host(name, port))
         return Decision(False, "host", fix.of_host(name) if name != "localhost" else "")
@@ -75,13 +76,7 @@ class GateRules:
     def contract(self, host: str, port: int) -> Contract | None:
         """What requests to a canonical name are held to: of its most specific grant, or nothing; where a secret is for
         it, they are looked at in any case."""
-        found = [
-            each
-            for each in self.hosts
-            if matches(each.pattern, host) and (not each.ports or not port or port in each.ports)
-        ]
-        nearest = max((_specific(each.pattern) for each in found), default=None)
-        held = [each for each in found if _specific(each.pattern) == nearest]
+        held = [each for each in nearest(self.hosts, host) if not each.ports or not port or port in each.ports]
         contract = next((each.contract for each in held if each.contract is not None), None)
         if contract is None and any(matches(each, host) for each in self.secrets):
             return ANY_MESSAGE if any(each.websocket for each in held) else ANY_REQUEST
@@ -129,10 +124,16 @@ class GateRules:
         relayed = {port for each in named if not each.direct for port in each.ports}
         if self.closed or any(not each.direct and not each.ports for each in named):
             return ()
-        if all(each.ports for each in named):
-            return tuple((port, port) for port in sorted({port for each in named for port in each.ports} - relayed))
+        deciding = nearest(self.hosts, name)
+        if all(each.ports for each in deciding):
+            return tuple((port, port) for port in sorted({port for each in deciding for port in each.ports} - relayed))
         edges = [0, *sorted(relayed), 65536]
         return tuple((low + 1, high - 1) for low, high in pairwise(edges) if low + 1 < high)
+
+    def _relays(self, name: str, port: int | None) -> bool:
+        """Whether any grant of a name wants it relayed at this port, also one that does not decide."""
+        named = (each for each in self.hosts if matches(each.pattern, name))
+        return any(not each.direct and (port is None or not each.ports or port in each.ports) for each in named)
 
     def tightened(self, endpoints: tuple[Endpoint, ...]) -> GateRules:
         """Only these addresses, out of what was allowed before."""
@@ -148,12 +149,6 @@ class GateRules:
         if port is not None and ports and port not in ports:
             return Decision(False, "network.host_loopback_ports", fix.text(host_loopback_ports=(port,)))
         return Decision(True, "network.allow_host_loopback", "")
-
-
-def _specific(pattern: str) -> tuple[int, int]:
-    """The larger, the more specific: a name, then `*.`, then `**.`; among them the longer."""
-    stars = 2 if pattern.startswith("**.") else int(pattern.startswith("*."))
-    return -stars, len(pattern)
 
 
 def sixteen(address: IPAddress) -> bytes:

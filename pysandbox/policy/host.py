@@ -82,7 +82,8 @@ class HostRule:
         default=False, merge="or",
     )  # fmt: skip
     contract_mode: str | None = column(
-        "host", "contract_mode", "Overrides the network's contract_mode for this host.", default=None, merge="last",
+        "host", "contract_mode", "relaxed: each request that the block allows is "
+        "an event besides, so that its shape can be written down.", default=None, merge="last",
         choices=("strict", "relaxed"),
     )  # fmt: skip
     include_subdomains: bool = column(
@@ -106,7 +107,7 @@ class HostRule:
     def is_inspected(self) -> bool:
         """Whether requests are looked at."""
         shaped = self.methods or self.content_types or self.paths or self.max_request_bytes is not None
-        return bool(shaped) or self.tls == "inspect"
+        return bool(shaped) or self.tls == "inspect" or self.contract_mode == "relaxed"
 
     @property
     def given(self) -> dict[str, Any]:

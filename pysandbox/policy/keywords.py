@@ -57,7 +57,7 @@ class HostTable(_Domain, total=False):
     """Connections are the kernel's own, at full speed, and nothing looks at what is sent. Ports 443 and 80 are then not
     held to this name by TLS or HTTP."""
     contract_mode: Literal["strict", "relaxed"] | None
-    """Overrides the network's contract_mode for this host."""
+    """relaxed: each request that the block allows is an event besides, so that its shape can be written down."""
     include_subdomains: bool
     """The block also holds for every name below the domain."""
     tls: Literal["auto", "inspect", "pass"] | None
@@ -169,7 +169,7 @@ class PolicyOptions(TypedDict, total=False):
     allow_ips: Strings
     """Addresses of the host's network that may be connected to, ADDR[/LEN][:PORT[-PORT]][/tcp|/udp]."""
     contract_mode: Literal["strict", "relaxed"]
-    """What happens to a host without a [[host]] block: refused, or allowed and logged."""
+    """What happens to a host without a [[host]] block: refused, or allowed, and each of its requests is an event."""
     ports: Strings
     """Ports of the cage published on the host: PORT, HOST:CAGE or ADDRESS:HOST:CAGE, each with /tcp or /udp; the
     address is 127.0.0.1 unless given."""

@@ -21,8 +21,8 @@ from pysandbox.policy.declared.inspection import InspectionOptions
 from pysandbox.policy.host import HostRule
 from pysandbox.shapes import Any, NamedTuple, fields
 
-OF_REQUESTS = ("methods", "content_types", "paths", "max_request_bytes")
-OF_CREDENTIALS = ("allow_credentials", "contract_mode")
+OF_REQUESTS = ("methods", "content_types", "paths", "max_request_bytes", "contract_mode")
+OF_CREDENTIALS = ("allow_credentials",)
 CONTRACT = (*OF_REQUESTS, *OF_CREDENTIALS)
 INSPECTION = frozenset(field.name for field in fields(InspectionOptions))
 SCANNING = "network.dlp.enabled"  # stands in the list for the scan that a recipe wants
@@ -62,7 +62,7 @@ class Holding(NamedTuple):
             return False
         given = rule.given
         if any(name in given for name in OF_CREDENTIALS):
-            return self.scanned and "contract_mode" not in given
+            return self.scanned
         return self.requests or not has_contract(rule)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 IPAddress: TypeAlias = "IPv4Address | IPv6Address"
 
 HOST_ALIAS = "host.pysandbox.internal"  # the host's own loopback, where network.allow_host_loopback is set
+ANY_NAME = "**"  # no policy can write it: `contract_mode = "relaxed"` means it
 
 LONGEST_TEXT = 4 * LONGEST_NAME  # of what is looked at at all: IDNA in the standard library is quadratic in it
 NEVER = {"@": "user information", "%": "a percent sign or a zone", "/": "a slash", "\\": "a backslash", "?": "a query",
@@ -57,7 +58,9 @@ def canonical(text: str | bytes) -> str | IPAddress:
 
 def matches(pattern: str, name: str) -> bool:
     """Whether a canonical name is what a canonical pattern says: `example.com` is itself alone, `*.example.com` exactly
-    one label below it, `**.example.com` any number of them, but not example.com."""
+    one label below it, `**.example.com` any number of them, but not example.com. ANY_NAME is every name."""
+    if pattern == ANY_NAME:
+        return True
     if pattern.startswith("**."):
         return name.endswith(pattern[2:]) and len(name) > len(pattern) - 2
     if pattern.startswith("*."):

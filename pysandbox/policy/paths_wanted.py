@@ -35,7 +35,7 @@ def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     if policy.allow_execve:
         named += (*LIBRARY_DIRECTORIES, *LOADERS)
     scans = policy.dlp_enabled or (policy.strict and policy.hosts)
-    if scans or policy.secrets or any(rule.is_inspected for rule in policy.hosts):
+    if scans or policy.secrets or policy.contract_mode == "relaxed" or any(rule.is_inspected for rule in policy.hosts):
         named += BUNDLES
     named += [each.source.removeprefix("file:") for each in policy.secrets if each.source.startswith("file:")]
     named += policy.proxy_upstream_ca

@@ -32,7 +32,12 @@ def loopback_ports(policy: Policy) -> tuple[int, ...] | None:
 def reaches_names(policy: Policy) -> bool:
     """Whether a host, or the alias of this one's loopback, may be reached by its name."""
     named = bool(policy.hosts or policy.allow_host_loopback or policy.host_loopback_ports)
-    return policy.egress == "proxy-only" and named
+    return policy.egress == "proxy-only" and (named or is_relaxed(policy))
+
+
+def is_relaxed(policy: Policy) -> bool:
+    """Whether every host may be reached, also one that nobody has named."""
+    return policy.egress == "proxy-only" and policy.contract_mode == "relaxed"
 
 
 def has_way_out(policy: Policy) -> bool:
@@ -54,7 +59,13 @@ def inspects(policy: Policy) -> bool:
     """Whether requests to some host are looked at."""
     if not any(REACHED(policy)) or not reaches_hosts(policy):
         return False
-    return bool(scanning(policy).dlp_enabled or policy.secrets or any(rule.is_inspected for rule in policy.hosts))
+    held = (
+        scanning(policy).dlp_enabled
+        or is_relaxed(policy)
+        or policy.secrets
+        or any(rule.is_inspected for rule in policy.hosts)
+    )
+    return bool(held)
 
 
 def scanning(policy: Policy) -> Policy:

@@ -1,7 +1,8 @@
 """The authority that signs for the inspected hosts of one plan: its key is made here and never leaves this process.
 
 Its certificate may sign for those hosts and nothing else (name constraints, RFC 5280 4.2.1.10), so that a key that got
-out would be good for nothing besides. Leaves share one key; each is made when a name is first asked for.
+out would be good for nothing besides; where a policy opens every host, for every one. Leaves share one key; each is
+made when a name is first asked for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import SSL
 
+from pysandbox.policy.names import ANY_NAME
 from pysandbox.shapes import Any
 
 AUTHORITY_DAYS = 365  # it ends with this process
@@ -71,14 +73,14 @@ class SigningAuthority:
             digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
             key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
         )  # fmt: skip
-        constraints = x509.NameConstraints(permitted_subtrees=[x509.DNSName(each) for each in bases],
-                                           excluded_subtrees=None)  # fmt: skip
         key = self._key.public_key()
         built = _builder(AUTHORITY_DAYS).subject_name(name).issuer_name(name).public_key(key)
+        if ANY_NAME not in patterns:
+            permitted = [x509.DNSName(each) for each in bases]
+            built = built.add_extension(x509.NameConstraints(permitted, excluded_subtrees=None), critical=True)
         return (
             built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
-            .add_extension(constraints, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .sign(self._key, hashes.SHA256())
         )

@@ -31,7 +31,8 @@ class Kind(IntEnum):
     (the name of one), FORGET, ENDED (a cage), ANSWER (why something is refused, or nothing). From it: READY, AUTHORITY
     (the certificate of a plan's authority), REFUSED, UNTRUSTED (the client does not trust the authority), UPSTREAM (the
     server's certificate is not accepted), OVER, PONG, FOUND (a credential), ASK (the host's callback: number of the
-    question, place, offset, bytes)."""
+    question, place, offset, bytes), PASSED (a request to a host whose requests are told: method, path,
+    type)."""
 
     PLAN = 1
     OPEN = 2
@@ -51,6 +52,7 @@ class Kind(IntEnum):
     ENDED = 16
     ASK = 17
     ANSWER = 18
+    PASSED = 19
 
 
 TO_INSPECTOR = frozenset((Kind.PLAN, Kind.OPEN, Kind.CUT, Kind.PING, Kind.SECRETS, Kind.REVOKE, Kind.FORGET,
@@ -59,6 +61,7 @@ FIELDS = {
     Kind.PLAN: 0, Kind.OPEN: 8, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
     Kind.UNTRUSTED: 1, Kind.UPSTREAM: 1, Kind.OVER: 1, Kind.PONG: 0, Kind.SECRETS: 1, Kind.REVOKE: 1,
     Kind.FORGET: 0, Kind.FOUND: 4, Kind.ENDED: 0, Kind.ASK: 4, Kind.ANSWER: 1,
+    Kind.PASSED: 3,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pysandbox.gate.inspection.handshake import OtherVersion
 from pysandbox.gate.inspection.heads import BadMessage, Head
 from pysandbox.gate.inspection.leak import Leak, RequestScan
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, Withheld
-from pysandbox.gate.inspection.terms import Refused, Terms, Told, hold, path_of, too_large
+from pysandbox.gate.inspection.terms import ALLOWED, Refused, Terms, Told, hold, path_of, too_large
 from pysandbox.policy.secret import RULES
 from pysandbox.shapes import NamedTuple
 
@@ -62,7 +62,17 @@ class Judge:
                 head = head._replace(fields=[each for each in head.fields if each[0] != b"expect"])
         if secrets is not None:
             body.passing = secrets.request_body(head)
+        if terms.contract.told:
+            self._tell_allowed(asked, has_body=has_body)
         return AllowedRequest(head, path, body, asks)
+
+    def _tell_allowed(self, asked: Asked, *, has_body: bool) -> None:
+        """As its client said it, without the query, in which more than a shape may be."""
+        kinds = [value.partition(b";")[0].strip() for name, value in asked.fields if name == b"content-type"]
+        kind = kinds[0].lower() if has_body and kinds else b""
+        shown = (each[:200].decode("ascii", "backslashreplace")
+                 for each in (kind, asked.method, asked.path.partition(b"?")[0]))  # fmt: skip
+        self._tell(Told(ALLOWED, "", *shown))
 
     def hold_body(self, size: int) -> None:
         """Raises Refused for so much of it."""

@@ -26,7 +26,7 @@ from pysandbox.gate.inspection.mirror import Parts, mirrored, offered_by
 from pysandbox.gate.inspection.pair import InspectedPair
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
 from pysandbox.gate.inspection.sides import HTTP2, ClientSide, PlainSide, ServerSide, Side
-from pysandbox.gate.inspection.terms import Terms, Told
+from pysandbox.gate.inspection.terms import ALLOWED, Terms, Told
 from pysandbox.policy.names import matches
 from pysandbox.shapes import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ class HeldPlan:
         self.contracts = [
             Contract(tuple(each["methods"]), tuple(each["paths"]), tuple(each["content_types"]),
                      each["max_request_bytes"], tuple(each["ports"]), bool(each["websocket"]),
-                     tuple(each["credentials"]))
+                     tuple(each["credentials"]), bool(each["told"]))
             for each in given["contracts"]
         ]  # fmt: skip
         self.patience: float = given["timeout_ms"] / 1000
@@ -242,6 +242,9 @@ class Inspector:
     def _tell(self, number: int, scan: PlanScan | None, told: Told) -> None:
         if scan is not None:
             told = Told(told.column, *map(scan.clean, told[1:]))
+        if told.column == ALLOWED:
+            self._say(Kind.PASSED, number, told.method, told.path, told.value)
+            return
         self._say(Kind.REFUSED, number, told.column, told.why, told.value, told.method, told.path)
 
     def _over(self, number: int, plan: HeldPlan, place: tuple[str, int], server: Side, *, reset: bool) -> None:

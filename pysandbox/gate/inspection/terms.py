@@ -23,8 +23,11 @@ class Terms(NamedTuple):
     most: int  # bytes of any body
 
 
+ALLOWED = "allowed"  # stands for a column, where nothing was refused
+
+
 class Told(NamedTuple):
-    """A refusal, as the host program hears of it."""
+    """A refusal, as the host program hears of it; or a request that passes, with the type of its body for a value."""
 
     column: str
     why: str

@@ -44,9 +44,17 @@ class NetworkOptions:
         sentence=Sentence("Reaches", "Addresses that can be connected to: {}.", unless=("egress", "none")),
     )  # fmt: skip
     contract_mode: str = option(
-        "network", "contract_mode", "What happens to a host without a [[host]] block: refused, or allowed and logged.",
+        "network", "contract_mode", "What happens to a host without a [[host]] block: refused, or allowed, and each of "
+        "its requests is an event.",
         default="strict", merge="last", tighter=towards("strict", "relaxed"), choices=("strict", "relaxed"),
         in_plan=False, idle_alone=True,
+        sentences=(
+            Sentence(
+                "Reaches", cases={"relaxed": "Every host may be reached, also one that nobody named, and be sent any "
+                                 "request; each of these is an event. What is sent is held by nothing else."},
+                unless=("egress", "none"),
+            ),
+        ),
     )  # fmt: skip
     ports: tuple[str, ...] = option(
         "network", "ports", "Ports of the cage published on the host: PORT, HOST:CAGE or ADDRESS:HOST:CAGE, each "

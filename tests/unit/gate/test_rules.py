@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from _support.gate import net_plan
-from pysandbox.compile.plan import HostGrant
+from pysandbox.compile.plan import Contract, HostGrant
 from pysandbox.gate.rules import GateRules
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.model import Policy
@@ -149,3 +149,28 @@ def test_direct_grants_are_those_that_no_other_grant_wants_relayed():
     assert both.direct_ports("a.b") == ((1, 442), (444, 65535))
     assert both.name("a.b", 443).direct is False and both.name("a.b", 80).direct is True
     assert granting(HostGrant("a.b", (), True), HostGrant("*.b", (), False)).direct_ports("a.b") == ()
+
+
+HELD = Contract(methods=("GET",))
+
+
+def test_the_most_specific_grant_alone_says_at_which_ports_a_name_is_reached():
+    """Else what a block holds at its ports, a wider one would let pass at the others."""
+    both = granting(
+        HostGrant("a.b.c", (443,), False, HELD), HostGrant("*.b.c", (), False), HostGrant("**.c", (22,), False)
+    )
+    assert both.name("a.b.c", 443).inspect and both.contract("a.b.c", 443) == HELD
+    assert both.name("a.b.c", 80)[:2] == (False, "host.ports") and both.contract("a.b.c", 80) is None
+    assert both.name("x.b.c", 80).allowed and both.name("y.x.b.c", 22).allowed and not both.name("y.x.b.c", 443).allowed
+
+
+def test_two_grants_of_one_pattern_add_their_ports():
+    both = granting(HostGrant("*.b.c", (443,), False), HostGrant("*.b.c", (80,), False))
+    assert both.name("a.b.c", 443).allowed and both.name("a.b.c", 80).allowed and not both.name("a.b.c", 22).allowed
+
+
+def test_a_wider_direct_grant_opens_no_port_of_a_more_specific_one():
+    both = granting(HostGrant("a.b", (443,), True), HostGrant("*.b", (), True))
+    assert both.direct_ports("a.b") == ((443, 443),) and both.direct_ports("x.b") == ((1, 65535),)
+    held = granting(HostGrant("a.b", (443,), False, HELD), HostGrant("*.b", (), True))
+    assert held.direct_ports("a.b") == () and not held.name("a.b", 80).allowed
