@@ -108,7 +108,7 @@ def sends_to_fewer(old: Any, new: Any, policy: Any) -> bool:
 def reaches_less(old: tuple[HostRule, ...], new: tuple[HostRule, ...], policy: Any) -> bool:
     before, after = ({rule.domain: rule for rule in rules} for rules in (old, new))
     gone = before.keys() - after.keys()
-    if gone and policy.contract_mode == "relaxed":  # it would be reached all the same, and held to nothing
+    if gone and (policy.egress, policy.contract_mode) == ("proxy-only", "relaxed"):  # reached anyway, and held no more
         return False
     return all(
         rule.domain in before

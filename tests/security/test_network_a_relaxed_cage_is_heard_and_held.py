@@ -1,5 +1,6 @@
 """Claim: `contract_mode = "relaxed"` opens hosts that nobody named to requests alone, each of which is told. It opens
-no address, nothing of the host, nothing that is no request, and takes nothing away from the block of a host that has one.
+no address, nothing of the host, nothing that is no request, and takes nothing away from the block of a host
+that has one.
 """
 
 from __future__ import annotations
