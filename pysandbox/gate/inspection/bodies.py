@@ -100,6 +100,16 @@ class OfLength(Through):
         self.done = not self._left
         return self.through(said, last=self.done)
 
+    def passes(self, count: int) -> bool:
+        """Whether so many bytes that have come are content to the last one, and pass as they are: then they are counted,
+        and whoever has them need not copy them."""
+        if self.passing is not None or not 0 < count <= self._left:
+            return False
+        self._left -= count
+        self.size += count
+        self.done = not self._left
+        return True
+
     def end(self) -> bool:
         return self.done
 

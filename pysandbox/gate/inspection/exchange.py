@@ -221,8 +221,13 @@ class Exchange:
     def _pass_body(self) -> None:
         if self._request.done:
             return
-        said = self._request.take(self._from_client)
-        self._judge.hold_body(self._request.size)
+        request, come = self._request, self._from_client
+        if not self.to_server and isinstance(request, OfLength) and request.passes(len(come)):
+            self._judge.hold_body(request.size)
+            self.to_server, self._from_client = come, self.to_server
+            return
+        said = request.take(come)
+        self._judge.hold_body(request.size)
         self.to_server += said
 
     def _refuse(self, refused: Refused) -> None:
@@ -263,7 +268,7 @@ class Exchange:
                     self._respond(head)
                 else:
                     before = len(self._from_server)
-                    self.to_client += self._response.take(self._from_server)
+                    self._pass_answer(self._response)
                     if self._response.done:
                         self._finish()
                     elif len(self._from_server) == before:
@@ -275,6 +280,13 @@ class Exchange:
                 self._refuse(Refused(451, "secret-refused", withheld.why, column=withheld.rule))
         except BadMessage as error:
             self.fail(502, "upstream-unreachable", f"the answer of {self._terms.host} makes no sense: {error}")
+
+    def _pass_answer(self, response: Body) -> None:
+        come = self._from_server
+        if not self.to_client and isinstance(response, OfLength) and response.passes(len(come)):
+            self.to_client, self._from_server = come, self.to_client
+        else:
+            self.to_client += response.take(come)
 
     def _respond(self, head: Head) -> None:
         status, asked = int(head.first[0]), self._head

@@ -218,17 +218,18 @@ class ClientSide:
 
     def _send(self, most: int = LITTLE_DRAINED) -> None:
         """Writes to the socket what TLS has for it, as far as it goes. `most`: bytes that it is asked for at once."""
-        drained = False
+        only, drained = b"", False
         with suppress(SSL.WantReadError):
             while not drained:
                 said = self._tls.bio_read(most)
-                self._out += said
                 drained = len(said) < most
-        if self._out:
+                if drained and not self._out:
+                    only = said
+                else:
+                    self._out += said
+        if only or self._out:
             try:
-                del self._out[: self._sock.send(self._out)]
-            except BlockingIOError:
-                pass
+                _sent(self._sock, only, self._out)
             except OSError as error:
                 raise Broken(str(error)) from None
 
@@ -351,17 +352,29 @@ class ServerSide:
 
     def _send(self) -> None:
         """Writes to the socket what TLS has for it, as far as it goes. One that takes no more may have an answer."""
-        if self._written.pending:
-            self._out += self._written.read()
-        if self._out and not self._takes_no_more:
+        said = self._written.read() if self._written.pending else b""
+        if self._out:
+            self._out += said
+        if (said or self._out) and not self._takes_no_more:
             try:
-                del self._out[: self._sock.send(self._out)]
-            except BlockingIOError:
-                return
+                _sent(self._sock, said, self._out)
             except OSError:
                 self._takes_no_more = True
         if self._takes_no_more:
             self._out.clear()
+
+
+def _sent(sock: socket.socket, said: bytes, kept: bytearray) -> None:
+    """Sends what is kept, and where nothing was, what is said; what the socket does not take is kept. Raises OSError."""
+    try:
+        if kept:
+            del kept[: sock.send(kept)]
+        else:
+            with memoryview(said) as view:
+                kept += view[sock.send(view) :]
+    except BlockingIOError:
+        if not kept:
+            kept += said
 
 
 def _text(error: SSL.Error) -> str:
