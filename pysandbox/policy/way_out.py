@@ -11,15 +11,19 @@ from operator import attrgetter
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import replace
 
-# What may be reached: without any of it there is no way out, whatever else is set.
-REACHED = attrgetter("hosts", "allow_ips", "allow_host_loopback", "host_loopback_ports")
+REACHED = attrgetter("hosts", "allow_ips", "allow_host_loopback", "host_loopback_ports")  # each by itself
 
 
 def effective_egress(policy: Policy) -> str:
     """ "none", "proxy-only" or "direct". An empty list never means that everything is allowed."""
-    if policy.egress == "proxy-only" and not any(REACHED(policy)):
+    if policy.egress == "proxy-only" and not _reaches_anything(policy):
         return "none"
     return policy.egress
+
+
+def _reaches_anything(policy: Policy) -> bool:
+    """Without any of it there is no way out, whatever else is set."""
+    return policy.egress == "proxy-only" and (any(REACHED(policy)) or is_relaxed(policy))
 
 
 def loopback_ports(policy: Policy) -> tuple[int, ...] | None:
@@ -42,12 +46,12 @@ def is_relaxed(policy: Policy) -> bool:
 
 def has_way_out(policy: Policy) -> bool:
     """Whether anything outside may be reached through doors."""
-    return policy.egress == "proxy-only" and any(REACHED(policy)) and may_have_doors(policy)
+    return _reaches_anything(policy) and may_have_doors(policy)
 
 
 def has_doors(policy: Policy) -> bool:
     """Whether the cage is served: for its way out, or so that what it would have reached has a name (`why`)."""
-    return policy.egress == "proxy-only" and (policy.why or any(REACHED(policy))) and may_have_doors(policy)
+    return policy.egress == "proxy-only" and (policy.why or _reaches_anything(policy)) and may_have_doors(policy)
 
 
 def reaches_hosts(policy: Policy) -> bool:
@@ -57,7 +61,7 @@ def reaches_hosts(policy: Policy) -> bool:
 
 def inspects(policy: Policy) -> bool:
     """Whether requests to some host are looked at."""
-    if not any(REACHED(policy)) or not reaches_hosts(policy):
+    if not reaches_hosts(policy):
         return False
     held = (
         scanning(policy).dlp_enabled
