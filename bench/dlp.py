@@ -33,7 +33,6 @@ GIVEN = {
     "warns": False,
     "budget": 1 << 40,
     "detectors": (),
-    "canaries": {},
 }
 REQUEST = (
     b"GET /v1/items?page=2&per_page=100&sort=updated HTTP/1.1\r\nHost: api.example\r\nUser-Agent: requests/2.32\r\n"

@@ -26,7 +26,7 @@ from pysandbox.gate.inspection.scanning import ConnectionScan, CredentialFound, 
 from pysandbox.shapes import NamedTuple
 
 BUDGET = 8192
-GIVEN = {"depth": 32, "whole": 8 << 20, "scopes": (), "warns": False, "budget": BUDGET, "detectors": (), "canaries": {}}
+GIVEN = {"depth": 32, "whole": 8 << 20, "scopes": (), "warns": False, "budget": BUDGET, "detectors": ()}
 CHANCE = random.Random(14)
 SOURCES = [path.read_text() for path in sorted(Path(__file__).parent.rglob("*.py"))]
 WORDS = " ".join(SOURCES).split()

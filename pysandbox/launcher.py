@@ -121,7 +121,7 @@ class Launcher:
         if scan is not None and scan.canaries:
             from pysandbox.dlp import canary
 
-            canaries = canary.values(scan.canaries)
+            canaries = canary.new_values(scan.canaries)
         with trusting(self.runtime, prepared, asks=self.leak_caller is not None):
             return self._take(prepared, placeholders, canaries)
 

@@ -94,7 +94,9 @@ def _policy(namespace: Namespace) -> Policy | None:
 
 def _wanted(policy: Policy | None) -> Wanted:
     """In a cage also the false credentials that it was given."""
-    return Wanted(_rows(policy), canary.given(os.environ), policy.dlp_max_decode_depth if policy else DEPTH)
+    depth = policy.dlp_max_decode_depth if policy else DEPTH
+    any_bearer = policy is None or policy.strict or policy.dlp_bearer == "any"
+    return Wanted(_rows(policy), canary.given(os.environ), depth, any_bearer=any_bearer)
 
 
 def _rows(policy: Policy | None) -> tuple[ScanDetector, ...]:

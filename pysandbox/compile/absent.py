@@ -42,17 +42,14 @@ def _by_any_way(asks: Callable[[Policy], object]) -> Callable[[Policy], bool]:
 
 DEFAULTS = {each.name: each.default for each in fields(Policy)}
 INSPECTION = "this part of HTTP inspection is not available in this version"
-NOT_SCANNED_YET = (
-    ("network.dlp.decompress", "dlp_decompress"),
-    ("network.dlp.dns_entropy_threshold", "dlp_dns_entropy_threshold"),
-)
 HOW_IT_IS_SCANNED = (
     ("network.dlp.max_decode_depth", "dlp_max_decode_depth"), ("network.dlp.extra_scopes", "dlp_extra_scopes"),
     ("network.dlp.session_entropy_budget", "dlp_session_entropy_budget"), ("network.dlp.detector", "dlp_detectors"),
-    ("network.dlp.packs", "dlp_packs"),
+    ("network.dlp.packs", "dlp_packs"), ("network.dlp.bearer", "dlp_bearer"),
+    ("network.dlp.decompress", "dlp_decompress"), ("network.dlp.dns_entropy_threshold", "dlp_dns_entropy_threshold"),
     ("proxy.max_buffered_body_bytes", "proxy_buffered_bytes"),
 )  # fmt: skip
-OF_SCANNING = (*NOT_SCANNED_YET, *HOW_IT_IS_SCANNED[:5])
+OF_SCANNING = HOW_IT_IS_SCANNED[:-1]
 DLP, STRICT = "network.dlp.enabled", "strict"
 RELAXED = "network.contract_mode"
 BUDGET = "network.dlp.session_entropy_budget"
@@ -197,7 +194,6 @@ PARTS: tuple[Part, ...] = (
         "nothing that is sent is scanned, so this would hold nothing",
         "leave it out, or scan what is sent: network.dlp.enabled = true",
     ),
-    *_unless_default("leave it out: this version does not do that in a scan", *NOT_SCANNED_YET),
     *_unless_scanned("leave it out, or scan what is sent: network.dlp.enabled = true", *HOW_IT_IS_SCANNED),
     Part(
         "proxy.parent", _by_any_way(lambda policy: policy.strict and policy.proxy_parent is not None),

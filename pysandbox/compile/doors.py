@@ -154,7 +154,8 @@ def inspection(policy: Policy) -> InspectionPlan | None:
 
     scan = ScanPlan(
         policy.dlp_max_decode_depth, policy.proxy_buffered_bytes, policy.dlp_extra_scopes, policy.monitor,
-        policy.dlp_session_entropy_budget, scan_detectors(policy), canaries(policy), blocks_opaque=policy.strict,
+        policy.dlp_session_entropy_budget, scan_detectors(policy), canaries(policy), policy.strict,
+        policy.strict or policy.dlp_bearer == "any", policy.dlp_decompress, policy.dlp_dns_entropy_threshold,
     )  # fmt: skip
     return InspectionPlan(
         policy.proxy_timeout_ms, policy.proxy_streamed_bytes, policy.proxy_upstream_ca, secret_grants(policy),

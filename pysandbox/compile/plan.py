@@ -282,6 +282,9 @@ class ScanPlan:
     detectors: tuple[ScanDetector, ...] = ()  # besides those that every scan has
     canaries: tuple[str, ...] = ()  # variables with a false credential
     blocks_opaque: bool = False  # none of them at all, but of digests and UUIDs
+    any_bearer: bool = True  # whatever follows the word is a credential; else what has a form of its own
+    undoes_codings: bool = True  # of bodies; else what has a Content-Encoding is refused
+    told_share: float = 0.92  # of what their alphabet gives, from which labels of a name are told
 
 
 @dataclass(frozen=True, slots=True)

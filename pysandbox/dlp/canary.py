@@ -1,10 +1,10 @@
 """False credentials: variables of a cage whose values nobody has a use for but a thief. What is sent of one is refused,
 and told by its name, wherever it goes.
 
-A value has the form of its service, so that whoever collects credentials takes it along. It is made of a key that this
-process made and the name: whoever gives it to a cage and whoever looks for it need not speak to each other. Looked for
-are its pieces of sixteen letters, in their order and backwards, in small letters and in capitals. Each has a block of
-eight in it that the value has at a multiple of eight: those are the literals, so the scan takes no longer for them.
+A value has the form of its service, so that whoever collects credentials takes it along. Each cage has values of its
+own, so that nobody who has seen two cages knows them by being the same. Looked for are its pieces of sixteen letters,
+in their order and backwards, in small letters and in capitals. Each has a block of eight in it that the value has at a
+multiple of eight: those are the literals, so the scan takes no longer for them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from hashlib import blake2b
 
 from pysandbox.dlp.detector import Detector
 from pysandbox.shapes import NamedTuple
@@ -42,23 +40,17 @@ OF_VARIABLES: Mapping[str, Canary] = {
 DETECTORS = frozenset(each.detector for each in OF_VARIABLES.values())
 
 
-def values(names: Iterable[str]) -> dict[str, str]:
-    """The values of these variables: in one process always the same."""
-    return {name: _value(name, OF_VARIABLES[name]) for name in names}
+def new_values(names: Iterable[str]) -> dict[str, str]:
+    """Values for these variables of one cage."""
+    return {name: _new_value(OF_VARIABLES[name]) for name in names}
 
 
-def _value(name: str, canary: Canary) -> str:
-    number = int.from_bytes(blake2b(name.encode(), key=_key(), digest_size=64).digest(), "big")
-    said = []
+def _new_value(canary: Canary) -> str:
+    number, said = int.from_bytes(os.urandom(64), "big"), []
     for _ in range(canary.letters):
         number, letter = divmod(number, len(canary.alphabet))
         said.append(canary.alphabet[letter])
     return canary.prefix + "".join(said)
-
-
-@cache
-def _key() -> bytes:
-    return os.urandom(32)
 
 
 def given(env: Mapping[str, str]) -> dict[str, str]:

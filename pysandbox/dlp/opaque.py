@@ -21,6 +21,8 @@ from pysandbox.shapes import Any, NamedTuple
 
 SHARE = 0.92
 ALPHABETS = (10, 16, 32, 36, 64)
+SYMBOLS = {10: set("0123456789"), 16: set("0123456789abcdef"), 32: set("abcdefghijklmnopqrstuvwxyz234567"),
+           36: set("abcdefghijklmnopqrstuvwxyz0123456789"), 64: set[str]()}  # of names, in small letters  # fmt: skip
 EXACT = 128  # symbols up to which what is expected is counted out; beyond, its series is exact to 0.001 bits
 NAME = "generic_high_entropy"
 AT_ONCE = 1 << 16  # bytes of a stretch
@@ -119,6 +121,16 @@ def _by_length(symbols: int, longest: int) -> Iterator[float]:
         else:  # Miller and Madow, with the next term of the series
             short = (symbols - 1) / (2 * length) + (symbols**2 - 1) / (12 * length**2)
             yield math.log2(symbols) - short / math.log(2)
+
+
+def share_of(said: str) -> float:
+    """Of what the alphabet of these letters and digits gives at their length, how much they have; 0 below the shortest
+    run. For a label of a name: of a text, `stretches` says it."""
+    if not lib.PSB_SHORTEST_RUN <= len(said) <= EXACT:
+        return 0.0
+    symbols = next(size for size, letters in SYMBOLS.items() if letters.issuperset(said) or size == ALPHABETS[-1])
+    bits = math.log2(len(said)) - sum(n * math.log2(n) for n in map(said.count, set(said))) / len(said)
+    return bits / expected_bits(symbols, len(said))
 
 
 def expected_bits(symbols: int, length: int) -> float:

@@ -56,6 +56,7 @@ class CageSession(CageService):
         self, cage_id: str, net: NetPlan, ledger: Ledger, loop: asyncio.AbstractEventLoop, upstream: Resolver,
         relay: SocketRelay | None = None, grant_address: GrantAddress | None = None,
         left: Callable[[CageSession], None] = lambda _: None, account: Account | None = None,
+        canaries: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.id, self.net, self.ledger = cage_id, net, ledger
         self.number = relay.new_cage() if relay is not None else 0  # whose pairs take turns together
@@ -70,7 +71,7 @@ class CageSession(CageService):
         self.names = Names.of(net)
         self.judged = JudgedTargets(relay, self.number, self.descriptors, ledger)
         self.names.forgotten = self.judged.forget
-        self.asked_names = asked_names(net)
+        self.asked_names = asked_names(net, canaries, ledger.found_name)
         self.connections = CageConnections(self, relay)
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.monitors = Monitors(loop)  # of what arrives nowhere
@@ -81,6 +82,7 @@ class CageSession(CageService):
         self.quiet: QuietDoors | None = None  # where its doors wait until somebody is at one
         self.reader: DoorsReader | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
+        self.canaries = canaries or {}  # false credentials that its commands have
         self.leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
         self.hostname = ""  # the cage's host name, which some programs look up
         self.needs_loop = True  # more is served than doors

@@ -78,6 +78,7 @@ class CarriedSession(Protocol):
     number: int
     secrets: int
     leak_caller: Any
+    canaries: Any
     ended: bool
 
     @property

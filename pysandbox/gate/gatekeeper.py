@@ -186,7 +186,7 @@ class Gatekeeper:
         ledger = Ledger(live.id, self.sink, who=Askers(live.pid).now, commands=live.commands)
         session = CageSession(
             live.id, net, ledger, self.loop, self.upstream, self.relay, live.services.grant_address,
-            left=self._left, account=self.account,
+            left=self._left, account=self.account, canaries=live.canaries,
         )  # fmt: skip
         session.hostname, session.quiet = live.hostname, self.quiet
         if not net.redirect and any(door.kind == "dns" for door in net.doors):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import Context, copy_context
 
@@ -43,6 +43,7 @@ class Served(Protocol):
     number: int  # of the cage
     ended: bool
     leak_caller: LeakCaller | None
+    canaries: Mapping[str, str]
 
 
 @dataclass(slots=True)

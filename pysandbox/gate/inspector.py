@@ -11,6 +11,7 @@ once more. After that, hosts with a contract are closed; all others go on.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import selectors
 import socket
@@ -190,6 +191,7 @@ class InspectorProcess:
             fields = (
                 str(known.number), str(known.contracts.index(held.contract)), held.target.host, str(held.target.port),
                 str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds),
+                json.dumps(dict(held.session.canaries)),
             )  # fmt: skip
             record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
             self._held[number] = held

@@ -131,6 +131,10 @@ class Ledger:
         with suppress(Exception):
             self._sink(Event(UNKNOWN_CONTRACT.name, {"invocation_id": self._id, **data}))
 
+    def found_name(self, pattern: str, name: str) -> None:
+        """Records that a name below a pattern says what no word does."""
+        self.found(pattern, "dns_entropy", "a name", name[:LONGEST_TARGET], "warned")
+
     def unreachable(self, error: str) -> None:
         """A resolver of the host does not answer."""
         self._count(UPSTREAM_UNREACHABLE.name)

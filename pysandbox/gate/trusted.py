@@ -68,11 +68,10 @@ def plan_of(net: NetPlan, number: int) -> KnownPlan:
 def _scan_of(scan: ScanPlan | None) -> dict[str, object] | None:
     if scan is None:
         return None
-    from pysandbox.dlp import canary
-
     return {
         "depth": scan.depth, "whole": scan.whole, "scopes": scan.scopes, "warns": scan.warns, "budget": scan.budget,
-        "detectors": scan.detectors, "canaries": canary.values(scan.canaries), "blocks_opaque": scan.blocks_opaque,
+        "detectors": scan.detectors, "blocks_opaque": scan.blocks_opaque, "any_bearer": scan.any_bearer,
+        "undoes_codings": scan.undoes_codings,
     }  # fmt: skip
 
 

@@ -195,9 +195,12 @@ class PolicyOptions(TypedDict, total=False):
     dlp_max_decode_depth: int
     """How many encodings inside each other are undone before scanning."""
     dlp_decompress: bool
-    """Decompress bodies before scanning."""
+    """Undo the Content-Encoding of bodies before they are scanned; false: what has one is refused."""
     dlp_dns_entropy_threshold: float
-    """Share of the highest possible entropy above which two labels of a name are taken for smuggled data."""
+    """Share of what their alphabet gives from which the entropy of two labels of a new name below a pattern is told as
+    a warning."""
+    dlp_bearer: Literal["any", "jwt"]
+    """What is found after the word Bearer: any token, or only a JWT and what another detector knows; strict: any."""
     dlp_session_entropy_budget: int
     """Opaque bytes a cage may send to one host: what has the entropy of data, and not of text, and was not sent there
     before."""

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,6 +103,7 @@ class Session:
     number: int = 0
     ended: bool = False
     leak_caller: LeakCaller | None = None
+    canaries: Mapping[str, str] = field(default_factory=dict)
 
 
 class Asking:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,12 +57,16 @@ def _size(said: bytearray) -> int:
 class ScannedHost:
     """One plan at an inspector that scans: its only host is NAME."""
 
-    def __init__(self, directory: Path, inspector: ScanningInspector, scan: ScanPlan = SCAN) -> None:
+    def __init__(
+        self, directory: Path, inspector: ScanningInspector, scan: ScanPlan = SCAN,
+        canaries: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         both, alone = write_certificate(directory)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(both)
         self.server = WholeServer(context)
         self.asking = Asking(inspector, ANY_REQUEST, alone, scan=scan)
+        self.asking.session.canaries = canaries or {}
 
     def send(self, pieces: Sequence[bytes], answers: int = 1) -> bytes:
         """What is answered to bytes that are sent in these pieces."""
@@ -85,12 +89,14 @@ class ScannedHost:
 
 
 @contextmanager
-def scanned(directory: Path, scan: ScanPlan = SCAN, caller: LeakCaller | None = None) -> Iterator[ScannedHost]:
-    """`caller`: the callback of its host."""
+def scanned(
+    directory: Path, scan: ScanPlan = SCAN, caller: LeakCaller | None = None, canaries: Mapping[str, str] | None = None
+) -> Iterator[ScannedHost]:
+    """`caller`: the callback of its host; `canaries`: the false credentials of its cage."""
     events: list[Event] = []
     with inspector_process(events, kind=AskingInspector if caller else ScanningInspector) as inspector:
         assert isinstance(inspector, ScanningInspector)
-        made = ScannedHost(directory, inspector, scan)
+        made = ScannedHost(directory, inspector, scan, canaries)
         made.asking.session.leak_caller = caller
         yield made
 

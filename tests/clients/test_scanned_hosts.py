@@ -130,6 +130,15 @@ def test_a_thief_finds_false_credentials_and_gets_none_out(net_host: Host, net: 
     assert not [value for value in lines[6:] if value in str(answer.events)]
 
 
+def test_two_cages_of_one_program_have_other_false_credentials(net_host: Host, net: Internet) -> None:
+    found = [
+        net_host.run(["printenv", *CANARIES], env=NO_CA, proxy_upstream_ca=[net.ca], hosts=["origin.example"],
+                     dlp_enabled=True).stdout.splitlines()
+        for _ in range(2)
+    ]  # fmt: skip
+    assert len({*found[0], *found[1]}) == 2 * len(CANARIES), found
+
+
 @pytest.mark.parametrize(
     ("more", "given", "left"),
     [

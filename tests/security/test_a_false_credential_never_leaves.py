@@ -17,17 +17,18 @@ import pytest
 from _support.inspected import NAME
 from _support.scanned import SCAN, ScannedHost, get, post, scanned
 from pysandbox.compile.plan import ScanPlan
-from pysandbox.dlp.canary import OF_VARIABLES, values
+from pysandbox.dlp.canary import OF_VARIABLES, new_values
 from pysandbox.gate.dns.asked import AskedNames
 
-VALUES = {name: value.encode() for name, value in values(OF_VARIABLES).items()}
+SAID = new_values(OF_VARIABLES)
+VALUES = {name: value.encode() for name, value in SAID.items()}
 PLAN = replace(SCAN, canaries=tuple(OF_VARIABLES))
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScannedHost]:
     home = tuple((each, (NAME,)) for each in ("github_pat", "npm_token", "aws_access_key", "aws_secret_key"))
-    with scanned(tmp_path_factory.mktemp("scanned"), replace(PLAN, scopes=home)) as made:
+    with scanned(tmp_path_factory.mktemp("scanned"), replace(PLAN, scopes=home), canaries=SAID) as made:
         yield made
 
 
@@ -96,13 +97,13 @@ def test_the_control_others_of_the_same_form_arrive(host: ScannedHost, tmp_path:
 
 
 def test_also_with_monitor(tmp_path: Path) -> None:
-    with scanned(tmp_path, replace(PLAN, warns=True)) as host:
+    with scanned(tmp_path, replace(PLAN, warns=True), canaries=SAID) as host:
         said = VALUES["PYSANDBOX_CANARY_NPM_TOKEN"]
         assert host.send([post(said)]).startswith(b"HTTP/1.1 451 ") and host.server.heard == b""
 
 
 def test_nor_in_a_name_that_is_asked_for() -> None:
-    asked = AskedNames(["**.a.example"], scan=PLAN)
+    asked = AskedNames(["**.a.example"], scan=PLAN, canaries=SAID)
     for name, value in VALUES.items():
         said = value.decode().lower()[-16:]
         refused = asked.take(f"{said}.a.example")
@@ -112,7 +113,21 @@ def test_nor_in_a_name_that_is_asked_for() -> None:
     assert control.take(VALUES["AWS_SECRET_ACCESS_KEY"].decode().lower() + ".a.example") is None
 
 
-def test_a_value_is_this_process_s_own() -> None:
+def test_each_cage_is_held_to_its_own_and_only_to_its_own(tmp_path: Path) -> None:
+    """Two cages of one plan at one inspector, then the first number again with other values, as after a restart."""
+    name = "AWS_SECRET_ACCESS_KEY"
+    first, second, third = (new_values([name]) for _ in range(3))
+    assert len({each[name] for each in (first, second, third)}) == 3
+    with scanned(tmp_path, PLAN) as host:
+        for number, own, other in ((1, first, second), (2, second, first), (1, third, first)):
+            host.asking.session.number, host.asking.session.canaries = number, own
+            host.server.heard.clear()
+            assert host.send([post(own[name].encode())]).startswith(b"HTTP/1.1 451 ") and host.server.heard == b""
+            assert host.send([post(other[name].encode())]).endswith(b"hello"), "the control: to this cage it is a word"
+        assert {each["detector"] for each in host.found()} == {"canary_aws_secret_access_key"}
+
+
+def test_a_value_has_the_form_of_its_service() -> None:
     assert len({*VALUES.values()}) == len(VALUES)
     forms = {"PYSANDBOX_CANARY_GITHUB_PAT": (b"ghp_", 40), "PYSANDBOX_CANARY_NPM_TOKEN": (b"npm_", 40),
              "PYSANDBOX_CANARY_AWS_ACCESS_KEY": (b"AKIA", 20)}  # fmt: skip

@@ -19,7 +19,7 @@ import pytest
 from _support.inspected import NAME, Asking, Server, inspector_process, tls_server
 from _support.scanned import SCAN, TOKEN
 from pysandbox.compile.plan import Contract, ScanPlan
-from pysandbox.dlp.canary import values
+from pysandbox.dlp.canary import new_values
 from pysandbox.events import Event
 from pysandbox.gate.inspection.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame, frame_head
 from pysandbox.gate.inspection.scanned_messages import PART
@@ -192,7 +192,8 @@ def test_false_credentials_and_opaque_bytes_count_there_too(inspector: ScanningI
     name = "AWS_SECRET_ACCESS_KEY"
     with_it = talk(inspector, tmp_path, replace(SCAN, canaries=(name,), budget=4096))
     with_it.at.session.number = 1  # another cage, with a budget of its own
-    assert b"dlp-blocked" in with_it.say(message(values([name])[name].encode()))
+    with_it.at.session.canaries = new_values([name])
+    assert b"dlp-blocked" in with_it.say(message(with_it.at.session.canaries[name].encode()))
     assert with_it.at.refused()[-1] == ("dlp", "dlp.canary_aws_secret_access_key")
     seen = with_it.say(*(message(random.Random(each).randbytes(600), BINARY) for each in range(12)))
     assert b"dlp-blocked" in seen and with_it.at.refused()[-1] == ("dlp", "dlp.session-budget")

@@ -3,7 +3,7 @@ says nothing; below a pattern a cage makes names up, and whoever serves the doma
 
 Each new name below a pattern is charged what stands before the pattern's domain: 512 bytes a minute, 4,096 a cage. And
 it is looked through for credentials, as names are sent: in lower case, and with its labels put together. What is
-refused here is asked of nobody.
+refused here is asked of nobody. Two labels of one name that are as even as data is are a warning.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from pysandbox.compile.plan import ScanPlan
-from pysandbox.dlp import canary
+from pysandbox.dlp.opaque import SHARE, share_of
 from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.rules import Decision
@@ -24,6 +24,7 @@ from pysandbox.shapes import NamedTuple
 
 MINUTE = 60.0  # seconds
 A_MINUTE, A_CAGE = 512, 4096  # bytes
+SPREAD = 2  # labels of one name
 BUDGET, UNDECODABLE = "dlp.dns-budget", "dlp.undecodable-name"
 APART = b"\x01"
 
@@ -39,10 +40,14 @@ class AskedNames:
     """The names that one cage has asked for. `patterns` are all names and patterns that it may ask for."""
 
     def __init__(
-        self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, scan: ScanPlan | None = None
-    ) -> None:
-        """`scan` has what is looked for besides."""
-        self._wanted = Wanted() if scan is None else Wanted(scan.detectors, canary.values(scan.canaries))
+        self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, scan: ScanPlan | None = None,
+        canaries: Mapping[str, str] | None = None, tell: Callable[[str, str], object] = lambda host, name: None,
+    ) -> None:  # fmt: skip
+        """`scan` has what is looked for besides, and `canaries` the cage's false credentials. `tell` hears of the first
+        name below each pattern that says what no word does."""
+        self._wanted = Wanted() if scan is None else Wanted(scan.detectors, canaries, any_bearer=scan.any_bearer)
+        self._share = SHARE if scan is None else scan.told_share
+        self._tell, self._told = tell, set[str]()
         every = frozenset(patterns)
         self._spelled = frozenset(each for each in every if "*" not in each)
         self._patterns = sorted(every - self._spelled, key=len, reverse=True)
@@ -67,7 +72,15 @@ class AskedNames:
         self._known.add(name)
         self._spent += size
         self._recent.append((now, size))
+        if pattern not in self._told and self._is_spread(name[: len(name) - len(pattern.lstrip("*"))]):
+            self._told.add(pattern)
+            self._tell(pattern, name)
         return None
+
+    def _is_spread(self, said: str) -> bool:
+        """Whether two of these labels are as even as data is (`dlp.opaque`)."""
+        letters = (each.replace("-", "") for each in said.split("."))
+        return sum(share_of(each) >= self._share for each in letters) >= SPREAD
 
     def _credential(self, name: str) -> str:
         """The rule of what is found in it, or "". A thief writes it in capitals again."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
 from pysandbox.compile import pools
@@ -83,10 +83,12 @@ def _bounds(pool: IPv4Network) -> tuple[int, int]:
     return first, pool.num_addresses - int(pool[-1] == SYNTHETIC[-1])
 
 
-def asked_names(net: NetPlan) -> AskedNames | None:
+def asked_names(
+    net: NetPlan, canaries: Mapping[str, str] | None, tell: Callable[[str, str], object]
+) -> AskedNames | None:
     """What is charged for names where all that is sent is scanned; None where each is spelled out, or nothing is."""
     if net.inspection is None or net.inspection.scan is None or not any("*" in each.pattern for each in net.hosts):
         return None
     from pysandbox.gate.dns.asked import AskedNames
 
-    return AskedNames((each.pattern for each in net.hosts), scan=net.inspection.scan)
+    return AskedNames((each.pattern for each in net.hosts), scan=net.inspection.scan, canaries=canaries, tell=tell)

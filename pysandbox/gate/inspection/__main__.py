@@ -123,8 +123,8 @@ def _rehearse_scan() -> None:
     from pysandbox.dlp.opaque import stretches
     from pysandbox.gate.inspection.scanning import PlanScan
 
-    plan = PlanScan(
-        {"depth": 32, "whole": 0, "scopes": (), "warns": False, "budget": 0, "detectors": OWN, "canaries": {}}
+    plan = PlanScan({"depth": 32, "whole": 0, "scopes": (), "warns": False, "budget": 0, "detectors": OWN}).of_cage(
+        {"PYSANDBOX_CANARY_NPM_TOKEN": "npm_" + "0123456789" * 4}
     )
     token = founding.ROWS[0].hits[0]
     for said in (

@@ -20,14 +20,14 @@ from pysandbox.shapes import Any, NamedTuple
 HEAD = struct.Struct("!BQB")  # kind, number, how many fields
 SIZE = struct.Struct("!I")
 LONGEST = 1 << 18
-MOST_FIELDS = 8
+MOST_FIELDS = 9
 MOST_FDS = 4
 OF_CAGE = 32  # the bits of a connection's number above these say whose it is
 
 
 class Kind(IntEnum):
     """To the inspector: PLAN (a descriptor: what a plan's hosts are held to), OPEN (number of the plan in the first
-    field, of the secrets in the sixth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
+    field, of the secrets in the sixth, false credentials in the eighth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
     (the name of one), FORGET, ENDED (a cage), ANSWER (why something is refused, or nothing). From it: READY, AUTHORITY
     (the certificate of a plan's authority), REFUSED, UNTRUSTED (the client does not trust the authority), UPSTREAM (the
     server's certificate is not accepted), OVER, PONG, FOUND (a credential), ASK (the host's callback: number of the
@@ -58,7 +58,7 @@ class Kind(IntEnum):
 TO_INSPECTOR = frozenset((Kind.PLAN, Kind.OPEN, Kind.CUT, Kind.PING, Kind.SECRETS, Kind.REVOKE, Kind.FORGET,
                           Kind.ENDED, Kind.ANSWER))  # fmt: skip
 FIELDS = {
-    Kind.PLAN: 0, Kind.OPEN: 8, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
+    Kind.PLAN: 0, Kind.OPEN: 9, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
     Kind.UNTRUSTED: 1, Kind.UPSTREAM: 1, Kind.OVER: 1, Kind.PONG: 0, Kind.SECRETS: 1, Kind.REVOKE: 1,
     Kind.FORGET: 0, Kind.FOUND: 4, Kind.ENDED: 0, Kind.ASK: 4, Kind.ANSWER: 1,
     Kind.PASSED: 3,

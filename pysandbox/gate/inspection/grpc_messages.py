@@ -103,7 +103,7 @@ class GrpcMessages:
             said = bytes(content[at + HEAD : end])
             if content[at]:
                 if not self._codings:
-                    raise UnreadableCoding("a message is compressed, and grpc-encoding does not say how")
+                    raise UnreadableCoding("a message is compressed, in no way that may be undone")
                 said = bytes(plain(said, self._codings, self._most))
             yield said, end
             at = end

@@ -68,7 +68,20 @@ class PlanScan:
         self.warns: bool = given["warns"]
         self.budget: int = given["budget"]
         self.blocks_opaque: bool = given.get("blocks_opaque", False)
-        wanted = Wanted(given["detectors"], given["canaries"])
+        self.undoes: bool = given.get("undoes_codings", True)
+        self._own, self._any_bearer = given["detectors"], given.get("any_bearer", True)
+        self._look_for({})
+
+    def of_cage(self, canaries: Mapping[str, str]) -> PlanScan:
+        """The same for a cage with false credentials of its own."""
+        if not canaries:
+            return self
+        made = copy(self)
+        made._look_for(canaries)
+        return made
+
+    def _look_for(self, canaries: Mapping[str, str]) -> None:
+        wanted = Wanted(self._own, canaries, any_bearer=self._any_bearer)
         self.by_name, self._nominator, self._bare = wanted.by_name, wanted.nominator, wanted.bare
         self.endings = Endings(wanted.rows, wanted.nominator)
 
@@ -158,7 +171,7 @@ class ConnectionScan:
         if any(each != IDENTITY for each in codings):
             return Whole(most, length or most)
         if is_grpc(head.values(b"content-type")):
-            return GrpcMessages(is_open, most, head.tokens(b"grpc-encoding"))
+            return GrpcMessages(is_open, most, head.tokens(b"grpc-encoding") if self._plan.undoes else [])
         return Whole(most, length) if length is not None else Unended(is_open, most)
 
     def messages(self) -> ScannedMessages:
@@ -172,6 +185,8 @@ class ConnectionScan:
         try:
             if part.why:
                 raise UnreadableCoding(part.why)
+            if not self._plan.undoes and any(each != IDENTITY for each in codings):
+                raise UnreadableCoding("it has a Content-Encoding, and the policy says decompress = false")
             if codings and not part.is_whole:
                 raise UnreadableCoding("it is compressed, and more than is looked at as a whole")
             for fake in self._fakes:  # in as many bytes: the part says where in it something is known

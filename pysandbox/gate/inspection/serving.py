@@ -28,7 +28,7 @@ from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
 from pysandbox.gate.inspection.sides import HTTP2, ClientSide, PlainSide, ServerSide, Side
 from pysandbox.gate.inspection.terms import ALLOWED, Terms, Told
 from pysandbox.policy.names import matches
-from pysandbox.shapes import TYPE_CHECKING, Any
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.dlp.spending import Spending
@@ -65,6 +65,14 @@ class HeldPlan:
         return host if host in found else max(found, key=len, default=host)
 
 
+class CageScan(NamedTuple):
+    """What is looked for in one cage, and what each host was sent of opaque bytes. `said`: what it was made of."""
+
+    scan: PlanScan
+    said: tuple[PlanScan, bytes]
+    spent: dict[str, Spending]
+
+
 def _plan_scan(given: Mapping[str, Any]) -> PlanScan:
     """It was imported already, in an inspector that was started to scan: nothing can be now."""
     from pysandbox.gate.inspection.scanning import PlanScan
@@ -96,7 +104,7 @@ class Inspector:
         self._pairs: dict[int, InspectedPair] = {}
         self._secrets: dict[int, SecretSet] = {}
         self._in_flight: dict[int, InFlight] = {}  # by cage
-        self._spent: dict[int, dict[str, Spending]] = {}  # by cage and host
+        self._scans: dict[int, CageScan] = {}
         self._is_on = True
         self._questions = Questions(host, self._say, lambda: self._loop.soon(lambda: self._take_record(0), HOST))
 
@@ -145,7 +153,7 @@ class Inspector:
         elif record.kind is Kind.REVOKE and record.number in self._secrets:
             self._secrets[record.number].revoke(record.fields[0].decode())
         elif record.kind is Kind.ENDED:
-            self._spent.pop(record.number, None)
+            self._scans.pop(record.number, None)
         elif record.kind is Kind.FORGET:
             self._secrets.pop(record.number, None)
 
@@ -160,7 +168,7 @@ class Inspector:
     def _open(self, record: ChannelRecord, client: socket.socket, server: socket.socket) -> None:
         number = record.number
         try:
-            of_plan, contract, host, port, flags, secrets, seconds, said = record.fields
+            of_plan, contract, host, port, flags, secrets, seconds, canaries, said = record.fields
             plan = self._plans[int(of_plan)]
             terms = Terms(host.decode("ascii"), int(port), bool(int(flags) & SECURE), bool(int(flags) & PROXIED),
                           plan.contracts[int(contract)], plan.most)  # fmt: skip
@@ -179,26 +187,36 @@ class Inspector:
             return
         client.setblocking(False)
         server.setblocking(False)
-        scan = self._scan(number, plan, terms, held, float(seconds))
-        parts = terms, partial(self._tell, number, plan.scan), held, scan
+        of_cage = self._of_cage(number >> OF_CAGE, plan, canaries)
+        scan = self._scan(number, plan.destination(terms.host), of_cage, terms, held, float(seconds))
+        parts = terms, partial(self._tell, number, of_cage), held, scan
         self._serve(number, plan, parts, client, server, said)
         if scan is not None and number in self._pairs:
             scan.wake = self._pairs[number].soon
 
-    def _scan(
-        self, number: int, plan: HeldPlan, terms: Terms, held: ConnectionSecrets | None, seconds: float
-    ) -> ConnectionScan | None:
-        """`seconds`: how long the host's callback may take; 0: there is none."""
+    def _of_cage(self, cage: int, plan: HeldPlan, canaries: bytes) -> CageScan | None:
+        """`canaries`: its false credentials, as JSON. None where nothing is scanned."""
         if plan.scan is None:
+            return None
+        known = self._scans.get(cage)
+        if known is None or known.said != (plan.scan, canaries):  # a gatekeeper that was begun anew counts from 1 again
+            known = self._scans[cage] = CageScan(plan.scan.of_cage(json.loads(canaries)), (plan.scan, canaries), {})
+        return known
+
+    def _scan(
+        self, number: int, destination: str, of_cage: CageScan | None, terms: Terms, held: ConnectionSecrets | None,
+        seconds: float,
+    ) -> ConnectionScan | None:  # fmt: skip
+        """`seconds`: how long the host's callback may take; 0: there is none."""
+        if of_cage is None:
             return None
         from pysandbox.gate.inspection.scanning import ConnectionScan
 
-        spent = self._spent.setdefault(number >> OF_CAGE, {})
-        spending = spent.setdefault(plan.destination(terms.host), plan.scan.spending())
+        spending = of_cage.spent.setdefault(destination, of_cage.scan.spending())
         room = self._in_flight.setdefault(number >> OF_CAGE, InFlight()).room
         fakes = held.placeholders if held is not None else ()
         return ConnectionScan(
-            plan.scan,
+            of_cage.scan,
             terms.host,
             terms.contract.credentials,
             partial(self._found, number),
@@ -239,9 +257,9 @@ class Inspector:
             refused=lambda why: self._say(Kind.UPSTREAM, number, why),
         )  # fmt: skip
 
-    def _tell(self, number: int, scan: PlanScan | None, told: Told) -> None:
-        if scan is not None:
-            told = Told(told.column, *map(scan.clean, told[1:]))
+    def _tell(self, number: int, of_cage: CageScan | None, told: Told) -> None:
+        if of_cage is not None:
+            told = Told(told.column, *map(of_cage.scan.clean, told[1:]))
         if told.column == ALLOWED:
             self._say(Kind.PASSED, number, told.method, told.path, told.value)
             return

@@ -34,14 +34,21 @@ class InspectionOptions:
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     dlp_decompress: bool = option(
-        "network.dlp", "decompress", "Decompress bodies before scanning.",
-        default=True, merge="last", tighter=towards(True, False),
+        "network.dlp", "decompress", "Undo the Content-Encoding of bodies before they are scanned; false: what has one is "
+        "refused.",
+        default=True, merge="last", tighter=towards(False, True),
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     dlp_dns_entropy_threshold: float = option(
-        "network.dlp", "dns_entropy_threshold", "Share of the highest possible entropy above which two labels of a "
-        "name are taken for smuggled data.",
+        "network.dlp", "dns_entropy_threshold", "Share of what their alphabet gives from which the entropy of two labels "
+        "of a new name below a pattern is told as a warning.",
         default=0.92, merge="last", tighter=falls, minimum=0, maximum=1,
+        in_plan=False, idle_alone=True,
+    )  # fmt: skip
+    dlp_bearer: str = option(
+        "network.dlp", "bearer", "What is found after the word Bearer: any token, or only a JWT and what another "
+        "detector knows; strict: any.",
+        default="any", merge="last", tighter=towards("any", "jwt"), choices=("any", "jwt"),
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     dlp_session_entropy_budget: int = option(

@@ -49,7 +49,7 @@ def with_host(**columns: Any) -> dict[str, Any]:
         ({**with_host(), "dlp_detectors": [{"name": "acme_token", "pattern": "acme_[a-z]{9}"}]},
          "network.dlp.detector", "hold nothing"),
         ({**with_host(), "dlp_packs": ["gitleaks"]}, "network.dlp.packs", "hold nothing"),
-        ({**with_host(), "dlp_enabled": True, "dlp_decompress": False}, "network.dlp.decompress", "does not do that"),
+        ({**with_host(), "dlp_decompress": False}, "network.dlp.decompress", "hold nothing"),
         ({**with_host(), "allow_ips": ["192.0.2.7"], "strict": True}, "strict", "listed address"),
         ({**with_host(), "dlp_enabled": True, "strict": True, "dlp_session_entropy_budget": 9},
          "network.dlp.session_entropy_budget", "hold nothing"),
@@ -104,7 +104,7 @@ def test_nothing_is_said_of_what_nobody_asked_for() -> None:
 
 SCANNING = {
     "dlp_enabled": True, "dlp_canary_tokens": True, "dlp_max_decode_depth": 3, "dlp_decompress": False,
-    "dlp_dns_entropy_threshold": 0.5, "dlp_session_entropy_budget": 1,
+    "dlp_dns_entropy_threshold": 0.5, "dlp_bearer": "jwt", "dlp_session_entropy_budget": 1,
     "dlp_extra_scopes": {"github_pat": ["a.example"]}, "strict": True,
     "dlp_packs": ["gitleaks"],
     "dlp_detectors": [{"name": "acme_token", "pattern": "acme_[a-z]{20}"}], "proxy_buffered_bytes": 5,
@@ -145,6 +145,17 @@ def test_a_strict_cage_scans_and_sends_no_opaque_bytes() -> None:
         32, 8 << 20, (), False, 8192, canaries=(*OWN, *AWS), blocks_opaque=True
     )  # fmt: skip
     assert plan_of(Policy(strict=True)).net is None  # the control: nothing leaves
+
+
+def test_how_it_is_scanned_is_as_the_policy_says_and_strict_takes_every_bearer_token_for_one() -> None:
+    words = {"dlp_bearer": "jwt", "dlp_decompress": False, "dlp_dns_entropy_threshold": 0.5}
+    found = []
+    for more in ({"dlp_enabled": True}, {"strict": True}):
+        net = plan_of(Policy(**with_host(), **words, **more)).net  # type: ignore[arg-type]
+        assert net is not None and net.inspection is not None and net.inspection.scan is not None
+        scan = net.inspection.scan
+        found.append((scan.any_bearer, scan.undoes_codings, scan.told_share))
+    assert found == [(False, False, 0.5), (True, False, 0.5)]
 
 
 def test_no_word_of_scanning_is_left_out_here() -> None:

@@ -88,7 +88,7 @@ def test_what_goes_nowhere_is_no_chance() -> None:
 
 
 def test_false_credentials_and_a_policy_s_own_are_no_chance() -> None:
-    value = canary.values(["PYSANDBOX_CANARY_NPM_TOKEN"])
+    value = canary.new_values(["PYSANDBOX_CANARY_NPM_TOKEN"])
     own = [("hug", ("hf_",), "hf_[A-Za-z0-9]{34}", (), 0, 64, 0)]
     said = noise(MOST) + HF + noise(MOST) + value["PYSANDBOX_CANARY_NPM_TOKEN"].encode() + noise(MOST)
     names = {each.detector for each in Wanted(own, value).found(said, KEY)}

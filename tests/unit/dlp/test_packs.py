@@ -111,7 +111,7 @@ def test_a_pack_and_more_of_one_s_own_than_a_scan_has_room_for_are_refused() -> 
 def test_a_scan_has_room_for_all_that_a_policy_may_say() -> None:
     """The table in C is of one size: what every scan has, what a policy has at most, and all false credentials."""
     table, rest = lib.PSB_MOST_LITERALS, {each for row in registry.ALL for each in row.literals}
-    rest |= {each for row in canary.detectors(canary.values(canary.OF_VARIABLES)) for each in row.literals}
+    rest |= {each for row in canary.detectors(canary.new_values(canary.OF_VARIABLES)) for each in row.literals}
     assert len(rest) + MOST_LITERALS <= table
 
 

@@ -7,6 +7,7 @@ import string
 
 import pytest
 
+from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp import registry
 from pysandbox.gate.dns.asked import A_CAGE, A_MINUTE, AskedNames
 
@@ -85,3 +86,39 @@ def test_names_of_every_day_are_none() -> None:
     for name in ("s3.eu-central-1", "bucket-of-acme-2026.s3", "ec2.us-east-1", "123456789012.dkr.ecr.us-east-1",
                  "a1b2c3d4e5f6g7.execute-api.eu-west-1", string.ascii_lowercase):  # fmt: skip
         assert rule(asked, f"{name}.amazonaws.com") == "", name
+
+
+def smuggled(labels: int, size: int = 40) -> str:
+    letters = string.ascii_lowercase + "234567"
+    return ".".join("".join(CHANCE.choices(letters, k=size)) for _ in range(labels))
+
+
+def warned(*names: str, share: float = 0.92, patterns: tuple[str, ...] = ("**.a.example", "**.b.example")) -> list[str]:
+    told: list[str] = []
+    scan = ScanPlan(32, 1, (), False, 1, told_share=share)
+    asked = AskedNames(patterns, scan=scan, tell=lambda pattern, name: told.append(f"{pattern} {name}"))
+    assert {rule(asked, each) for each in names} <= {""}
+    return told
+
+
+def test_two_labels_that_are_as_even_as_data_are_a_warning_once_below_each_pattern() -> None:
+    first, second, other = (f"{smuggled(2)}.{each}.example" for each in "aab")
+    assert warned(first, second, other) == [f"**.a.example {first}", f"**.b.example {other}"]
+
+
+def test_a_single_one_and_words_are_none() -> None:
+    names = ["www.cdn.a.example", smuggled(1) + ".a.example", "elasticloadbalancing-services.internal-developers.a.example",
+             "customer-documentation-archive.production-environment.a.example", smuggled(4, 19) + ".a.example"]  # fmt: skip
+    assert warned(*names) == []
+    spelled_out = smuggled(2)
+    assert warned(spelled_out, patterns=(spelled_out,)) == []
+
+
+def test_a_policy_says_from_which_share_on() -> None:
+    name = "customer-documentation-archive.production-environment.a.example"
+    assert warned(name, share=0.6) == [f"**.a.example {name}"] and warned(name) == []
+
+
+def test_hexadecimal_is_held_against_hexadecimal() -> None:
+    name = ".".join(CHANCE.randbytes(20).hex() for _ in range(2)) + ".a.example"
+    assert warned(name) == [f"**.a.example {name}"]

@@ -19,7 +19,7 @@ WIDE = Policy(
     limits_required=False, seccomp="default", seccomp_mode="deny-list", allow_syscalls=["ptrace"],
     deny_syscalls=["bpf"], egress="direct", unsafe_direct=True, isolation="landlock",
     syscall_lists={"allow": ["read", "write"], "deny": ["acct"]}, contract_mode="relaxed", ports=["80", "81"],
-    allow_host_loopback=True, unix_sockets=["/run/a", "/run/b"], dlp_decompress=False, dlp_dns_entropy_threshold=0.9,
+    allow_host_loopback=True, unix_sockets=["/run/a", "/run/b"], dlp_bearer="jwt", dlp_dns_entropy_threshold=0.9,
     dlp_extra_scopes={"npm_token": ["a.example", "b.example"]},
     hosts=[
         {"domain": "a.example", "methods": ["GET", "PUT"], "allow_credentials": ["npm_token"],
@@ -79,7 +79,8 @@ def test_every_choice_has_a_place_in_its_order():
         {"ports": ["80"], "allow_host_loopback": False},
         {"host_loopback_ports": [5432]},
         {"unix_sockets": ["/run/a"], "dns_ipv6": "nxdomain"},
-        {"dlp_enabled": True, "dlp_canary_tokens": True, "dlp_decompress": True, "dlp_max_decode_depth": 33},
+        {"dlp_enabled": True, "dlp_canary_tokens": True, "dlp_bearer": "any", "dlp_decompress": False},
+        {"dlp_max_decode_depth": 33},
         {
             "dlp_dns_entropy_threshold": 0.8,
             "dlp_session_entropy_budget": 1,

@@ -33,7 +33,6 @@ GIVEN = {
     "warns": False,
     "budget": 1 << 40,
     "detectors": (),
-    "canaries": {},
 }
 SKIPPED = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"abcde"  # a frame of zstd that is none
 WIDE = zstd.compress(random.Random(1).randbytes(1 << 10), options={zstd.CompressionParameter.window_log: 27})

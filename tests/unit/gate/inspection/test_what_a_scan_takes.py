@@ -18,7 +18,7 @@ from pysandbox.gate.inspection.terms import Terms
 
 HOST, WHOLE = "api.example", 8 << 20
 GIVEN = {
-    "depth": 32, "whole": WHOLE, "scopes": (), "warns": False, "budget": 1 << 40, "detectors": (), "canaries": {},
+    "depth": 32, "whole": WHOLE, "scopes": (), "warns": False, "budget": 1 << 40, "detectors": (),
 }  # fmt: skip
 MOST_BODIES = 2.2
 MANY = 32
