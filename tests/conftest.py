@@ -30,6 +30,7 @@ from _support.internet import Host as NetHost
 from _support.internet import Internet, internet
 from _support.lineage import mark_this_process
 from _support.outcome import FAILED, Outcome
+from _support.planted import PlantedSecrets
 from _support.residue import Picture
 from _support.stillness import Stillness
 
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     state = tempfile.mkdtemp(prefix="psb-state-")  # the command line's audit trail is not the user's own
     config.add_cleanup(partial(shutil.rmtree, state, ignore_errors=True))
     os.environ["XDG_STATE_HOME"] = state
+    config.pluginmanager.register(PlantedSecrets(Path(state)))
     for line in (
         *(f"{folder}: a test in tests/{folder}" for folder in FOLDERS if folder != "guest"),
         "guest: also run on other kernels by tools/matrix; what is in tests/guest, only there",

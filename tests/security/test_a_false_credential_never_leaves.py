@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from _support.inspected import NAME
+from _support.planted import plant
 from _support.scanned import SCAN, ScannedHost, get, post, scanned
 from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp.canary import OF_VARIABLES, new_values
@@ -23,6 +24,7 @@ from pysandbox.gate.dns.asked import AskedNames
 SAID = new_values(OF_VARIABLES)
 VALUES = {name: value.encode() for name, value in SAID.items()}
 PLAN = replace(SCAN, canaries=tuple(OF_VARIABLES))
+plant(*(each for value in VALUES.values() for each in (value[4:], value[4:].lower())))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""Claim: a policy that has bodies not undone sends none that is encoded, with a credential or without; and one that takes
-opaque bearer tokens for no credential still sends none that has a form of its own.
+"""Claim: a policy that has bodies not undone sends none that is encoded, with a credential or without; and one that
+takes opaque bearer tokens for no credential still sends none that has a form of its own.
 """
 
 from __future__ import annotations

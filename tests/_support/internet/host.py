@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from _support.internet.space import Space
+from _support.planted import heard
 
 # Proxies and certificates of whoever runs the tests, which say nothing in this internet.
 OF_A_USER = re.compile("_PROXY$|SSL|CERT|_CA_|^PIP_|^npm_", re.IGNORECASE)
@@ -95,7 +96,9 @@ class Host:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, f"the host has ended with {self.process.wait()}"
-        return Answer(**json.loads(line))
+        answer = Answer(**json.loads(line))
+        heard(f"a host program: {answer.denials} {answer.events} {answer.failed}")
+        return answer
 
 
 @contextmanager

@@ -107,9 +107,9 @@ def test_two_labels_that_are_as_even_as_data_are_a_warning_once_below_each_patte
 
 
 def test_a_single_one_and_words_are_none() -> None:
-    names = ["www.cdn.a.example", smuggled(1) + ".a.example", "elasticloadbalancing-services.internal-developers.a.example",
-             "customer-documentation-archive.production-environment.a.example", smuggled(4, 19) + ".a.example"]  # fmt: skip
-    assert warned(*names) == []
+    names = ["www.cdn", smuggled(1), "elastic-balancing-services.internal-developers", smuggled(4, 19),
+             "customer-documentation-archive.production-environment"]  # fmt: skip
+    assert warned(*(f"{each}.a.example" for each in names)) == []
     spelled_out = smuggled(2)
     assert warned(spelled_out, patterns=(spelled_out,)) == []
 
