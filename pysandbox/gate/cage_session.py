@@ -19,7 +19,7 @@ from functools import partial
 from ipaddress import IPv4Address
 
 from pysandbox.gate.connections import CageConnections
-from pysandbox.gate.dns.names import Names, asked_names
+from pysandbox.gate.dns.names import Names, asked_names, name_scan
 from pysandbox.gate.dns.resolver import NotAsked, Withdrawn
 from pysandbox.gate.hush import Hush
 from pysandbox.gate.judged import JudgedTargets
@@ -71,7 +71,11 @@ class CageSession(CageService):
         self.names = Names.of(net)
         self.judged = JudgedTargets(relay, self.number, self.descriptors, ledger)
         self.names.forgotten = self.judged.forget
-        self.asked_names = asked_names(net, canaries, ledger.found_name)
+        self.canaries = canaries or {}  # false credentials that its commands have
+        names = name_scan(net, self.canaries)
+        self.asked_names = asked_names(net, names, ledger.found_name)
+        if names is not None:
+            ledger.credential_in = names.credential
         self.connections = CageConnections(self, relay)
         self.listen: Callable[[str, IPv4Address], Awaitable[None]] | None = None  # where nothing redirects
         self.monitors = Monitors(loop)  # of what arrives nowhere
@@ -82,7 +86,6 @@ class CageSession(CageService):
         self.quiet: QuietDoors | None = None  # where its doors wait until somebody is at one
         self.reader: DoorsReader | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
-        self.canaries = canaries or {}  # false credentials that its commands have
         self.leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
         self.hostname = ""  # the cage's host name, which some programs look up
         self.needs_loop = True  # more is served than doors

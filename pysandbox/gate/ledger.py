@@ -39,6 +39,7 @@ Key = tuple[str, str, str, int | None, tuple[int, ...]]  # kind, target, rule, a
 
 KINDS_KEPT = 256  # different refusals of one cage
 LONGEST_TARGET = 300  # characters of what is told of a target; a name has at most 253
+A_NAME = "a name"  # of which no more is told
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 
 ALLOWED = {"dns": DNS_ALLOWED.name, "tcp": TCP_ALLOWED.name, "udp": "udp_allowed"}
@@ -61,6 +62,7 @@ class Ledger:
         self._told: tuple[str, float] = ("", -ERROR_PAUSE)
         self._crowded: dict[str, float] = {}
         self._found: set[tuple[str, ...]] = set()
+        self.credential_in: Callable[[str], str] = lambda name: ""  # where what is sent is scanned
         self._lock = threading.Lock()
 
     @property
@@ -96,6 +98,8 @@ class Ledger:
         self._count(REFUSED[kind])
         if self._is_known(denial):
             return
+        if kind in ("dns", "tcp", "udp") and self.credential_in(target):  # what is told has no credential in it
+            target, denial = A_NAME, replace(denial, target=A_NAME, fix="")
         asker = self._who()
         argv = asker.argv[:1] if kind == "dlp" else asker.argv  # an argument may hold the credential
         command = denial.command if denial.command is not None else self._commands.of(asker)

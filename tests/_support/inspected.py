@@ -66,6 +66,7 @@ class Server:
     context: ssl.SSLContext
     heard: bytearray = field(default_factory=bytearray)
     silent: bool = False
+    answer: bytes = ANSWER
 
     def connect(self) -> socket.socket:
         """A connection to it, as the gatekeeper would have dialled it."""
@@ -81,7 +82,7 @@ class Server:
                 while said := tls.recv(65536):
                     self.heard += said
                     if said.endswith(b"\r\n\r\n") and not self.silent:
-                        tls.sendall(ANSWER)
+                        tls.sendall(self.answer)
         except OSError:
             pass
 

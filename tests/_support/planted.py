@@ -86,7 +86,7 @@ class PlantedSecrets:
 
     def leave(self) -> None:
         for made, init in self._original.items():
-            made.__init__ = init  # type: ignore[misc]
+            made.__init__ = init
         self._original.clear()
 
     def _hearing(self, init: Callable[..., None], name: str) -> Callable[..., None]:

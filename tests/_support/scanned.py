@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from _support.inspected import ANSWER, NAME, Asking, Server, inspector_process, write_certificate
+from _support.inspected import NAME, Asking, Server, inspector_process, write_certificate
 from pysandbox.compile.plan import ANY_REQUEST, ScanPlan
 from pysandbox.dlp import registry
 from pysandbox.events import Event
@@ -34,7 +34,7 @@ class WholeServer(Server):
                     said += piece
                     while size := _size(said):
                         del said[:size]
-                        tls.sendall(ANSWER)
+                        tls.sendall(self.answer)
         except OSError:
             pass
 

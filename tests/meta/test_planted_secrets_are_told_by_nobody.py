@@ -54,10 +54,11 @@ ALL_WAYS = ("event", "denial", "log", "stderr", "stdout", "report", "core", "tra
 def test_a_suite_that_tells_one_fails_by_whatever_way(tmp_path: Path) -> None:
     """Each way is its own control: with a word in the place of the secret its test passes."""
     suite, state = tmp_path / "suite", tmp_path / "state"
-    suite.mkdir(), state.mkdir()
+    suite.mkdir()
+    state.mkdir()
     for name, text in (("conftest.py", CONFTEST), ("test_ways.py", SUITE)):
         (suite / name).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--basetemp", suite / "tmp",
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "--basetemp", str(suite / "tmp"),
                "test_ways.py"]  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(TESTS), "STATE": str(state)}
     done = subprocess.run(command, cwd=suite, env=env, capture_output=True, text=True, check=False, timeout=120)

@@ -19,7 +19,7 @@ from _support.planted import plant
 from _support.scanned import SCAN, ScannedHost, get, post, scanned
 from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp.canary import OF_VARIABLES, new_values
-from pysandbox.gate.dns.asked import AskedNames
+from pysandbox.gate.dns.asked import AskedNames, NameScan
 
 SAID = new_values(OF_VARIABLES)
 VALUES = {name: value.encode() for name, value in SAID.items()}
@@ -105,7 +105,7 @@ def test_also_with_monitor(tmp_path: Path) -> None:
 
 
 def test_nor_in_a_name_that_is_asked_for() -> None:
-    asked = AskedNames(["**.a.example"], scan=PLAN, canaries=SAID)
+    asked = AskedNames(["**.a.example"], scan=PLAN, names=NameScan(PLAN, SAID))
     for name, value in VALUES.items():
         said = value.decode().lower()[-16:]
         refused = asked.take(f"{said}.a.example")

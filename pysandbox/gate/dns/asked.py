@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 
 from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp.opaque import SHARE, share_of
@@ -36,22 +37,43 @@ class RefusedName(NamedTuple):
     decision: Decision
 
 
+class NameScan:
+    """What is looked for in names; made when the first is looked at. `canaries` are the cage's false credentials."""
+
+    def __init__(self, scan: ScanPlan | None = None, canaries: Mapping[str, str] | None = None) -> None:
+        self._scan, self._canaries, self._key = scan, canaries, os.urandom(16)
+
+    @cached_property
+    def _wanted(self) -> Wanted:
+        scan = self._scan
+        return Wanted() if scan is None else Wanted(scan.detectors, self._canaries, any_bearer=scan.any_bearer)
+
+    def credential(self, name: str) -> str:
+        """The rule of what is found in it, or "". A thief writes it in capitals again."""
+        said = name.encode("utf-8", "replace")
+        views = (said, said.replace(b".", b""), said.replace(b".", b"").replace(b"-", b""))
+        try:
+            found = self._wanted.found(APART.join((*views, *(each.upper() for each in views))), self._key)
+        except Undecodable:
+            return UNDECODABLE
+        return f"dlp.{found[0].detector}" if found else ""
+
+
 class AskedNames:
     """The names that one cage has asked for. `patterns` are all names and patterns that it may ask for."""
 
     def __init__(
         self, patterns: Iterable[str], clock: Callable[[], float] = time.monotonic, scan: ScanPlan | None = None,
-        canaries: Mapping[str, str] | None = None, tell: Callable[[str, str], object] = lambda host, name: None,
+        names: NameScan | None = None, tell: Callable[[str, str], object] = lambda host, name: None,
     ) -> None:  # fmt: skip
-        """`scan` has what is looked for besides, and `canaries` the cage's false credentials. `tell` hears of the first
-        name below each pattern that says what no word does."""
-        self._wanted = Wanted() if scan is None else Wanted(scan.detectors, canaries, any_bearer=scan.any_bearer)
+        """`tell` hears of the first name below each pattern that says what no word does."""
+        self._names = names or NameScan(scan)
         self._share = SHARE if scan is None else scan.told_share
         self._tell, self._told = tell, set[str]()
         every = frozenset(patterns)
         self._spelled = frozenset(each for each in every if "*" not in each)
         self._patterns = sorted(every - self._spelled, key=len, reverse=True)
-        self._clock, self._key = clock, os.urandom(16)
+        self._clock = clock
         self._known: set[str] = set()  # bounded by what they are charged
         self._spent = 0
         self._recent: deque[tuple[float, int]] = deque()
@@ -65,7 +87,7 @@ class AskedNames:
         now = self._clock()
         while self._recent and self._recent[0][0] <= now - MINUTE:
             self._recent.popleft()
-        if found := self._credential(name):  # before its budget: what is over it is told
+        if found := self._names.credential(name):  # before its budget: what is over it is told
             return RefusedName(pattern or "a name", Decision(False, found, ""))
         if self._spent + size > A_CAGE or sum(each for _, each in self._recent) + size > A_MINUTE:
             return RefusedName(name, Decision(False, BUDGET, fix.of_host(name)))
@@ -81,13 +103,3 @@ class AskedNames:
         """Whether two of these labels are as even as data is (`dlp.opaque`)."""
         letters = (each.replace("-", "") for each in said.split("."))
         return sum(share_of(each) >= self._share for each in letters) >= SPREAD
-
-    def _credential(self, name: str) -> str:
-        """The rule of what is found in it, or "". A thief writes it in capitals again."""
-        said = name.encode()
-        views = (said, said.replace(b".", b""), said.replace(b".", b"").replace(b"-", b""))
-        try:
-            found = self._wanted.found(APART.join((*views, *(each.upper() for each in views))), self._key)
-        except Undecodable:
-            return UNDECODABLE
-        return f"dlp.{found[0].detector}" if found else ""

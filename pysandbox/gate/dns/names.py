@@ -15,7 +15,7 @@ from pysandbox.policy.endpoint import SYNTHETIC_NETWORK, SYNTHETIC_PREFIX
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.gate.dns.asked import AskedNames
+    from pysandbox.gate.dns.asked import AskedNames, NameScan
 
 SYNTHETIC = IPv4Network((SYNTHETIC_NETWORK, SYNTHETIC_PREFIX))
 DOORS = 256  # the first of them are the doors' own
@@ -83,12 +83,19 @@ def _bounds(pool: IPv4Network) -> tuple[int, int]:
     return first, pool.num_addresses - int(pool[-1] == SYNTHETIC[-1])
 
 
-def asked_names(
-    net: NetPlan, canaries: Mapping[str, str] | None, tell: Callable[[str, str], object]
-) -> AskedNames | None:
+def name_scan(net: NetPlan, canaries: Mapping[str, str]) -> NameScan | None:
+    """What is looked for in names where all that is sent is scanned."""
+    if net.inspection is None or net.inspection.scan is None:
+        return None
+    from pysandbox.gate.dns.asked import NameScan
+
+    return NameScan(net.inspection.scan, canaries)
+
+
+def asked_names(net: NetPlan, names: NameScan | None, tell: Callable[[str, str], object]) -> AskedNames | None:
     """What is charged for names where all that is sent is scanned; None where each is spelled out, or nothing is."""
     if net.inspection is None or net.inspection.scan is None or not any("*" in each.pattern for each in net.hosts):
         return None
     from pysandbox.gate.dns.asked import AskedNames
 
-    return AskedNames((each.pattern for each in net.hosts), scan=net.inspection.scan, canaries=canaries, tell=tell)
+    return AskedNames((each.pattern for each in net.hosts), scan=net.inspection.scan, names=names, tell=tell)

@@ -27,12 +27,12 @@ OF_CAGE = 32  # the bits of a connection's number above these say whose it is
 
 class Kind(IntEnum):
     """To the inspector: PLAN (a descriptor: what a plan's hosts are held to), OPEN (number of the plan in the first
-    field, of the secrets in the sixth, false credentials in the eighth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
-    (the name of one), FORGET, ENDED (a cage), ANSWER (why something is refused, or nothing). From it: READY, AUTHORITY
-    (the certificate of a plan's authority), REFUSED, UNTRUSTED (the client does not trust the authority), UPSTREAM (the
-    server's certificate is not accepted), OVER, PONG, FOUND (a credential), ASK (the host's callback: number of the
-    question, place, offset, bytes), PASSED (a request to a host whose requests are told: method, path,
-    type)."""
+    field, of the secrets in the sixth, in the eighth false credentials; two descriptors), CUT, PING, SECRETS
+    (placeholders and values, as JSON), REVOKE (the name of one), FORGET, ENDED (a cage), ANSWER (why something is
+    refused, or nothing). From it: READY, AUTHORITY (the certificate of a plan's authority), REFUSED, UNTRUSTED (the
+    client does not trust the authority), UPSTREAM (the server's certificate is not accepted), OVER, PONG, FOUND (a
+    credential), ASK (the host's callback: number of the question, place, offset, bytes), PASSED (a request to a host
+    whose requests are told: method, path, type)."""
 
     PLAN = 1
     OPEN = 2

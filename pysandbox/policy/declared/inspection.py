@@ -34,14 +34,14 @@ class InspectionOptions:
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     dlp_decompress: bool = option(
-        "network.dlp", "decompress", "Undo the Content-Encoding of bodies before they are scanned; false: what has one is "
-        "refused.",
+        "network.dlp", "decompress", "Undo the Content-Encoding of bodies before they are scanned; false: what has one "
+        "is refused.",
         default=True, merge="last", tighter=towards(False, True),
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     dlp_dns_entropy_threshold: float = option(
-        "network.dlp", "dns_entropy_threshold", "Share of what their alphabet gives from which the entropy of two labels "
-        "of a new name below a pattern is told as a warning.",
+        "network.dlp", "dns_entropy_threshold", "Share of what their alphabet gives from which the entropy of two "
+        "labels of a new name below a pattern is told as a warning.",
         default=0.92, merge="last", tighter=falls, minimum=0, maximum=1,
         in_plan=False, idle_alone=True,
     )  # fmt: skip
