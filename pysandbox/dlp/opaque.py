@@ -124,7 +124,7 @@ def _by_length(symbols: int, longest: int) -> Iterator[float]:
 
 
 def share_of(said: str) -> float:
-    """Of what the alphabet of these letters and digits gives at their length, how much they have; 0 below the shortest
+    """How much they have of what the alphabet of these letters and digits gives at their length; 0 below the shortest
     run. For a label of a name: of a text, `stretches` says it."""
     if not lib.PSB_SHORTEST_RUN <= len(said) <= EXACT:
         return 0.0

@@ -6,6 +6,7 @@ made here, and the rest is text of bounded length.
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -62,6 +63,11 @@ class HeldConnection:
     def leak_seconds(self) -> float:
         """How long the host's callback may take for a question; 0: there is none."""
         return self.session.leak_caller.seconds if self.session.leak_caller is not None else 0.0
+
+    @property
+    def canaries(self) -> str:
+        """The false credentials of its cage, as JSON."""
+        return json.dumps(dict(self.session.canaries))
 
 
 def book(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:

@@ -11,7 +11,6 @@ once more. After that, hosts with a contract are closed; all others go on.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import selectors
 import socket
@@ -190,8 +189,7 @@ class InspectorProcess:
             number = held.session.number << OF_CAGE | next(self.numbers)
             fields = (
                 str(known.number), str(known.contracts.index(held.contract)), held.target.host, str(held.target.port),
-                str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds),
-                json.dumps(dict(held.session.canaries)),
+                str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds), held.canaries,
             )  # fmt: skip
             record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
             self._held[number] = held

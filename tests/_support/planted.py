@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-TELLING = re.compile(r"\.(?:jsonl|html|log|crash|core)$|^(?:core|vgcore)(?:\.|$)")  # names of files
+TELLING = re.compile(r"\.(?:jsonl|html|crash|core)$|^(?:core|vgcore)(?:\.|$)")  # names of files
 LEAST = 16  # letters that no chance has put there
 OVERLAP = 256  # bytes of a file that are read again when it has grown
 LARGEST = 1 << 24

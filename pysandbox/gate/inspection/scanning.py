@@ -73,7 +73,7 @@ class PlanScan:
         self._look_for({})
 
     def of_cage(self, canaries: Mapping[str, str]) -> PlanScan:
-        """The same for a cage with false credentials of its own."""
+        """What looks for the false credentials of one cage besides."""
         if not canaries:
             return self
         made = copy(self)
