@@ -1,6 +1,6 @@
 """What runs in a cage to answer one call: it waits, unpickles, calls, and tells what came of it.
 
-The interpreter in the cage is given it (`booted.boot_text`), with `calls` and `codec`: the standard library alone. A
+The interpreter in the cage is given it (`booted`), with `calls` and `codec`: the standard library alone. A
 worker of a template (`worker`) answers by it, too. What it needs is imported while it waits, not by the call.
 """
 

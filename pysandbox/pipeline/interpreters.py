@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from pysandbox.cage import PIPE, STDOUT, Cage
 from pysandbox.errors import CageError
-from pysandbox.pipeline.booted import boot_text
+from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.memory import send_call
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -125,13 +125,13 @@ class Interpreters:
 
     def _start(self) -> Interpreter:
         host, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with inside:
-            try:
-                argv = [sys.executable, "-I", "-c", boot_text(), str(inside.fileno()), str(len(self._preparations))]
-                process = self._cage.spawn(argv, stdout=PIPE, stderr=STDOUT, pass_fds=[inside.fileno()])
-            except BaseException:
-                host.close()
-                raise
+        try:
+            with inside, given_code() as code:
+                argv = [sys.executable, "-I", "-c", BOOT, str(code), str(inside.fileno()), str(len(self._preparations))]
+                process = self._cage.spawn(argv, stdout=PIPE, stderr=STDOUT, pass_fds=[inside.fileno(), code])
+        except BaseException:
+            host.close()
+            raise
         for pieces in self._preparations:
             send_call(host, 0, pieces)
         return Interpreter(process, host)

@@ -22,9 +22,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from pysandbox.cage import DEVNULL, Cage
+from pysandbox.compile.siblings import siblings_filter
 from pysandbox.errors import CageClosedError, PolicyError, TemplateError, UnsupportedError
 from pysandbox.launcher import policy_of, working_directory
-from pysandbox.pipeline.booted import boot_text
+from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.idle import TemplateWorker
 from pysandbox.pipeline.mapping import WorkerResult, map_items
 from pysandbox.pipeline.memory import send_call
@@ -110,14 +111,14 @@ class Template:
 
     def _prepare(self, cage: Cage) -> None:
         self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with inside:
-            text = boot_text("walls", "zygote", "worker")
-            argv = [sys.executable, "-I", "-X", "frozen_modules", "-c", text, str(inside.fileno())]
+        with inside, given_code("walls", "zygote", "worker") as code:
+            argv = [sys.executable, "-I", "-X", "frozen_modules", "-c", BOOT, str(code), str(inside.fileno())]
             self._process = cage.spawn(
-                argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=ONE_THREAD, pass_fds=[inside.fileno()]
+                argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=ONE_THREAD, pass_fds=[inside.fileno(), code]
             )
         self._control.settimeout(STUCK)
-        self._control.send(json.dumps(self._order).encode())
+        order = {**self._order, "filter": siblings_filter(self._runtime.host.machine).hex()}
+        self._control.send(json.dumps(order).encode())
         if self._preload is not None:
             send_call(self._control, 0, self._preload)
         if not is_readable(self._control, self._timeout):

@@ -16,9 +16,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 CREATE_RULESET, ADD_RULE = 444, 445  # landlock(7), on every architecture
 PATH_BENEATH, ABI_REQUEST, SCOPES = 1, 1, 3  # LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_SCOPE_SIGNAL
 RIGHTS_OF_ABI_6 = (1 << 16) - 1
+TO_READ = 1 << 0 | 1 << 2 | 1 << 3  # EXECUTE, READ_FILE, READ_DIR
 ON_FILES = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # all that a rule on a file may hold
 OCTAL = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in proc_pid_mountinfo(5)
-OWN_OF_EACH = {"/": ("tmp", "scratch", "dev"), "/dev": ("shm", "mqueue")}  # where siblings could meet
+READ_ALONE = frozenset(("/proc",))  # /proc/PID of a sibling has files to write to: oom_score_adj, comm, timerslack_ns
+SET_SECCOMP, MODE_FILTER = 22, 2  # prctl(2)
+OWN_OF_EACH = {"/": ("tmp", "scratch", "dev"), "/dev": ("shm", "mqueue", "pts")}  # where siblings could meet
 
 
 class RefusedError(Exception):
@@ -43,7 +46,7 @@ class WorkerRules:
         self.rules: list[bytes] = []  # struct landlock_path_beneath_attr
         for directory, own in OWN_OF_EACH.items():
             for name in sorted(set(os.listdir(directory)) - set(own)):
-                self._open(f"{directory}/{name}")
+                self._open(os.path.join(directory, name))
         for place in granted_below():
             self._open(place)
 
@@ -55,7 +58,8 @@ class WorkerRules:
         if os.path.islink(path):
             os.close(fd)
             return
-        self.rules.append(beneath(fd, RIGHTS_OF_ABI_6 if os.path.isdir(path) else ON_FILES))
+        of_directory = TO_READ if path in READ_ALONE else RIGHTS_OF_ABI_6
+        self.rules.append(beneath(fd, of_directory if os.path.isdir(path) else ON_FILES))
 
     def ruleset(self, own: str) -> int:
         """A descriptor. Raises OSError."""
@@ -72,6 +76,17 @@ class WorkerRules:
 
 def beneath(fd: int, rights: int) -> bytes:
     return struct.pack("=Qi", rights, fd)
+
+
+def install_filter(program: bytes) -> None:
+    """In this process and all that it forks. Raises RefusedError."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))  # struct sock_fprog
+    if LIBC.prctl(SET_SECCOMP, MODE_FILTER, described, 0, 0) < 0:
+        raise RefusedError(
+            f"workers cannot be kept from their siblings by a filter: {os.strerror(ctypes.get_errno())}; "
+            "let the policy allow prctl"
+        )
 
 
 def granted_below() -> list[str]:

@@ -215,6 +215,7 @@ def main() -> None:
     try:
         places = walls.OwnPlaces()
         prepare(control, order)
+        walls.install_filter(bytes.fromhex(str(order["filter"])))
         template = ForkServer(control, order, places)
     except BaseException as error:
         said = str(error) if isinstance(error, RefusedError) else traceback.format_exc()[-(LONGEST // 4) :]

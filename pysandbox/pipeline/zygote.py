@@ -7,9 +7,9 @@ two hundred pages. Here it is a row of system calls, whose arguments are made on
     an order, with a socket and a ruleset  ->  fork(2)  ->  BORN pid
     SIGCHLD, by signalfd(2)                ->  waitpid(2)  ->  ENDED pid, status
 
-All else is the template's (`worker`), whose child it is. A worker begins in `enter_walls`, a row of system calls again:
-What os.fork() would have done at once, the interpreter's locks, hooks and seeds, is done when that has come: until then
-a worker runs nothing that would need it.
+All else is the template's (`worker`), whose child it is. A worker begins in `enter_walls`, a row of system calls again,
+and waits for its call. What os.fork() would have done at once, the interpreter's locks, hooks and seeds, is done when
+that has come: until then a worker runs nothing that would need it.
 """
 
 from __future__ import annotations

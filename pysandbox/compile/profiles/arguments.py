@@ -189,9 +189,7 @@ def no_attributes(otherwise: Decision) -> Decision:
     return decision
 
 
-RULES_ON_THE_HOST: Mapping[str, Decision] = {
-    "ioctl": no_attributes(RULES["ioctl"]),
-    "socketpair": When(0, INT, (AF_UNIX,), When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_SEQPACKET), ALLOW, MILD), NEVER),
+BY_NUMBER: Mapping[str, Decision] = {  # held to the caller's own thread
     "setpriority": own_threads(0, 1, (0, 1)),  # PRIO_PROCESS, PRIO_PGRP
     "ioprio_set": own_threads(0, 1, (1, 2)),  # IOPRIO_WHO_PROCESS, IOPRIO_WHO_PGRP
     "sched_setaffinity": own_thread(0),
@@ -199,6 +197,15 @@ RULES_ON_THE_HOST: Mapping[str, Decision] = {
     "sched_setparam": own_thread(0),
     "sched_setattr": own_thread(0),
 }
+RULES_ON_THE_HOST: Mapping[str, Decision] = {
+    **BY_NUMBER,
+    "ioctl": no_attributes(RULES["ioctl"]),
+    "socketpair": When(0, INT, (AF_UNIX,), When(1, SOCK_TYPE_MASK, (SOCK_STREAM, SOCK_SEQPACKET), ALLOW, MILD), NEVER),
+}
+OBJECTS_BY_NAME = (  # System V and POSIX
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"),
+    *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
+)
 # Closed without namespaces unless a policy names the call in allow_extra. They act by a name or a path that no rule
 # binds: the host's System V and POSIX objects, what happens in directories that were not granted, owner and attributes
 # (access control lists among them) of the caller's files anywhere; or on a file that is open for reading only.
@@ -206,8 +213,7 @@ RULES_ON_THE_HOST: Mapping[str, Decision] = {
 # a change of owner is answered as to anybody who may not.
 CLOSED_ON_THE_HOST: Mapping[str, CallAction] = {
     **dict.fromkeys(("chown", "lchown", "fchown", "fchownat"), MILD),
-    **dict.fromkeys(("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"), ABSENT),
-    **dict.fromkeys(("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"), ABSENT),
+    **dict.fromkeys(OBJECTS_BY_NAME, ABSENT),
     **dict.fromkeys(("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark"), ABSENT),
     **dict.fromkeys(("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"), ABSENT),
     **dict.fromkeys(("fsetxattr", "fremovexattr", "file_setattr"), ABSENT),
