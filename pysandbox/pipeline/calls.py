@@ -23,12 +23,15 @@ import the standard library and one another, nothing else.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
+import time
 from collections.abc import Sequence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from typing import NamedTuple
 else:
     from collections import namedtuple
@@ -39,6 +42,8 @@ HEADER = struct.Struct("<4sHHQ")  # magic, kind, number of pieces, id of the cal
 INLINE = 48 * 1024  # bytes of all pieces: with its table a record fits any socket's buffer
 MOST_PIECES = 1024
 LONGEST = HEADER.size + 8 * MOST_PIECES + INLINE
+SOL_SOCKET = SCM_RIGHTS = 1
+ON_THEIR_WAY, AGAIN = 10.0, 0.001  # seconds that it may take until descriptors arrive, and between two looks
 ALIGNED = 64  # where a piece begins in a memfd: as numpy likes its buffers
 
 
@@ -108,3 +113,19 @@ def write_at(fd: int, data: bytes | memoryview, begin: int) -> None:
     while rest:
         count = os.pwrite(fd, rest, begin)
         rest, begin = rest[count:], begin + count
+
+
+def send_with(sock: socket, data: bytes, fds: Sequence[int]) -> None:
+    """Waits while as many descriptors of this user are on their way as it may have open (unix(7), ETOOMANYREFS): who is
+    to have them takes them without us. Raises OSError."""
+    deadline = time.monotonic() + ON_THEIR_WAY
+    rights = [(SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
+    while True:
+        try:
+            sock.sendmsg([data], rights)
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS or time.monotonic() >= deadline:
+                raise
+            time.sleep(AGAIN)
+        else:
+            return

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -18,6 +17,8 @@ from pysandbox.pipeline.calls import BadRecord, Record
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import socket
+
     Piece = bytes | memoryview
 
 SEAL_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -74,4 +75,4 @@ def read_room(fd: int, sizes: Sequence[int]) -> list[memoryview]:
 
 def _send(sock: socket.socket, record: Record, fds: Sequence[int]) -> None:
     with suppress(ConnectionError):  # it has ended: the next receive says so
-        socket.send_fds(sock, [calls.encode(record)], fds)
+        calls.send_with(sock, calls.encode(record), fds)

@@ -26,6 +26,7 @@ from pysandbox.compile.siblings import siblings_filter
 from pysandbox.errors import CageClosedError, PolicyError, TemplateError, UnsupportedError
 from pysandbox.launcher import policy_of, working_directory
 from pysandbox.pipeline.booted import BOOT, given_code
+from pysandbox.pipeline.calls import send_with
 from pysandbox.pipeline.idle import TemplateWorker
 from pysandbox.pipeline.mapping import WorkerResult, map_items
 from pysandbox.pipeline.memory import send_call
@@ -217,7 +218,7 @@ class Template:
 
     def _say(self, control: socket.socket, order: dict[str, object], fds: Sequence[int] = ()) -> None:
         try:
-            socket.send_fds(control, [json.dumps(order).encode()], fds)
+            send_with(control, json.dumps(order).encode(), fds)
         except OSError:  # it is gone, or does not listen: whoever waits for a worker sees its end of file
             self._is_deaf = True
 

@@ -24,7 +24,7 @@ import struct
 import sys
 import traceback
 
-from pysandbox.pipeline import inside
+from pysandbox.pipeline import calls, inside
 
 HELD = ctypes.PyDLL(None)  # calls that keep the interpreter's lock, which nobody could hand back after a fork
 FORK, SYSCALL, POLL, EXIT = (
@@ -58,7 +58,7 @@ def adopt_orphans() -> None:
 
 def send_order(zygote: socket.socket, own: str, sock: int, ruleset: int) -> None:
     """Raises OSError."""
-    socket.send_fds(zygote, [own.encode() + b"\0"], [sock, ruleset])
+    calls.send_with(zygote, own.encode() + b"\0", [sock, ruleset])
 
 
 def limits(order: dict[str, object]) -> list[Step]:

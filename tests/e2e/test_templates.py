@@ -90,6 +90,18 @@ def test_no_output_is_lost_where_descriptors_are_few(template: Template) -> None
     ]
 
 
+def test_no_answer_is_lost_where_as_few_may_be_on_their_way(template: Template) -> None:
+    """To a user who is not root the kernel refuses more descriptors in sockets than it may have open: with each large
+    argument go three at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    try:
+        results = template.map(len, [b"z" * 100_000] * 150, workers=1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [each.value for each in results] == [100_000] * 150
+
+
 def test_an_argument_may_be_large(template: Template) -> None:
     assert template.map(len, ["z" * 1_000_000])[0].value == 1_000_000
 
