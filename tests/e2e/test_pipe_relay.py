@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,10 +22,10 @@ MEGABYTE = 1 << 20
 class Stream:
     """What a command writes to, a relay, and the pipe of the host's behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, widens: bool = False) -> None:
         source, self.inside = os.pipe()
         self.out, self.target = os.pipe()
-        self.relay = PipeRelay(source, self.target)
+        self.relay = PipeRelay(source, self.target, widens=widens)
         self.relay.serve()
 
     def close(self) -> None:
@@ -150,6 +152,52 @@ def test_a_relay_that_is_not_made_holds_nothing(monkeypatch: pytest.MonkeyPatch)
     assert len(os.listdir("/proc/self/fd")) == before
     os.close(source)
     os.close(end)
+
+
+# ---- between two stages --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def between() -> Iterator[Stream]:
+    made = Stream(widens=True)
+    yield made
+    made.close()
+
+
+def threads() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
+def turns(thread: str) -> int:
+    """How often it has waited."""
+    status = Path(f"/proc/self/task/{thread}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+def test_a_stream_that_flows_is_moved_on_in_large_parts(between: Stream) -> None:
+    before, writes = threads(), 8192
+    with subprocess.Popen(["cat"], stdin=between.out, stdout=subprocess.DEVNULL) as reader:
+        for _ in range(writes):
+            os.write(between.inside, bytes(8192))
+        waited = max(turns(each) for each in threads() - before)
+        size = fcntl.fcntl(between.inside, fcntl.F_GETPIPE_SZ)
+        reader.kill()
+    assert size == MEGABYTE and 0 < waited < writes // 8
+
+
+def test_what_trickles_after_a_flood_is_not_held_back(between: Stream) -> None:
+    reader = os.dup(between.out)
+    flood = threading.Thread(target=lambda: [os.write(between.inside, bytes(8192)) for _ in range(512)])
+    flood.start()
+    for _ in range(512 * 2):
+        left = 4096
+        while left:
+            left -= len(os.read(reader, left))
+    flood.join()
+    for number in range(50):
+        os.write(between.inside, b"%d\n" % number)
+        assert os.read(reader, 100) == b"%d\n" % number
+    os.close(reader)
 
 
 # ---- to a file ---------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@
  * all has arrived, whatever is being done. One thread watches all sources for their first byte or their end
  * (outflow_watch.c); a stream that has something is served by a thread of its own, which waits in splice(2) itself, for
  * bytes and for room: a cage can hold the lock of a pipe that it writes to, and holds up nobody but itself. Where the
- * host has made its end non-blocking the wait is poll(2)'s. A stream that flows gets larger pipes, and with them fewer
- * changes between its writer, this thread and its reader; where the other pipe is the host's, that stays as it is.
+ * host has made its end non-blocking the wait is poll(2)'s. A stream that flows gets larger pipes; where the other pipe
+ * is the host's, that stays as it is. Between two large pipes the thread lets some come together before it moves it on:
+ * else it would be woken by every write, and wake the reader for each, on a processor that one of the two could use.
  *
  * To a file the bytes are copied, since splice(2) cannot append, and `in_hand` says that some are on their way. */
 #include "outflow.h"
@@ -28,10 +29,13 @@
 #define FLOWS (1 << 20)  /* bytes after which a stream flows */
 #define SHORT 500000L    /* ns that the host is given when it is short of something */
 #define CHUNK (64 << 10) /* of one copy */
+#define PAGE 4096        /* less at a time does not flow */
+#define PART (LARGE / 4) /* as much as is worth a turn of the thread */
+#define GATHERS 200000L  /* ns; no two large pipes are filled, or emptied, in so short a time */
 
 struct psb_outflow {
     pthread_mutex_t lock; /* of `source`, which is -1 when it is closed */
-    int source, target, copies, widens_target;
+    int source, target, copies, widens_target, gathers;
     atomic_uint_fast64_t passed;
     atomic_int error, users, in_hand;
     struct watched watched;
@@ -71,6 +75,7 @@ static int splice_on(struct psb_outflow *flow) {
     const ssize_t count = splice(flow->source, NULL, flow->target, NULL, LARGE, 0);
     if (count < 0) return goes_on(flow, errno);
     atomic_fetch_add(&flow->passed, (uint_fast64_t)count);
+    if (flow->gathers && count >= PAGE && count < PART) pause_for(GATHERS);
     return count > 0;
 }
 
@@ -113,19 +118,25 @@ static void end(void *stream) {
     psb_release_outflow(flow);
 }
 
-/* As far as the user has pages left: all his pipes have sixteen thousand. */
-static void widen(int pipe) {
+/* As far as the user has pages left: all his pipes have sixteen thousand. Returns the size; 0: as it was. */
+static int widen(int pipe) {
     int size;
     for (size = LARGE; size > ORDINARY; size /= 2)
-        if (fcntl(pipe, F_SETPIPE_SZ, size) >= 0) return;
+        if (fcntl(pipe, F_SETPIPE_SZ, size) >= 0) return size;
+    return 0;
+}
+
+/* Where either stays smaller, its two sides need every turn that they can have. */
+static void widen_both(struct psb_outflow *flow) {
+    const int source = widen(flow->source), target = flow->widens_target ? widen(flow->target) : 0;
+    flow->gathers = source == LARGE && target == LARGE;
 }
 
 static void serve(void *stream) {
     struct psb_outflow *flow = stream;
     int going_on = 1;
     while (going_on && atomic_load(&flow->passed) < FLOWS) going_on = pass_on(flow);
-    if (going_on) widen(flow->source);
-    if (going_on && flow->widens_target) widen(flow->target);
+    if (going_on) widen_both(flow);
     while (going_on) going_on = pass_on(flow);
     end(flow);
 }
