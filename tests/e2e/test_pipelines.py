@@ -185,3 +185,25 @@ def test_a_cancel_scope_of_anyio_that_cancels_again_and_again(cage: Cage) -> Non
             assert scope.cancelled_caught
 
     anyio.run(main)
+
+
+STREAM = int(os.environ.get("PSB_STREAM_MB", "300"))  # 10240, and nothing of it stays either
+
+
+def kib(pid: int | str, what: str) -> int:
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(what))
+
+
+@pytest.mark.parametrize("way", ["run", "aio"])
+@pytest.mark.timeout(600)
+def test_a_long_stream_passes_and_the_host_keeps_none_of_it(cage: Cage, way: str) -> None:
+    count = STREAM << 20
+    joined = cage.cmd(["head", "-c", str(count), "/dev/zero"]) | cage.cmd(["cat"]) | cage.cmd(["wc", "-c"])
+    warm = (cage.cmd(["head", "-c", "8M", "/dev/zero"]) | cage.cmd(["cat"]) | cage.cmd(["wc", "-c"])).run()
+    assert warm.stdout.strip() == str(8 << 20)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is from here on
+    before = kib("self", "VmHWM")
+    result = joined.run(timeout=500) if way == "run" else asyncio.run(joined.aio(timeout=500))
+    assert result.stdout.strip() == str(count) and result.ok
+    assert kib("self", "VmHWM") - before < 16 << 10
