@@ -27,7 +27,7 @@ from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
 from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, Verb
 from pysandbox.gate.requests import Requests
-from pysandbox.gate.threads import NUDGE, nudge
+from pysandbox.gate.threads import WAKE_PATIENCE, wake_again
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -111,9 +111,9 @@ class DoorReader:
         told = threading.Event()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._ask, told)
-            if told.wait(NUDGE):
+            if told.wait(WAKE_PATIENCE):
                 return
-            nudge(self._loop)
+            wake_again(self._loop)
             if not told.wait(PATIENCE if self._is_there else START_PATIENCE) and self.process is not None:
                 self.process.kill()
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from pysandbox.shapes import TypeVar
 
-NUDGE = 1.0  # seconds after which it is woken once more
+WAKE_PATIENCE = 1.0  # seconds after which it is woken once more
 LOOP_PATIENCE = 10.0  # seconds for the loop to come round
 
 T = TypeVar("T")
@@ -27,15 +27,15 @@ def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
 
     loop.call_soon_threadsafe(make)
     try:
-        return answer.result(NUDGE)
+        return answer.result(WAKE_PATIENCE)
     except TimeoutError:
         if answer.done():  # it is what the call itself raised
             raise
-    nudge(loop)
-    return answer.result(LOOP_PATIENCE - NUDGE)
+    wake_again(loop)
+    return answer.result(LOOP_PATIENCE - WAKE_PATIENCE)
 
 
-def nudge(loop: asyncio.AbstractEventLoop) -> None:
+def wake_again(loop: asyncio.AbstractEventLoop) -> None:
     """Wakes the loop once more, for who has called into it and waits: asyncio passes over a wake-up that the kernel
     refused for want of memory, and the call would come with whatever happens next. Raises RuntimeError as above."""
     loop.call_soon_threadsafe(lambda: None)
