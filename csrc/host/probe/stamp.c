@@ -1,6 +1,7 @@
-/* A file that was looked at has its next change stamped by the fine clock, and from then on no file of such a file
- * system gets an earlier stamp (the kernel's Documentation/filesystems/multigrain-ts.rst); before Linux 6.13 this is
- * the coarse clock. */
+/* A file that was looked at since the coarse clock has last moved has its next change stamped by the fine clock, and
+ * from then on no file of such a file system gets an earlier stamp (the kernel's
+ * Documentation/filesystems/multigrain-ts.rst). So it is changed, looked at, and changed once more. Before Linux 6.13
+ * this is the coarse clock. */
 #include "stamp.h"
 
 #include <errno.h>
@@ -10,7 +11,10 @@
 
 static int64_t stamp_by(int fd) {
     struct stat found;
-    if (fstat(fd, &found) || fchmod(fd, found.st_mode & 07777) || fstat(fd, &found)) return -errno;
+    int changes;
+    if (fstat(fd, &found)) return -errno;
+    for (changes = 0; changes < 2; changes++)
+        if (fchmod(fd, found.st_mode & 07777) || fstat(fd, &found)) return -errno;
     return (int64_t)found.st_ctim.tv_sec * 1000000000 + found.st_ctim.tv_nsec;
 }
 
