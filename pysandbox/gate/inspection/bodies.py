@@ -101,8 +101,8 @@ class OfLength(Through):
         return self.through(said, last=self.done)
 
     def passes(self, count: int) -> bool:
-        """Whether so many bytes that have come are content to the last one, and pass as they are: then they are counted,
-        and whoever has them need not copy them."""
+        """Whether so many bytes that have come are content to the last one, and pass as they are: then they are
+        counted, and whoever has them need not copy them."""
         if self.passing is not None or not 0 < count <= self._left:
             return False
         self._left -= count

@@ -365,7 +365,7 @@ class ServerSide:
 
 
 def _sent(sock: socket.socket, said: bytes, kept: bytearray) -> None:
-    """Sends what is kept, and where nothing was, what is said; what the socket does not take is kept. Raises OSError."""
+    """Sends what is kept, and where nothing was, what is said; what is not taken is kept. Raises OSError."""
     try:
         if kept:
             del kept[: sock.send(kept)]
