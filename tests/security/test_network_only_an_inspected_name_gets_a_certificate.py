@@ -1,5 +1,5 @@
-"""Claim: the authority of a cage signs for the names that its inspected hosts are called by, and for nothing else that a
-connection may be asked for by: an address, the alias of the host's loopback, a name that is refused.
+"""Claim: the authority of a cage signs for the names that its inspected hosts are called by, and for nothing else that
+a connection may be asked for by: an address, the alias of the host's loopback, a name that is refused.
 """
 
 from __future__ import annotations
