@@ -51,7 +51,7 @@ class NetworkOptions:
         sentences=(
             Sentence(
                 "Reaches", cases={"relaxed": "Every host may be reached, also one that nobody named, and be sent any "
-                                 "request; each of these is an event. What is sent is held by nothing else."},
+                                 "request; each of these is an event."},
                 unless=("egress", "none"),
             ),
         ),
