@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
     from pysandbox.denial import Denial
     from pysandbox.gate.dns.resolver import Answer, Resolver
-    from pysandbox.gate.doors import DatagramForwarders, DoorsReader
+    from pysandbox.gate.doors import DatagramForwarders, DoorsReader, WaitingDoors
     from pysandbox.gate.inspector import InspectorProcess
     from pysandbox.gate.ledger import Ledger
-    from pysandbox.gate.quiet import QuietDoors
     from pysandbox.gate.sent import LeakCaller
     from pysandbox.gate.tcp.relay import SocketRelay
     from pysandbox.policy.endpoint import Endpoint
@@ -83,7 +82,7 @@ class CageSession(CageService):
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.publishing: asyncio.Task[None] | None = None  # serves the published ports
         self.inspector: InspectorProcess | None = None  # where a host has a contract
-        self.quiet: QuietDoors | None = None  # where its doors wait until somebody is at one
+        self.quiet: WaitingDoors | None = None  # where its doors wait until somebody is at one
         self.reader: DoorsReader | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
         self.leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent

@@ -28,6 +28,19 @@ class DoorsReader(Protocol):
         """Its rules have become narrower."""
 
 
+class WaitingDoors(Protocol):
+    """Where doors wait until somebody is at one (quiet.py)."""
+
+    def take(self, session: Any, *, silent: bool = False) -> object | None:
+        """None where they do not wait any more, or, if `silent`, something has arrived. Any thread."""
+
+    def hand_over(self, session: Any) -> bool:
+        """Whether something had arrived, and the reader has them now. In the loop."""
+
+    def catch_up(self, session: Any) -> None:
+        """Returns when the reader has them, where something has arrived. Any thread but the loop's."""
+
+
 class DatagramForwarders(Protocol):
     """Who passes on datagrams to addresses that are listed (udp/forwarders.py)."""
 

@@ -156,6 +156,7 @@ class Gatekeeper:
             self._admit(session, doors, ports, live)
         except BaseException:
             if session is not None:
+                self.quiet.take(session)
                 for each in session.doors:
                     each.close()
                 self._left(session)

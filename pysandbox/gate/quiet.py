@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from errno import ESHUTDOWN
 from functools import partial
 
 from pysandbox.gate.threads import in_loop
@@ -46,9 +47,12 @@ class QuietDoors:
         return len(self._sessions)
 
     def add(self, session: CageSession, doors: Doors) -> None:
-        """They are watched from now on, and stay their session's to close. Any thread. Raises OSError."""
+        """They are watched from now on, and stay their session's to close. Any thread. Raises OSError: some are watched
+        then, until they are taken."""
         fds = [door.fileno() for door in doors.values()]
         with self._lock:
+            if self._epoll.closed:
+                raise OSError(ESHUTDOWN, "the gatekeeper has ended")
             self._doors[session] = doors
             self._sessions.update(dict.fromkeys(fds, session))
             for fd in fds:
@@ -64,7 +68,7 @@ class QuietDoors:
             del self._doors[session]
             for door in doors.values():
                 if self._sessions.pop(door.fileno(), None) is not None:
-                    with suppress(OSError):  # one that could not be added
+                    with suppress(OSError, ValueError):  # one that could not be added; the loop has ended
                         self._epoll.unregister(door)
             return doors
 

@@ -4,7 +4,8 @@ The gatekeeper keeps what decides: names, addresses, what is dialled, what is re
 the doors, and what strangers send there is parsed in it alone. What it asks for is held against the policy of the cage
 that it names (`requests`), so a reader that was taken over gets what some cage of this Runtime may have anyway.
 
-Its end closes the doors: the host keeps no copy of one that was handed over. Cages that come later have another one.
+Its end closes the doors: the host keeps no copy of one that was handed over. Cages that come later, or that have said
+nothing until then (`quiet`), have another one.
 """
 
 from __future__ import annotations

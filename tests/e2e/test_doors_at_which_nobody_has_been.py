@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
-from _support.admitted import ASKED, admitted, runtime_of_cages
+from _support.admitted import ASKED, Live, admitted, runtime_of_cages
+from _support.gate import net_plan
 from pysandbox import Cage, Event, Policy
+from pysandbox.errors import StartError
 from pysandbox.events import TCP_DENIED
+from pysandbox.gate.gatekeeper import admit
 from pysandbox.gate.threads import in_loop
 from pysandbox.runtime.runtime import Runtime
 
@@ -26,6 +29,18 @@ A_COM = ASKED[:12] + b"\1a\3com\0" + ASKED[-4:]
 def runtime() -> Iterator[Any]:
     with runtime_of_cages() as runtime:
         yield runtime
+
+
+class Lacking:
+    """epoll(7), when the kernel has no memory for one more descriptor."""
+
+    closed = False
+
+    def register(self, fd: int, events: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    def unregister(self, fd: object) -> None:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def descriptors(live: Any) -> tuple[int, int]:
@@ -124,3 +139,19 @@ def test_a_forked_copy_keeps_none_and_takes_none_away(runtime: Any) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert live.asks()[3] & 0xF == NXDOMAIN
     live.session.end()
+
+
+def test_doors_that_cannot_be_watched_are_closed(runtime: Any) -> None:
+    other = admitted(runtime)
+    live, keeper = Live(), other.keeper
+    watched, whole = keeper.quiet.descriptors, keeper.quiet._epoll
+    keeper.quiet._epoll = Lacking()
+    try:
+        with pytest.raises(StartError, match="network"):
+            admit(runtime, live, net_plan())
+    finally:
+        keeper.quiet._epoll = whole
+    assert keeper.quiet.descriptors == watched and runtime.collected == [live]
+    with pytest.raises(ConnectionRefusedError):
+        live.asks()
+    other.session.end()

@@ -88,15 +88,17 @@ def test_a_cage_that_ends_at_once_leaves_no_door(runtime):
     assert all(door.fileno() < 0 for door in doors)
 
 
-def test_a_cage_that_cannot_be_admitted_does_not_start(runtime):
+@pytest.mark.parametrize("reader", ["is to begin", "has begun"])
+def test_a_cage_that_cannot_be_admitted_does_not_start(runtime, reader):
     keeper = serving(runtime)
+    keeper._has_begun = reader == "has begun"
     keeper.loop.call_soon_threadsafe(keeper.loop.stop)
     keeper._thread.join(10)
     keeper._retired = False  # it has not been noticed yet
     live = Live()
     with pytest.raises(StartError, match="network"):
         admit(runtime, live, net_plan())
-    assert runtime.collected == [live]
+    assert runtime.collected == [live] and keeper.quiet.descriptors == 0 and not keeper._sessions
     with pytest.raises(ConnectionRefusedError):
         live.asks()
     keeper._retired = True
