@@ -207,3 +207,15 @@ def test_a_long_stream_passes_and_the_host_keeps_none_of_it(cage: Cage, way: str
     result = joined.run(timeout=500) if way == "run" else asyncio.run(joined.aio(timeout=500))
     assert result.stdout.strip() == str(count) and result.ok
     assert kib("self", "VmHWM") - before < 16 << 10
+
+
+def test_stages_that_change_the_size_of_their_pipes_lose_nothing(cage: Cage) -> None:
+    resize = "import contextlib, fcntl, os, sys\ndef resize(fd, size):\n    with contextlib.suppress(OSError):\n"
+    resize += "        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, size)\n"
+    writes = "for i in range(400):\n    os.write(1, b'%08d' % i * 2048)\n    resize(1, 4096 << i % 9)\n"
+    reads = "seen = b''\nwhile got := os.read(0, 30000):\n    seen += got\n    resize(0, 4096 << len(seen) % 9)\n"
+    reads += "print(seen == b''.join(b'%08d' % i * 2048 for i in range(400)))\n"
+    result = (cage.cmd(["python3", "-c", resize + writes]) | cage.cmd(["python3", "-c", resize + reads])).run(
+        timeout=60
+    )
+    assert result.ok and result.stdout == "True\n"
