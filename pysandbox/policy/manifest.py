@@ -86,8 +86,11 @@ class Manifest:
                 suggestion=f"name one of them: {', '.join(dict.fromkeys(self.pipelines[name].stages))}",
             )  # fmt: skip
         known = ", ".join(self.sandboxes)
-        message = f"no such sandbox; there are {known}"
-        raise PolicyError(message, file=self.file, key=f"sandbox.{name}", suggestion=did_you_mean(name, self.sandboxes))
+        pipelines = f", and the pipelines {', '.join(self.pipelines)}" if self.pipelines else ""
+        raise PolicyError(
+            f"no such sandbox; there are {known}{pipelines}", file=self.file, key=f"sandbox.{name}",
+            suggestion=did_you_mean(name, {**self.sandboxes, **self.pipelines}),
+        )  # fmt: skip
 
     def stages(self, name: str) -> tuple[Sandbox, ...]:
         """What runs under this name, in order: the stages of a pipeline, each with the command that it has there, or

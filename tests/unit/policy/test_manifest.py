@@ -76,6 +76,13 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     assert caught.value.suggestion == 'did you mean "alpha"?'
 
 
+def test_an_unknown_name_lists_the_pipelines_as_well() -> None:
+    content = '[sandbox.x]\nrecipes = ["a"]\ncommand = "x"\n' + '[[pipeline.report.stage]]\nsandbox = "x"\n' * 2
+    with pytest.raises(PolicyError, match="no such sandbox; there are x, and the pipelines report") as caught:
+        parse_manifest(content).stages("raport")
+    assert caught.value.suggestion == 'did you mean "report"?'
+
+
 @pytest.mark.parametrize(
     ("content", "line", "key", "words"),
     [
