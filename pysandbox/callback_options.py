@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from pysandbox.errors import PolicyError, StartError, UnsupportedError
-from pysandbox.shapes import IO, TYPE_CHECKING, Any, NamedTuple
+from pysandbox.shapes import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from pysandbox.live.init import CageInit
     from pysandbox.live.services import CageService
     from pysandbox.runtime.prepared import Prepared
@@ -32,7 +34,7 @@ class CallbackOptions(NamedTuple):
     watch: frozenset[str]
     deadline: float
     record: IO[str] | None
-    loop: Any  # the event loop in which the Cage was made, for an async policy_fn; None when there was none
+    loop: AbstractEventLoop | None  # in which the Cage was made, for an async policy_fn
 
     @classmethod
     def of(
@@ -111,7 +113,7 @@ class CallbackOptions(NamedTuple):
 NOBODY_ASKED = CallbackOptions(None, frozenset(), DEADLINE, None, None)
 
 
-def _running_loop() -> Any:
+def _running_loop() -> AbstractEventLoop | None:
     """The loop of the caller, without importing asyncio for those who have none."""
     asyncio = sys.modules.get("asyncio")
     try:
