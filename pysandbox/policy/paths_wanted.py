@@ -13,6 +13,7 @@ from pysandbox.errors import PolicyError
 from pysandbox.policy.model import GRANTING, Policy
 from pysandbox.policy.option import Grant
 from pysandbox.policy.patterns import escape, literal
+from pysandbox.policy.way_out import inspects
 
 # With a list of executables: where shared libraries live on every distribution, and the dynamic linkers that compilers
 # write into programs. Of a listed `/dir/*` nobody reads every file, so its programs may be for any of these.
@@ -34,8 +35,7 @@ def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
     named += [absolute(executable_path(each), cwd) for each in policy.allow_execve]
     if policy.allow_execve:
         named += (*LIBRARY_DIRECTORIES, *LOADERS)
-    scans = policy.dlp_enabled or (policy.strict and policy.hosts)
-    if scans or policy.secrets or policy.contract_mode == "relaxed" or any(rule.is_inspected for rule in policy.hosts):
+    if inspects(policy):
         named += BUNDLES
     named += [each.source.removeprefix("file:") for each in policy.secrets if each.source.startswith("file:")]
     named += policy.proxy_upstream_ca
