@@ -16,10 +16,11 @@ from pysandbox.policy.expand import expand
 from pysandbox.policy.model import Policy, options
 from pysandbox.policy.narrow import narrow
 from pysandbox.policy.recipe import with_base
+from pysandbox.policy.user_home import home
 from pysandbox.probe import kernel
 from pysandbox.probe.facts import HostFacts
 from pysandbox.probe.kept import protected_directories
-from pysandbox.probe.paths import home, stat_paths
+from pysandbox.probe.paths import stat_paths
 from pysandbox.probe.prebuilt import prebuilt_filter
 from pysandbox.records.registry import private_paths
 from pysandbox.shapes import TYPE_CHECKING, dataclass, replace

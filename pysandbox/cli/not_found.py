@@ -55,7 +55,7 @@ class _View:
         from pysandbox.policy.expand import expand
         from pysandbox.policy.model import Policy as Made
         from pysandbox.policy.recipe import with_base
-        from pysandbox.probe.paths import home
+        from pysandbox.policy.user_home import home
 
         self.home, self.cwd = home(), os.path.realpath(".")
         asked = policy if policy is not None else Made(workdir="write")

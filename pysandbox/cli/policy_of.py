@@ -10,7 +10,7 @@ from pysandbox.errors import PolicyError
 from pysandbox.policy.compose import resolve, shielded
 from pysandbox.policy.match import covers
 from pysandbox.policy.search import Search
-from pysandbox.probe.paths import home
+from pysandbox.policy.user_home import home
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:

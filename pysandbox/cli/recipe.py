@@ -17,6 +17,7 @@ from pysandbox.cli.policy_of import search_here, working_directory
 from pysandbox.cli.trusting import ManifestReport, agreed
 from pysandbox.compile.seccomp import describe
 from pysandbox.errors import PolicyError
+from pysandbox.policy import user_home
 from pysandbox.policy.compose import Layer, Resolved, compose, loosened_by, resolve
 from pysandbox.policy.expand import expand, expand_prefixes, quoted
 from pysandbox.policy.manifest import MANIFEST
@@ -25,7 +26,6 @@ from pysandbox.policy.places import home
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.render import to_toml
 from pysandbox.policy.search import Search, known, place_of
-from pysandbox.probe import paths
 from pysandbox.shapes import Any, NamedTuple, replace
 
 HELP = """\
@@ -138,7 +138,7 @@ def standalone(resolved: Resolved) -> Policy:
     """The policy with everything in it that it was made of: expanded, the base spelled out. Resolving its TOML gives
     it again (RCP-25)."""
     cwd = working_directory()
-    policy = with_base(expand(resolved.policy, env=os.environ, cwd=cwd, home=paths.home()))
+    policy = with_base(expand(resolved.policy, env=os.environ, cwd=cwd, home=user_home.home()))
     return quoted(replace(policy, base=False))
 
 

@@ -107,7 +107,7 @@ def parser() -> Parser:
 
 def _manifest() -> Manifest:
     from pysandbox.policy.manifest_file import load_manifest
-    from pysandbox.probe.paths import home
+    from pysandbox.policy.user_home import home
 
     return load_manifest(working_directory(), home())
 

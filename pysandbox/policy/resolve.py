@@ -107,9 +107,9 @@ def _resolved(
     policy, because = compose(kind, layers, base=base, baseline=baseline, defaults=defaults), ""
     if command:
         from pysandbox.policy.found_by_name import for_command
-        from pysandbox.policy.search import home_of_user
+        from pysandbox.policy.user_home import home
 
-        policy, toolchain = for_command(policy, search, command[0], home=home_of_user())
+        policy, toolchain = for_command(policy, search, command[0], home=home())
         because = toolchain.because if toolchain is not None else ""
     return Resolved(policy, (base or Layer("base", "", "base"), *layers), baseline, search.looked, because)
 

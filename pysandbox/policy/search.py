@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pysandbox.errors import PolicyError
+from pysandbox.policy import user_home
 from pysandbox.policy.layers import Dependencies, Layer, Why
 from pysandbox.policy.match import covers
 from pysandbox.policy.places import OURS, config_home, home
@@ -189,7 +190,7 @@ class Search:
     def _from_where_it_was_found(self, layer: Layer) -> Layer:
         """A recipe that was found by $HOME speaks of the same home, where that is not the user database's, as in the
         containers of some CI; what it denies is denied in both."""
-        if os.path.realpath(home(self.env)) == os.path.realpath(home_of_user()):
+        if os.path.realpath(home(self.env)) == os.path.realpath(user_home.home()):
             return layer
         given = dict(layer.recipe.given)
         for name in PATHS_OF_A_RECIPE & given.keys():
@@ -244,16 +245,6 @@ class Search:
 def variables_in(paths: Iterable[str]) -> Iterator[str]:
     """The names of those of the environment that stand in them."""
     return (name for path in paths if "$" in path for name in VARIABLE.findall(path))
-
-
-def home_of_user() -> str:
-    """Where ~ leads in a grant: by the user database, as where the policy is expanded (`probe.paths`)."""
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir or "/tmp"
-    except KeyError:
-        return "/tmp"
 
 
 def known(env: Mapping[str, str]) -> Mapping[str, str]:

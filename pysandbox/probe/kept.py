@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 
 from pysandbox.policy.places import NAMED, own_places
+from pysandbox.policy.user_home import home
 from pysandbox.probe.facts import ProtectedDirectory
-from pysandbox.probe.paths import home
 from pysandbox.probe.state import apps_directory, audit_directory, own_home
 
 

@@ -14,10 +14,10 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
 
 from pysandbox.policy.below import covers, from_root
+from pysandbox.policy.user_home import home
 from pysandbox.probe.accounts import own_accounts
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts, ProtectedDirectory
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
@@ -194,22 +194,6 @@ def _look(
     wanted = dict.fromkeys((*paths, *(each.path for each in kept), cwd, home, *STAGING_CANDIDATES))
     facts = {path: known.facts.get(path) or _walk(path, entries) for path in wanted}
     return PathFacts(cwd, home, facts, kept=tuple(kept))
-
-
-def home() -> str:
-    """The caller's home directory by the user database (never $HOME); /tmp for users that have none."""
-    return _home_of(os.geteuid())
-
-
-@cache  # the database costs a tenth of a millisecond, and a user's home does not move while a program runs
-def _home_of(uid: int) -> str:
-    import pwd
-
-    try:
-        directory = pwd.getpwuid(uid).pw_dir
-    except KeyError:
-        return "/tmp"
-    return "/tmp" if directory in ("", "/", "/nonexistent") else directory
 
 
 def stamp(paths: PathFacts) -> tuple[object, ...]:

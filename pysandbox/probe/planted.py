@@ -8,8 +8,6 @@ The launcher asks the same (csrc/launcher/run.c).
 
 from __future__ import annotations
 
-import os
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import functools
 import os
 
 from pysandbox.policy.places import OURS, state_home
-from pysandbox.probe.paths import home
+from pysandbox.policy.user_home import home
 
 
 def own_home() -> str:

@@ -68,7 +68,7 @@ def _may_be_ours(path: str) -> bool:
 
 def _at_home() -> str:
     """Empty where there is no home directory of ours."""
-    from pysandbox.probe.paths import home
+    from pysandbox.policy.user_home import home
 
     with suppress(OSError):
         if os.stat(home()).st_uid == os.geteuid():

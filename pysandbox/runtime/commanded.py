@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from pysandbox.policy.paths_wanted import absolute
-from pysandbox.probe.paths import home, stat_all, watch_these
+from pysandbox.policy.user_home import home
+from pysandbox.probe.paths import stat_all, watch_these
 from pysandbox.runtime.prepared import ShownPath
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
 

@@ -24,11 +24,12 @@ from pysandbox.policy.expand import expand
 from pysandbox.policy.guarded import OURS
 from pysandbox.policy.model import Policy, every_grant
 from pysandbox.policy.recipe import with_base
+from pysandbox.policy.user_home import home
 from pysandbox.policy.way_out import has_doors
 from pysandbox.probe.facts import HostFacts, PathFacts, ProtectedDirectory
 from pysandbox.probe.host import asked_for_overlays, asked_for_redirects, host_facts
 from pysandbox.probe.kept import protected_directories
-from pysandbox.probe.paths import NONE_KNOWN, BasePaths, KnownPaths, home, stat_paths, watch
+from pysandbox.probe.paths import NONE_KNOWN, BasePaths, KnownPaths, stat_paths, watch
 from pysandbox.probe.planted import absences
 from pysandbox.probe.prebuilt import prebuilt_filter
 from pysandbox.records.registry import private_paths

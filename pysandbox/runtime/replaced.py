@@ -12,7 +12,7 @@ import os
 from pysandbox.policy import base_grants
 from pysandbox.policy.expand import expand
 from pysandbox.policy.paths_wanted import wanted_paths
-from pysandbox.probe.paths import home
+from pysandbox.policy.user_home import home
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "home").mkdir()
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(registry, "TEMPORARY", str(tmp_path / "tmp"))
-    monkeypatch.setattr("pysandbox.probe.paths.home", lambda: str(tmp_path / "home"))
+    monkeypatch.setattr("pysandbox.policy.user_home.home", lambda: str(tmp_path / "home"))
     if os.path.isdir(f"/run/user/{os.geteuid()}"):
         pytest.skip("this user has a runtime directory, which nobody else can take")
     return tmp_path
@@ -64,6 +64,6 @@ def test_attack_a_taken_name_costs_nothing(own_home: Path, how: str) -> None:
 
 def test_without_any_place_the_error_says_what_to_do(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     squat(own_home / "tmp" / f"pysandbox-{os.geteuid()}", "file")
-    monkeypatch.setattr("pysandbox.probe.paths.home", lambda: "/nonexistent")
+    monkeypatch.setattr("pysandbox.policy.user_home.home", lambda: "/nonexistent")
     with pytest.raises(PermissionError, match="XDG_RUNTIME_DIR"):
         registry.records()

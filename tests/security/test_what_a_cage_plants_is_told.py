@@ -18,7 +18,7 @@ import pytest
 import pysandbox
 from pysandbox import Cage, Event, Policy
 from pysandbox.events import PLANTED
-from pysandbox.probe import paths
+from pysandbox.policy import user_home
 from pysandbox.runtime.runtime import Runtime
 
 from .conftest import Ground
@@ -76,7 +76,7 @@ def test_a_word_that_opens_a_guard_is_an_answer_to_the_note(ground: Ground) -> N
 
 
 def test_start_files_below_a_granted_home_are_told(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paths, "_home_of", lambda uid: str(ground.inside))
+    monkeypatch.setattr(user_home, "_home_of", lambda uid: str(ground.inside))
     argv = ["/bin/sh", "-ec", "mkdir -p .config/systemd/user; touch .bashrc"]
     rules = policy(workdir="write")
     (message,) = planted(Cage(rules, cwd=ground.inside).run(argv))

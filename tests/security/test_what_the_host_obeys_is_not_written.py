@@ -14,7 +14,8 @@ import pytest
 
 import pysandbox
 from pysandbox import Grant
-from pysandbox.probe import guards, paths
+from pysandbox.policy import user_home
+from pysandbox.probe import guards
 
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
@@ -127,7 +128,7 @@ START = (".bashrc", ".profile", ".zshenv", ".ssh/config", ".config/fish/config.f
 
 def test_start_files_are_not_written_where_home_was_granted(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     home = ground.inside
-    monkeypatch.setattr(paths, "_home_of", lambda uid: str(home))
+    monkeypatch.setattr(user_home, "_home_of", lambda uid: str(home))
     for name in START:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("mine\n")

@@ -16,8 +16,8 @@ from functools import lru_cache
 from pysandbox.apps.scope import folded
 from pysandbox.policy.below import covers
 from pysandbox.policy.guarded import GIT, GIT_FILES, HOME, POLICY_FILES, PROJECT, WORDS, named
+from pysandbox.policy.user_home import home
 from pysandbox.probe.guards import our_files
-from pysandbox.probe.paths import home
 
 _TABLES = (*PROJECT.values(), *(names for names in HOME.values() if names != ("bin",)), (GIT,))
 _ANYWHERE = frozenset(tuple(folded(name).split("/")) for names in _TABLES for name in names)

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pysandbox.policy.model import Policy
-from pysandbox.probe import paths
+from pysandbox.policy.user_home import home
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts
-from pysandbox.probe.paths import LINK_LIMIT, home, stamp, stat_all, stat_paths, watch
+from pysandbox.probe.paths import LINK_LIMIT, stamp, stat_all, stat_paths, watch
 
 
 def fact(path: str | Path) -> PathFact:
@@ -201,29 +201,3 @@ def test_a_look_at_something_else_has_another_stamp(kept: PathFacts) -> None:
 
 
 # ---- home ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("entry", "expected"), [("/home/x", "/home/x"), ("/", "/tmp"), ("/nonexistent", "/tmp"), ("", "/tmp")]
-)
-def test_home_is_what_the_user_database_says_unless_it_is_none(
-    monkeypatch: pytest.MonkeyPatch, entry: str, expected: str
-) -> None:
-    import pwd
-
-    record = pwd.struct_passwd(("x", "*", os.geteuid(), os.getegid(), "", entry, "/bin/sh"))
-    monkeypatch.setattr(pwd, "getpwuid", lambda uid: record)
-    monkeypatch.setattr(paths, "_home_of", paths._home_of.__wrapped__)
-    monkeypatch.setenv("HOME", "/not/asked")
-    assert home() == expected
-
-
-def test_a_user_the_database_does_not_know_lives_in_tmp(monkeypatch: pytest.MonkeyPatch) -> None:
-    import pwd
-
-    def unknown(uid: int) -> pwd.struct_passwd:
-        raise KeyError(uid)
-
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    monkeypatch.setattr(paths, "_home_of", paths._home_of.__wrapped__)
-    assert home() == "/tmp"
