@@ -84,11 +84,7 @@ def compile_plan(
     unheld = (*idle_notes(policy), *(left_out_notes(policy) if policy.left_out else ()))
     lacking = (*as_root, *copied, *degrade.evaluate(policy, host), *network_notes(policy), *unheld, *watched)
     view = build_view(policy, paths)  # needs no other step, and is final: mounts, Landlock and notify agree on it
-    for option, refuse in REFUSALS:
-        if getattr(policy, option):
-            refuse(policy, paths, view)
-    if paths.mounted:
-        refuse_mounts(view, paths)
+    _refuse_what_is_seen(policy, paths, view)
     open_guards = _check_isolation(policy, view)
     notify = notify and with_sockets(notify, view)
     confines_tcp = host.landlock_abi >= LANDLOCK_NET_ABI
@@ -104,6 +100,15 @@ def compile_plan(
         *view.notes,
     )
     return _plan(policy, host, paths, walls, notes)
+
+
+def _refuse_what_is_seen(policy: Policy, paths: PathFacts, view: View) -> None:
+    """Raises SandboxCompileError for what a part of the policy cannot have in this view."""
+    for option, refuse in REFUSALS:
+        if getattr(policy, option):
+            refuse(policy, paths, view)
+    if paths.mounted:
+        refuse_mounts(view, paths)
 
 
 class Walls(NamedTuple):

@@ -141,8 +141,8 @@ class PolicyOptions(TypedDict, total=False):
     directories if nothing of it carries a risk mark or conflicts, and else keeps it, `ask` has `pysandbox run` ask on
     its terminal, and where there is none keeps it."""
     on_error: Literal["abort", "keep", "ask", "defer", "commit"]
-    """The same when it has not ended well: its last command failed, or an exception left the `with` block. `commit`
-    only beside on_exit = "commit"."""
+    """What becomes of that when the cage has not ended well: its last command failed, or an exception left the `with`
+    block. `commit` only beside on_exit = "commit"."""
     seccomp: Literal["baseline", "seed-187", "default", "relaxed"]
     """The shipped system-call profile to start from."""
     seccomp_mode: Literal["allow-list", "deny-list"]
@@ -176,7 +176,7 @@ class PolicyOptions(TypedDict, total=False):
     allow_host_loopback: bool
     """The host's own services can be reached as host.pysandbox.internal."""
     host_loopback_ports: Ports
-    """The same for these ports alone."""
+    """The host's own services on these ports alone can be reached as host.pysandbox.internal."""
     unix_sockets: Paths
     """Unix sockets of the host, by path, that may be connected to, such as $SSH_AUTH_SOCK."""
     network_backend: Literal["doors", "routed"]

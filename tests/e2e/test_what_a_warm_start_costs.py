@@ -22,7 +22,7 @@ LIMIT = 120.0
 PYTHON = {"run": 140, "spawn": 129, "session": 109}
 # Functions of this package and their files, from the call of `run` or `spawn` to the order; with a grant to be watched
 # and a limit. A first start of a policy, where the modules are loaded and the host is known, goes through the compiler.
-WALKS = {"run": (49, 14), "spawn": (46, 14), "session": (34, 10), "first": (317, 76)}
+WALKS = {"run": (49, 14), "spawn": (46, 14), "session": (34, 10), "first": (292, 71)}
 # In the thread of the caller, without those that look at the plan's paths, one for each at most.
 CALLER = {"run": 27, "spawn": 28, "session": 22}  # "spawn" with the thread that watches outputs, if it has ended
 INIT = {"run": 16, "spawn": 17, "session": 15}

@@ -69,7 +69,8 @@ class NetworkOptions:
         in_plan=False, idle_alone=True, sentences=WITH_OTHERS,
     )  # fmt: skip
     host_loopback_ports: tuple[int, ...] = option(
-        "network", "host_loopback_ports", "The same for these ports alone.",
+        "network", "host_loopback_ports", "The host's own services on these ports alone can be reached as "
+        "host.pysandbox.internal.",
         default=(), merge="union", tighter=serves_less, flag="--host-loopback-port", item="port number",
         in_plan=False, idle_alone=True, sentences=WITH_OTHERS,
     )  # fmt: skip

@@ -41,8 +41,8 @@ class WorkspaceOptions:
         }),
     )  # fmt: skip
     on_error: str = option(
-        "workspace", "on_error", "The same when it has not ended well: its last command failed, or an exception left "
-        "the `with` block. `commit` only beside on_exit = \"commit\".",
+        "workspace", "on_error", "What becomes of that when the cage has not ended well: its last command "
+        "failed, or an exception left the `with` block. `commit` only beside on_exit = \"commit\".",
         default="defer", merge="last", tighter=towards(*ENDINGS), flag="--on-error", choices=ENDINGS,
         in_plan=False,
         sentence=Sentence("Writes", place=2, unless=("on_error", "defer"), cases={

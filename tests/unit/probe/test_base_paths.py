@@ -66,7 +66,7 @@ def linked(etc: Path) -> None:
 
 
 def linked_to_itself(etc: Path) -> None:
-    """The same inode at the end of a link: a mount that follows no link would not find it."""
+    """A link to the very inode that was there: a mount that follows no link would not find it."""
     (etc / "there").rename(etc / "moved")
     (etc / "there").symlink_to("moved")
 
