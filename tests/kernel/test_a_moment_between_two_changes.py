@@ -1,4 +1,4 @@
-"""The stamp of a workspace's opening lies between the changes before it and those after it (csrc/host/probe/stamp.c)."""
+"""The stamp of an opening lies between the changes before it and those after it (csrc/host/probe/stamp.c)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-
 from pysandbox._native import lib
+
 from pysandbox.probe.file_systems import of_magic
 from pysandbox.probe.kernel import version
 from pysandbox.probe.opening import coarse_now
