@@ -70,17 +70,17 @@ class PlanScan:
         self.blocks_opaque: bool = given.get("blocks_opaque", False)
         self.undoes: bool = given.get("undoes_codings", True)
         self._own, self._any_bearer = given["detectors"], given.get("any_bearer", True)
-        self._look_for({})
+        self.look_for({})
 
     def of_cage(self, canaries: Mapping[str, str]) -> PlanScan:
         """What looks for the false credentials of one cage besides."""
         if not canaries:
             return self
         made = copy(self)
-        made._look_for(canaries)
+        made.look_for(canaries)
         return made
 
-    def _look_for(self, canaries: Mapping[str, str]) -> None:
+    def look_for(self, canaries: Mapping[str, str]) -> None:
         wanted = Wanted(self._own, canaries, any_bearer=self._any_bearer)
         self.by_name, self._nominator, self._bare = wanted.by_name, wanted.nominator, wanted.bare
         self.endings = Endings(wanted.rows, wanted.nominator)
