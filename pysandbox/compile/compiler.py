@@ -16,7 +16,6 @@ from functools import partial
 
 from pysandbox.compile import degrade, identity, landlock_only
 from pysandbox.compile.absent import idle_notes, left_out_notes, refuse_absent
-from pysandbox.compile.authorities import refuse_writable_authorities
 from pysandbox.compile.copies import copy_plan
 from pysandbox.compile.cow import most_on_disk, refuse_mounts, with_uppers
 from pysandbox.compile.environ import environment, uncaged_environment
@@ -48,13 +47,6 @@ from pysandbox.shapes import NamedTuple, replace
 HOSTNAME_PREFIX = "cage-"
 MIB = 1 << 20
 LANDLOCK_NET_ABI = 4  # rules on TCP ports, Linux 6.7
-
-# What is refused of a part that few policies have, once it is known what the cage sees: (an option without which there
-# is no such part, the refusal). Where it is not set, nothing is asked.
-REFUSALS: tuple[tuple[str, Callable[[Policy, PathFacts, View], None]], ...] = (
-    ("secrets", refuse_leaks),
-    ("proxy_upstream_ca", refuse_writable_authorities),
-)
 
 FilterCompiler = Callable[[Policy, str, NotifyPlan | None], Filters]
 
@@ -103,10 +95,14 @@ def compile_plan(
 
 
 def _refuse_what_is_seen(policy: Policy, paths: PathFacts, view: View) -> None:
-    """Raises SandboxCompileError for what a part of the policy cannot have in this view."""
-    for option, refuse in REFUSALS:
-        if getattr(policy, option):
-            refuse(policy, paths, view)
+    """Raises SandboxCompileError for what a part of the policy cannot have in this view. Few policies have any of these
+    parts, and of the others nothing is asked."""
+    if policy.secrets:
+        refuse_leaks(policy, paths, view)
+    if policy.proxy_upstream_ca:
+        from pysandbox.compile.authorities import refuse_writable_authorities
+
+        refuse_writable_authorities(policy, paths, view)
     if paths.mounted:
         refuse_mounts(view, paths)
 
