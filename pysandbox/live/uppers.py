@@ -24,7 +24,7 @@ NO_LINKS = native.RESOLVE_NO_SYMLINKS | native.RESOLVE_NO_MAGICLINKS
 
 
 class OpenedUpper(NamedTuple):
-    """Of one tree. `path`: on the host. `magic`: its file system, by statfs(2)."""
+    """One tree and its layer. `path`: on the host. `magic`: its file system, by statfs(2)."""
 
     path: str
     tree_fd: int
@@ -37,7 +37,7 @@ class OpenedUpper(NamedTuple):
 
 
 class OpenedUppers:
-    """Those of a cage that has its layers below the descriptor `top`, which is its own from now on. Raises
+    """All trees of a cage that has its layers below the descriptor `top`, which is its own from now on. Raises
     StartError."""
 
     def __init__(self, top: int, plan: Plan) -> None:

@@ -57,7 +57,7 @@ def make_beside(prepared: Prepared, undo: ExitStack) -> Beside:
 
 
 def opened_uppers(opened: Opened, plan: Plan, undo: ExitStack) -> OpenedUppers | None:
-    """Of the copy-on-write trees of a cage that was just made. `undo` as above. Raises StartError."""
+    """The copy-on-write trees of a cage that was just made, opened. `undo` as above. Raises StartError."""
     if opened.upper < 0:
         return None
     from pysandbox.live.uppers import OpenedUppers
