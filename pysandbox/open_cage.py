@@ -82,7 +82,7 @@ class OpenCage:
         """Whether a command may be started. Raises CagePausedError, CageClosedError."""
         if self._paused:
             raise CagePausedError(f"cage {self.live.id} is paused; call resume() first")
-        if not self.live.services.cover:
+        if not self.live.services.cover and not self.live.closed:
             raise CageClosedError(
                 f"cage {self.live.id}: a path that its policy denies, masks or guards was replaced on the host, and is "
                 "uncovered in this cage since; open another one"

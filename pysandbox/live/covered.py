@@ -4,7 +4,7 @@ The kernel takes a mount away when the name that it lies on is removed on the ho
 (mount_namespaces(7)), and the cage then sees what comes next under that name. The device and inode of the new file
 prove nothing: a file system gives the number of the removed one to the next that is made. So it is the cage's own
 table of mounts that is asked. It is read again only when the kernel says that it has changed, which no process in a
-cage can bring about by itself.
+cage can bring about by itself. Any thread may ask.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import select
+from _thread import allocate_lock  # threading's Lock, without its imports
 from collections.abc import Collection
 
 from pysandbox.errors import StartError
@@ -37,15 +38,17 @@ class CoveredPaths(CageService):
         self._changes = select.poll()
         self._changes.register(self._fd, select.POLLPRI)
         self._is_known = False  # what was lost before the table was opened is no change of it
+        self._lock = allocate_lock()  # a poll object serves one thread at a time
 
     @property
     def covers(self) -> bool:
-        if not self._holds or self._fd < 0:
-            return False
-        if self._changes.poll(0) or not self._is_known:
-            self._is_known = True
-            self._holds = self._paths <= self._mounted()
-        return self._holds
+        with self._lock:
+            if not self._holds or self._fd < 0:
+                return False
+            if self._changes.poll(0) or not self._is_known:
+                self._is_known = True
+                self._holds = self._paths <= self._mounted()
+            return self._holds
 
     def _mounted(self) -> set[bytes]:
         """Nothing where it cannot be read: the cage is ending."""
@@ -59,9 +62,11 @@ class CoveredPaths(CageService):
         return {OCTAL.sub(lambda found: bytes([int(found[1], 8)]), row[4]) for row in rows if len(row) > 4}
 
     def end(self) -> None:
-        fd, self._fd = self._fd, -1
+        with self._lock:
+            fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def after_fork_in_child(self) -> None:
+        self._lock = allocate_lock()  # another thread may have held it
         self.end()
