@@ -41,7 +41,6 @@ def _by_any_way(asks: Callable[[Policy], object]) -> Callable[[Policy], bool]:
 
 
 DEFAULTS = {each.name: each.default for each in fields(Policy)}
-INSPECTION = "this part of HTTP inspection is not available in this version"
 HOW_IT_IS_SCANNED = (
     ("network.dlp.max_decode_depth", "dlp_max_decode_depth"), ("network.dlp.extra_scopes", "dlp_extra_scopes"),
     ("network.dlp.session_entropy_budget", "dlp_session_entropy_budget"), ("network.dlp.detector", "dlp_detectors"),
@@ -58,11 +57,6 @@ NO_SCAN = "or leave network.dlp.enabled out"
 
 def _differs(name: str) -> Callable[[Policy], bool]:
     return lambda policy: getattr(policy, name) != DEFAULTS[name]
-
-
-def _unless_default(fix: str, *options: tuple[str, str]) -> Iterator[Part]:
-    """Options, each by its key and its field, that only looking at requests could hold."""
-    return (Part(key, _by_any_way(_differs(name)), INSPECTION, fix) for key, name in options)
 
 
 def _in_the_host_s_network(name: str) -> Callable[[Policy], bool]:
@@ -212,8 +206,12 @@ PARTS: tuple[Part, ...] = (
         "a strict cage sends no opaque bytes but to hosts that list generic_high_entropy, so this would hold nothing",
         "leave it out, or strict",
     ),
-    *_unless_default("leave it out", ("proxy.upstream_scheme", "proxy_scheme")),
+    Part(
+        "proxy.upstream_scheme", _by_any_way(lambda policy: policy.strict and policy.proxy_scheme is not None),
+        "strict lets nothing degrade, and requests would leave without TLS", "leave upstream_scheme out, or strict",
+    ),
     *_unless_inspected(
+        ("proxy.upstream_scheme", "proxy_scheme"),
         ("proxy.max_streamed_body_bytes", "proxy_streamed_bytes"),
         ("proxy.upstream_request_timeout_ms", "proxy_timeout_ms"),
         ("proxy.upstream_ca", "proxy_upstream_ca"),

@@ -159,7 +159,7 @@ def inspection(policy: Policy) -> InspectionPlan | None:
     )  # fmt: skip
     return InspectionPlan(
         policy.proxy_timeout_ms, policy.proxy_streamed_bytes, policy.proxy_upstream_ca, secret_grants(policy),
-        scan if policy.dlp_enabled else None,
+        scan if policy.dlp_enabled else None, policy.proxy_scheme or "",
     )  # fmt: skip
 
 

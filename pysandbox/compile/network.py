@@ -6,12 +6,12 @@ A full cage has a network namespace with loopback and nothing else; what it reac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pysandbox.errors import SandboxCompileError
 from pysandbox.note import Note
 from pysandbox.policy.model import Policy
-from pysandbox.policy.way_out import has_doors, is_relaxed
+from pysandbox.policy.way_out import has_doors, inspects, is_relaxed
 
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
@@ -29,6 +29,10 @@ NO_RETRIES: Mapping[str, str] = {"npm_config_fetch_retries": "0", "PIP_RETRIES":
 
 DIRECT = "network.direct"
 EVERY_HOST = 'contract_mode = "relaxed": every host may be reached, and be sent any request; each is an event'
+NO_TLS = (
+    'upstream_scheme = "{}": what is sent to hosts leaves without TLS, so whoever is on its way reads it, and may '
+    "answer in their place"
+)
 
 
 def network_notes(policy: Policy) -> tuple[Note, ...]:
@@ -41,15 +45,24 @@ def network_notes(policy: Policy) -> tuple[Note, ...]:
             raise SandboxCompileError('"direct" gives the cage the host\'s own network', key="network.egress",
                                       suggestion="to accept that, set network.unsafe = true")  # fmt: skip
         return (Note(DIRECT, "network.egress", "the cage uses the host's own network; nothing it sends is confined"),)
+    if not is_relaxed(policy) and policy.proxy_scheme is None and policy.proxy_parent is None:
+        return ()
+    return (*_wide_ways_out(policy),)
+
+
+def _wide_ways_out(policy: Policy) -> Iterator[Note]:
     if is_relaxed(policy):
         from pysandbox.compile.notes import wide_grant
 
-        return (wide_grant("network.contract_mode", EVERY_HOST),)
-    if policy.proxy_parent is None:
-        return ()
-    from pysandbox.compile.parent import parent_notes
+        yield wide_grant("network.contract_mode", EVERY_HOST)
+    if policy.proxy_scheme is not None and inspects(policy):
+        from pysandbox.compile.notes import wide_grant
 
-    return parent_notes(policy)
+        yield wide_grant("proxy.upstream_scheme", NO_TLS.format(policy.proxy_scheme))
+    if policy.proxy_parent is not None:
+        from pysandbox.compile.parent import parent_notes
+
+        yield from parent_notes(policy)
 
 
 def namespaces(policy: Policy) -> tuple[str, ...]:

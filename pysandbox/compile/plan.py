@@ -296,6 +296,7 @@ class InspectionPlan:
     upstream_ca: tuple[str, ...] = ()  # files of the host with certificates to be trusted besides the host's own
     secrets: tuple[SecretGrant, ...] = ()
     scan: ScanPlan | None = None  # None: nothing is looked for
+    upstream_scheme: str = ""  # "http" | "h2c": servers are spoken to without TLS; "": as the client speaks
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def plan_of(net: NetPlan, number: int) -> KnownPlan:
         "patterns": list(dict.fromkeys(patterns)),
         "timeout_ms": net.inspection.timeout_ms,
         "most_bytes": net.inspection.most_bytes,
+        "upstream_scheme": net.inspection.upstream_scheme,
         "scan": _scan_of(net.inspection.scan),
         "upstream_ca": "".join(_read(path) for path in net.inspection.upstream_ca),
     }  # fmt: skip

@@ -227,7 +227,8 @@ class PolicyOptions(TypedDict, total=False):
     proxy_no_parent: Strings
     """Names and patterns that are reached without the parent."""
     proxy_scheme: Literal["http", "h2c"] | None
-    """The protocol spoken to hosts; unset: that of the request."""
+    """Hosts whose requests are looked at are spoken to without TLS, in HTTP/1.1 (http) or HTTP/2 (h2c), at the port
+    that is asked for; unset: as the client speaks. No client chooses it, and no secret is put in what leaves so."""
     hosts: Sequence[str | HostRule | HostTable]
     """The hosts that may be reached, a block for each; as a text, NAME or NAME:PORT."""
     secrets: Sequence[Secret | SecretTable]

@@ -76,15 +76,25 @@ class Server:
         threading.Thread(target=self._serve, args=(far,), daemon=True).start()
         return near
 
+    def greet(self, far: socket.socket) -> socket.socket:
+        return self.context.wrap_socket(far, server_side=True)
+
     def _serve(self, far: socket.socket) -> None:
         try:
-            with self.context.wrap_socket(far, server_side=True) as tls:
-                while said := tls.recv(65536):
+            with self.greet(far) as near:
+                while said := near.recv(65536):
                     self.heard += said
                     if said.endswith(b"\r\n\r\n") and not self.silent:
-                        tls.sendall(self.answer)
+                        near.sendall(self.answer)
         except OSError:
             pass
+
+
+class ClearServer(Server):
+    """One without TLS."""
+
+    def greet(self, far: socket.socket) -> socket.socket:
+        return far
 
 
 ServerT = TypeVar("ServerT", bound=Server)
@@ -112,11 +122,12 @@ class Asking:
 
     def __init__(
         self, inspector: InspectorProcess, contract: Contract, ca: str, timeout_ms: int = 5000,
-        scan: ScanPlan | None = None,
+        scan: ScanPlan | None = None, upstream_scheme: str = "",
     ) -> None:  # fmt: skip
         self.inspector, self.contract = inspector, contract
         grant = HostGrant(NAME, (), False, contract)
-        self.net = replace(net_plan(), hosts=(grant,), inspection=InspectionPlan(timeout_ms, 1 << 26, (ca,), scan=scan))
+        held = InspectionPlan(timeout_ms, 1 << 26, (ca,), scan=scan, upstream_scheme=upstream_scheme)
+        self.net = replace(net_plan(), hosts=(grant,), inspection=held)
         self.events: list[Event] = []
         self.session = Session(self.net, Ledger("cage", self.events.append))
         self.trusted = inspector.trust(self.net)

@@ -7,11 +7,12 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+import ssl
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME, Asking, Server, ask, wait_for_another
+from _support.inspected import NAME, Asking, ClearServer, Server, ask, wait_for_another, write_certificate
 from pysandbox.compile.plan import Contract, SecretGrant
 from pysandbox.events import Event
 from pysandbox.gate.inspector import InspectorProcess
@@ -26,8 +27,10 @@ ANYTHING = Contract()
 class Secret:
     """One at the inspector, for a connection to NAME."""
 
-    def __init__(self, inspector: InspectorProcess, ca: str, *places: str, host: str = NAME) -> None:
-        self.asking = Asking(inspector, ANYTHING, ca)
+    def __init__(
+        self, inspector: InspectorProcess, ca: str, *places: str, host: str = NAME, upstream_scheme: str = ""
+    ) -> None:
+        self.asking = Asking(inspector, ANYTHING, ca, upstream_scheme=upstream_scheme)
         grants = (SecretGrant("TOKEN", "given", (host,), places or ("header:authorization", "body")),)
         self.cage = CageSecrets({"TOKEN": SecretValue(VALUE)})
         plan = type("Plan", (), {"env": ()})()
@@ -97,6 +100,16 @@ def test_in_chunks_of_a_body_that_nobody_knows_it_is_refused(secret: Secret, ser
 
 def test_another_host_gets_neither(inspector: InspectorProcess, server: Server, tmp_path: Path) -> None:
     secret = Secret(inspector, str(tmp_path / f"{NAME}.pem"), host="other.example")
+    assert secret.ask(server, "GET /", f"Authorization: Bearer {secret.placeholder}").startswith(b"HTTP/1.1 451 ")
+    assert server.heard == b"" and secret.asking.refused() == [("http", "secret.hosts")]
+
+
+def test_no_server_gets_it_without_tls(inspector: InspectorProcess, tmp_path: Path) -> None:
+    """The client has TLS as ever; what is said to its server would be anybody's to read."""
+    server = ClearServer(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    secret = Secret(inspector, write_certificate(tmp_path)[1], upstream_scheme="http")
+    assert secret.ask(server, "GET /").endswith(b"hello")  # the control
+    server.heard.clear()
     assert secret.ask(server, "GET /", f"Authorization: Bearer {secret.placeholder}").startswith(b"HTTP/1.1 451 ")
     assert server.heard == b"" and secret.asking.refused() == [("http", "secret.hosts")]
 

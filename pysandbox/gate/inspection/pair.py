@@ -11,7 +11,7 @@ from functools import partial
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE, HIGH, LITTLE, LOW, InFlight
 from pysandbox.gate.inspection.loop import GONE, IN, OUT, Loop
-from pysandbox.gate.inspection.mirror import AnyExchange, Mirror
+from pysandbox.gate.inspection.mirror import AnyExchange, Mirror, NotSpoken
 from pysandbox.gate.inspection.record_meter import Broken
 from pysandbox.gate.inspection.sides import Side, TlsFailed
 
@@ -151,16 +151,21 @@ class InspectedPair:
         """Goes on with its handshake; whether that is over."""
         try:
             self._server.handshake()
+        except NotSpoken as error:
+            self._give_up("upstream-unreachable", str(error))
         except TlsFailed as error:
-            self._server_ended = True
             if error.untrusted:
                 self._refused(str(error))
-            self._agree("")
-            self._exchange.fail(502, "upstream-tls", f"TLS with the server failed: {error}")
-            return False
+            self._give_up("upstream-tls", f"TLS with the server failed: {error}")
         if self._server.ready:
             self._agree(self._server.protocol)
         return self._server.ready
+
+    def _give_up(self, code: str, why: str) -> None:
+        """Nothing will come of this server; whoever asks is told."""
+        self._server_ended = True
+        self._agree("")
+        self._exchange.fail(502, code, why)
 
     def _agree(self, protocol: str) -> None:
         """The client is spoken to in what its server has chosen; "" where that is not to be had."""

@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 
@@ -22,10 +22,10 @@ from pysandbox.gate.inspection.channel import OF_CAGE, BadChannelRecord, Channel
 from pysandbox.gate.inspection.exchange import Exchange
 from pysandbox.gate.inspection.in_flight import InFlight
 from pysandbox.gate.inspection.loop import HOST, IN, Loop
-from pysandbox.gate.inspection.mirror import Parts, mirrored, offered_by
+from pysandbox.gate.inspection.mirror import ClearSide, Parts, mirrored, offered_by
 from pysandbox.gate.inspection.pair import InspectedPair
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
-from pysandbox.gate.inspection.sides import HTTP2, ClientSide, PlainSide, ServerSide, Side
+from pysandbox.gate.inspection.sides import HTTP1, HTTP2, ClientSide, PlainSide, ServerSide, Side
 from pysandbox.gate.inspection.terms import ALLOWED, Terms, Told
 from pysandbox.policy.names import matches
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +38,7 @@ LONGEST_PLAN = 1 << 24
 SHOWN = 400  # bytes of what a record tells
 MOST_SESSIONS = 1024
 SECURE, PROXIED = 1, 2  # flags of an OPEN record
+SCHEMES = {"": "", "http": HTTP1, "h2c": HTTP2}  # what a server is spoken to in, whatever its client has; "": as that
 
 
 class HeldPlan:
@@ -53,6 +54,7 @@ class HeldPlan:
         ]  # fmt: skip
         self.patience: float = given["timeout_ms"] / 1000
         self.most: int = given["most_bytes"]
+        self.clear = SCHEMES[given["upstream_scheme"]]
         self.authority = SigningAuthority(given["patterns"])
         self.upstream = upstream_context(roots + given["upstream_ca"])
         self.sessions: dict[tuple[str, int], ssl.SSLSession] = {}
@@ -63,6 +65,14 @@ class HeldPlan:
         """What a host is counted as: all names below a pattern are one."""
         found = [each for each in self._patterns if matches(each, host)]
         return host if host in found else max(found, key=len, default=host)
+
+    def server_side(self, server: socket.socket, terms: Terms, offered: Sequence[str]) -> Side:
+        """`offered`: what the client speaks. Raises OSError."""
+        if self.clear:
+            return ClearSide(server, self.clear, offered)
+        if not terms.secure:
+            return PlainSide(server)
+        return ServerSide(server, self.upstream, terms.host, self.sessions.get((terms.host, terms.port)), offered)
 
 
 class CageScan(NamedTuple):
@@ -173,7 +183,7 @@ class Inspector:
             terms = Terms(host.decode("ascii"), int(port), bool(int(flags) & SECURE), bool(int(flags) & PROXIED),
                           plan.contracts[int(contract)], plan.most)  # fmt: skip
             held = (
-                ConnectionSecrets(self._secrets[int(secrets)], terms.host, secure=terms.secure)
+                ConnectionSecrets(self._secrets[int(secrets)], terms.host, secure=terms.secure and not plan.clear)
                 if int(secrets)
                 else None
             )
@@ -233,22 +243,22 @@ class Inspector:
         self, number: int, plan: HeldPlan, parts: Parts, client: socket.socket, server: socket.socket, said: bytes
     ) -> None:
         towards: Side
-        beyond: Side
+        offered: tuple[str, ...] = (HTTP1,)
         terms, mirror = parts[0], None
-        place = terms.host, terms.port
         if terms.secure:
             offered = offered_by(said)
-            towards = ClientSide(client, plan.authority.context(terms.host), said)
-            mirror = partial(mirrored, parts, towards, offered) if HTTP2 in offered else None
-            try:
-                beyond = ServerSide(server, plan.upstream, terms.host, plan.sessions.get(place), offered)
-            except OSError:  # it has hung up
-                client.close()
-                server.close()
-                self._say(Kind.OVER, number, b"1")
-                return
+            towards = agreeing = ClientSide(client, plan.authority.context(terms.host), said)
+            mirror = partial(mirrored, parts, agreeing, offered) if HTTP2 in offered else None
         else:
-            towards, beyond = PlainSide(client, said), PlainSide(server)
+            towards = PlainSide(client, said)
+        place = terms.host, terms.port
+        try:
+            beyond = plan.server_side(server, terms, offered)
+        except OSError:  # it has hung up
+            client.close()
+            server.close()
+            self._say(Kind.OVER, number, b"1")
+            return
         self._pairs[number] = InspectedPair(
             self._loop, towards, beyond, Exchange(*parts), plan.patience,
             self._in_flight.setdefault(number >> OF_CAGE, InFlight()), number >> OF_CAGE, mirror=mirror,

@@ -48,7 +48,7 @@ class Side(Protocol):
 
     def fileno(self) -> int: ...
     def handshake(self) -> None:
-        """Goes on with it. Raises TlsFailed."""
+        """Goes on with it. Raises TlsFailed, or `mirror.NotSpoken`."""
 
     @property
     def kept(self) -> int:

@@ -115,7 +115,10 @@ class InspectionOptions:
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     proxy_scheme: str | None = option(
-        "proxy", "upstream_scheme", "The protocol spoken to hosts; unset: that of the request.",
+        "proxy", "upstream_scheme", "Hosts whose requests are looked at are spoken to without TLS, in HTTP/1.1 (http) "
+        "or HTTP/2 (h2c), at the port that is asked for; unset: as the client speaks. No client chooses it, and no "
+        "secret is put in what leaves so.",
         default=None, merge="last", tighter=same, choices=("http", "h2c"),
+        sentences=(Sentence("Reaches", "Hosts whose requests are looked at are spoken to without TLS ({}).", place=9),),
         in_plan=False, idle_alone=True,
     )  # fmt: skip

@@ -51,6 +51,7 @@ ADDRESSES = (ORIGIN, DENIED, RESOLVER, OTHER_RESOLVER, METADATA, PRIVATE)
 
 HTTP, HTTPS, REDIS = 80, 443, 6379
 HTTP2, GRPC = 8445, 8446  # the same web server in HTTP/2; one of gRPC, where a test starts it
+CLEAR, H2C = 8448, 8447  # the same without TLS, in HTTP/1.1 and in HTTP/2
 ECHO = 7007  # returns what it gets
 GREET = 7008  # speaks first, then returns what it gets
 DRAIN = 7009  # reads all until the end, then says how much it was

@@ -35,7 +35,8 @@ http {
 """
 SITE = """
   server { listen %(address)s:80 %(default)s; listen %(address)s:443 ssl %(default)s;
-    listen %(address)s:%(http2)s ssl http2 %(default)s; server_name %(names)s;
+    listen %(address)s:%(http2)s ssl http2 %(default)s; listen %(address)s:%(h2c)s http2 %(default)s;
+    listen %(address)s:%(clear)s %(default)s; server_name %(names)s;
     access_log %(top)s/%(log)s.log line; root %(top)s/www/%(root)s;
     ssl_certificate %(top)s/tls/%(log)s.crt; ssl_certificate_key %(top)s/tls/%(log)s.key; }
 """
@@ -162,6 +163,7 @@ def _nginx(top: Path) -> list[str]:
     sites += [(places.DENIED, name, "denied", "denied") for name in places.DENIED_SITES]
     blocks = [
         SITE % {"address": address, "names": name, "log": log, "root": root, "top": top, "http2": places.HTTP2,
+                "h2c": places.H2C, "clear": places.CLEAR,
                 "default": "default_server" if name in ("origin.example", "denied.example") else ""}
         for address, name, log, root in sites
     ]  # fmt: skip
