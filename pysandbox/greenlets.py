@@ -15,7 +15,7 @@ NEEDED = ("thread", "threading", "select", "socket")
 PATCHERS = (("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched"))
 ADVICE = (
     "open such cages in a process that is not patched, or grant what needs nobody to serve it: no hosts, published "
-    "ports or callbacks"
+    "ports, callbacks, lists of programs or copy-on-write directories"
 )
 
 

@@ -2,12 +2,15 @@
 
 In one PID namespace, under one user, the scheduling calls act on any process by its number, and System V and POSIX
 objects are found by name; no Landlock domain binds either. So a worker has them as a process without namespaces has:
-on its own thread, which is 0, and not at all. Installed once, before the first worker is forked.
+on its own thread, which is 0, and not at all. Nor does one bind who watches a directory, and would be told the names
+in a sibling's. Installed once, before the first worker is forked.
 """
 
 from __future__ import annotations
 
 from functools import cache
+
+WATCHES = ("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark")
 
 
 @cache
@@ -19,6 +22,8 @@ def siblings_filter(machine: str) -> bytes:
     from pysandbox.compile.syscalls import table
 
     known = table(machine)
-    rules = {**arguments.BY_NUMBER, **dict.fromkeys(arguments.OBJECTS_BY_NAME, bpf.CallAction.ABSENT)}
-    rows = bpf.ranges({known.numbers[name]: rule for name, rule in rules.items()}, bpf.CallAction.ALLOW, [])
+    absent = dict.fromkeys((*arguments.OBJECTS_BY_NAME, *WATCHES), bpf.CallAction.ABSENT)
+    rules = {**arguments.BY_NUMBER, **absent}
+    held = {known.numbers[name]: rule for name, rule in rules.items() if name in known.numbers}
+    rows = bpf.ranges(held, bpf.CallAction.ALLOW, [])
     return bpf.assemble(known.audit_arch, rows, words("errno"), lambda start, end: end - start)

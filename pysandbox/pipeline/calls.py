@@ -25,9 +25,12 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import struct
 import time
-from collections.abc import Sequence
+from _thread import allocate_lock
+from collections.abc import Callable, Sequence
+from functools import partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ INLINE = 48 * 1024  # bytes of all pieces: with its table a record fits any sock
 MOST_PIECES = 1024
 LONGEST = HEADER.size + 8 * MOST_PIECES + INLINE
 SOL_SOCKET = SCM_RIGHTS = 1
+RAISING = allocate_lock()  # who has asked for more descriptors puts back what he met
 ON_THEIR_WAY, AGAIN = 10.0, 0.001  # seconds that it may take until descriptors arrive, and between two looks
 ALIGNED = 64  # where a piece begins in a memfd: as numpy likes its buffers
 
@@ -116,16 +120,32 @@ def write_at(fd: int, data: bytes | memoryview, begin: int) -> None:
 
 
 def send_with(sock: socket, data: bytes, fds: Sequence[int]) -> None:
-    """Waits while as many descriptors of this user are on their way as it may have open (unix(7), ETOOMANYREFS): who is
-    to have them takes them without us. Raises OSError."""
+    """Where more descriptors of this user are on their way than it may have open (unix(7), ETOOMANYREFS), which others
+    may have done, it asks for as many as it may ask for; where that is too few it waits: who is to have them takes them
+    without us. Raises OSError."""
     deadline = time.monotonic() + ON_THEIR_WAY
     rights = [(SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
+    send: Callable[..., object] = sock.sendmsg
     while True:
         try:
-            sock.sendmsg([data], rights)
+            send([data], rights)
         except OSError as error:
             if error.errno != errno.ETOOMANYREFS or time.monotonic() >= deadline:
                 raise
-            time.sleep(AGAIN)
+            if send == sock.sendmsg:
+                send = partial(_with_all_descriptors, sock)
+            else:
+                time.sleep(AGAIN)
         else:
             return
+
+
+def _with_all_descriptors(sock: socket, data: Sequence[bytes], rights: Sequence[tuple[int, int, bytes]]) -> None:
+    """As csrc/host/spawn/passing.c does: for this one message. Raises OSError."""
+    with RAISING:
+        soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        try:
+            sock.sendmsg(data, rights)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))

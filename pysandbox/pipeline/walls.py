@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import shutil
 import struct
+import time
+from contextlib import suppress
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CREATE_RULESET, ADD_RULE = 444, 445  # landlock(7), on every architecture
@@ -22,6 +23,7 @@ OCTAL = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backsl
 READ_ALONE = frozenset(("/proc",))  # /proc/PID of a sibling has files to write to: oom_score_adj, comm, timerslack_ns
 SET_SECCOMP, MODE_FILTER = 22, 2  # prctl(2)
 OWN_OF_EACH = {"/": ("tmp", "scratch", "dev"), "/dev": ("shm", "mqueue", "pts")}  # where siblings could meet
+REMOVING_SECONDS = 2.0  # until what a worker has left stays where it is: the template hears nobody meanwhile
 
 
 class RefusedError(Exception):
@@ -39,6 +41,7 @@ class WorkerRules:
     """The places that every worker has, opened once; the directory of its own is added for each."""
 
     def __init__(self) -> None:
+        self._of_the_cage = os.lstat("/").st_dev
         if call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(ABI_REQUEST)) < 6:
             raise RefusedError(
                 "this kernel's Landlock has no scope for signals (Linux 6.12): workers could end each other"
@@ -58,7 +61,8 @@ class WorkerRules:
         if os.path.islink(path):
             os.close(fd)
             return
-        of_directory = TO_READ if path in READ_ALONE else RIGHTS_OF_ABI_6
+        is_shared = path in READ_ALONE or os.lstat(path).st_dev == self._of_the_cage  # /var/tmp, a home: of all workers
+        of_directory = TO_READ if is_shared else RIGHTS_OF_ABI_6
         self.rules.append(beneath(fd, of_directory if os.path.isdir(path) else ON_FILES))
 
     def ruleset(self, own: str) -> int:
@@ -90,12 +94,11 @@ def install_filter(program: bytes) -> None:
 
 
 def granted_below() -> list[str]:
-    """What the policy shows in those places: mounts of their own, as good as those elsewhere."""
-    all_own = {os.path.join(directory, name) for directory, names in OWN_OF_EACH.items() for name in names}
-    own = tuple(f"{each}/" for each in all_own - OWN_OF_EACH.keys())
+    """What the policy shows: mounts of their own, also below what is the cage's and every worker's to read."""
+    not_granted = {"/", *(os.path.join(at, name) for at, names in OWN_OF_EACH.items() for name in names)}
     with open("/proc/self/mountinfo", "rb") as file:
         points = [os.fsdecode(OCTAL.sub(lambda found: bytes([int(found[1], 8)]), line.split()[4])) for line in file]
-    return [each for each in points if each.startswith(own)]
+    return sorted(each for each in {*points} - not_granted if not f"{each}/".startswith("/proc/"))
 
 
 class OwnPlaces:
@@ -137,7 +140,50 @@ def own_place(number: int) -> str:
 
 
 def remove(own: str) -> None:
+    """As far as it can be; not for longer than REMOVING_SECONDS."""
     try:
         os.rmdir(own)  # most leave it empty
     except OSError:
-        shutil.rmtree(own, ignore_errors=True)
+        with suppress(OSError):
+            empty(own)
+            os.rmdir(own)
+
+
+def empty(own: str) -> None:
+    """However deep it is, and without recursion: what lies in a directory is moved up, until that is empty. No link is
+    followed: whoever has outlived the worker may still put one there. Raises OSError."""
+    until = time.monotonic() + REMOVING_SECONDS
+    top = _opened(own)
+    try:
+        while (names := os.listdir(top)) and time.monotonic() < until:
+            for name in names:
+                try:
+                    os.unlink(name, dir_fd=top)
+                except IsADirectoryError:
+                    _move_up(name, top)
+    finally:
+        os.close(top)
+
+
+def _move_up(name: str, top: int) -> None:
+    fd = _opened(name, top)
+    try:
+        for each in os.listdir(fd):
+            try:
+                os.unlink(each, dir_fd=fd)
+            except IsADirectoryError:
+                os.close(_opened(each, fd))  # one that may not be written cannot be moved
+                os.rename(each, os.urandom(8).hex(), src_dir_fd=fd, dst_dir_fd=top)
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=top)
+
+
+def _opened(name: str, at: int | None = None) -> int:
+    """A directory, whatever its mode was. Raises OSError."""
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        os.chmod(f"/proc/self/fd/{found}", 0o700)
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(found)

@@ -140,6 +140,10 @@ class ForkServer:
                 return
             try:
                 zygote.send_order(self.zygote, walls.own_place(number), sock.fileno(), ruleset)
+            except OSError:  # as many descriptors are on their way as the kernel lets this user have
+                walls.remove(walls.own_place(number))
+                self.say({"exited": number, "status": -1})
+                return
             finally:
                 os.close(ruleset)
         self.unborn.append(number)

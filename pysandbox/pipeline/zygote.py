@@ -68,9 +68,13 @@ def limits(order: dict[str, object]) -> list[Step]:
         value = int(str(order[name]))
         if value:
             most = value + (name == "CPU")  # first SIGXCPU, which says why, then SIGKILL
-            limit = ctypes.create_string_buffer(struct.pack("=QQ", value, most), 16)
-            found.append((HELD.prlimit, (0, getattr(resource, f"RLIMIT_{name}"), limit, None)))
-    return found
+            found.append(_limit(getattr(resource, f"RLIMIT_{name}"), value, most))
+    half = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2  # so none can put as many on their way as stop a template
+    return [*found, _limit(resource.RLIMIT_NOFILE, half, half)]
+
+
+def _limit(which: int, soft: int, hard: int) -> Step:
+    return HELD.prlimit, (0, which, ctypes.create_string_buffer(struct.pack("=QQ", soft, hard), 16), None)
 
 
 class Zygote:

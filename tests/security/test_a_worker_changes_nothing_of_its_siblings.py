@@ -1,9 +1,11 @@
 """Claim: a worker of a template changes neither how its siblings, the template and what forks them are scheduled, nor
-whom the kernel ends first; it finds no object of System V or POSIX of theirs, and no terminal."""
+whom the kernel ends first; it finds no object of System V or POSIX of theirs, no terminal, no directory to meet in, and
+is told of no name in theirs. Whatever it leaves or holds, the others are served."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -104,3 +106,99 @@ def test_there_is_no_terminal_of_a_sibling(template: Template) -> None:
     with CageExecutor(Policy(), max_workers=1) as executor:
         assert executor.submit(terminal, 0).result() == "made", "control: a cage has terminals"
     assert template.map(terminal, [0])[0].value == "refused"
+
+
+def planted(_):
+    """Where it could leave something for the next one: what was written, and what was found of another's."""
+    import os
+    import pwd
+
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    wrote, found = [], []
+    for directory in ("/var/tmp", home, "/", "/usr/local", "/dev/shm", "/opt", "/run", os.environ["HOME"]):
+        path = os.path.join(directory, "planted")
+        found += [directory] if os.path.exists(path) else []
+        try:
+            with open(path, "w") as file:
+                file.write("here")
+            wrote.append(directory)
+        except OSError:
+            pass
+    return [wrote == [os.environ["HOME"]], found]
+
+
+def test_there_is_no_directory_to_meet_in() -> None:
+    for options in ({}, {"run_as": "self"}):
+        with Template(Policy(**options)) as template:
+            answers = [each.value for each in template.map(planted, range(3), workers=1)]
+        assert answers == [[True, []]] * 3, (options, answers)
+
+
+def watched(_):
+    import ctypes
+    import errno
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.inotify_init1(0) >= 0:
+        return "made"
+    return errno.errorcode[ctypes.get_errno()]
+
+
+def test_nobody_is_told_of_names_in_a_sibling_s_directory(template: Template) -> None:
+    assert template.map(watched, [0])[0].value == "ENOSYS"
+
+
+def deep(levels):
+    import os
+
+    for _ in range(levels):
+        os.mkdir("d")
+        os.chdir("d")
+    with open("file", "w") as file:
+        file.write("at the bottom")
+    os.chmod(".", 0o500)
+    return os.getpid()
+
+
+def twice(number):
+    return 2 * number
+
+
+def test_a_tree_however_deep_ends_nobody() -> None:
+    with Template(Policy()) as template:
+        assert template.map(deep, [3000])[0].ok
+        assert [each.value for each in template.map(twice, range(20))] == [2 * each for each in range(20)]
+        assert not template.is_over
+
+
+def hoarding(_):
+    """As many descriptors on their way as the kernel lets it have; how many."""
+    import array
+    import os
+    import socket
+
+    kept, count = [], 0
+    try:
+        while len(kept) < 100:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            kept += [ours, theirs]
+            for _ in range(10):
+                ours.setblocking(False)
+                ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 250))])
+                count += 250
+    except OSError:
+        pass
+    os.write(1, b"held\n")
+    import time
+
+    time.sleep(3600)
+    return count
+
+
+def test_descriptors_on_their_way_hold_up_nobody() -> None:
+    with Template(Policy()) as template, ThreadPoolExecutor(1) as beside:
+        held = beside.submit(template.map, hoarding, [0], timeout=6)
+        assert [each.value for each in template.map(twice, range(20), timeout=60)] == [2 * each for each in range(20)]
+        assert held.result()[0].ok is False, "control: it was still holding them"
+        assert [each.value for each in template.map(twice, range(20), timeout=60)] == [2 * each for each in range(20)]
+        assert not template.is_over
