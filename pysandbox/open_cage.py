@@ -61,6 +61,15 @@ def require_nothing_apart(policy: Policy) -> None:
                           suggestion='run it attached, or with workdir = "write"')  # fmt: skip
 
 
+def replaced(live: CageInit) -> str:
+    """Why no command may be started any more."""
+    path = live.services.uncovered
+    return (
+        f"{repr(path) if path else 'a path'}, which its policy denies, masks or guards, was replaced on the host (as "
+        "git config, git push -u and editors do), and is uncovered in this cage since"
+    )
+
+
 class OpenCage:
     """Any thread may call any method; `close` is called once."""
 
@@ -83,10 +92,7 @@ class OpenCage:
         if self._paused:
             raise CagePausedError(f"cage {self.live.id} is paused; call resume() first")
         if not self.live.services.cover and not self.live.closed:
-            raise CageClosedError(
-                f"cage {self.live.id}: a path that its policy denies, masks or guards was replaced on the host, and is "
-                "uncovered in this cage since; open another one"
-            )
+            raise CageClosedError(f"cage {self.live.id}: {replaced(self.live)}; open another one")
 
     def add(self, process: Process) -> None:
         """A command that was started in it."""

@@ -16,6 +16,7 @@ from _thread import allocate_lock  # threading's Lock, without its imports
 from collections.abc import Collection
 
 from pysandbox.errors import StartError
+from pysandbox.greenlets import patched_by
 from pysandbox.launch.proctext import lines
 from pysandbox.live.services import CageService
 
@@ -30,13 +31,14 @@ class CoveredPaths(CageService):
 
     def __init__(self, pid: int, paths: Collection[str]) -> None:
         self._paths = frozenset(map(os.fsencode, paths))
-        self._holds = True
+        self._holds, self._lost = True, ""
         try:
             self._fd = os.open(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise StartError(STEP, error.errno or 0, error.filename, "try again") from None
-        self._changes = select.poll()
-        self._changes.register(self._fd, select.POLLPRI)
+        self._changes = None if patched_by() else select.poll()  # another's poll may know nothing of POLLPRI
+        if self._changes is not None:
+            self._changes.register(self._fd, select.POLLPRI)
         self._is_known = False  # what was lost before the table was opened is no change of it
         self._lock = allocate_lock()  # a poll object serves one thread at a time
 
@@ -45,10 +47,15 @@ class CoveredPaths(CageService):
         with self._lock:
             if not self._holds or self._fd < 0:
                 return False
-            if self._changes.poll(0) or not self._is_known:
+            if self._changes is None or self._changes.poll(0) or not self._is_known:
                 self._is_known = True
-                self._holds = self._paths <= self._mounted()
+                lost = self._paths - self._mounted()
+                self._holds, self._lost = not lost, os.fsdecode(min(lost, default=b""))
             return self._holds
+
+    @property
+    def uncovered(self) -> str:
+        return self._lost
 
     def _mounted(self) -> set[bytes]:
         """Nothing where it cannot be read: the cage is ending."""

@@ -224,14 +224,21 @@ class CageInit:
         for fd in (*doors.values(), listener):
             if fd >= 0:
                 os.close(fd)
-        if self.uppers is not None:
-            self.uppers.close()
+        uppers, self.uppers = self.uppers, None
+        if uppers is not None:
+            uppers.close()
 
     def take_doors(self) -> dict[tuple[str, str], int]:
         """The doors, from now on the caller's to close. Raises CageClosedError."""
         with self._lock:
             self._require_open()
             taken, self.doors = self.doors, {}
+            return taken
+
+    def take_uppers(self) -> OpenedUppers | None:
+        """Those of its copy-on-write trees, from now on the caller's to close; None where it has none."""
+        with self._lock:
+            taken, self.uppers = self.uppers, None
             return taken
 
     def recorded(self, forget: Callable[[], None]) -> None:

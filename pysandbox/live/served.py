@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 TYPE_CHECKING = False  # as typing's own: the command line starts without it
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,12 +13,15 @@ if TYPE_CHECKING:
     from pysandbox.live.services import CageService, S
     from pysandbox.policy.endpoint import Endpoint
 
+COVERS = attrgetter("covers")  # asked before every command
+
 
 class CageServices:
     """None for most cages. Each method asks every one of them, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._all: tuple[CageService, ...] = ()
+        self._covers: tuple[CageService, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -28,6 +33,11 @@ class CageServices:
         """From now on it belongs to the cage. Before its first command."""
         self._all = (*self._all, service)
 
+    def add_cover(self, service: CageService) -> None:
+        """Asked whether it covers; of what commands do it hears nothing, unless it was added as well. It ends with the
+        cage."""
+        self._covers = (*self._covers, service)
+
     def find(self, kind: type[S]) -> S | None:
         """The one that is of this class."""
         return next((each for each in self._all if isinstance(each, kind)), None)
@@ -35,7 +45,12 @@ class CageServices:
     @property
     def cover(self) -> bool:
         """Whether nothing that was covered in the cage shows."""
-        return all(each.covers for each in self._all)
+        return all(map(COVERS, self._covers))
+
+    @property
+    def uncovered(self) -> str:
+        """A path that shows, where one has a name; "" else."""
+        return next((each.uncovered for each in self._covers if each.uncovered), "")
 
     def denials(self) -> tuple[Denial, ...]:
         return tuple(denial for each in self._all for denial in each.denials())
@@ -68,13 +83,17 @@ class CageServices:
 
     def end(self) -> None:
         """Ends all of them, whatever goes wrong with one."""
-        if self._all:
+        if self._all or self._covers:
             from contextlib import ExitStack
 
             with ExitStack() as ending:
-                for each in reversed(self._all):
+                for each in reversed(self._each):
                     ending.callback(each.end)
 
+    @property
+    def _each(self) -> tuple[CageService, ...]:
+        return tuple(dict.fromkeys((*self._all, *self._covers)))
+
     def after_fork_in_child(self) -> None:
-        for each in self._all:
+        for each in self._each:
             each.after_fork_in_child()

@@ -38,8 +38,13 @@ class CageService(Protocol):
 
     @property
     def covers(self) -> bool:
-        """Whether what it keeps covered in the cage still is."""
+        """Whether what it keeps covered in the cage still is. Asked of what was added by `add_cover`."""
         return True
+
+    @property
+    def uncovered(self) -> str:
+        """What of that is not any more, if it can be said."""
+        return ""
 
     def denials(self) -> tuple[Denial, ...]:
         """Everything it has refused so far."""

@@ -25,6 +25,7 @@ from pysandbox.cage import DEVNULL, Cage
 from pysandbox.compile.siblings import siblings_filter
 from pysandbox.errors import CageClosedError, PolicyError, TemplateError, UnsupportedError
 from pysandbox.launcher import policy_of, working_directory
+from pysandbox.open_cage import replaced
 from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.calls import send_with
 from pysandbox.pipeline.idle import TemplateWorker
@@ -229,8 +230,7 @@ class Template:
 
     def _require_cover(self) -> None:
         if self._process is not None and not self._process.state.live.services.cover:
-            raise CageClosedError("a path that the template's policy denies, masks or guards was replaced on the host, "
-                                  "and is uncovered in its cage since; open another one")  # fmt: skip
+            raise CageClosedError(f"the template's cage: {replaced(self._process.state.live)}; open another one")
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 

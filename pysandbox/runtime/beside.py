@@ -67,13 +67,18 @@ def opened_uppers(opened: Opened, plan: Plan, undo: ExitStack) -> OpenedUppers |
     return uppers
 
 
-def covered(live: CageInit, prepared: Prepared) -> tuple[CageService, ...]:
-    """Raises StartError."""
-    if not prepared.covered:
-        return ()
-    from pysandbox.live.covered import CoveredPaths
+def covers(live: CageInit, prepared: Prepared) -> tuple[CageService, ...]:
+    """What knows whether all that is covered in the cage still is. Raises StartError."""
+    found: list[CageService] = []
+    if prepared.placeholders:
+        from pysandbox.live.placeholders import Placeholders
 
-    return (CoveredPaths(live.pid, prepared.covered),)
+        found += [each for each in live.services if isinstance(each, Placeholders)]
+    if prepared.covered:
+        from pysandbox.live.covered import CoveredPaths
+
+        found.append(CoveredPaths(live.pid, prepared.covered))
+    return tuple(found)
 
 
 def _watched(prepared: Prepared) -> list[str]:

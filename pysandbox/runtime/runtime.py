@@ -27,7 +27,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 from pysandbox.records.recorder import Recorder
 from pysandbox.runtime import self_check
-from pysandbox.runtime.beside import covered, make_beside, opened_uppers
+from pysandbox.runtime.beside import covers, make_beside, opened_uppers
 from pysandbox.runtime.commanded import CommandPolicies
 from pysandbox.runtime.plans import CompiledPlans
 from pysandbox.runtime.pool import Pool
@@ -191,8 +191,10 @@ class Runtime:
             live = CageInit(opened, cage_id, own or scratch, owns_scratch=bool(own), cgroup=group, doors=doors,
                             uppers=uppers)  # fmt: skip
             live.hostname, live.layers = name, beside.layers
-            for each in (*beside.services, *covered(live, prepared)):
+            for each in beside.services:
                 live.services.add(each)
+            for each in covers(live, prepared):
+                live.services.add_cover(each)
             undo.pop_all()
         self._lives.add(live)
         if session is not None:

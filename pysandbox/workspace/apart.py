@@ -6,7 +6,7 @@ from _thread import allocate_lock  # threading's Lock, without its imports
 
 from pysandbox.compile.absent_names import COVERING
 from pysandbox.compile.cow import endings
-from pysandbox.errors import StartError
+from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import WORKSPACE_RECOVERED, Event, Sink, ignore
 from pysandbox.live.services import CageService
 from pysandbox.policy.paths_wanted import hidden_paths
@@ -38,7 +38,7 @@ class KeptApart(CageService):
         self._failed: bool | None = None  # the last command; None before any has ended
         self._raised = False
         self._lock = allocate_lock()
-        self._opened, live.uppers = live.uppers, None
+        self._opened = live.take_uppers()
         self._uppers: tuple[Upper, ...] | None = None
         if prepared.plan.layers is not None:  # these go with the cage, unless somebody holds them
             self._uppers = self._made(live)
@@ -63,7 +63,8 @@ class KeptApart(CageService):
         else:
             from pysandbox.workspace.snapshot import open_copies
 
-            assert live is not None
+            if live is None:
+                raise CageClosedError(f"cage {self._cage} was closed while its first command was started")
             uppers = open_copies(live, prepared, denied, self.is_still)
         return tuple(sorted(uppers, key=lambda upper: upper.tree.path != prepared.paths.cwd))
 
@@ -114,6 +115,7 @@ class KeptApart(CageService):
             upper.drop()
         if self._opened is not None:
             self._opened.close()
+            self._opened = None
 
 
 def finish_others(sink: Sink) -> None:

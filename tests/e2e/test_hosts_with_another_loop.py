@@ -190,3 +190,22 @@ def test_under_gevent_what_needs_a_thread_is_refused_by_name(tmp_path: object) -
     print(cage.run(["echo", "still"]).stdout.strip())
     """)  # fmt: skip
     assert said.splitlines() == ["doors threads True", "ports threads True", "callback threads True", "still"]
+
+
+def test_under_gevent_what_was_replaced_on_the_host_is_not_shown(tmp_path: object) -> None:
+    """Its poll(2) tells of no change in a table of mounts."""
+    said = under_gevent(tmp_path, """
+        from pysandbox import CageClosedError
+        here = os.path.realpath(os.path.dirname(__file__))
+        secret = os.path.join(here, "secret")
+        open(secret, "w").write("old secret")
+        with Cage(Policy(allow_write=[here], deny=[secret])) as cage:
+            print(cage.run(["cat", secret]).exit_code)
+            open(secret + ".new", "w").write("new secret")
+            os.replace(secret + ".new", secret)
+            try:
+                print(cage.run(["cat", secret]).stdout)
+            except CageClosedError as error:
+                print(repr(secret) in str(error))
+    """)  # fmt: skip
+    assert said == "1\nTrue\n"
