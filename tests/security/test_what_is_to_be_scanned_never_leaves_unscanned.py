@@ -61,11 +61,10 @@ def _arrived(rules: dict[str, Any] | None) -> list[object]:
 
 
 def _take(server: socket.socket, heard: bytearray) -> None:
-    with suppress(OSError):  # nobody came, and the test is over
-        with server.accept()[0] as connection:
-            while said := connection.recv(100):
-                heard += said
-                connection.sendall(b"x")
+    with suppress(OSError), server.accept()[0] as connection:  # nobody came, and the test is over
+        while said := connection.recv(100):
+            heard += said
+            connection.sendall(b"x")
 
 
 def test_uncaged_and_without_the_word_it_arrives() -> None:
