@@ -69,10 +69,11 @@ HELD = frozenset((
 OURS = (
     "HOME",
     "XDG_CONFIG_HOME",
+    "GIT_CONFIG_GLOBAL",
     "XDG_STATE_HOME",
     "XDG_RUNTIME_DIR",
     files.VARIABLE,
-)  # where our own files are, which no cage sees
+)  # where our own files are, which no cage sees, and git's (probe.configured)
 ACCOUNTS = "/etc/passwd"  # where ~ leads
 RACY = 50_000_000  # ns: a file that changed later than this before we began may be newer than what we read of it
 

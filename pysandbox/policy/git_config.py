@@ -8,17 +8,18 @@ what is read-only in a cage. An alias or a merge tool is not among it: somebody 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pysandbox.shapes import NamedTuple
 
 # [section "sub"], or a variable with the rest of its line; a line that ends in a backslash goes on. Git's own reader
 # takes a variable on the line of its section, too.
 BLANK = re.compile(r"\s*")
-HEADER = re.compile(r'\[\s*([-.\w]+)\s*(?:"((?:[^"\\\n]|\\.)*)")?\s*\]')
+HEADER = re.compile(r'\[\s*([-.\w]+)\s*(?:"((?:[^"\\\n]|\\.)*)"\s*)?\]')
 VARIABLE = re.compile(r"([A-Za-z][-\w]*)[ \t]*(?:=((?:[^\n\\]|\\[^\n]|\\\n)*))?")
 PIECE = re.compile(r'\\(.)|"|([#;])|([^\\"#;]+)', re.DOTALL)
-WORD = re.compile(r"""[^\s'"`;|&<>()$!]+""")
+WORD = re.compile(r"""(?:[^\s'"`;|&<>()$!\\]|\\.)+""")
+QUOTED = re.compile(r"""\"([^"]*\s[^"]*)\"|'([^']*\s[^']*)'""")
 
 INCLUDED = ("include.path", "includeif.path")
 HOOKS, TREE = "core.hookspath", "core.worktree"
@@ -26,12 +27,15 @@ COMMANDS = frozenset((
     "core.fsmonitor", "core.sshcommand", "core.gitproxy", "core.askpass", "core.pager", "core.editor",
     "sequence.editor", "diff.external", "diff.command", "diff.textconv", "filter.clean", "filter.smudge",
     "filter.process", "merge.driver", "credential.helper", "gpg.program", "interactive.difffilter",
-    "hook.command", "submodule.update", "uploadpack.packobjectshook",
+    "hook.command", "submodule.update", "uploadpack.packobjectshook", "gpg.defaultkeycommand",
+    "core.alternaterefscommand", "trailer.command", "trailer.cmd", "gc.recentobjectshook",
 ))  # fmt: skip
+PAGER = "pager."  # of each command its own
+WHOLE = frozenset(("gpg.program", "core.askpass"))  # the name of a program, which no shell reads
 
 
 class LedTo(NamedTuple):
-    """As they are written: paths relative to the file, relative to the working tree, and the tree itself."""
+    """As they are written, each once: paths relative to the file, relative to the working tree, and the tree itself."""
 
     included: tuple[str, ...]
     hooks: tuple[str, ...]
@@ -40,14 +44,25 @@ class LedTo(NamedTuple):
 
 
 def named_in(text: str) -> LedTo:
-    found = list(variables(text))
-    commands = (value for key, value in found if key in COMMANDS)
+    found = list(variables(text.removeprefix("\ufeff").replace("\r\n", "\n")))
     return LedTo(
-        tuple(value for key, value in found if key in INCLUDED and value),
-        tuple(value for key, value in found if key == HOOKS and value),
-        tuple(word for value in commands for word in WORD.findall(value)),
+        _once(value for key, value in found if key in INCLUDED and value),
+        _once(value for key, value in found if key == HOOKS and value),
+        _once(word for key, value in found if key in COMMANDS or key.startswith(PAGER) for word in _words(key, value)),
         next((value for key, value in reversed(found) if key == TREE), ""),
     )
+
+
+def _once(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found))
+
+
+def _words(key: str, value: str) -> Iterator[str]:
+    """What may be a program: each word of a shell, what it is in quotes with spaces, all of it where no shell is."""
+    yield from (re.sub(r"\\(.)", r"\1", word) for word in WORD.findall(value))
+    yield from (double or single for double, single in QUOTED.findall(value))
+    if key in WHOLE:
+        yield value
 
 
 def variables(text: str) -> Iterator[tuple[str, str]]:

@@ -14,16 +14,21 @@ from collections.abc import Iterator
 from pysandbox.policy.git_config import LedTo, named_in
 from pysandbox.policy.guarded import GIT, Guard
 from pysandbox.policy.match import covers
-from pysandbox.probe.small_file import read_small
+from pysandbox.probe.paths import follow
+from pysandbox.probe.small_file import read_small, stamp_now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pysandbox.probe.facts import PathFact
+    from pysandbox.probe.paths import Entry
     from pysandbox.probe.small_file import Stamp
 
 LONGEST, LONGEST_LINK = 1 << 20, 8192  # bytes of a configuration, and of a `.git` file
 MOST_BYTES = 4 << 20  # of all that are read for one grant: some tenths of a second
 MOST_FILES = 16  # that one repository's configuration may include
 MOST_NAMES = 64  # that it may name
+MOST_WORDS = 4096  # that are examined for one grant: words, files, links
+LONGEST_PATH = 4096  # PATH_MAX
 HOOKS = frozenset((
     "applypatch-msg", "commit-msg", "fsmonitor-watchman", "post-applypatch", "post-checkout", "post-commit",
     "post-index-change", "post-merge", "post-receive", "post-rewrite", "post-update", "pre-applypatch", "pre-auto-gc",
@@ -37,8 +42,12 @@ class ConfiguredSearch:
     was looked at."""
 
     def __init__(self, tree: str, home: str) -> None:
-        self._tree, self._home, self._left = tree, home, MOST_BYTES
+        self._tree, self._home = tree, home
+        self._bytes_left, self._words_left = MOST_BYTES, MOST_WORDS
         self._texts: dict[str, LedTo] = {}
+        self._facts: dict[str, PathFact] = {}
+        self._entries: dict[str, Entry] = {}
+        self._known_by_name = (f"{home}/.gitconfig", f"{home}/.config/git/config")  # `guarded.HOME`
         self.read: list[tuple[str, Stamp]] = []
         self.ended_early = False
 
@@ -53,60 +62,121 @@ class ConfiguredSearch:
 
     def of(self, git: str, *, bare: bool = False) -> Iterator[Guard]:
         """What one git directory leads to, or the one that a `.git` file names, which may lead anywhere."""
+        if not self._may_examine():
+            return
         files = [f"{git}/config", f"{git}/config.worktree"]
         if not bare and os.path.isfile(git):
             said, stamp = read_small(git, LONGEST_LINK)
             self.read.append((git, stamp))
             led = self._path((said or "").removeprefix("gitdir:").strip(), os.path.dirname(git))
+            led = self._fact(led).real if led else ""
             files = [f"{led}/config", f"{led}/config.worktree", f"{os.path.dirname(os.path.dirname(led))}/config"]
-        top = git if bare else os.path.dirname(git)
-        names = dict.fromkeys(each for each in self._named(files, top) if each)
-        self.ended_early |= len(names) > MOST_NAMES
-        for path in [*names][:MOST_NAMES]:
-            if path != self._tree and covers(self._tree, path):
-                yield Guard(path, GIT, self._tree)
+        names: dict[str, None] = {}
+        for path in self._named(files, git if bare else os.path.dirname(git)):
+            if path not in names and len(names) == MOST_NAMES:
+                self.ended_early = True
+                break
+            names[path] = None
+        yield from (Guard(path, GIT, self._tree) for path in names)
 
     def _named(self, files: list[str], top: str) -> Iterator[str]:
-        tree = self._path(self._names(files[0]).tree, os.path.dirname(files[0]))  # a submodule's is not beside it
-        ahead, seen = [*files, *self._user_s()], dict.fromkeys(files)
-        while ahead:
+        """Paths in the grant. Who writes in it has nothing read outside of it."""
+        users = self._user_s()
+        for file in users:
+            if file not in self._known_by_name or not covers(self._tree, file):
+                yield from self._spelt(file)
+        tops, ahead, included = self._tops(files[:2], top), [*files, *users], 0
+        seen = {self._fact(file).real for file in ahead}
+        while ahead and self._may_examine():
             file = ahead.pop(0)
             names = self._names(file)
             for said in names.included:
-                included = self._path(said, os.path.dirname(file))
-                yield included
-                if included and included not in seen:
-                    seen[included] = None
-                    self.ended_early |= len(seen) > MOST_FILES
-                    ahead += [included] if len(seen) <= MOST_FILES else []
-            for said in names.hooks:
-                yield from self._hooks(self._path(said, tree or top))
-            for word in names.programs:
-                path = self._path(word, tree or top)
-                if not os.path.isdir(path) and ("/" in word or os.path.lexists(path)):
-                    yield path
+                path = self._path(said, os.path.dirname(file))
+                yield from self._spelt(path)
+                if path and (real := self._fact(path).real) not in seen:
+                    seen.add(real)
+                    included += 1
+                    leads_out = covers(self._tree, self._fact(file).real) and not covers(self._tree, real)
+                    self.ended_early |= leads_out or included > MOST_FILES
+                    ahead += [path] if included <= MOST_FILES and not leads_out else []
+            for start in tops:
+                yield from self._obeyed(names, start)
+
+    def _tops(self, files: list[str], top: str) -> list[str]:
+        """The working tree: a submodule's is not beside its git directory. What config.worktree says counts only with
+        an extension, so it is one more."""
+        own, more = (self._path(self._names(file).tree, os.path.dirname(file)) for file in files)
+        return [*dict.fromkeys((own or top, more or own or top))]
+
+    def _obeyed(self, names: LedTo, top: str) -> Iterator[str]:
+        """Hooks and programs."""
+        for said in names.hooks:
+            yield from self._hooks(self._path(said, top))
+        for word in names.programs:
+            path = self._path(word, top)
+            if "/" in word:
+                yield from (each for each in self._spelt(path) if not os.path.isdir(each))
+            elif not self._may_examine():
+                return
+            elif path and covers(self._tree, os.path.normpath(path)) and os.path.lexists(path):
+                yield from (each for each in self._spelt(path) if not os.path.isdir(each))
 
     def _hooks(self, directory: str) -> Iterator[str]:
-        """All of it; where the grant itself lies in it, the hooks that are there."""
-        if directory and covers(directory, self._tree):
-            yield from (f"{directory}/{name}" for name in HOOKS if os.path.lexists(f"{directory}/{name}"))
+        """All of it; where the grant itself lies in it, each hook that git knows."""
+        if directory and covers(real := self._fact(directory).real, self._tree):
+            yield from (f"{real.rstrip('/')}/{name}" for name in HOOKS if covers(self._tree, f"{real}/{name}"))
         else:
-            yield directory
+            yield from self._spelt(directory)
+
+    def _spelt(self, path: str) -> Iterator[str]:
+        """As it is written and as it really lies, where that is in the grant."""
+        if path and self._may_examine():
+            for each in dict.fromkeys((os.path.normpath(path), self._fact(path).real)):
+                if each != self._tree and covers(self._tree, each):
+                    yield each
+
+    def _fact(self, path: str) -> PathFact:
+        """What it is and where its links lead, of which a long path may have many."""
+        if path not in self._facts:
+            self._facts[path] = fact = follow(path, self._entries)
+            self._words_left -= sum(len(target) for _, target in fact.links) // 256 + len(path) // 256
+        return self._facts[path]
+
+    def _may_examine(self) -> bool:
+        """Whether one more name may be: each counts."""
+        self._words_left -= 1
+        self.ended_early |= self._words_left < 0
+        return self._words_left >= 0
 
     def _user_s(self) -> list[str]:
-        config = os.environ.get("XDG_CONFIG_HOME", "")
-        return [f"{self._home}/.gitconfig", f"{config or self._home + '/.config'}/git/config", "/etc/gitconfig"]
+        """Of the home directory by the database and by $HOME, which git goes by."""
+        said = os.environ.get("GIT_CONFIG_GLOBAL", "")
+        homes = dict.fromkeys((self._home, os.environ.get("HOME", "")))
+        configs = (os.environ.get("XDG_CONFIG_HOME", ""), *(f"{home}/.config" for home in homes))
+        files = (said, *(f"{home}/.gitconfig" for home in homes), *(f"{each}/git/config" for each in configs))
+        return [*dict.fromkeys(file for file in (*files, "/etc/gitconfig") if self._path(file, "/") == file)]
 
     def _names(self, file: str) -> LedTo:
         if file not in self._texts:
-            text, stamp = read_small(file, min(LONGEST, self._left))
-            self.read.append((file, stamp))
-            self.ended_early |= text is None and os.path.isfile(file)
-            self._left -= len(text or "")
-            self._texts[file] = named_in(text or "")
+            self._texts[file] = named_in(self._text(file))
         return self._texts[file]
 
+    def _text(self, file: str) -> str:
+        """A link in the grant that leads out of it is not followed."""
+        fact = self._fact(file)
+        links = [link for link, _ in fact.links]
+        if not covers(self._tree, fact.real) and any(covers(self._tree, each) for each in (file, *links)):
+            self.ended_early = True
+            return ""
+        path = fact.real if links else file
+        text, stamp = read_small(path, min(LONGEST, self._bytes_left))
+        self.read += [(path, stamp), *((link, stamp_now(link)) for link in links if not os.path.isdir(link))]
+        self.ended_early |= text is None and os.path.isfile(path)
+        self._bytes_left -= len(text or "")
+        return text or ""
+
     def _path(self, said: str, start: str) -> str:
-        """ "" for none."""
+        """With its `..`, which a link before it makes another; "" for none."""
         said = f"{self._home}/{said[2:]}" if said.startswith("~/") else said
-        return os.path.normpath(os.path.join(start, said)) if said and "\0" not in said and "\n" not in said else ""
+        path = os.path.join(start, said) if said and "\0" not in said and "\n" not in said else ""
+        return path if path.startswith("/") and len(path) < LONGEST_PATH else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 
 from pysandbox.policy.guarded import GIT, OURS, PROJECT, WORDS, Guard, hidden, named, of_repository
 from pysandbox.policy.match import covers
@@ -187,18 +187,18 @@ def _customs() -> Iterator[str]:
 
 
 def real_place(place: str) -> str:
-    """Where a directory that is imported from really lies. Its links are followed again when it is another directory
-    than before."""
+    """Where a directory that is imported from really lies, by the kernel: a cage may have moved it, and have made a
+    link to it in its place, so that nothing of it is another."""
     try:
-        found = os.stat(place)
+        fd = os.open(place or ".", os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return os.path.realpath(place or ".")
-    return _real(place, found.st_dev, found.st_ino) if place.startswith("/") else os.path.realpath(place)
-
-
-@lru_cache(maxsize=256)
-def _real(place: str, dev: int, ino: int) -> str:
-    return os.path.realpath(place)
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return os.path.realpath(place or ".")
+    finally:
+        os.close(fd)
 
 
 @cache

@@ -32,7 +32,7 @@ LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 PAUSE = 0.2  # seconds in which one program does not search again
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """One name in one real directory."""
 
     kind: str  # as PathFact.kind, or "link"
@@ -43,7 +43,7 @@ class _Entry(NamedTuple):
     loose: bool = False  # of a link: whether the caller may write the directory it lies in
 
 
-_MISSING = _Entry("missing")
+_MISSING = Entry("missing")
 
 
 class KnownPaths(NamedTuple):
@@ -81,8 +81,8 @@ class BasePaths:
     def _look_again(self) -> KnownPaths:
         from pysandbox.policy.recipe import base_paths
 
-        user, entries = (os.geteuid(), os.getegid()), dict[str, _Entry]()
-        facts = {path: _walk(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
+        user, entries = (os.geteuid(), os.getegid()), dict[str, Entry]()
+        facts = {path: follow(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
         known, led = KnownPaths(facts, seen_table(rows(facts.values()))), dict[str, set[str]]()
         for path, fact in facts.items():
             for place in {path, fact.real, *dict(fact.links)}:
@@ -100,7 +100,7 @@ def stat_paths(
     `written` is handed on; what is `known` is what it was a moment ago."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    entries: dict[str, _Entry] = {}
+    entries: dict[str, Entry] = {}
     seen = _look(wanted_paths(policy, cwd), cwd, home(), kept, entries, known)
     seen = _with_patterns(policy, seen, entries)
     accounts = own_accounts() if policy.run_as == "self" and policy.isolation == "full" else {}
@@ -116,7 +116,7 @@ def stat_paths(
     return replace(seen, facts={**more.facts, **seen.facts}, executables=executables)
 
 
-def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) -> PathFacts:
+def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -> PathFacts:
     """Raises PolicyError for a pattern that cannot be searched for."""
     from pysandbox.policy.paths_wanted import granted_paths, hidden_patterns
 
@@ -127,11 +127,11 @@ def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) 
 
     trees = dict.fromkeys(each for path in granted_paths(policy, seen.cwd) for each in (path, seen[path].real))
     found = {pattern: find_matches(pattern, key, trees) for key, _, pattern in wanted}
-    more = {path: _walk(path, entries) for each in found.values() for path in each.paths if path not in seen.facts}
+    more = {path: follow(path, entries) for each in found.values() for path in each.paths if path not in seen.facts}
     return replace(seen, facts={**more, **seen.facts}, patterns=found)
 
 
-def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) -> PathFacts:
+def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -> PathFacts:
     if policy.workdir == "none" and not policy.allow_write and not policy.cow:
         return seen
     from pysandbox.probe.guards import find_guards
@@ -146,7 +146,7 @@ def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) ->
         if path.startswith(first) and (entries.get(first) or _enter(first, entries)).kind == "missing":
             more[path] = PathFact(path, first, "missing")
         else:
-            more[path] = _walk(path, entries)
+            more[path] = follow(path, entries)
     return replace(seen, facts={**more, **seen.facts}, **found._asdict())
 
 
@@ -160,7 +160,7 @@ def _with_mounts(policy: Policy, seen: PathFacts) -> PathFacts:
     return replace(seen, mounted=find_mounts_below(trees), not_overlaid=find_not_overlaid(trees))
 
 
-def _with_repository(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]) -> PathFacts:
+def _with_repository(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -> PathFacts:
     """Where the working directory is shown. The policy files beside what is shown with it are as hidden as its own."""
     if policy.workdir == "none" or seen[seen.cwd].kind != "dir":
         return seen
@@ -172,7 +172,7 @@ def _with_repository(policy: Policy, seen: PathFacts, entries: dict[str, _Entry]
         found = git_alone(found)
     guards = [guard for path in found.shown for guard in hidden(path)]
     wanted = (*found.asked, *found.shown, *(guard.path for guard in guards))
-    more = {path: _walk(path, entries) for path in wanted if path not in seen.facts}
+    more = {path: follow(path, entries) for path in wanted if path not in seen.facts}
     return replace(seen, facts={**more, **seen.facts}, guards=(*seen.guards, *guards), repository=found)
 
 
@@ -187,12 +187,12 @@ def stat_all(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Protec
 
 
 def _look(
-    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, _Entry],
+    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, Entry],
     known: KnownPaths = NONE_KNOWN,
 ) -> PathFacts:  # fmt: skip
     """`entries` gets every name that was met."""
     wanted = dict.fromkeys((*paths, *(each.path for each in kept), cwd, home, *STAGING_CANDIDATES))
-    facts = {path: known.facts.get(path) or _walk(path, entries) for path in wanted}
+    facts = {path: known.facts.get(path) or follow(path, entries) for path in wanted}
     return PathFacts(cwd, home, facts, kept=tuple(kept))
 
 
@@ -329,7 +329,7 @@ def rows(facts: Collection[PathFact]) -> list[Row]:
     return found
 
 
-def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
+def follow(path: str, entries: dict[str, Entry]) -> PathFact:
     """Follow one absolute path; `entries` remembers the names met so far in this look."""
     real, entry = "", _MISSING  # "" is the root, so that real + "/" + name always holds
     links: list[tuple[str, str]] = []
@@ -366,17 +366,17 @@ def _walk(path: str, entries: dict[str, _Entry]) -> PathFact:
 _KINDS = {stat.S_IFDIR: "dir", stat.S_IFREG: "file", stat.S_IFSOCK: "socket"}
 
 
-def _enter(here: str, entries: dict[str, _Entry]) -> _Entry:
+def _enter(here: str, entries: dict[str, Entry]) -> Entry:
     entries[here] = entry = _examine(here)
     return entry
 
 
-def _examine(here: str) -> _Entry:
+def _examine(here: str) -> Entry:
     try:
         found = os.lstat(here)
         if stat.S_ISLNK(found.st_mode):
-            return _Entry("link", os.readlink(here), loose=os.access(here.rpartition("/")[0] or "/", os.W_OK))
+            return Entry("link", os.readlink(here), loose=os.access(here.rpartition("/")[0] or "/", os.W_OK))
     except OSError:
         return _MISSING
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")
-    return _Entry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)
+    return Entry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)

@@ -19,9 +19,11 @@ def read_small(path: str, most: int) -> tuple[str | None, Stamp]:
     """The text, None where it is not a plain file of less than `most` bytes; with what it is now, () where it is
     not there."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # who waits at the other end of a pipe is not let in
+            return None, stamp_now(path)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return None, _now(path)
+        return None, stamp_now(path)
     with open(fd, "rb", buffering=0) as file:
         found = os.fstat(fd)
         is_small = stat.S_ISREG(found.st_mode) and found.st_size < most
@@ -34,10 +36,10 @@ def content_stamp(found: os.stat_result) -> Stamp:
 
 
 def are_as_read(read: Iterable[tuple[str, Stamp]]) -> bool:
-    return all(_now(path) == was for path, was in read)
+    return all(stamp_now(path) == was for path, was in read)
 
 
-def _now(path: str) -> Stamp:
+def stamp_now(path: str) -> Stamp:
     try:
         return content_stamp(os.lstat(path))
     except OSError:
