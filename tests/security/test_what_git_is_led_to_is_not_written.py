@@ -4,9 +4,13 @@ user's own makes git run or obey by itself: a directory of hooks by another name
 
 from __future__ import annotations
 
+import ctypes
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,8 @@ import pytest
 import pysandbox
 from pysandbox.policy.git_config import variables
 from pysandbox.probe import configured, paths
+from pysandbox.probe.guards import real_place
+from pysandbox.probe.small_file import read_small
 
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
@@ -38,6 +44,11 @@ LED = {
     "monitor": ("[core]\n\tfsmonitor = ./tools/monitor\n", "tools/monitor"),
     "ssh": ("[core]\n\tsshCommand = \\\n\"./tools/ssh\" -v\n", "tools/ssh"),
     "credential": ('[credential "https://x.example"]\n\thelper = !./tools/helper\n', "tools/helper"),
+    "by a link before ..": ("[core]\n\thooksPath = ../SIBLING/l/../hk\n", "deep/hk/pre-commit"),
+    "by another name of the project": ("[core]\n\thooksPath = ALIAS/tools/hooks\n", "tools/hooks/pre-commit"),
+    "with a BOM and CRLF": ("\r\n[core]\r\n\thooksPath = tools/hooks\r\n", "tools/hooks/pre-commit"),
+    "pager of a command": ("[pager]\n\tlog = ./tools/pager -x\n", "tools/pager"),
+    "in quotes with a space": ("[core]\n\tsshCommand = \\\"./my tools/ssh\\\" -v\n", "my tools/ssh"),
     "absolute": ("[core]\n\thooksPath = PROJECT/tools/./hooks/../hooks\n", "tools/hooks/pre-commit"),
 }  # fmt: skip
 
@@ -57,7 +68,17 @@ def repository(top: Path, config: str, file: str) -> Path:
     top.mkdir(parents=True, exist_ok=True)
     subprocess.run([*GIT, "init", "-q"], cwd=top, check=True, timeout=60)
     with (top / ".git" / "config").open("a") as own:
-        own.write(config.replace("PROJECT", str(top)))
+        alias = top.parent.parent / "outside" / f"alias-{top.name}"
+        said = config.replace("PROJECT", str(top)).replace("ALIAS", str(alias)).replace("../SIBLING", str(top))
+        own.write(said)
+    if str(alias) in said:
+        alias.symlink_to(top)
+    if "/l/.." in said:
+        (top / "deep/below").mkdir(parents=True)
+        (top / "l").symlink_to("deep/below")
+    if "\r" in said:
+        before = (top / ".git/config").read_bytes()
+        (top / ".git/config").write_bytes(b"\xef\xbb\xbf" + before)
     for name, text in ((file, "#!/bin/sh\n"), ("conf/first", "[include]\n\tpath = second\n"), ("other", "")):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         (top / name).write_text(text)
@@ -137,7 +158,7 @@ def test_what_the_user_s_own_configuration_names_is_guarded_in_each_repository(
     home.mkdir()
     (home / ".gitconfig").write_text(LED["hooks"][0])
     file = repository(ground.inside, "", LED["hooks"][1])
-    monkeypatch.setattr(paths, "_home_of", lambda uid: str(home))
+    monkeypatch.setattr(paths, "home", lambda: str(home))
     assert tried(ground.inside, file, ground.inside)["append"] in REFUSED
 
 
@@ -176,6 +197,118 @@ def test_no_configuration_of_a_stranger_holds_up_or_ends_the_look(ground: Ground
     repository(top / "a", "\n" * configured.LONGEST, "x")
     result = pysandbox.run(["/bin/true"], policy=policy(allow_write=[str(top)]))
     assert any("more of git's configuration" in note.message for note in result.notes)
+
+
+@pytest.mark.parametrize("variable", ["HOME", "GIT_CONFIG_GLOBAL"])
+def test_the_user_s_configuration_may_be_a_link_or_lie_elsewhere(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """A directory of dotfiles, a home that the variable names: what it says holds, and it is not written itself."""
+    top, home = ground.inside, ground.outside / "home"
+    home.mkdir()
+    file = repository(top, "", LED["hooks"][1])
+    (top / "dotfile").write_text(LED["hooks"][0])
+    (home / ".gitconfig").symlink_to(top / "dotfile")
+    monkeypatch.setenv(variable, str(home if variable == "HOME" else home / ".gitconfig"))
+    assert tried(top, file, top)["append"] in REFUSED
+    assert tried(top, top / "dotfile", top)["append"] in REFUSED
+    for each in (top / "dotfile", file):
+        assert tried(top, each, top, unguarded=[".git"])["append"] is None, "the control"
+
+
+def search_in(top: Path) -> tuple[configured.ConfiguredSearch, set[str]]:
+    look = configured.ConfiguredSearch(str(top), str(top / "no-home"))
+    return look, {guard.path for guard in look.of(str(top / ".git"))}
+
+
+@pytest.mark.parametrize("how", ["include", "link"])
+def test_nobody_who_writes_in_the_grant_has_something_read_outside(ground: Ground, how: str) -> None:
+    """The file says where it was read, by what it names; that it was not read is told."""
+    top, beyond = ground.inside, ground.outside / "beyond.inc"
+    beyond.write_text(LED["hooks"][0])
+    repository(top, f"[include]\n\tpath = {beyond if how == 'include' else '../near.inc'}\n", LED["hooks"][1])
+    (top / "near.inc").write_text(LED["hooks"][0])
+    if how == "link":
+        look, found = search_in(top)
+        assert str(top / "tools/hooks") in found, "the control"
+        assert not look.ended_early
+        (top / "near.inc").unlink()
+        (top / "near.inc").symlink_to(beyond)
+    look, found = search_in(top)
+    assert str(top / "tools/hooks") not in found
+    assert str(beyond) not in dict(look.read)
+    assert look.ended_early
+
+
+def test_whoever_waits_at_a_pipe_is_not_let_in(ground: Ground) -> None:
+    pipe = ground.inside / "pipe"
+    os.mkfifo(pipe)
+    with inotify(pipe) as opened:
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        assert opened(), "the control: it is seen"
+        assert read_small(str(pipe), 100)[0] is None
+        assert not opened()
+
+
+def test_what_many_repositories_name_is_examined_within_one_budget(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top, examined = ground.inside, 0
+    repository(top, "", "file")
+    (top / "words").write_text("[core]\n\tpager = " + " ".join(f"w{n}" for n in range(1500)) + "\n")
+    for n in range(10):
+        (top / f".git/modules/{n}").mkdir(parents=True)
+        (top / f".git/modules/{n}/config").write_text("[include]\n\tpath = ../../../words\n")
+    lexists = os.path.lexists
+
+    def counted(path: str) -> bool:
+        nonlocal examined
+        examined += 1
+        return lexists(path)
+
+    monkeypatch.setattr(os.path, "lexists", counted)
+    look = configured.ConfiguredSearch(str(top), str(top / "no-home"))
+    for n in range(10):
+        list(look.of(str(top / f".git/modules/{n}"), bare=True))
+        assert look.ended_early == (n > 1), "the control: two are within it"
+    assert 3000 <= examined <= configured.MOST_WORDS
+
+
+def test_hooks_that_are_not_there_are_told_where_the_grant_lies_in_their_directory(ground: Ground) -> None:
+    top = ground.inside
+    repository(top, "[core]\n\thooksPath = .\n", "file")
+    made = pysandbox.run(["/bin/touch", str(top / "pre-push")], policy=policy(allow_write=[str(top)], run_as="self"))
+    assert any("pre-push" in note.message and "made" in note.message for note in made.notes), made.notes
+
+
+def test_a_directory_that_was_moved_behind_a_link_is_found_where_it_is(ground: Ground) -> None:
+    source = ground.inside / "src"
+    source.mkdir()
+    assert real_place(str(source)) == str(source)
+    (ground.inside / "sub").mkdir()
+    source.rename(ground.inside / "sub/src2")
+    source.symlink_to("sub/src2")
+    assert real_place(str(source)) == str(ground.inside / "sub/src2")
+
+
+@contextmanager
+def inotify(path: Path) -> Iterator[Callable[[], bytes]]:
+    """What tells whether somebody has opened it since."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    assert fd >= 0
+    assert libc.inotify_add_watch(fd, os.fsencode(path), 0x20) >= 0  # IN_OPEN
+
+    def opened() -> bytes:
+        try:
+            return os.read(fd, 4096)
+        except BlockingIOError:
+            return b""
+
+    try:
+        yield opened
+    finally:
+        os.close(fd)
 
 
 def by_git(folder: Path, text: str) -> list[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from pysandbox.policy.git_config import named_in, variables
@@ -27,3 +29,34 @@ def test_a_text_that_is_twice_as_long_is_looked_at_twice_as_often(piece: str) ->
 
 def steps(text: str) -> int:
     return sum(1 for _ in variables(text))
+
+
+@pytest.mark.parametrize("piece", ["[a" + " " * 1000, '[a "' + "b" * 1000, "[" + "\n" * 1000, "[a\n" * 300])
+def test_the_time_for_a_text_grows_with_it(piece: str) -> None:
+    """By CPU time, eight times the text: in the square of it that would be sixty-four times."""
+    long = piece[:3] + piece[3:] * 8 if piece.count("[") == 1 else piece * 8
+    assert cost(long * 4) < 28 * cost(piece * 4) + 0.001
+
+
+def cost(text: str) -> float:
+    def once() -> float:
+        began = time.process_time()
+        for _ in range(5):
+            named_in(text)
+        return time.process_time() - began
+
+    return min(once() for _ in range(5))
+
+
+def test_each_word_is_told_once_and_as_a_shell_reads_it() -> None:
+    assert named_in("[core]\npager = a a b a\n[pager]\nlog = b c").programs == ("a", "b", "c")
+    assert "my dir/x" in named_in("[core]\nsshCommand = my\\\\ dir/x -v").programs
+    assert "my dir/x" in named_in("[gpg]\nprogram = my dir/x").programs
+    assert "my dir/x" in named_in("[core]\nsshCommand = 'my dir/x' -v").programs
+
+
+@pytest.mark.parametrize("key", [
+    '[gpg "ssh"]\ndefaultKeyCommand', "[core]\nalternateRefsCommand", '[trailer "x"]\ncmd', '[trailer "x"]\ncommand',
+])  # fmt: skip
+def test_what_git_runs_besides_is_a_program(key: str) -> None:
+    assert named_in(f"\ufeff{key} = a/b\r\n").programs == ("a/b",)
