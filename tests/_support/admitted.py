@@ -27,6 +27,7 @@ class Live:
     def __init__(self) -> None:
         self.id, self.hostname, self.services = "cage", "cage-1", CageServices()
         self.pid, self.commands = os.getpid(), Commands()
+        self.canaries: dict[str, str] = {}
         door = socket.socket(type=socket.SOCK_DGRAM)
         door.bind(("127.0.0.1", 0))
         self.place = door.getsockname()
