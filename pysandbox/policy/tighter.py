@@ -8,6 +8,8 @@ anywhere, and nothing here may look. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.option import Grant, Tighter
 from pysandbox.shapes import Any
@@ -107,7 +109,7 @@ def sends_to_fewer(old: Any, new: Any, policy: Any) -> bool:
 
 def reaches_less(old: tuple[HostRule, ...], new: tuple[HostRule, ...], policy: Any) -> bool:
     before, after = ({rule.domain: rule for rule in rules} for rules in (old, new))
-    gone = before.keys() - after.keys()
+    gone = {pattern for _, pattern in _said(before) - _said(after)}
     if gone and (policy.egress, policy.contract_mode) == ("proxy-only", "relaxed"):  # reached anyway, and held no more
         return False
     return all(
@@ -119,9 +121,22 @@ def reaches_less(old: tuple[HostRule, ...], new: tuple[HostRule, ...], policy: A
 
 
 def _holds_for(rule: HostRule, domain: str) -> bool:
-    """Whether a block also decides for a name whose own block was taken away."""
-    parent = rule.domain.removeprefix("**.").removeprefix("*.")
-    return (rule.include_subdomains or parent != rule.domain) and domain.endswith(f".{parent}")
+    """Whether a block also decides for a name, or for one below it, whose own block was taken away."""
+    below = _below(rule.domain)
+    if rule.include_subdomains or rule.domain == below:
+        return domain.endswith(below.removeprefix("**"))
+    return rule.domain.startswith("*.") and not domain.startswith("**.") and domain.endswith(rule.domain[1:])
+
+
+def _said(rules: Mapping[str, HostRule]) -> set[tuple[str, str]]:
+    """Each block, with each pattern that it speaks of."""
+    below = {(domain, _below(domain)) for domain, rule in rules.items() if rule.include_subdomains}
+    return {(domain, domain) for domain in rules} | below
+
+
+def _below(domain: str) -> str:
+    """The pattern of every name that `include_subdomains` adds."""
+    return f"**.{domain.removeprefix('**.').removeprefix('*.')}"
 
 
 def _requires_more(old: HostRule, new: HostRule) -> bool:
@@ -137,6 +152,7 @@ def _requires_more(old: HostRule, new: HostRule) -> bool:
         and new.direct <= old.direct
         and set(new.allow_credentials) <= set(old.allow_credentials)
         and new.contract_mode in (old.contract_mode, "strict")
+        and new.is_inspected >= old.is_inspected  # relaxed looks at requests, strict at those of which a block speaks
         and new.include_subdomains <= old.include_subdomains
         and new.websocket <= old.websocket
         and _TLS.index(new.tls) <= _TLS.index(old.tls)

@@ -227,3 +227,54 @@ def test_fewer_ports_and_a_look_at_what_is_sent_are_tighter(before, after, is_ti
         assert not is_tighter
     else:
         assert is_tighter
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_tighter"),
+    [
+        ({}, {"contract_mode": "strict", "methods": ["GET"]}, True),
+        ({}, {"contract_mode": "strict", "tls": "inspect"}, True),
+        ({}, {"contract_mode": "strict"}, False),
+        ({"methods": ["GET"]}, {"methods": ["GET"], "contract_mode": "strict"}, True),
+    ],
+)
+def test_requests_that_were_looked_at_still_are(before, after, is_tighter):
+    """A relaxed block looks at each and tells it; a strict one that says nothing of requests lets them pass unread."""
+    policy = Policy(hosts=[{"domain": "a.example", "contract_mode": "relaxed", **before}])
+    wanted = [{"domain": "a.example", **after}]
+    if is_tighter:
+        assert policy.narrow(hosts=wanted).hosts[0].is_inspected
+        return
+    with pytest.raises(PolicyError, match="looser"):
+        policy.narrow(hosts=wanted)
+
+
+@pytest.mark.parametrize(
+    ("domain", "beside", "policy", "is_tighter"),
+    [
+        ("a.example", "b.example", {}, True),
+        ("*.a.example", "b.example", {}, True),
+        ("**.a.example", "**.example", {}, True),  # as wide as before
+        ("a.example", "**.example", {}, False),
+        ("*.a.example", "**.example", {}, False),
+        ("a.example", "**.a.example", {}, False),
+        ("a.example", "b.example", {"contract_mode": "relaxed"}, False),
+        ("**.a.example", "b.example", {"contract_mode": "relaxed"}, True),
+    ],
+)
+def test_names_below_a_domain_are_not_left_to_whatever_is_wider(domain, beside, policy, is_tighter):
+    """Without include_subdomains a block says nothing of them; what is wider and holds them to less decides then."""
+    held, other = {"domain": domain, "methods": ["GET"]}, {"domain": beside, "include_subdomains": beside[0] == "*"}
+    wide = Policy(hosts=[{**held, "include_subdomains": True}, other], **policy)
+    if is_tighter:
+        assert not wide.narrow(hosts=[held, other]).hosts[0].include_subdomains
+        return
+    with pytest.raises(PolicyError, match="looser"):
+        wide.narrow(hosts=[held, other])
+
+
+def test_a_block_that_is_taken_away_takes_what_it_said_of_the_names_below_it():
+    held = {"domain": "a.example", "methods": ["GET"], "include_subdomains": True}
+    with pytest.raises(PolicyError, match="looser"):
+        Policy(hosts=[held, "**.a.example"]).narrow(hosts=["**.a.example"])
+    assert Policy(hosts=[held, "*.a.example"]).narrow(hosts=["*.a.example"])  # it has decided for these before
