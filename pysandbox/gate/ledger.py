@@ -39,7 +39,7 @@ Key = tuple[str, str, str, int | None, tuple[int, ...]]  # kind, target, rule, a
 
 KINDS_KEPT = 256  # different refusals of one cage
 LONGEST_TARGET = 300  # characters of what is told of a target; a name has at most 253
-A_NAME = "a name"  # of which no more is told
+A_NAME, A_REQUEST = "a name", "a request"  # of which no more is told
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 
 ALLOWED = {"dns": DNS_ALLOWED.name, "tcp": TCP_ALLOWED.name, "udp": "udp_allowed"}
@@ -98,10 +98,8 @@ class Ledger:
         self._count(REFUSED[kind])
         if self._is_known(denial):
             return
-        if kind in ("dns", "tcp", "udp") and self.credential_in(target):  # what is told has no credential in it
-            target, denial = A_NAME, replace(denial, target=A_NAME, fix="")
         asker = self._who()
-        argv = asker.argv[:1] if kind == "dlp" else asker.argv  # an argument may hold the credential
+        target, denial, argv = self._without_credential(target, denial, asker.argv)
         command = denial.command if denial.command is not None else self._commands.of(asker)
         denial = replace(denial, pid=asker.pid, argv=argv, command=command)
         if self._is_new(denial, asker):
@@ -193,6 +191,18 @@ class Ledger:
             count = before[0].count + 1 if before is not None else 0
             self._denials[key] = (replace(before[0], count=count), before[1]) if before else (spelled(denial), asker)
             return before is None
+
+    def _without_credential(
+        self, target: str, denial: Denial, argv: tuple[str, ...]
+    ) -> tuple[str, Denial, tuple[str, ...]]:
+        """What is told has none in it. Where one was to be sent, an argument may hold it, in whatever spelling."""
+        hides = denial.kind == "dlp" or any(map(self.credential_in, argv))
+        if denial.kind != "dlp" and self.credential_in(target):
+            hides, target = True, A_REQUEST if denial.kind == "http" else A_NAME
+            denial = replace(denial, target=target, fix="")
+        if self.credential_in(denial.rule):
+            hides, denial = True, replace(denial, rule=A_NAME, fix="")
+        return target, denial, tuple(each for each in argv[:1] if not self.credential_in(each)) if hides else argv
 
     def _denied_event(self, denial: Denial, target: str, port: int | None) -> Event:
         known = {"command": denial.command, "pid": denial.pid, "argv": denial.argv or None}

