@@ -242,11 +242,13 @@ class CageSession(CageService):
             self.loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
-        """In the loop. What has arrived at a door is told before that is closed."""
-        if not self.ended and self.quiet is not None and self.quiet.hand_over(self):
-            self.loop.call_soon(self.close)
-        else:
-            self.close()
+        """In the loop. What has arrived at a door is told before that is closed; doors that are just being handed over
+        are served first, for nobody takes them back from a task that has not begun."""
+        if self.ended:
+            return
+        if self.quiet is not None:
+            self.quiet.hand_over(self)
+        self.loop.call_soon(self.close)
 
     def close(self) -> None:
         """Closes the doors and cuts everything. In the loop; idempotent."""

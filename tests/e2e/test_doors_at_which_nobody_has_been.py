@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -93,6 +94,27 @@ def test_what_the_kernel_has_refused_a_moment_before_is_recorded(words: int) -> 
     finally:
         runtime.drain()
     assert sum(event.type == TCP_DENIED.name for event in events) == words
+
+
+@pytest.mark.parametrize("moment", ["long after", "while they are handed over"])
+def test_a_cage_that_ends_leaves_nothing_of_what_it_said_untold_and_nothing_behind(runtime: Any, moment: str) -> None:
+    live = admitted(runtime)
+    keeper, session = live.keeper, live.session
+
+    def ends() -> None:
+        if moment == "while they are handed over":
+            with socket.socket(type=socket.SOCK_DGRAM) as client:
+                client.sendto(ASKED, live.place)
+            assert keeper.quiet.hand_over(session)
+        session._end()
+
+    if moment == "long after":
+        assert live.asks()
+    in_loop(keeper.loop, ends)
+    with keeper._lock:
+        assert keeper._leaving.wait_for(lambda: session not in keeper._sessions, 20)
+    assert [each.target for each in session.ledger.denials()] == ["evil.com"]
+    assert session.ended and not in_loop(keeper.loop, lambda: keeper.reader._requests._sessions)
 
 
 def test_rules_that_became_narrower_before_it_spoke_hold(runtime: Any) -> None:
