@@ -111,7 +111,7 @@ class DoorReader:
         the loop's."""
         told = threading.Event()
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._ask, told)
+            self._loop.call_soon_threadsafe(self._loop.call_soon, self._ask, told)  # behind doors that are on their way
             if told.wait(WAKE_PATIENCE):
                 return
             wake_again(self._loop)
@@ -274,7 +274,7 @@ class DoorReader:
             _close(fds)
             raise BadChannelRecord("a record that is not the reader's to send")
         if kind is Verb.PONG:
-            self.answered(record.number)
+            self._loop.call_soon(self._loop.call_soon, self.answered, record.number)  # what it told before has begun
         elif kind is Verb.SHUT:
             self.shut(record.number)
         elif kind is Verb.READY:

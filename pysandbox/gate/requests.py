@@ -114,8 +114,8 @@ class Requests:
                 if known is not None:  # it has not heard yet that the cage has ended
                     OF_CAGE[kind](self, known[0], record.fields)
             elif kind is Verb.GIVE_UP:
-                if record.number in self._calls:
-                    self._calls[record.number].cancel()
+                if (task := self._calls.get(record.number)) is not None:
+                    task.get_loop().call_soon(task.cancel)  # once it has begun: what it refuses at once is recorded
             elif kind is Verb.LET_GO:
                 self._let_go(record.number)
             else:

@@ -117,6 +117,30 @@ def test_a_cage_that_ends_leaves_nothing_of_what_it_said_untold_and_nothing_behi
     assert session.ended and not in_loop(keeper.loop, lambda: keeper.reader._requests._sessions)
 
 
+def test_who_asks_while_doors_are_handed_over_hears_of_what_came_to_them(runtime: Any) -> None:
+    """The reader is asked when it knows the cage, and before the tasks have begun that hand it the doors."""
+    other, live = admitted(runtime), admitted(runtime)
+    assert other.asks()
+    keeper, session, asked, heard = live.keeper, live.session, threading.Event(), list[Any]()
+    asking = threading.Thread(target=lambda: heard.extend(session.denials()))
+    introduce, call = keeper.reader.introduce, keeper.loop.call_soon_threadsafe
+
+    def introduced(known: Any) -> None:
+        introduce(known)
+        if not asked.is_set():
+            keeper.loop.call_soon_threadsafe = lambda *of: (call(*of), asked.set())
+            asking.start()
+            assert asked.wait(20)
+
+    keeper.reader.introduce = introduced
+    with socket.socket(type=socket.SOCK_DGRAM) as client:
+        client.sendto(ASKED, live.place)
+        asking.join(20) if asked.wait(20) else None
+    assert not asking.is_alive() and [each.target for each in heard] == ["evil.com"]
+    for each in (other, live):
+        each.session.end()
+
+
 def test_rules_that_became_narrower_before_it_spoke_hold(runtime: Any) -> None:
     wide, narrow = (admitted(runtime, "a.com") for _ in range(2))
     assert narrow.session.tighten(()) == 0

@@ -17,7 +17,7 @@ from pysandbox.gate.tcp import refused, streams
 from pysandbox.gate.udp import lost
 from pysandbox.shapes import Any
 
-ROUNDS = 3  # of the loop, in which a door that was opened begins to be served
+ROUNDS = 5  # of the loop, in which a door that was opened begins to be served, and tells what waits there
 
 
 class Reader:
