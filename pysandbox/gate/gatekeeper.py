@@ -166,13 +166,13 @@ class Gatekeeper:
     def _admit(self, session: CageSession, doors: Doors, ports: Ports, live: CageInit) -> None:
         """Raises OSError, RuntimeError."""
         session.needs_loop = bool(ports) or session.outbound is not None or session.net.inspection is not None
+        self.quiet.add(session, doors)  # first: what fails leaves nothing that the loop will serve
         if ports:
             pool = SocketPool(live, session.descriptors)
             self.loop.call_soon_threadsafe(self._serve_ports, session, ports, pool)
         if doors and not self._has_begun:  # ahead of whoever speaks first
             self._has_begun = True
             self.loop.call_soon_threadsafe(self._begin_reader)
-        self.quiet.add(session, doors)
 
     def _begin_reader(self) -> None:
         try:
@@ -205,7 +205,7 @@ class Gatekeeper:
         if session.ended:
             return
         session.opened(len(doors))
-        with suppress(OSError):  # each door meets it again, and tells it
+        with suppress(Exception):  # each door meets it again, is closed, and tells it
             self.reader.introduce(session)
         for (kind, protocol), door in doors.items():
             serve = partial(self.reader.serve, session, kind, protocol, door)

@@ -64,7 +64,7 @@ class DoorReader:
 
     async def serve(self, session: CageSession, kind: str, protocol: str, door: socket.socket) -> None:
         """Has a door served until this is cancelled, or it cannot be any more. Closes the host's copy. Raises
-        OSError."""
+        OSError, ValueError."""
         self.introduce(session)
         number, over = next(self._numbers), self._loop.create_future()
         self._doors[number] = session, over
@@ -86,12 +86,17 @@ class DoorReader:
             await asyncio.wait({over}, timeout=SHUT_PATIENCE if self._is_there else START_PATIENCE)
 
     def introduce(self, session: CageSession) -> None:
-        """It knows the cage from now on. Raises OSError."""
+        """It knows the cage from now on. Raises OSError, ValueError."""
         self.begin()
         if self._requests.introduce(session):
             session.reader = self
             inspected = session.net.inspection is not None
-            self.say(Verb.CAGE, session.number, pickle.dumps(session.rules), int(inspected))
+            try:
+                self.say(Verb.CAGE, session.number, pickle.dumps(session.rules), int(inspected))
+            except BaseException:  # rules that are too long for a record
+                self._requests.forget(session)
+                session.reader = None
+                raise
 
     def tell_rules(self, session: CageSession) -> None:
         """Its rules have become narrower. Any thread; nothing that leaves depends on it."""

@@ -187,6 +187,22 @@ def test_a_forked_copy_keeps_none_and_takes_none_away(runtime: Any) -> None:
     live.session.end()
 
 
+def test_rules_that_the_reader_cannot_be_told_close_the_doors_and_are_told(runtime: Any) -> None:
+    """They are longer than a record of the channel. Another cage is served as ever."""
+    other = admitted(runtime)
+    live = admitted(runtime, *(f"name-{number:05}.of-a-very-long-list.example" for number in range(8000)))
+    live.knocks()
+    live.keeper.wait_begun()
+    assert {door.fileno() for door in live.session.doors} == {-1}
+    with pytest.raises(ConnectionRefusedError):
+        live.asks()
+    assert [each.type for each in runtime.events if "record that is too long" in str(each.data)]
+    assert live.session.reader is None and other.asks()[3] & 0xF == NXDOMAIN
+    assert live.session.number not in in_loop(live.keeper.loop, lambda: live.keeper.reader._requests._sessions)
+    for each in (live, other):
+        each.session.end()
+
+
 def test_doors_that_cannot_be_watched_are_closed(runtime: Any) -> None:
     other = admitted(runtime)
     live, keeper = Live(), other.keeper
@@ -198,6 +214,7 @@ def test_doors_that_cannot_be_watched_are_closed(runtime: Any) -> None:
     finally:
         keeper.quiet._epoll = whole
     assert keeper.quiet.descriptors == watched and runtime.collected == [live]
+    assert not in_loop(keeper.loop, lambda: [each for each in keeper._sessions if each is not other.session])
     with pytest.raises(ConnectionRefusedError):
         live.asks()
     other.session.end()
