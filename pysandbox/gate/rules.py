@@ -111,7 +111,7 @@ class GateRules:
         """Whether a canonical name is asked of the parent proxy: not one whose packets find their way themselves."""
         if self.parent is None or name == HOST_ALIAS or any(matches(each, name) for each in self.parent.without):
             return False
-        return not any(each.direct and matches(each.pattern, name) for each in self.hosts)
+        return not any(each.direct for each in nearest(self.hosts, name))
 
     def through_parent(self) -> Decision:
         """In the place of `resolved`: nobody here knows the address. So since the cage was told to reach only some

@@ -13,6 +13,7 @@ from pysandbox.gate.rules import GateRules
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.model import Policy
 from pysandbox.policy.names import HOST_ALIAS
+from pysandbox.policy.parent import ParentProxy
 
 
 def rules(
@@ -167,6 +168,12 @@ def test_the_most_specific_grant_alone_says_at_which_ports_a_name_is_reached():
 def test_two_grants_of_one_pattern_add_their_ports():
     both = granting(HostGrant("*.b.c", (443,), False), HostGrant("*.b.c", (80,), False))
     assert both.name("a.b.c", 443).allowed and both.name("a.b.c", 80).allowed and not both.name("a.b.c", 22).allowed
+
+
+def test_the_nearest_grant_says_whether_a_name_is_asked_of_the_parent_proxy():
+    granted = granting(HostGrant("a.b", (), False), HostGrant("**.b", (), True))
+    asked = replace(granted, parent=ParentProxy("proxy.example", 3128, "", ()))
+    assert asked.by_parent("a.b") and not asked.by_parent("c.b")
 
 
 def test_a_wider_direct_grant_opens_no_port_of_a_more_specific_one():
