@@ -184,6 +184,13 @@ PARTS: tuple[Part, ...] = (
         "leave contract_mode out, and give each host that is needed a [[host]] block, or leave parent out",
     ),
     Part(
+        "host.direct", _through_doors(
+            lambda policy: is_relaxed(policy) and any(each.direct for each in policy.hosts)
+        ),
+        "relaxed looks at what is sent to every host, so nothing would be direct",
+        "leave direct out, or contract_mode",
+    ),
+    Part(
         "network.dlp.canary_tokens", _by_any_way(lambda policy: policy.dlp_canary_tokens and not policy.dlp_enabled),
         "nothing that is sent is scanned, so this would hold nothing",
         "leave it out, or scan what is sent: network.dlp.enabled = true",

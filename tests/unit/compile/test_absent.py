@@ -32,6 +32,7 @@ def with_host(**columns: Any) -> dict[str, Any]:
         ({**with_host(), "proxy_upstream_ca": ["/ca.pem"]}, "proxy.upstream_ca", "hold nothing"),
         (with_host(allow_credentials=["github_pat"]), "host.allow_credentials", "scanned"),
         (with_host(contract_mode="relaxed", direct=True), "host.direct", "nothing looks"),
+        ({**with_host(direct=True), "contract_mode": "relaxed"}, "host.direct", "nothing would be direct"),
         ({**with_host(), "contract_mode": "relaxed", "strict": True}, "network.contract_mode", "nobody named"),
         ({"contract_mode": "relaxed", "isolation": "landlock", "run_as": "self"}, "network.contract_mode", "isolation"),
         ({"contract_mode": "relaxed", "network_backend": "routed"}, "network.backend", "an interface"),
