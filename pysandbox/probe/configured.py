@@ -9,18 +9,16 @@ of it is that a cage does not write what is named.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pysandbox.policy.git_config import LedTo, named_in
 from pysandbox.policy.guarded import GIT, Guard
 from pysandbox.policy.match import covers
-from pysandbox.probe.paths import follow
 from pysandbox.probe.small_file import read_small, stamp_now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pysandbox.probe.facts import PathFact
-    from pysandbox.probe.paths import Entry
     from pysandbox.probe.small_file import Stamp
 
 LONGEST, LONGEST_LINK = 1 << 20, 8192  # bytes of a configuration, and of a `.git` file
@@ -38,15 +36,14 @@ HOOKS = frozenset((
 
 
 class ConfiguredSearch:
-    """One search in one grant. `read`: every file that was looked for, with what it was then; `ended_early`: not all
-    was looked at."""
+    """One search in one grant. `follow` says what a path is and where its links lead. `read`: every file that was
+    looked for, with what it was then; `ended_early`: not all was looked at."""
 
-    def __init__(self, tree: str, home: str) -> None:
-        self._tree, self._home = tree, home
+    def __init__(self, tree: str, home: str, follow: Callable[[str], PathFact]) -> None:
+        self._tree, self._home, self._follow = tree, home, follow
         self._bytes_left, self._words_left = MOST_BYTES, MOST_WORDS
         self._texts: dict[str, LedTo] = {}
         self._facts: dict[str, PathFact] = {}
-        self._entries: dict[str, Entry] = {}
         self._known_by_name = (f"{home}/.gitconfig", f"{home}/.config/git/config")  # `guarded.HOME`
         self.read: list[tuple[str, Stamp]] = []
         self.ended_early = False
@@ -138,7 +135,7 @@ class ConfiguredSearch:
     def _fact(self, path: str) -> PathFact:
         """What it is and where its links lead, of which a long path may have many."""
         if path not in self._facts:
-            self._facts[path] = fact = follow(path, self._entries)
+            self._facts[path] = fact = self._follow(path)
             self._words_left -= sum(len(target) for _, target in fact.links) // 256 + len(path) // 256
         return self._facts[path]
 
@@ -149,7 +146,7 @@ class ConfiguredSearch:
         return self._words_left >= 0
 
     def _user_s(self) -> list[str]:
-        """Of the home directory by the database and by $HOME, which git goes by."""
+        """Those of the home directory, by the database and by $HOME, which git goes by."""
         said = os.environ.get("GIT_CONFIG_GLOBAL", "")
         homes = dict.fromkeys((self._home, os.environ.get("HOME", "")))
         configs = (os.environ.get("XDG_CONFIG_HOME", ""), *(f"{home}/.config" for home in homes))

@@ -20,9 +20,14 @@ from pysandbox.probe.searched import BARE, MOST_NAMES, NOT_SEARCHED, search
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pysandbox.policy.model import Policy
+    from pysandbox.probe.facts import PathFact
     from pysandbox.probe.searched import Searched
     from pysandbox.probe.small_file import Stamp
+
+    Follow = Callable[[str], PathFact]
 
 DEEPEST, MOST = 3, 512
 MOST_MODULES = 256
@@ -45,8 +50,8 @@ class Found(NamedTuple):
 class _GuardSearch:
     """One search in one tree. `searched` and `configured` are added to; `ended_early` is known when it is over."""
 
-    def __init__(self, searched: list[Searched], configured: list[tuple[str, Stamp]]) -> None:
-        self._searched, self._configured = searched, configured
+    def __init__(self, searched: list[Searched], configured: list[tuple[str, Stamp]], follow: Follow) -> None:
+        self._searched, self._configured, self._follow = searched, configured, follow
         self._names_left, self._repositories_left = MOST_NAMES, MOST_REPOSITORIES
         self.ended_early = False
 
@@ -97,7 +102,7 @@ class _GuardSearch:
             return
         from pysandbox.probe.configured import ConfiguredSearch
 
-        look = ConfiguredSearch(tree, home)
+        look = ConfiguredSearch(tree, home, self._follow)
         yield from look.around()
         for git, bare in found:
             yield from look.of(git, bare=bare)
@@ -122,8 +127,8 @@ class _GuardSearch:
         self.ended_early |= bool(ahead)
 
 
-def find_guards(policy: Policy, seen: PathFacts, home: str) -> Found:
-    """`seen` holds the grants of the policy and the working directory."""
+def find_guards(policy: Policy, seen: PathFacts, home: str, follow: Follow) -> Found:
+    """`seen` holds the grants of the policy and the working directory. `follow`: what a path is, and its links."""
     from pysandbox.policy.paths_wanted import changed_trees, guarded_trees
 
     closed = [word for word in WORDS if word not in policy.unguarded]
@@ -136,7 +141,7 @@ def find_guards(policy: Policy, seen: PathFacts, home: str) -> Found:
             found |= {guard.path: guard for guard in hidden(seen[path].real)}
     for path in changed_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
-            looking = _GuardSearch(searched, configured)
+            looking = _GuardSearch(searched, configured, follow)
             for guard in _of_tree(seen[path].real, home, closed, looking):
                 found.setdefault(guard.path, guard)
             unsearched += [seen[path].real] if looking.ended_early else []

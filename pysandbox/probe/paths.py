@@ -14,6 +14,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from pysandbox.policy.below import covers, from_root
@@ -32,7 +33,7 @@ LINK_LIMIT = 40  # as the kernel's own (MAXSYMLINKS)
 PAUSE = 0.2  # seconds in which one program does not search again
 
 
-class Entry(NamedTuple):
+class PathEntry(NamedTuple):
     """One name in one real directory."""
 
     kind: str  # as PathFact.kind, or "link"
@@ -43,7 +44,7 @@ class Entry(NamedTuple):
     loose: bool = False  # of a link: whether the caller may write the directory it lies in
 
 
-_MISSING = Entry("missing")
+_MISSING = PathEntry("missing")
 
 
 class KnownPaths(NamedTuple):
@@ -81,7 +82,7 @@ class BasePaths:
     def _look_again(self) -> KnownPaths:
         from pysandbox.policy.recipe import base_paths
 
-        user, entries = (os.geteuid(), os.getegid()), dict[str, Entry]()
+        user, entries = (os.geteuid(), os.getegid()), dict[str, PathEntry]()
         facts = {path: follow(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
         known, led = KnownPaths(facts, seen_table(rows(facts.values()))), dict[str, set[str]]()
         for path, fact in facts.items():
@@ -100,7 +101,7 @@ def stat_paths(
     `written` is handed on; what is `known` is what it was a moment ago."""
     from pysandbox.policy.paths_wanted import wanted_paths
 
-    entries: dict[str, Entry] = {}
+    entries: dict[str, PathEntry] = {}
     seen = _look(wanted_paths(policy, cwd), cwd, home(), kept, entries, known)
     seen = _with_patterns(policy, seen, entries)
     accounts = own_accounts() if policy.run_as == "self" and policy.isolation == "full" else {}
@@ -116,7 +117,7 @@ def stat_paths(
     return replace(seen, facts={**more.facts, **seen.facts}, executables=executables)
 
 
-def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -> PathFacts:
+def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, PathEntry]) -> PathFacts:
     """Raises PolicyError for a pattern that cannot be searched for."""
     from pysandbox.policy.paths_wanted import granted_paths, hidden_patterns
 
@@ -131,12 +132,12 @@ def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -
     return replace(seen, facts={**more, **seen.facts}, patterns=found)
 
 
-def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -> PathFacts:
+def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, PathEntry]) -> PathFacts:
     if policy.workdir == "none" and not policy.allow_write and not policy.cow:
         return seen
     from pysandbox.probe.guards import find_guards
 
-    found = find_guards(policy, seen, seen[seen.home].real)
+    found = find_guards(policy, seen, seen[seen.home].real, partial(follow, entries=entries))
     more = {}
     for guard in found.guards:
         tree, path = guard.tree, guard.path
@@ -160,7 +161,7 @@ def _with_mounts(policy: Policy, seen: PathFacts) -> PathFacts:
     return replace(seen, mounted=find_mounts_below(trees), not_overlaid=find_not_overlaid(trees))
 
 
-def _with_repository(policy: Policy, seen: PathFacts, entries: dict[str, Entry]) -> PathFacts:
+def _with_repository(policy: Policy, seen: PathFacts, entries: dict[str, PathEntry]) -> PathFacts:
     """Where the working directory is shown. The policy files beside what is shown with it are as hidden as its own."""
     if policy.workdir == "none" or seen[seen.cwd].kind != "dir":
         return seen
@@ -187,7 +188,7 @@ def stat_all(paths: Iterable[str], *, cwd: str, home: str, kept: Sequence[Protec
 
 
 def _look(
-    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, Entry],
+    paths: Iterable[str], cwd: str, home: str, kept: Sequence[ProtectedDirectory], entries: dict[str, PathEntry],
     known: KnownPaths = NONE_KNOWN,
 ) -> PathFacts:  # fmt: skip
     """`entries` gets every name that was met."""
@@ -329,7 +330,7 @@ def rows(facts: Collection[PathFact]) -> list[Row]:
     return found
 
 
-def follow(path: str, entries: dict[str, Entry]) -> PathFact:
+def follow(path: str, entries: dict[str, PathEntry]) -> PathFact:
     """Follow one absolute path; `entries` remembers the names met so far in this look."""
     real, entry = "", _MISSING  # "" is the root, so that real + "/" + name always holds
     links: list[tuple[str, str]] = []
@@ -366,17 +367,17 @@ def follow(path: str, entries: dict[str, Entry]) -> PathFact:
 _KINDS = {stat.S_IFDIR: "dir", stat.S_IFREG: "file", stat.S_IFSOCK: "socket"}
 
 
-def _enter(here: str, entries: dict[str, Entry]) -> Entry:
+def _enter(here: str, entries: dict[str, PathEntry]) -> PathEntry:
     entries[here] = entry = _examine(here)
     return entry
 
 
-def _examine(here: str) -> Entry:
+def _examine(here: str) -> PathEntry:
     try:
         found = os.lstat(here)
         if stat.S_ISLNK(found.st_mode):
-            return Entry("link", os.readlink(here), loose=os.access(here.rpartition("/")[0] or "/", os.W_OK))
+            return PathEntry("link", os.readlink(here), loose=os.access(here.rpartition("/")[0] or "/", os.W_OK))
     except OSError:
         return _MISSING
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")
-    return Entry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)
+    return PathEntry(kind, "", found.st_dev, found.st_ino, found.st_nlink if kind == "file" else 1)

@@ -15,7 +15,7 @@ BY_PATH = {
 }
 REMOVAL = Path("launch/removal.py")
 # What runs in a cage, and reaches nothing of the host's.
-IN_A_CAGE: dict[str, set[str]] = {"pipeline/walls.py": {"shutil.rmtree"}}
+IN_A_CAGE: dict[str, set[str]] = {"pipeline/walls.py": {"os.chmod"}}  # of a descriptor, by /proc/self/fd
 
 
 def calls(tree: ast.AST) -> Iterator[str]:

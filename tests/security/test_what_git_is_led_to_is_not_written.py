@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -217,7 +218,7 @@ def test_the_user_s_configuration_may_be_a_link_or_lie_elsewhere(
 
 
 def search_in(top: Path) -> tuple[configured.ConfiguredSearch, set[str]]:
-    look = configured.ConfiguredSearch(str(top), str(top / "no-home"))
+    look = configured.ConfiguredSearch(str(top), str(top / "no-home"), partial(paths.follow, entries={}))
     return look, {guard.path for guard in look.of(str(top / ".git"))}
 
 
@@ -267,7 +268,7 @@ def test_what_many_repositories_name_is_examined_within_one_budget(
         return lexists(path)
 
     monkeypatch.setattr(os.path, "lexists", counted)
-    look = configured.ConfiguredSearch(str(top), str(top / "no-home"))
+    look = configured.ConfiguredSearch(str(top), str(top / "no-home"), partial(paths.follow, entries={}))
     for n in range(10):
         list(look.of(str(top / f".git/modules/{n}"), bare=True))
         assert look.ended_early == (n > 1), "the control: two are within it"

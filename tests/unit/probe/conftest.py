@@ -11,7 +11,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     met: list[str] = []
     examine = paths._examine
 
-    def counted(here: str) -> paths.Entry:
+    def counted(here: str) -> paths.PathEntry:
         met.append(here)
         return examine(here)
 
