@@ -21,6 +21,7 @@ from pysandbox.dlp.scope import may_go
 from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
 from pysandbox.policy.names import BadName, canonical, matches
+from pysandbox.policy.way_out import any_bearer
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ def _policy(namespace: Namespace) -> Policy | None:
 def _wanted(policy: Policy | None) -> Wanted:
     """In a cage also the false credentials that it was given."""
     depth = policy.dlp_max_decode_depth if policy else DEPTH
-    any_bearer = policy is None or policy.strict or policy.dlp_bearer == "any"
-    return Wanted(_rows(policy), canary.given(os.environ), depth, any_bearer=any_bearer)
+    takes_any = policy is None or any_bearer(policy)
+    return Wanted(_rows(policy), canary.given(os.environ), depth, any_bearer=takes_any)
 
 
 def _rows(policy: Policy | None) -> tuple[ScanDetector, ...]:

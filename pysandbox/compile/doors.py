@@ -18,7 +18,16 @@ from pysandbox.policy.endpoint import TCP, WHOLE, Endpoint, parse_list, without_
 from pysandbox.policy.host import HostRule
 from pysandbox.policy.model import Policy
 from pysandbox.policy.names import ANY_NAME
-from pysandbox.policy.way_out import has_doors, has_way_out, inspects, loopback_ports, may_have_doors, reaches_hosts
+from pysandbox.policy.way_out import (
+    any_bearer,
+    has_doors,
+    has_way_out,
+    inspects,
+    is_relaxed,
+    loopback_ports,
+    may_have_doors,
+    reaches_hosts,
+)
 from pysandbox.probe.facts import HostFacts
 from pysandbox.shapes import TYPE_CHECKING, replace
 
@@ -122,7 +131,7 @@ def _is_resolver(each: Endpoint) -> bool:
 def _host_grants(policy: Policy) -> Iterator[HostGrant]:
     for rule in policy.hosts:
         yield from host_grants(rule, policy.dlp_enabled)
-    if policy.contract_mode == "relaxed":  # less specific than any block
+    if is_relaxed(policy):  # less specific than any block
         yield HostGrant(ANY_NAME, (), False, UNKNOWN, websocket=True)
 
 
@@ -155,7 +164,7 @@ def inspection(policy: Policy) -> InspectionPlan | None:
     scan = ScanPlan(
         policy.dlp_max_decode_depth, policy.proxy_buffered_bytes, policy.dlp_extra_scopes, policy.monitor,
         policy.dlp_session_entropy_budget, scan_detectors(policy), canaries(policy), policy.strict,
-        policy.strict or policy.dlp_bearer == "any", policy.dlp_decompress, policy.dlp_dns_entropy_threshold,
+        any_bearer(policy), policy.dlp_decompress, policy.dlp_dns_entropy_threshold,
     )  # fmt: skip
     return InspectionPlan(
         policy.proxy_timeout_ms, policy.proxy_streamed_bytes, policy.proxy_upstream_ca, secret_grants(policy),

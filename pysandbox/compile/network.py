@@ -47,17 +47,15 @@ def network_notes(policy: Policy) -> tuple[Note, ...]:
         return (Note(DIRECT, "network.egress", "the cage uses the host's own network; nothing it sends is confined"),)
     if not is_relaxed(policy) and policy.proxy_scheme is None and policy.proxy_parent is None:
         return ()
-    return (*_wide_ways_out(policy),)
+    return tuple(_wide_ways_out(policy))
 
 
 def _wide_ways_out(policy: Policy) -> Iterator[Note]:
-    if is_relaxed(policy):
-        from pysandbox.compile.notes import wide_grant
+    from pysandbox.compile.notes import wide_grant
 
+    if is_relaxed(policy):
         yield wide_grant("network.contract_mode", EVERY_HOST)
     if policy.proxy_scheme is not None and inspects(policy):
-        from pysandbox.compile.notes import wide_grant
-
         yield wide_grant("proxy.upstream_scheme", NO_TLS.format(policy.proxy_scheme))
     if policy.proxy_parent is not None:
         from pysandbox.compile.parent import parent_notes

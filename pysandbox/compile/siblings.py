@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 
-WATCHES = ("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark")
-
 
 @cache
 def siblings_filter(machine: str) -> bytes:
@@ -22,7 +20,7 @@ def siblings_filter(machine: str) -> bytes:
     from pysandbox.compile.syscalls import table
 
     known = table(machine)
-    absent = dict.fromkeys((*arguments.OBJECTS_BY_NAME, *WATCHES), bpf.CallAction.ABSENT)
+    absent = dict.fromkeys((*arguments.OBJECTS_BY_NAME, *arguments.DIRECTORY_WATCHES), bpf.CallAction.ABSENT)
     rules = {**arguments.BY_NUMBER, **absent}
     held = {known.numbers[name]: rule for name, rule in rules.items() if name in known.numbers}
     rows = bpf.ranges(held, bpf.CallAction.ALLOW, [])

@@ -10,7 +10,6 @@ cage can bring about by itself. Any thread may ask.
 from __future__ import annotations
 
 import os
-import re
 import select
 from _thread import allocate_lock  # threading's Lock, without its imports
 from collections.abc import Collection
@@ -19,10 +18,10 @@ from pysandbox.errors import StartError
 from pysandbox.greenlets import patched_by
 from pysandbox.launch.proctext import lines
 from pysandbox.live.services import CageService
+from pysandbox.probe.mounted import unescaped
 
 STEP = "covered_paths"
 ALL_OF_IT = 1 << 22  # bytes: more than a table of the most mounts that a namespace may have by default
-OCTAL = re.compile(rb"\\([0-7]{3})")  # a space, a tab, a line's end or a backslash in proc_pid_mountinfo(5)
 
 
 class CoveredPaths(CageService):
@@ -66,7 +65,7 @@ class CoveredPaths(CageService):
         except OSError:
             return set()
         rows = (line.split() for line in lines(text))
-        return {OCTAL.sub(lambda found: bytes([int(found[1], 8)]), row[4]) for row in rows if len(row) > 4}
+        return {unescaped(row[4]) for row in rows if len(row) > 4}
 
     def end(self) -> None:
         with self._lock:

@@ -123,29 +123,34 @@ def send_with(sock: socket, data: bytes, fds: Sequence[int]) -> None:
     """Where more descriptors of this user are on their way than it may have open (unix(7), ETOOMANYREFS), which others
     may have done, it asks for as many as it may ask for; where that is too few it waits: who is to have them takes them
     without us. Raises OSError."""
-    deadline = time.monotonic() + ON_THEIR_WAY
     rights = [(SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
-    send: Callable[..., object] = sock.sendmsg
-    while True:
-        try:
-            send([data], rights)
-        except OSError as error:
-            if error.errno != errno.ETOOMANYREFS or time.monotonic() >= deadline:
-                raise
-            if send == sock.sendmsg:
-                send = partial(_with_all_descriptors, sock)
-            else:
-                time.sleep(AGAIN)
-        else:
-            return
+    send = partial(sock.sendmsg, [data], rights)
+    if _has_sent(send):
+        return
+    deadline = time.monotonic() + ON_THEIR_WAY
+    while not _has_sent(partial(_with_all_descriptors, send)):
+        if time.monotonic() >= deadline:
+            raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+        time.sleep(AGAIN)
 
 
-def _with_all_descriptors(sock: socket, data: Sequence[bytes], rights: Sequence[tuple[int, int, bytes]]) -> None:
+def _has_sent(send: Callable[[], object]) -> bool:
+    """False where too many descriptors are on their way. Raises OSError."""
+    try:
+        send()
+    except OSError as error:
+        if error.errno != errno.ETOOMANYREFS:
+            raise
+        return False
+    return True
+
+
+def _with_all_descriptors(send: Callable[[], object]) -> None:
     """As csrc/host/spawn/passing.c does: for this one message. Raises OSError."""
     with RAISING:
         soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         try:
-            sock.sendmsg(data, rights)
+            send()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))

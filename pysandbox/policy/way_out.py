@@ -79,6 +79,11 @@ def scanning(policy: Policy) -> Policy:
     return replace(policy, dlp_enabled=True)
 
 
+def any_bearer(policy: Policy) -> bool:
+    """Whether whatever follows the word Bearer is a credential: strict says so too."""
+    return policy.strict or policy.dlp_bearer == "any"
+
+
 def may_have_doors(policy: Policy) -> bool:
     return policy.caged and policy.egress != "direct" and (policy.isolation == "full" or is_proxied(policy))
 

@@ -48,15 +48,6 @@ class ConfiguredSearch:
         self.read: list[tuple[str, Stamp]] = []
         self.ended_early = False
 
-    def around(self) -> Iterator[Guard]:
-        """What the repository that the grant is a part of leads to."""
-        directory = os.path.dirname(self._tree)
-        while len(directory) > 1:
-            if os.path.lexists(f"{directory}/.git"):
-                yield from self.of(f"{directory}/.git")
-                return
-            directory = os.path.dirname(directory)
-
     def of(self, git: str, *, bare: bool = False) -> Iterator[Guard]:
         """What one git directory leads to, or the one that a `.git` file names, which may lead anywhere."""
         if not self._may_examine():

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from pysandbox.policy.below import covers
 from pysandbox.policy.guarded import GIT, OURS, PROJECT, WORDS, Guard, hidden, named, of_repository
-from pysandbox.policy.match import covers
 from pysandbox.probe.facts import PathFacts
 from pysandbox.probe.searched import BARE, MOST_NAMES, NOT_SEARCHED, search
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
@@ -98,13 +98,13 @@ class _GuardSearch:
 
     def configured(self, tree: str, home: str, found: list[tuple[str, bool]]) -> Iterator[Guard]:
         """What these repositories, and the one around, lead git to."""
-        if not found and not _is_in_a_repository(tree):
+        around = _repository_around(tree)
+        if not found and not around:
             return
         from pysandbox.probe.configured import ConfiguredSearch
 
         look = ConfiguredSearch(tree, home, self._follow)
-        yield from look.around()
-        for git, bare in found:
+        for git, bare in (*((each, False) for each in around), *found):
             yield from look.of(git, bare=bare)
         self._configured += look.read
         self.ended_early |= look.ended_early
@@ -175,13 +175,12 @@ def _below(directory: str, names: Iterable[str], tree: str, closed: list[str]) -
                             if each.partition("/")[0] == name)  # fmt: skip
 
 
-def _is_in_a_repository(tree: str) -> bool:
+def _repository_around(tree: str) -> list[str]:
+    """The `.git` of the repository that a grant is a part of, if it is of one."""
     above = os.path.dirname(tree)
-    while len(above) > 1:
-        if os.path.lexists(f"{above}/.git"):
-            return True
+    while len(above) > 1 and not os.path.lexists(f"{above}/.git"):
         above = os.path.dirname(above)
-    return False
+    return [f"{above}/.git"] if len(above) > 1 else []
 
 
 def _customs() -> Iterator[str]:

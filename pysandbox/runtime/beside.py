@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from pysandbox.compile.cow import cow_steps
-from pysandbox.live.init import CageInit
 from pysandbox.live.services import CageService
 from pysandbox.runtime.prepared import Prepared
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
@@ -13,6 +12,7 @@ from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Plan
     from pysandbox.launch.native import Opened
+    from pysandbox.live.init import CageInit
     from pysandbox.live.uppers import OpenedUppers
 
 
@@ -73,7 +73,8 @@ def covers(live: CageInit, prepared: Prepared) -> tuple[CageService, ...]:
     if prepared.placeholders:
         from pysandbox.live.placeholders import Placeholders
 
-        found += [each for each in live.services if isinstance(each, Placeholders)]
+        held = live.services.find(Placeholders)
+        found += [held] if held is not None else []
     if prepared.covered:
         from pysandbox.live.covered import CoveredPaths
 

@@ -46,6 +46,13 @@ class Live:
         with socket.socket(type=socket.SOCK_DGRAM) as client:
             client.sendto(b"", self.place)
 
+    def kill_reader(self) -> Any:
+        """The reader of its doors, which has ended."""
+        reader = self.session.reader.process
+        reader.kill()
+        reader.wait()
+        return reader
+
     def asks(self, question: bytes = ASKED) -> bytes:
         """Raises ConnectionRefusedError when nobody is there."""
         with socket.socket(type=socket.SOCK_DGRAM) as client:

@@ -153,9 +153,7 @@ def test_rules_that_became_narrower_before_it_spoke_hold(runtime: Any) -> None:
 def test_one_that_was_silent_when_the_reader_died_has_the_next_one(runtime: Any) -> None:
     spoken, silent = admitted(runtime), admitted(runtime)
     assert spoken.asks()
-    died = spoken.keeper.reader.process
-    died.kill()
-    died.wait()
+    died = spoken.kill_reader()
     with pytest.raises(ConnectionRefusedError):
         spoken.asks()
     assert silent.asks()[3] & 0xF == NXDOMAIN

@@ -146,9 +146,7 @@ def test_a_forked_copy_keeps_no_door(runtime):
 def test_a_reader_that_has_died_closes_its_doors_and_is_followed_by_another(runtime):
     first = admitted(runtime)
     assert first.asks()
-    died = first.keeper.reader.process
-    died.kill()
-    died.wait()
+    died = first.kill_reader()
     with pytest.raises(ConnectionRefusedError):
         first.asks()
     second = admitted(runtime)

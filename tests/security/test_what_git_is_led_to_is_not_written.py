@@ -163,11 +163,15 @@ def test_what_the_user_s_own_configuration_names_is_guarded_in_each_repository(
     assert tried(ground.inside, file, ground.inside)["append"] in REFUSED
 
 
+def is_told_when_made(top: Path, name: str) -> None:
+    made = pysandbox.run(["/bin/touch", str(top / name)], policy=policy(allow_write=[str(top)], run_as="self"))
+    assert any(name in note.message and "made" in note.message for note in made.notes), made.notes
+
+
 def test_a_name_that_is_not_there_is_told_when_a_cage_has_made_it(ground: Ground) -> None:
     top = ground.inside
     repository(top, "[include]\n\tpath = ../absent.inc\n", "file")
-    made = pysandbox.run(["/bin/touch", str(top / "absent.inc")], policy=policy(allow_write=[str(top)], run_as="self"))
-    assert any("absent.inc" in note.message and "made" in note.message for note in made.notes), made.notes
+    is_told_when_made(top, "absent.inc")
 
 
 def test_a_configuration_that_changes_counts_in_the_next_run_of_a_kept_plan(ground: Ground) -> None:
@@ -278,8 +282,7 @@ def test_what_many_repositories_name_is_examined_within_one_budget(
 def test_hooks_that_are_not_there_are_told_where_the_grant_lies_in_their_directory(ground: Ground) -> None:
     top = ground.inside
     repository(top, "[core]\n\thooksPath = .\n", "file")
-    made = pysandbox.run(["/bin/touch", str(top / "pre-push")], policy=policy(allow_write=[str(top)], run_as="self"))
-    assert any("pre-push" in note.message and "made" in note.message for note in made.notes), made.notes
+    is_told_when_made(top, "pre-push")
 
 
 def test_a_directory_that_was_moved_behind_a_link_is_found_where_it_is(ground: Ground) -> None:

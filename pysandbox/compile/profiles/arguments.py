@@ -206,6 +206,7 @@ OBJECTS_BY_NAME = (  # System V and POSIX
     *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"),
     *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
 )
+DIRECTORY_WATCHES = ("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark")
 # Closed without namespaces unless a policy names the call in allow_extra. They act by a name or a path that no rule
 # binds: the host's System V and POSIX objects, what happens in directories that were not granted, owner and attributes
 # (access control lists among them) of the caller's files anywhere; or on a file that is open for reading only.
@@ -214,7 +215,7 @@ OBJECTS_BY_NAME = (  # System V and POSIX
 CLOSED_ON_THE_HOST: Mapping[str, CallAction] = {
     **dict.fromkeys(("chown", "lchown", "fchown", "fchownat"), MILD),
     **dict.fromkeys(OBJECTS_BY_NAME, ABSENT),
-    **dict.fromkeys(("inotify_init", "inotify_init1", "inotify_add_watch", "fanotify_init", "fanotify_mark"), ABSENT),
+    **dict.fromkeys(DIRECTORY_WATCHES, ABSENT),
     **dict.fromkeys(("setxattr", "lsetxattr", "setxattrat", "removexattr", "lremovexattr", "removexattrat"), ABSENT),
     **dict.fromkeys(("fsetxattr", "fremovexattr", "file_setattr"), ABSENT),
 }

@@ -94,7 +94,7 @@ def name_scan(net: NetPlan, canaries: Mapping[str, str]) -> NameScan | None:
 
 def asked_names(net: NetPlan, names: NameScan | None, tell: Callable[[str, str], object]) -> AskedNames | None:
     """What is charged for names where all that is sent is scanned; None where each is spelled out, or nothing is."""
-    if net.inspection is None or net.inspection.scan is None or not any("*" in each.pattern for each in net.hosts):
+    if names is None or net.inspection is None or not any("*" in each.pattern for each in net.hosts):
         return None
     from pysandbox.gate.dns.asked import AskedNames
 

@@ -198,7 +198,7 @@ class Inspector:
         client.setblocking(False)
         server.setblocking(False)
         of_cage = self._of_cage(number >> OF_CAGE, plan, canaries)
-        scan = self._scan(number, plan.destination(terms.host), of_cage, terms, held, float(seconds))
+        scan = self._scan(number, plan, of_cage, terms, held, float(seconds))
         parts = terms, partial(self._tell, number, of_cage), held, scan
         self._serve(number, plan, parts, client, server, said)
         if scan is not None and number in self._pairs:
@@ -214,7 +214,7 @@ class Inspector:
         return known
 
     def _scan(
-        self, number: int, destination: str, of_cage: CageScan | None, terms: Terms, held: ConnectionSecrets | None,
+        self, number: int, plan: HeldPlan, of_cage: CageScan | None, terms: Terms, held: ConnectionSecrets | None,
         seconds: float,
     ) -> ConnectionScan | None:  # fmt: skip
         """`seconds`: how long the host's callback may take; 0: there is none."""
@@ -222,7 +222,7 @@ class Inspector:
             return None
         from pysandbox.gate.inspection.scanning import ConnectionScan
 
-        spending = of_cage.spent.setdefault(destination, of_cage.scan.spending())
+        spending = of_cage.spent.setdefault(plan.destination(terms.host), of_cage.scan.spending())
         room = self._in_flight.setdefault(number >> OF_CAGE, InFlight()).room
         fakes = held.placeholders if held is not None else ()
         return ConnectionScan(
