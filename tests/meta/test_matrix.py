@@ -57,6 +57,14 @@ def test_everything_else_is_a_failure(told: str, in_time: bool) -> None:
     assert ("FAILED" if in_time else "TIMED OUT") in table([seen])
 
 
+def test_a_kernel_that_died_under_the_tests_is_told_from_tests_that_failed() -> None:
+    console = "tests/kernel/test_main.py ...\n[  680.66] Kernel panic - not syncing: Fatal exception\n"
+    assert read('{"ready": "6.12.1", "uptime": 5}\n', console).panicked
+    assert not read(ENDED + '{"passed": 7, "failed": 1}\n', console).panicked
+    assert not read("", console, in_time=False).panicked
+    assert not read("", "boot\n").panicked
+
+
 def test_why_is_the_suite_s_own_account_or_the_end_of_the_console() -> None:
     account = "==== FAILURES ====\nhere\n==== short test summary info ====\n"
     assert "here" in read(ENDED, f"boot\n{account}").why() and "boot" not in read(ENDED, f"boot\n{account}").why()

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 COLUMNS = ("passed", "failed", "unstable", "skipped")
 NOTHING_COLLECTED = 5  # pytest's exit code
 FAILURES = re.compile(r"^=+ (?:FAILURES|ERRORS) =+$.*", re.MULTILINE | re.DOTALL)
+PANIC = (
+    "Kernel panic"  # what the console of a guest says whose kernel died; with it the tests ended, wherever they were
+)
 TAIL = 40  # lines of the console, where the suite did not say what failed
 
 
@@ -32,6 +35,11 @@ class Outcome:
         ended = len(self.exits) == 2 and set(self.exits) <= {0, NOTHING_COLLECTED}
         bad = sum(self.counts[kind] for kind in ("failed", "error", "skipped", "xpassed"))
         return self.in_time and ended and self.counts["passed"] > 0 and not bad
+
+    @property
+    def panicked(self) -> bool:
+        """The kernel died under the tests: no word about what they test."""
+        return self.in_time and len(self.exits) < 2 and PANIC in self.said
 
     @property
     def failed(self) -> int:
