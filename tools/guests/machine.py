@@ -16,8 +16,8 @@ from tools.guests import initramfs
 from tools.guests.kernels import Kernel, MatrixError
 from tools.guests.share import DIE_WITH_ME, Share
 
-# Without cmpxchg16b, which QEMU 7.2 emulates badly: the flags come back as the lower half of RAX once in some hours, the
-# kernel's allocator then takes what another holds, and the guest panics. Kernels do without it where it is not there.
+# Without cmpxchg16b, which QEMU 7.2 emulates badly: once in some hours the flags come back as half of RAX, and then
+# the kernel's allocator takes what another holds: a panic. A kernel does without it where the processor has none.
 EMULATED = ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16")
 ACCELERATED = ("-accel", "kvm", "-cpu", "host")
 MEMORY = "3G"  # the suite allocates two of them; what is not used costs this machine nothing
