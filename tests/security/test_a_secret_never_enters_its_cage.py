@@ -12,8 +12,6 @@ import pytest
 from _support.internet import Host, Internet
 from _support.internet.host import host_program
 
-pytestmark = pytest.mark.guest
-
 VALUE = "npm_" + "Val5eOfTheSecret" * 2
 SEARCH = (
     "tr '\\0' '\\n' < /proc/self/environ; env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; "
@@ -33,11 +31,13 @@ def source(tmp_path: Path) -> Iterator[Path]:
     yield file
 
 
+@pytest.mark.guest
 def test_uncaged_whoever_has_the_variable_has_the_value(net_host: Host) -> None:
     """The control."""
     assert VALUE in net_host.uncaged(["env"], env={"TOKEN": VALUE}).stdout
 
 
+@pytest.mark.guest
 def test_the_server_has_it_and_nobody_else(net_host: Host, net: Internet, source: Path) -> None:
     secret = {"name": "TOKEN", "from": f"file:{source}", "hosts": ["origin.example"], "in": ["query:key"]}
     argv = ["sh", "-c", SEARCH.format(value=f"[{VALUE[8]}]{VALUE[9:]}")]
