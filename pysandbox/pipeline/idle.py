@@ -8,10 +8,10 @@ memory of a fixed size, so that nobody has to read it meanwhile.
 from __future__ import annotations
 
 import os
-import select
 import signal
 
 from pysandbox.pipeline.memory import fixed_memory
+from pysandbox.polling import is_readable
 from pysandbox.shapes import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ class TemplateWorker:
         self._is_over = False
 
     def has_hung_up(self) -> bool:
-        """Whether nobody is at the other end any more."""
-        poller = select.poll()
-        poller.register(self.sock, 0)
-        return bool(poller.poll(0))
+        """Whether nobody is at the other end any more, or it has spoken before anybody asked."""
+        return is_readable(self.sock)
 
     def output_fd(self) -> int:
         return -1

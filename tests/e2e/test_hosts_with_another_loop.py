@@ -176,6 +176,21 @@ def test_under_gevent_pipelines_functions_templates_and_executors_answer(tmp_pat
     assert said.splitlines() == ["True", "late", "9 [0, 1, 4, 9] [0, 1, 4, 9]", "[0, 1, 4, 9]", "[0, 1, 4, 9]"]
 
 
+def test_under_gevent_no_worker_is_handed_out_that_has_ended_while_it_waited(tmp_path: object) -> None:
+    """Its poll(2) tells nothing of a descriptor that nobody asked anything of."""
+    said = under_gevent(tmp_path, """
+    from pysandbox.polling import is_readable
+    with Template(Policy(), init="json", parked=2) as template:
+        waiting = [each.number for each in template._idle]
+        for number in waiting:
+            template.kill(number)
+        while not all(is_readable(each.sock, 1) for each in template._idle):
+            pass
+        print(len(waiting), template.map(square.__wrapped__, [3])[0].value)
+    """)  # fmt: skip
+    assert said == "2 9\n"
+
+
 def test_under_gevent_what_needs_a_thread_is_refused_by_name(tmp_path: object) -> None:
     said = under_gevent(tmp_path, """
     for what, make in (
