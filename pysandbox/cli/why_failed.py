@@ -1,7 +1,7 @@
 """The one line on standard error after a command that failed: what the cage had to do with it, and the flag that helps.
 
 Nothing here is asked while a command runs. What was recorded is told, the last refusal first; without a record, an
-argument that names a file which is on this host and not in the cage, or a host where the cage has no network
+argument or a variable that names a file which is on this host and not in the cage, or a host where the cage has no network
 (`no_network`), or what the program cannot do without (`needs`); without that, the switch that records more, but only
 where the end itself points at the cage. A command that fails ordinarily (grep, test) is left alone.
 
@@ -16,7 +16,7 @@ import errno
 import os
 import shlex
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pysandbox.cli import needs, no_network
 from pysandbox.compile.plan import MountKind
@@ -36,6 +36,7 @@ BY_SOMEBODY = frozenset({
 })  # fmt: skip
 EMPTY = frozenset({MountKind.DIR, MountKind.TMPFS})  # directories of the cage's own, without the host's files
 DENIED = frozenset({MountKind.DENY_FILE, MountKind.DENY_DIR})
+PLACES = frozenset({"HOME", "PWD", "OLDPWD", "TMPDIR"})  # variables whose directory need not be there
 LONGEST = 4096  # PATH_MAX
 
 
@@ -75,16 +76,16 @@ def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
 def without_record(argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy) -> str:
     """What the arguments alone tell, and the exit code."""
     return (
-        absent(argv, plan, cwd)
+        absent(_named_paths(argv, cwd, policy), plan)
         or no_network.line(argv, policy)
         or needs.tracing(argv, policy)
         or needs.repository(code, plan)
     )
 
 
-def absent(argv: Sequence[str], plan: Plan, cwd: str) -> str:
-    """About the first argument that names a file of the host's which the cage does not show."""
-    for path in _named_paths(argv, cwd):
+def absent(named: Iterable[str], plan: Plan) -> str:
+    """About the first file of the host's which is named and the cage does not show."""
+    for path in named:
         real = os.path.realpath(path)
         step = None if _is_shown(path, plan) else path
         hidden = step or (None if _is_shown(real, plan) else real)
@@ -97,9 +98,11 @@ def absent(argv: Sequence[str], plan: Plan, cwd: str) -> str:
     return ""
 
 
-def _named_paths(argv: Sequence[str], cwd: str) -> Iterator[str]:
-    for argument in argv[1:]:
-        text = argument.partition("=")[2] if argument.startswith("-") else argument
+def _named_paths(argv: Sequence[str], cwd: str, policy: Policy) -> Iterator[str]:
+    """By an argument, or from the root on by a variable that the policy sets (GIT_SSL_CAINFO, NODE_PATH)."""
+    arguments = [each.partition("=")[2] if each.startswith("-") else each for each in argv[1:]]
+    variables = [value for name, value in policy.env if name not in PLACES and value.startswith("/")]
+    for text in (*arguments, *variables):
         if text and len(text) < LONGEST and text.isprintable() and os.path.lexists(path := os.path.join(cwd, text)):
             yield os.path.normpath(path)
 

@@ -152,6 +152,13 @@ def test_without_a_record_an_argument_that_is_not_in_the_view_is_named(home: Hom
     assert str(home.secret) in line
 
 
+def test_without_a_record_a_variable_that_names_what_is_not_in_the_view_is_named(home: Home) -> None:
+    [line] = home.lines("-e", f"GIT_SSL_CAINFO={home.secret}", "--", "false")
+    assert line.startswith(f"pysandbox: {home.secret} is not in the sandbox; to allow it: --allow {home.secret}")
+    for innocent in (f"HOME={home.secret.parent}", f"A=file:{home.secret}", "B=/nowhere", "C=/usr/bin"):
+        assert home.lines("-e", innocent, "--", "false") == []
+
+
 @pytest.mark.parametrize(
     "argv", [["false"], ["grep", "nobody-at-all", "/etc/passwd"], ["test", "-e", "/nowhere"], ["sh", "-c", "exit 3"],
              ["cat", "nothing"], ["true"], ["ls", "/usr/nothing"]]
