@@ -15,14 +15,17 @@ class NetworkOptions:
         default="proxy-only", merge="last", tighter=towards("none", "proxy-only", "direct"), flag="--egress",
         choices=("none", "proxy-only", "direct"),
         in_plan=False, recorded="network", listed="Network",
-        sentence=Sentence("Reaches", place=0, cases={  # of what it comes to: `way_out.effective_egress`
-            "none": "There is no network but the cage's own loopback.",
-            "proxy-only": "There is no network but the hosts that are listed, and the cage's own loopback.",
-            "direct": "The network is the host's own, and nothing that is sent is confined.",
-        }, alone={
-            "none": "There is no network: no address can be connected to, and no port is taken.",
-            "proxy-only": "There is no network but the hosts and addresses that are listed, and no port is taken.",
-        }),
+        sentences=(
+            Sentence("Reaches", place=0, cases={  # of what it comes to: `way_out.effective_egress`
+                "none": "There is no network but the cage's own loopback.",
+                "direct": "The network is the host's own, and nothing that is sent is confined.",
+            }, alone={"none": "There is no network: no address can be connected to, and no port is taken."}),
+            Sentence("Reaches", place=0, cases={
+                "proxy-only": "There is no network but the hosts that are listed, and the cage's own loopback.",
+            }, alone={
+                "proxy-only": "There is no network but the hosts and addresses that are listed, and no port is taken.",
+            }, unless=("contract_mode", "relaxed")),
+        ),
     )  # fmt: skip
     unsafe_direct: bool = option(
         "network", "unsafe", "Acknowledges that egress = \"direct\" gives the cage the host's network.",

@@ -104,3 +104,9 @@ def test_a_host_under_a_contract_is_told_by_what_that_allows() -> None:
         "with bodies of the type text/plain, of 100 bytes at most, and nothing else." in told
     )
     assert "can be connected to" not in told
+
+
+def test_where_every_host_may_be_reached_nothing_says_that_only_some_may() -> None:
+    said = {mode: " ".join(explain(Policy(hosts=["a.example"], contract_mode=mode))) for mode in ("strict", "relaxed")}
+    assert "no network but the hosts" in said["strict"] and "Every host may be reached" not in said["strict"]
+    assert "no network but the hosts" not in said["relaxed"] and "Every host may be reached" in said["relaxed"]
