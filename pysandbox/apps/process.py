@@ -28,6 +28,7 @@ from pysandbox.policy.expand import quote
 from pysandbox.policy.model import Policy
 from pysandbox.policy.option import Grant
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.apps.stopping import RunStop
@@ -114,7 +115,7 @@ def run_process(
     has no cages, since the policy is a plugin's."""
     with staged(package) as place:
         policy = app_policy(grant, argv, place, project)
-        host, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        host, inside = socket_pair()
         with host:
             with inside:
                 number = inside.fileno()

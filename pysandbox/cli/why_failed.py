@@ -1,9 +1,9 @@
 """The one line on standard error after a command that failed: what the cage had to do with it, and the flag that helps.
 
-Nothing here is asked while a command runs. What was recorded is told, the last refusal first; without a record, an
-argument or a variable that names a file which is on this host and not in the cage, or a host where the cage has no network
-(`no_network`), or what the program cannot do without (`needs`); without that, the switch that records more, but only
-where the end itself points at the cage. A command that fails ordinarily (grep, test) is left alone.
+Nothing here is asked while a command runs. What was recorded is told, the last refusal first. Without a record: an
+argument or a variable that names a file which is on this host and not in the cage, or a host where the cage has no
+network (`no_network`), or what the program cannot do without (`needs`). Without that: the switch that records more, but
+only where the end itself points at the cage. A command that fails ordinarily (grep, test) is left alone.
 
 An exit code of 0 says little: a shell swallows the failure of what it runs (`curl ... || true`, a script without
 set -e). So a recorded refusal that a flag allows is told then as well; one that succeeds and was refused nothing has no

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 
 from pysandbox.policy.endpoint import MAPPED
 from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
@@ -30,7 +31,7 @@ def handed_doors(live: CageInit, net: NetPlan) -> dict[tuple[str, str], socket.s
         for door in net.doors:
             if door.protocol != HANDED:
                 continue
-            near, sink = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            near, sink = socket_pair()
             undo.callback(near.close)
             with sink:
                 sink.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)

@@ -32,6 +32,7 @@ from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelR
 from pysandbox.gate.pulse import Pulse
 from pysandbox.gate.trusted import KnownPlan, TrustFiles, plan_of
 from pysandbox.shapes import TYPE_CHECKING, TypeVar
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
@@ -250,7 +251,7 @@ class InspectorProcess:
 
     def _start(self) -> None:
         self._starts += 1
-        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        near, far = socket_pair()
         with ExitStack() as undo:
             undo.callback(near.close)
             with far, tempfile.TemporaryFile() as roots:

@@ -30,6 +30,7 @@ from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, V
 from pysandbox.gate.requests import Requests
 from pysandbox.gate.threads import WAKE_PATIENCE, wake_again
 from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     import subprocess
@@ -142,7 +143,7 @@ class DoorReader:
         """Starts it where there is none. Raises OSError."""
         if self._channel is not None:
             return
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+        pairs = [socket_pair() for _ in range(2)]
         try:
             self.process = confined.start(MODULE, tuple(far.fileno() for _, far in pairs))
         except BaseException:

@@ -32,6 +32,7 @@ from pysandbox.gate.tcp.stream import ClientStream, until_readable
 from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, target_of
 from pysandbox.gate.udp import lost
 from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, dataclass
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Contract
@@ -195,7 +196,7 @@ class Requests:
             if contract is None:
                 self._reader.say(Verb.DIALLED, call, key, *target, int(judged), fds=(server.fileno(),))
             else:
-                near, far = socket.socketpair()
+                near, far = socket_pair(socket.SOCK_STREAM)
                 carried.watching = session.start(_until_it_speaks(server, near))
                 carried.watching.add_done_callback(lambda _: near.close())
                 with far:

@@ -312,13 +312,12 @@ def _is_stream_socket(fd: int, kind: int) -> bool:
     """Our own stdin may be one (ssh, a service); one that was passed by name has another number."""
     if not stat.S_ISSOCK(kind):
         return False
-    import _socket  # what socket adds costs a third of a start
+    import socket  # costs a third of a start
 
-    found = _socket.socket(fileno=os.dup(fd))
-    try:
-        return found.type == _socket.SOCK_STREAM
-    finally:
-        found.close()
+    from pysandbox.sockets import shared_socket
+
+    with shared_socket(os.dup(fd)) as found:
+        return found.type == socket.SOCK_STREAM
 
 
 def _name_of(number: int) -> str:

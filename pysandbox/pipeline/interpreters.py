@@ -14,6 +14,7 @@ from pysandbox.errors import CageError
 from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.memory import send_call
 from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ class Interpreters:
             started.close()
 
     def _start(self) -> Interpreter:
-        host, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        host, inside = socket_pair()
         try:
             with inside, given_code() as code:
                 argv = [sys.executable, "-I", "-c", BOOT, str(code), str(inside.fileno()), str(len(self._preparations))]

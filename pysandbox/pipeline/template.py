@@ -36,6 +36,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.polling import is_readable
 from pysandbox.runtime.runtime import Runtime, default_runtime
 from pysandbox.shapes import TYPE_CHECKING, Any, Self
+from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.process import Process
@@ -112,7 +113,7 @@ class Template:
             )
 
     def _prepare(self, cage: Cage) -> None:
-        self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, inside = socket_pair()
         with inside, given_code("walls", "zygote", "worker") as code:
             argv = [sys.executable, "-I", "-X", "frozen_modules", "-c", BOOT, str(code), str(inside.fileno())]
             self._process = cage.spawn(
@@ -212,7 +213,7 @@ class Template:
     def _fork(self) -> TemplateWorker:
         control = self._require_open()
         self._count += 1
-        ours, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, inside = socket_pair()
         with inside:
             self._say(control, {"fork": self._count}, [inside.fileno()])
         return TemplateWorker(self, self._count, ours)

@@ -22,6 +22,7 @@ from pysandbox.launch.proctext import table
 from pysandbox.live.processes import threads_of
 from pysandbox.policy.endpoint import MAPPED, Endpoint
 from pysandbox.polling import is_readable
+from pysandbox.sockets import shared_socket
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
@@ -68,7 +69,7 @@ def _borrowed(fd: int) -> Iterator[socket.socket]:
     """A socket of the cage as an object. Its close may be the last one, and does not block. Raises OSError for what is
     no socket."""
     try:
-        held = socket.socket(fileno=fd)
+        held = shared_socket(fd)
     except OSError:
         close_borrowed(fd)
         raise
