@@ -9,15 +9,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 
-def fill_standard_descriptors() -> None:
-    """Started with one of 0, 1, 2 closed, something of ours would be opened there, and handed to the command."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
-
-
 def can_ask() -> bool:
     """Whether somebody reads our questions and can answer them."""
     return os.isatty(0) and os.isatty(2)

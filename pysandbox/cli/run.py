@@ -9,8 +9,9 @@ from __future__ import annotations
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from functools import cache
 
+from pysandbox import standard_streams
 from pysandbox.cli import console
-from pysandbox.cli.descriptors import fill_standard_descriptors, wants_pty
+from pysandbox.cli.descriptors import wants_pty
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.other_words import add_docker_flags, volume
 from pysandbox.cli.policy_of import DEFAULTS, ResolvedRequest, policy_of
@@ -47,7 +48,7 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return console.usage_error(str(wrong), "pysandbox run --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
-    fill_standard_descriptors()
+    standard_streams.fill()
     verbose = verbose or namespace.verbose
     pty = wants_pty(namespace)
 

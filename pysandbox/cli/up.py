@@ -12,8 +12,9 @@ import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
+from pysandbox import standard_streams
 from pysandbox.cli import console
-from pysandbox.cli.descriptors import fill_standard_descriptors, wants_pty
+from pysandbox.cli.descriptors import wants_pty
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.perform import failed, perform
 from pysandbox.cli.policy_of import DEFAULTS, ResolvedRequest, defaults, of_resolved, working_directory
@@ -62,7 +63,7 @@ def main(arguments: list[str], verbose: bool, make_cage: MakeCage | None = None)
         return console.usage_error(str(wrong), "pysandbox up --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
-    fill_standard_descriptors()
+    standard_streams.fill()
     try:
         manifest = _manifest()
         if namespace.list:

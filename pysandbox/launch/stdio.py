@@ -1,7 +1,8 @@
 """The descriptors of one command: what the caller asked for, turned into pipes, files or a terminal.
 
 `None` for stdin is the null device, not the host's own stdin: a cage reads nothing it was not given. `None` for stdout
-and stderr is where the host's own lead, as with Popen. Everything opened here is close-on-exec and closed exactly once.
+and stderr is where the host's own lead, as with Popen, and the null device where the host has none. Everything opened
+here is close-on-exec and closed exactly once.
 
 A caged command never holds the host's own open file, whose flags and place it would share, nor a pipe of the host's,
 whose other end it could open: what is read from a pipe goes through an `intake`, what is read from a file, or written
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import stat
 
+from pysandbox import standard_streams
 from pysandbox.launch import native, orders
 
 TYPE_CHECKING = False
@@ -200,8 +202,12 @@ class Stdio:
             self._null(number)
         elif wanted == STDOUT and number == 2:
             self.child.append((self.child[-1][0], 2))
+        elif wanted is not None:
+            self.child.append((_fileno(wanted, "stdout or stderr"), number))
+        elif standard_streams.is_inherited(number):
+            self.child.append((number, number))
         else:
-            self.child.append((number if wanted is None else _fileno(wanted, "stdout or stderr"), number))
+            self._null(number)
         return -1
 
     def pass_on(self, fds: Sequence[int]) -> None:
@@ -305,6 +311,8 @@ def _examine(fd: int, name: str) -> os.stat_result:
         raise ValueError(f"{name}: {fd} is not an open descriptor") from error
     if stat.S_ISDIR(found.st_mode):
         raise ValueError(f"{name}: {fd} is a directory; grant it by the policy (filesystem.allow)")
+    if fd <= 2 and stat.S_IFMT(found.st_mode) in (0, stat.S_IFSOCK) and not standard_streams.is_inherited(fd):
+        raise ValueError(f"{name}: {fd} is no standard stream of this program: it was closed, and is another thing now")
     return found
 
 

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
+from pysandbox import standard_streams
 from pysandbox.compile.plan import CgroupPlan, Plan
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import LEFTOVER, NOTE, Event, Sink, ignore, in_turn
@@ -77,6 +78,7 @@ class Runtime:
         self, *, sink: Sink = ignore, audit: AuditSink | None = None, warm: int | Literal["auto"] = 4,
         no_sandbox: bool = False, register: bool = True, nameservers: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
+        standard_streams.fill()
         self_check.check_programs()
         self.sink: Sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
         self.audited: bool = audit is not None  # whether what its cages do is kept

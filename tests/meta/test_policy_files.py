@@ -26,7 +26,6 @@ OPENS = {
     ("cli/app.py", "_draw"): "writes a report",
     ("cli/apply.py", "write"): "writes a new file, O_EXCL",
     ("cli/cages.py", "_command_line"): "/proc",
-    ("cli/descriptors.py", "fill_standard_descriptors"): "/dev/null",
     ("cli/dlp.py", "_read"): "what the command line names to be scanned, to a bound; nothing of it is obeyed",
     ("cli/explain.py", "_draw"): "writes a report",
     ("cli/fetch.py", "_write"): "writes the user's own recipe",

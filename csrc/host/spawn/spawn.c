@@ -18,6 +18,7 @@
 #include "../../setup/setup.h"
 #include "child.h"
 #include "passage.h"
+#include "standard_streams.h"
 #include "vfork_child.h"
 
 static int run_child(void *argument) {
@@ -101,6 +102,7 @@ int psb_open_cage(const struct psb_plan *plan, int init_fd, struct psb_opened *o
     int pair[2];
     memset(opened, 0, sizeof *opened);
     opened->pid = opened->pidfd = opened->control = -1;
+    occupy_standard_streams();
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return fail(&opened->error, PSB_STEP_CONTROL, -errno, "socketpair");
     launch.control_fd = pair[1];
