@@ -38,7 +38,7 @@ from pysandbox.policy.paths_wanted import absolute, hidden_paths, hidden_pattern
 from pysandbox.probe.facts import PathFact, PathFacts
 from pysandbox.shapes import replace
 
-__all__ = ["DEVICES", "Exclusion", "ShownTree", "View", "build_view", "nearest", "parent"]
+__all__ = ["DEVICES", "Exclusion", "ShownTree", "View", "build_view", "nearest", "parent", "why_own"]
 
 UNIX_SOCKETS = "network.unix_sockets"
 ACCESS = ("read", "cow", "write")  # to a tree, each wider than the one before
@@ -124,7 +124,7 @@ def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts, places: Ma
             continue
         if full:
             _remember_links(view, fact)
-        reason = _own(fact.real) if full or fact.real == ROOT else None
+        reason = why_own(fact.real) if full or fact.real == ROOT else None
         if reason is not None and key == "filesystem.workdir" and nearest(fact.real, LOST) is not None:
             raise _lost(path, reason)
         if reason is not None and access == "cow" and key == COW and not optional:
@@ -179,8 +179,8 @@ def _wide(tree: ShownTree, paths: PathFacts) -> Iterator[str]:
                f"not; {UNIX_SOCKETS} grants a single one")  # fmt: skip
 
 
-def _own(real: str) -> str | None:
-    """Why the host's `real` is not granted, or None."""
+def why_own(real: str) -> str | None:
+    """Why a full cage is not granted the host's `real`, or None."""
     if real == ROOT:
         return "the root of the cage is its own"
     return OWN_PLACES.get(real) or nearest(real, OWN_TREES)
@@ -188,7 +188,7 @@ def _own(real: str) -> str | None:
 
 def _remember_links(view: ViewDraft, fact: PathFact) -> None:
     for link, target in fact.links:
-        if _own(link) is None:  # /proc/self, say, is there already
+        if why_own(link) is None:  # /proc/self, say, is there already
             view.links[link] = target
 
 

@@ -139,6 +139,7 @@ class PathFacts:
     `mounted`: what is mounted below the copy-on-write trees, by real paths. `not_overlaid`: those of them that no
     overlay can be laid over, with the name of their file system.
     `unmapped`: with `HostFacts.root`, what a cage of this policy may write and cannot be mapped, by real paths.
+    `not_for_root`: with `HostFacts.root`, what no cage of root's may write, with why, by real paths.
     """
 
     cwd: str
@@ -156,6 +157,7 @@ class PathFacts:
     mounted: tuple[str, ...] = ()
     not_overlaid: tuple[tuple[str, str], ...] = ()
     unmapped: tuple[str, ...] = ()
+    not_for_root: tuple[tuple[str, str], ...] = ()
     repository: Repository = Repository()
 
     def __getitem__(self, path: str) -> PathFact:

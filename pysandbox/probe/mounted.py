@@ -1,5 +1,5 @@
-"""What is mounted below a directory (proc_pid_mountinfo(5), and by numbers, since a path may be mounted over), and what
-it lies on."""
+"""What is mounted below a directory (proc_pid_mountinfo(5), and by numbers, since a path may be mounted over), what it
+lies on, and what of that root gives to no cage."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import os
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from errno import EIO
 
+from pysandbox.errors import StartError
 from pysandbox.policy.below import covers
 from pysandbox.probe import kernel
 from pysandbox.probe.file_systems import of_magic
 
+MOUNTS = "/proc/self/mountinfo"
+# Whoever has root's id sets the kernel through these, without any capability.
+OF_THE_KERNEL = frozenset((b"binfmt_misc", b"bpf", b"cgroup", b"cgroup2", b"configfs", b"debugfs", b"efivarfs", b"fusectl",
+                           b"nfsd", b"proc", b"pstore", b"resctrl", b"rpc_pipefs", b"securityfs", b"selinuxfs", b"smackfs",
+                           b"sysfs", b"tracefs", b"xenfs"))  # fmt: skip
 ESCAPED = re.compile(rb"\\([0-7]{3})")  # as the kernel writes a space, a tab, a newline or a backslash
 
 
@@ -22,13 +29,42 @@ def find_mounts_below(trees: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     if not wanted:
         return ()
-    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+    with suppress(OSError), open(MOUNTS, "rb") as file:
         for line in file:
             fields = line.split(b" ", 5)
             above, place = int(fields[1]), os.fsdecode(unescaped(fields[4]))
             if any(above == number and place != tree and covers(tree, place) for tree, number in wanted):
                 found[place] = None
     return tuple(found)
+
+
+def find_not_for_root(trees: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Those of these real paths that lie on, or hold, what only root may set of the kernel, or what another user answers
+    for; with why. Raises StartError: of what cannot be looked at, nobody knows."""
+    wanted = [(tree, _mount_of(tree)) for tree in trees]
+    found: dict[str, str] = {}
+    if not wanted:
+        return ()
+    try:
+        with open(MOUNTS, "rb") as file:
+            lines = file.readlines()
+    except OSError as error:
+        raise StartError("idmap", error.errno or EIO, MOUNTS) from None
+    for line in lines:
+        why, number, place = _why_not_for_root(line), int(line.split(b" ", 1)[0]), unescaped(line.split(b" ", 5)[4])
+        at = os.fsdecode(place)
+        for tree, lies_on in wanted:
+            if why and (number == lies_on or covers(tree, at)):
+                found.setdefault(tree, f"{at!r} is {why}")
+    return tuple(found.items())
+
+
+def _why_not_for_root(line: bytes) -> str:
+    kind, _, options = line.partition(b" - ")[2].rstrip().split(b" ", 2)
+    if kind in OF_THE_KERNEL:
+        return f"an interface to the kernel ({kind.decode()})"
+    owner = next((each[8:] for each in options.split(b",") if each.startswith(b"user_id=")), b"0")
+    return f"a file system that user {owner.decode()} answers for" if kind.startswith(b"fuse") and owner != b"0" else ""
 
 
 def find_not_overlaid(trees: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -52,9 +88,9 @@ def unescaped(text: bytes) -> bytes:
 
 
 def _mount_of(path: str) -> int | None:
-    """The number of the mount that a directory lies on."""
+    """The number of the mount that a path lies on."""
     try:
-        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -1,7 +1,8 @@
-"""What of a policy's paths must be mapped to the user of a cage that root starts, and cannot be: tried, for each anew.
+"""What of a policy's paths a cage that root starts may not write at all, and what must be mapped to its user and cannot
+be: looked at and tried, for each anew. What the cage has of its own, and is not granted, is neither.
 
-That is what the cage is to write, and what it could not reach else: a tree that only root may enter, a socket that only
-root may connect to. What everybody may read is read without.
+Mapped is what the cage is to write, and what it could not reach else: a tree that only root may enter, a socket that
+only root may connect to. What everybody may read is read without.
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 
+from pysandbox.compile.view import why_own
 from pysandbox.policy.model import Grant, Policy
 from pysandbox.policy.paths_wanted import absolute, changed_trees
 from pysandbox.probe.facts import PathFacts
 from pysandbox.probe.kernel import unmapped
+from pysandbox.probe.mounted import find_not_for_root
 from pysandbox.shapes import replace
 
 FOR_ALL = {stat.S_IFDIR: 0o005, stat.S_IFREG: 0o004, stat.S_IFSOCK: 0o002}  # what everybody needs, to use one
 
 
-def with_unmapped(policy: Policy, seen: PathFacts) -> PathFacts:
-    """`seen`, completed with `unmapped`: the paths that the cage may write and whose owner cannot be mapped."""
-    if not policy.caged or policy.isolation != "full":
+def seen_by_root(policy: Policy, seen: PathFacts, *, maps: bool) -> PathFacts:
+    """`seen`, completed with `not_for_root` and, where this root `maps` ids, with `unmapped`. Raises StartError."""
+    full = policy.isolation == "full"
+    facts = (seen[path] for path in changed_trees(policy, seen.cwd))
+    written = [fact.real for fact in facts if fact.kind != "missing" and not (full and why_own(fact.real))]
+    seen = replace(seen, not_for_root=find_not_for_root(written))
+    if not (full and maps):
         return seen
-    written = (seen[path] for path in changed_trees(policy, seen.cwd))
-    wanted = [fact.real for fact in written if fact.kind != "missing"]
-    wanted += _private(policy, (*policy.allow, *policy.unix_sockets), seen)
+    wanted = [*written, *_private(policy, (*policy.allow, *policy.unix_sockets), seen)]
     if policy.state == "scratch":
         from pysandbox.launch.scratch import scratch_parent  # threads, for the one policy in a hundred that asks
 
@@ -35,11 +40,17 @@ def with_unmapped(policy: Policy, seen: PathFacts) -> PathFacts:
 
 
 def _private(policy: Policy, grants: tuple[Grant, ...], seen: PathFacts) -> Iterator[str]:
+    """What is read, and only root may. Another user's private tree stays closed to root's id too, without capabilities."""
     read = (seen.cwd,) if policy.workdir == "read" else ()
     for path in (*read, *(absolute(grant.path, seen.cwd) for grant in grants)):
         fact = seen.facts.get(path)
-        with suppress(OSError):
-            mode = os.stat(fact.real, follow_symlinks=False).st_mode if fact is not None else 0
-            needed = FOR_ALL.get(stat.S_IFMT(mode), 0)
-            if fact is not None and mode & needed != needed:
-                yield fact.real
+        if fact is not None and not why_own(fact.real) and _is_root_s_alone(fact.real):
+            yield fact.real
+
+
+def _is_root_s_alone(path: str) -> bool:
+    with suppress(OSError):
+        found = os.stat(path, follow_symlinks=False)
+        needed = FOR_ALL.get(stat.S_IFMT(found.st_mode), 0)
+        return found.st_mode & needed != needed and 0 in (found.st_uid, found.st_gid)
+    return False

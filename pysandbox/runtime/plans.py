@@ -139,11 +139,11 @@ class CompiledPlans:
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
             seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written)
         seen = with_placeholders(policy, seen)
-        if self.host.root != "swapped":
+        if not (self.host.root and policy.caged):
             return seen
-        from pysandbox.runtime.mapped import with_unmapped
+        from pysandbox.runtime.mapped import seen_by_root
 
-        return with_unmapped(policy, seen)
+        return seen_by_root(policy, seen, maps=self.host.root == "swapped")
 
     def remember_written(self, trees: Sequence[str]) -> None:
         """No later grant of this program follows a link in these. What is gone is forgotten, once there are many."""

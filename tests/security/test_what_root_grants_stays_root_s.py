@@ -216,6 +216,33 @@ def test_what_cannot_be_mapped_is_said_and_strict_refuses_it(tmp_path: Path) -> 
     assert said.splitlines() == [nobody, nobody, *[root, "idmapped_mounts"] * 2, nobody, root, "0 y", "1"]
 
 
+def test_what_sets_the_kernel_is_written_by_no_cage_of_root_s(tmp_path: Path) -> None:
+    """It cannot be mapped, so the cage would keep root's id, and that is all that the kernel asks there."""
+    said = in_mounts_of_its_own(
+        textwrap.dedent(MAP)
+        + textwrap.dedent("""
+        from pysandbox import SandboxCompileError
+        os.makedirs(at + "/tree/below"); os.makedirs(at + "/tree/beside"); os.makedirs(at + "/another/proc")
+        mount("-t", "sysfs", "sysfs", at + "/tree/below")
+        mount("--rbind", "/proc", at + "/another/proc")
+        control = os.open(at + "/tree/below/kernel/rcu_normal", os.O_WRONLY)  # root itself may
+        for place in ("/tree", "/tree/below", "/tree/below/kernel", "/tree/below/kernel/rcu_normal", "/another"):
+            for more in ({}, {"strict": True}, {"isolation": "landlock"}):
+                try: print(whose(allow_write=[Grant(at + place)], **more))
+                except SandboxCompileError as error: print(error.key, "an interface to the kernel" in str(error))
+        os.chdir(at + "/tree/below")
+        try: run(["true"], Policy(workdir="write"))
+        except SandboxCompileError as error: print(error.key)
+        os.chdir("/")
+        print(whose(allow=[Grant(at + "/tree")], allow_write=[Grant(at + "/tree/beside")]))
+        print(whose(allow_write=[Grant("/proc/sys"), Grant("/proc"), Grant("/dev")]))
+        """),
+        tmp_path,
+    )
+    nobody = str((str(NOBODY), False))
+    assert said.splitlines() == [*["filesystem.allow_write True"] * 15, "filesystem.workdir", nobody, nobody]
+
+
 def test_what_is_mounted_after_the_plan_was_made_is_an_error_once(tmp_path: Path) -> None:
     said = in_mounts_of_its_own(
         """
