@@ -210,7 +210,7 @@ def _landlock(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> 
 
 
 def _mounts(policy: Policy, host: HostFacts, paths: PathFacts, view: View) -> tuple[MountStep, ...]:
-    steps = mount_steps(policy, paths, view, as_root=host.uid == 0)
+    steps = mount_steps(policy, paths, view, as_root=host.uid == 0, owns_proc=host.root == "stays")
     return mapped(steps, view) if host.root == "swapped" else steps
 
 

@@ -74,6 +74,8 @@ PROC_OF_ROOT = (
     MountStep(MountKind.MASK_DIR, "/proc/asound", optional=True, inside_bind=True),
     MountStep(MountKind.MASK_DIR, "/proc/dynamic_debug", optional=True, inside_bind=True),
 )  # fmt: skip
+# Its files' modes are one for all instances: whoever has root's id could take /proc/meminfo from every user of the host.
+PROC_OF_ITS_OWNER = (MountStep(MountKind.PROTECT, "/proc", attrs=READ_ONLY),)
 OWN_TMPFS = ("/tmp", "/dev/shm")
 KINDS = {
     ("mask", False): MountKind.MASK_FILE,
@@ -83,8 +85,10 @@ KINDS = {
 }
 
 
-def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool = False) -> tuple[MountStep, ...]:
-    """`as_root`: root starts the cage."""
+def mount_steps(
+    policy: Policy, paths: PathFacts, view: View, *, as_root: bool = False, owns_proc: bool = False
+) -> tuple[MountStep, ...]:
+    """`as_root`: root starts the cage; `owns_proc`: and it keeps the id of the host's root."""
     if policy.isolation != "full":
         return ()
     size = tmpfs_options(policy)
@@ -115,6 +119,7 @@ def mount_steps(policy: Policy, paths: PathFacts, view: View, *, as_root: bool =
         *(trust_steps(paths, view) if inspects(policy) else ()),
         *PROC,
         *(PROC_OF_ROOT if as_root else ()),
+        *(PROC_OF_ITS_OWNER if owns_proc else ()),
         *_cover("mask", view),
         *_cover("deny", view),
     )

@@ -24,10 +24,12 @@ def read_small(path: str, most: int) -> tuple[str | None, Stamp]:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None, stamp_now(path)
-    with open(fd, "rb", buffering=0) as file:
-        found = os.fstat(fd)
+    try:
+        found = os.fstat(fd)  # it may be a directory by now, which open() would refuse
         is_small = stat.S_ISREG(found.st_mode) and found.st_size < most
-        return os.fsdecode(file.read(most) or b"") if is_small else None, content_stamp(found)
+        return os.fsdecode(os.read(fd, most)) if is_small else None, content_stamp(found)
+    finally:
+        os.close(fd)
 
 
 def content_stamp(found: os.stat_result) -> Stamp:

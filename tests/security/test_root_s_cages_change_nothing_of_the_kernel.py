@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from pysandbox import DEVNULL
+from pysandbox import DEVNULL, Grant
 
 from .harness import caged, policy, program, uncaged
 
@@ -82,6 +83,28 @@ def test_the_device_nodes_of_the_host_stay_as_they_are(run_as: str) -> None:
     }) == {}  # fmt: skip
     assert report["zero reads"].value == 8
     assert nodes() == before
+
+
+MODES = """
+    for path in ("/proc", "/proc/version", "/proc/net/tcp", "/proc/pressure", "/proc/bus"):
+        mode = os.stat(path).st_mode & 0o7777  # the same again: it is one for all instances of /proc
+        attempt("chmod " + path, os.chmod, path, mode)
+        attempt("fchmod " + path, lambda: os.fchmod(os.open(path, os.O_RDONLY), mode))
+    say("outside", open("/proc/self/uid_map").read().split()[1])
+"""
+
+
+@pytest.mark.parametrize("rules", [{}, {"egress": "direct", "unsafe_direct": True}], ids=["", "direct"])
+def test_no_mode_in_proc_is_changed_with_root_s_own_id(rules: dict[str, object], tmp_path: Path) -> None:
+    control = uncaged(program(MODES))
+    assert [name for name, each in control.attempts.items() if each.errno] == [], "the control: root may"
+    subprocess.run(["mount", "-t", "ramfs", "ramfs", str(tmp_path)], check=True)  # takes no mapping
+    try:
+        report = caged(program(MODES), policy(allow_write=[Grant(str(tmp_path))], **rules))
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert report["outside"].value == "0"
+    assert {each.errno for name, each in report.attempts.items() if "chmod" in name} == {"EROFS"}
 
 
 def test_uncaged_root_changes_a_node(tmp_path: object) -> None:
