@@ -22,7 +22,6 @@ from pysandbox.compile.seccomp import OF_ADDRESSES, SYSV_MEMORY, Choice, build
 from pysandbox.compile.syscalls import MACHINES, table
 
 NONE: frozenset[str] = frozenset()
-WATCHED = frozenset({SYSV_MEMORY})
 MISSING = """compile_profiles: pyseccomp (libseccomp) is not installed, so the system call numbers cannot be checked:
 `pip install pyseccomp`, and the distribution's libseccomp2"""
 
@@ -54,7 +53,7 @@ def choices() -> list[Choice]:
     addresses that may be reached; monitor's are compiled on first use."""
     plain = [
         Choice(name, mode, sockets, denial, NONE, closed)
-        for name, sockets, denial, closed in product(SHIPPED, ("inet", "tcp"), ("errno", "kill"), (NONE, WATCHED))
+        for name, sockets, denial, closed in product(SHIPPED, ("inet", "tcp"), ("errno", "kill"), (NONE, SYSV_MEMORY))
         for mode in profile(name).modes
     ]
     reaching = [each._replace(notify=OF_ADDRESSES, leads_out=True) for each in plain if each.sockets == "inet"]

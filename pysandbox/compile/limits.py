@@ -203,10 +203,12 @@ def makes_memory_files(policy: Policy, host: HostFacts) -> bool:
 
 
 def closed_for_the_watchdog(policy: Policy, host: HostFacts) -> Policy:
-    """The policy to filter by: a System V segment that is detached belongs to no process that could be looked at."""
-    if watched_memory(policy, host) is None or seccomp.SYSV_MEMORY in policy.allow_syscalls:
+    """The policy to filter by: a System V segment that is detached, a queue or a set of semaphores (of which one holds
+    two MiB, and a namespace 32,000) belongs to no process that could be looked at."""
+    if watched_memory(policy, host) is None:
         return policy
-    return replace(policy, deny_syscalls=(*policy.deny_syscalls, seccomp.SYSV_MEMORY))
+    closed = seccomp.SYSV_MEMORY - {*policy.allow_syscalls}
+    return replace(policy, deny_syscalls=(*policy.deny_syscalls, *sorted(closed)))
 
 
 def tmpfs_options(policy: Policy) -> str:

@@ -49,7 +49,8 @@ TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists
 MEMORY_FILES = {"baseline": False, "seed-187": False, "default": True, "relaxed": True}  # is memfd_create open?
 
 OF_ADDRESSES = frozenset(("bind", "connect", "listen", "sendmmsg", "sendmsg", "sendto"))  # whom a list of them asks
-SYSV_MEMORY = "shmget"  # which a watchdog of memory has closed: a filter without it is shipped, too
+# What makes memory that belongs to no process. A watchdog of memory has it closed: filters without it are shipped, too.
+SYSV_MEMORY = frozenset(("shmget", "semget", "msgget"))
 
 X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
 # Ways to write another process's memory, closed where the arguments of an execve are decided (with Landlock's /proc).
@@ -79,7 +80,7 @@ class Choice(NamedTuple):
 
     def file(self, machine: str) -> str:
         """What a shipped filter, one without extras but SYSV_MEMORY and a list of addresses, is called."""
-        closed = f".no-{SYSV_MEMORY}" if self.deny else ""
+        closed = ".no-sysv" if self.deny else ""
         listed = ".addresses" if self.notify else ""
         return f"{machine}.{self.profile}.{self.mode}.{self.sockets}.{self.denial}{listed}{closed}.bpf"
 
@@ -130,7 +131,7 @@ def compile_filter(
 
 def shipped(choice: Choice, machine: str, prebuilt: Prebuilt) -> bytes | None:
     """The filter that was made when the package was built; those that cage-init can live under are."""
-    denied = choice.deny - {SYSV_MEMORY}
+    denied = choice.deny and choice.deny != SYSV_MEMORY
     watched = choice.notify and not (choice.leads_out and choice.notify == OF_ADDRESSES)
     extras = choice.allow or denied or watched or choice.lists or choice.unsupported or choice.unix
     return None if extras else prebuilt(choice.file(machine))

@@ -10,7 +10,7 @@ import pysandbox
 from pysandbox import Policy
 from pysandbox.probe import cgroups
 
-from .harness import program
+from .harness import caged, program
 
 LIMIT_MB = 256
 pytestmark = pytest.mark.skipif(
@@ -96,6 +96,21 @@ def test_who_fills_them_is_out_of_memory(attack: str) -> None:
     result = pysandbox.run(program(attack, PROCESSES=24), policy=Policy(memory_mb=LIMIT_MB), timeout=60)
 
     assert result.reason == "oom", result.stderr
+
+
+SYSTEM_V = """
+    attempt("a set of 32,000 semaphores", call, "semget", 0, 32000, 0o1600)
+    attempt("a queue", call, "msgget", 0, 0o1600)
+    attempt("a segment", call, "shmget", 0, 4096, 0o1600)
+"""
+
+
+def test_what_no_process_holds_cannot_be_made() -> None:
+    """A namespace may have 32,000 of each: 64 GiB of semaphores, 500 MiB in queues, and nobody's to look at."""
+    control = caged(program(SYSTEM_V), Policy())
+    assert [name for name, each in control.attempts.items() if each.errno] == [], "the control: without a limit it can"
+    attack = caged(program(SYSTEM_V), Policy(memory_mb=LIMIT_MB))
+    assert [each.errno for each in attack.attempts.values()] == ["EPERM"] * 3
 
 
 def test_a_usual_number_costs_nothing() -> None:
