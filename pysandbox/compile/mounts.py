@@ -74,7 +74,7 @@ PROC_OF_ROOT = (
     MountStep(MountKind.MASK_DIR, "/proc/asound", optional=True, inside_bind=True),
     MountStep(MountKind.MASK_DIR, "/proc/dynamic_debug", optional=True, inside_bind=True),
 )  # fmt: skip
-# Its files' modes are one for all instances: whoever has root's id could take /proc/meminfo from every user of the host.
+# The modes of its files are one for all instances: root's id could take /proc/meminfo from every user of the host.
 PROC_OF_ITS_OWNER = (MountStep(MountKind.PROTECT, "/proc", attrs=READ_ONLY),)
 OWN_TMPFS = ("/tmp", "/dev/shm")
 KINDS = {

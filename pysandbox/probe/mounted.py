@@ -16,9 +16,10 @@ from pysandbox.probe.file_systems import of_magic
 
 MOUNTS = "/proc/self/mountinfo"
 # Whoever has root's id sets the kernel through these, without any capability.
-OF_THE_KERNEL = frozenset((b"binfmt_misc", b"bpf", b"cgroup", b"cgroup2", b"configfs", b"debugfs", b"efivarfs", b"fusectl",
-                           b"nfsd", b"proc", b"pstore", b"resctrl", b"rpc_pipefs", b"securityfs", b"selinuxfs", b"smackfs",
-                           b"sysfs", b"tracefs", b"xenfs"))  # fmt: skip
+OF_THE_KERNEL = frozenset(
+    b"binfmt_misc bpf cgroup cgroup2 configfs debugfs efivarfs fusectl nfsd proc pstore resctrl rpc_pipefs securityfs "
+    b"selinuxfs smackfs sysfs tracefs xenfs".split()
+)
 ESCAPED = re.compile(rb"\\([0-7]{3})")  # as the kernel writes a space, a tab, a newline or a backslash
 
 
@@ -39,8 +40,8 @@ def find_mounts_below(trees: Iterable[str]) -> tuple[str, ...]:
 
 
 def find_not_for_root(trees: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Those of these real paths that lie on, or hold, what only root may set of the kernel, or what another user answers
-    for; with why. Raises StartError: of what cannot be looked at, nobody knows."""
+    """Those of these real paths that lie on, or hold, what only root may set of the kernel, or what another user
+    answers for; with why. Raises StartError: of what cannot be looked at, nobody knows."""
     wanted = [(tree, _mount_of(tree)) for tree in trees]
     found: dict[str, str] = {}
     if not wanted:

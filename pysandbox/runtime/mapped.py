@@ -40,7 +40,7 @@ def seen_by_root(policy: Policy, seen: PathFacts, *, maps: bool) -> PathFacts:
 
 
 def _private(policy: Policy, grants: tuple[Grant, ...], seen: PathFacts) -> Iterator[str]:
-    """What is read, and only root may. Another user's private tree stays closed to root's id too, without capabilities."""
+    """What is read, and only root may. Another user's private tree is closed to root's id too, without capabilities."""
     read = (seen.cwd,) if policy.workdir == "read" else ()
     for path in (*read, *(absolute(grant.path, seen.cwd) for grant in grants)):
         fact = seen.facts.get(path)

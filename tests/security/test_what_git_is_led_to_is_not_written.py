@@ -255,8 +255,10 @@ def test_whoever_waits_at_a_pipe_is_not_let_in(ground: Ground) -> None:
         assert not opened()
 
 
-def test_a_file_that_becomes_a_directory_meanwhile_ends_no_start(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another cage exchanges them between the two looks; an open of a directory by its descriptor raises and leaks it."""
+def test_a_file_that_becomes_a_directory_meanwhile_ends_no_start(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another cage exchanges them between the two looks; open() of a directory's descriptor raises, and leaks it."""
     link, opens = ground.inside / "link", os.open
     link.write_text("gitdir: /elsewhere")
     monkeypatch.setattr(os, "open", lambda path, flags: opens(ground.inside, flags))

@@ -30,7 +30,11 @@ TOOL = Path(__file__).parents[3] / "tools" / "compile_profiles.py"
 PLAIN = [
     Policy(seccomp=name, seccomp_mode=mode, strict=strict, isolation=isolation, deny_syscalls=closed)
     for name, mode, strict, isolation, closed in product(
-        SHIPPED, ("allow-list", "deny-list"), (False, True), ("full", "landlock"), ((), tuple(sorted(seccomp.SYSV_MEMORY)))
+        SHIPPED,
+        ("allow-list", "deny-list"),
+        (False, True),
+        ("full", "landlock"),
+        ((), tuple(sorted(seccomp.SYSV_MEMORY))),
     )
 ]
 
