@@ -49,8 +49,7 @@ TWO_MODES = ("baseline", "seed-187")  # the others are deny-lists
 MEMORY_FILES = {"baseline": False, "seed-187": False, "default": True, "relaxed": True}  # is memfd_create open?
 
 OF_ADDRESSES = frozenset(("bind", "connect", "listen", "sendmmsg", "sendmsg", "sendto"))  # whom a list of them asks
-# What makes memory that belongs to no process. A watchdog of memory has it closed: filters without it are shipped, too.
-SYSV_MEMORY = frozenset(("shmget", "semget", "msgget"))
+SYSV_MEMORY = frozenset(("shmget", "semget", "msgget"))  # closed by a watchdog of memory; such filters are shipped
 
 X32_BIT = 0x40000000  # x32 shares AUDIT_ARCH_X86_64 and numbers its calls from here
 # Ways to write another process's memory, closed where the arguments of an execve are decided (with Landlock's /proc).
