@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-ADVICE = "remove it, or set XDG_STATE_HOME to a directory that is yours alone"
+ELSEWHERE = "set XDG_STATE_HOME to a directory that is yours alone"
+ADVICE = f"remove it, or {ELSEWHERE}"
 
 
 @contextmanager
@@ -34,11 +35,14 @@ def opened_private(path: str, *, make: bool = False, advice: str = ADVICE) -> It
 
 def make_private(path: str) -> None:
     """What has its name already stays, whatever it is. Raises OSError."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         os.mkdir(path, 0o700)
     except FileExistsError:
         pass
+    except OSError as error:  # a home that is not there, or may not be written to
+        why = f"{error.strerror}; what is kept of cages belongs there: {ELSEWHERE}"
+        raise OSError(error.errno, why, path) from None
 
 
 def check_private(fd: int, path: str, advice: str = ADVICE) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pysandbox.errors import CommitError
 from pysandbox.launch.own_lock import given_up, taken
@@ -20,10 +20,15 @@ from pysandbox.probe.state import own_directory
 
 @contextmanager
 def locked(path: str, tree: int) -> Iterator[None]:
-    """No other commit of this user to the open directory `tree` meanwhile. Raises CommitError when one runs."""
+    """No other commit of this user to the open directory `tree` meanwhile. Raises CommitError when one runs, and where
+    there is no place for the lock."""
     found = os.fstat(tree)
     name = f"{found.st_dev}-{found.st_ino}"
-    with opened_private(own_directory("commits"), make=True) as above:
+    with ExitStack() as undo:
+        try:
+            above = undo.enter_context(opened_private(own_directory("commits"), make=True))
+        except OSError as error:
+            raise CommitError(path, error) from None
         fd = taken(above, name)
         if fd < 0:
             busy = OSError(errno.EBUSY, "another commit to it is under way")

@@ -65,7 +65,7 @@ def test_each_item_has_its_result_and_its_output(template: Template) -> None:
 
 def test_what_one_worker_does_is_in_its_own_result(template: Template) -> None:
     kinds = ["fine", "raises", "exits", "is killed", "hangs", "tuple", "object", "deep", "large", "prints much", "ok"]
-    found = dict(zip(kinds, template.map(trouble, kinds, workers=3, timeout=15), strict=True))
+    found = dict(zip(kinds, template.map(trouble, kinds, workers=3, timeout=6), strict=True))
     assert found["fine"].value == "fine" and found["ok"].value == "ok"
     assert found["raises"].error == "LookupError: no such thing" and "trouble" in found["raises"].traceback
     assert {name: found[name].reason for name in ("exits", "is killed", "hangs")} == {

@@ -86,6 +86,20 @@ def test_several_cages_try_and_one_is_committed(tree: Path) -> None:
     assert (tree / "answer").read_text() == "1\n"
 
 
+def test_a_user_without_a_home_is_told_where_commits_could_be_kept(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    cage = Cage(rules(tree))
+    cage.run(["sh", "-c", f"echo 2 > {tree}/answer"])
+    with pytest.raises(CommitError, match="set XDG_STATE_HOME to a directory that is yours alone"):
+        cage.workspace.commit()
+    assert not (tree / "answer").exists()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    cage.workspace.commit()
+    assert (tree / "answer").read_text() == "2\n"
+
+
 def test_who_has_none_is_told(tree: Path) -> None:
     with pytest.raises(UnsupportedError, match="keeps nothing apart"):
         _ = Cage(Policy()).workspace

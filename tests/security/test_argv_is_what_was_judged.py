@@ -19,9 +19,9 @@ from pysandbox.supervise.policy_fn import CallEvent
 
 from .harness import in_cage, policy, program, read_report, uncaged
 
-TRIES = int(os.environ.get("PSB_TRIES", "4000"))
-IN_A_ROUND = 2_000
-CONTROL_TRIES = 2_000
+TRIES = int(os.environ.get("PSB_TRIES", "2000"))
+IN_A_ROUND = 1_000
+CONTROL_TRIES = 1_000
 MOST_TRIES, ROUNDS = 120_000, 12  # a race is won by chance
 WRITERS = ("thread", "parent", "peer", "orphan", "shared", "file", "tid")
 CHANGED = "changed while it was decided"

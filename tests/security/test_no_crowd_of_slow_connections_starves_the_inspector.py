@@ -34,7 +34,7 @@ from .test_no_request_of_http2_gets_past_the_inspector import ASKED, Http2Server
 ANY = Contract()
 KIB, MIB = 1 << 10, 1 << 20
 HALF_DONE = 1024  # as many as a cage may have at its doors
-SLOW = 200
+SLOW = 100
 CROWD, STREAMS = 40, 90
 ASKED_TIMES = 25
 SLOWER = 8  # times a connection's own handshake that a request takes beside a crowd that does its worst
