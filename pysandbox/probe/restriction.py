@@ -94,8 +94,35 @@ RESTRICTIONS = (
 )  # fmt: skip
 
 
+FOREIGN_PROC = "/proc is that of another PID namespace, so that it tells of other processes than these"
+MOUNT_PROC = "mount one of this namespace (mount -t proc proc /proc; unshare --mount-proc)"
+NOT_DUMPABLE = "this program is not dumpable (PR_SET_DUMPABLE), so that its /proc is root's; start cages from one that is"
+NO_IDS = "this program's user namespace has no ids; map some first (unshare --map-current-user)"
+
+
+def is_foreign_proc() -> bool:
+    """Whether /proc is that of another PID namespace: each number in it is of another process than here."""
+    try:
+        return os.readlink("/proc/self") != str(os.getpid())
+    except OSError:
+        return False
+
+
+def _of_own_proc() -> str | None:
+    """What is the matter with /proc itself, by which the ids of a user namespace are set (user_namespaces(7))."""
+    if not os.path.lexists("/proc/self"):
+        return f"/proc is not mounted; {MOUNT_PROC}"
+    if is_foreign_proc():
+        return f"{FOREIGN_PROC}; {MOUNT_PROC}"
+    if _read("/proc/self/uid_map") == "":
+        return NO_IDS
+    return NOT_DUMPABLE if os.stat("/proc/self/uid_map").st_uid != os.geteuid() else None
+
+
 def find_restriction(root: str = "", uid: int | None = None) -> str | None:
     """The cause of a refusal and its fix, in one sentence; None when nothing known restricts."""
+    if not root and (cause := _of_own_proc()) is not None:
+        return cause
     for row in RESTRICTIONS:
         value = _read(root + row.path)
         exempt = "unprivileged" in row.path and (os.geteuid() if uid is None else uid) == 0

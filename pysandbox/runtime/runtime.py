@@ -80,6 +80,7 @@ class Runtime:
     ) -> None:  # fmt: skip
         standard_streams.fill()
         self_check.check_programs()
+        self_check.check_proc()
         self.sink: Sink = sink if audit is None else audit if sink is ignore else in_turn(audit, sink)
         self.audited: bool = audit is not None  # whether what its cages do is kept
         self.no_sandbox = no_sandbox

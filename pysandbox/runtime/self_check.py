@@ -1,6 +1,6 @@
 """Whether this installation is whole, asked before anything is started (LIFE-05).
 
-Making a Runtime looks at the programs alone, two calls of the kernel. `Runtime.self_check()` looks at everything that a
+Making a Runtime looks at the programs and at /proc, three calls of the kernel. `Runtime.self_check()` looks at everything that a
 later step would stumble over, and starts nothing. Whether the *host* can make cages is another question, and
 `pysandbox check` answers it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from pysandbox.errors import StartError
+from pysandbox.errors import StartError, UnsupportedError
 from pysandbox.launch import native
 from pysandbox.policy.recipe import SHIPPED, shipped_file
 
@@ -25,6 +25,15 @@ def check_programs() -> None:
         if not os.access(path, os.X_OK):
             number = errno.EACCES if os.path.exists(path) else errno.ENOENT
             raise StartError("init_exec", number, path, REINSTALL)
+
+
+def check_proc() -> None:
+    """Raises UnsupportedError where its numbers are not those of our processes: what is looked up there by a number, or
+    ended by it, would be another's."""
+    from pysandbox.probe.restriction import FOREIGN_PROC, MOUNT_PROC, is_foreign_proc
+
+    if is_foreign_proc():
+        raise UnsupportedError(FOREIGN_PROC, feature="proc", fix=MOUNT_PROC)
 
 
 def check_installation() -> None:
