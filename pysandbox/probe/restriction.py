@@ -96,7 +96,9 @@ RESTRICTIONS = (
 
 FOREIGN_PROC = "/proc is that of another PID namespace, so that it tells of other processes than these"
 MOUNT_PROC = "mount one of this namespace (mount -t proc proc /proc; unshare --mount-proc)"
-NOT_DUMPABLE = "this program is not dumpable (PR_SET_DUMPABLE), so that its /proc is root's; start cages from one that is"
+NOT_DUMPABLE = (
+    "this program is not dumpable (PR_SET_DUMPABLE), so that its /proc is root's; start cages from one that is"
+)
 NO_IDS = "this program's user namespace has no ids; map some first (unshare --map-current-user)"
 
 
