@@ -1,8 +1,8 @@
 """Whether this installation is whole, asked before anything is started (LIFE-05).
 
-Making a Runtime looks at the programs and at /proc, three calls of the kernel. `Runtime.self_check()` looks at everything
-that a later step would stumble over, and starts nothing. Whether the *host* can make cages is another question, and
-`pysandbox check` answers it.
+Making a Runtime looks at the programs and at /proc, three calls of the kernel. `Runtime.self_check()` looks at
+everything that a later step would stumble over, and starts nothing. Whether the *host* can make cages is another
+question, and `pysandbox check` answers it.
 """
 
 from __future__ import annotations
