@@ -1,5 +1,6 @@
 """A program that has called `socket.setdefaulttimeout`, as many do: no socket that Python makes for it blocks, also for
-the process that gets it. What others wait in is made otherwise (`pysandbox.sockets`)."""
+the process that gets it. What others wait in is made otherwise (`pysandbox.sockets`). And one whose asyncio is strict
+about sockets that may block."""
 
 from __future__ import annotations
 
@@ -87,3 +88,30 @@ print(process.wait(), os.get_blocking(0))
     with near, far:
         done = subprocess.run([sys.executable, "-c", started], stdin=far, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["0", "True"], done
+
+
+PUBLISHED = """
+import socket
+from pysandbox import PIPE, Cage, Policy
+echo = (
+    "import socket; server = socket.create_server(('127.0.0.1', {port})); print(flush=True); "
+    "client = server.accept()[0]; client.send(client.recv(9))"
+)
+with Cage(Policy(ports=["{port}"])) as cage, cage.spawn(["/usr/bin/python3", "-c", echo], stdout=PIPE) as server:
+    server.stdout.readline()
+    with socket.create_connection(("127.0.0.1", {port}), 20) as client:
+        client.sendall(b"back")
+        print(client.recv(9))
+"""
+
+
+@pytest.mark.parametrize("debug", ["", "1"], ids=["usual", "debug"])
+def test_ports_are_published_in_asyncio_s_debug_mode(debug: str) -> None:
+    """Which refuses a socket whose object does not say that it never blocks."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = subprocess.run(
+        [sys.executable, "-c", PUBLISHED.format(port=port)], env={**os.environ, "PYTHONASYNCIODEBUG": debug},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == "b'back'\n", done

@@ -28,11 +28,13 @@ def netns_sockets(live: CageInit, wanted: Sequence[tuple[str, str, int]]) -> lis
 
 
 def as_sockets(fds: Mapping[K, int]) -> dict[K, socket.socket]:
-    """Makes socket objects of the descriptors. Raises OSError, and then all descriptors are closed."""
+    """Makes socket objects of the descriptors, that do not block: asyncio's debug mode asks the object. Raises OSError,
+    and then all descriptors are closed."""
     made: dict[K, socket.socket] = {}
     try:
         for key, fd in fds.items():
             made[key] = socket.socket(fileno=fd)
+            made[key].setblocking(False)
     except BaseException:
         for key, fd in fds.items():
             if key in made:
