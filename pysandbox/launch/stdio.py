@@ -311,8 +311,9 @@ def _examine(fd: int, name: str) -> os.stat_result:
         raise ValueError(f"{name}: {fd} is not an open descriptor") from error
     if stat.S_ISDIR(found.st_mode):
         raise ValueError(f"{name}: {fd} is a directory; grant it by the policy (filesystem.allow)")
-    if fd <= 2 and stat.S_IFMT(found.st_mode) in (0, stat.S_IFSOCK) and not standard_streams.is_inherited(fd):
-        raise ValueError(f"{name}: {fd} is no standard stream of this program: it was closed, and is another thing now")
+    if fd <= 2 and not stat.S_ISCHR(found.st_mode) and not standard_streams.is_inherited(fd):
+        now = "it was closed, and is another thing now (os.set_inheritable, if that is meant)"
+        raise ValueError(f"{name}: {fd} is no standard stream of this program: {now}")
     return found
 
 

@@ -75,8 +75,9 @@ def test_a_command_has_the_null_device_there(when: str) -> None:
     assert ends == [["0"]] * (1 if when == "before" else 2), "and no cage has lost its cage-init"
 
 
+@pytest.mark.parametrize("opened", ["os.eventfd(0)", "os.open('/etc/hostname', os.O_RDONLY)", "os.pipe()[0]"])
 @pytest.mark.parametrize("fd", [1, 2])
-def test_what_came_to_stand_there_is_no_stream_of_the_program_s(fd: int) -> None:
+def test_what_came_to_stand_there_is_no_stream_of_the_program_s(fd: int, opened: str) -> None:
     """Passed by the name that it had: `stdout=sys.stdout`."""
     script = f"""
 import os, sys
@@ -84,7 +85,7 @@ told = os.fdopen(os.dup(1), "w")
 from pysandbox import Cage
 stream = (sys.stdout, sys.stderr)[{fd - 1}]
 os.close({fd})
-assert os.eventfd(0) == {fd}
+assert {opened} == {fd}
 try:
     Cage().spawn(["true"], **{{("stdout", "stderr")[{fd - 1}]: stream}})
 except ValueError as error:
