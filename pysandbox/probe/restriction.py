@@ -97,7 +97,8 @@ RESTRICTIONS = (
 FOREIGN_PROC = "/proc is that of another PID namespace, so that it tells of other processes than these"
 MOUNT_PROC = "mount one of this namespace (mount -t proc proc /proc; unshare --mount-proc)"
 NOT_DUMPABLE = (
-    "this program is not dumpable (PR_SET_DUMPABLE), so that its /proc is root's; start cages from one that is"
+    "this program is not dumpable, as after a change of its user (setuid), so that its /proc is root's; execute it "
+    "anew, or call prctl(PR_SET_DUMPABLE, 1) where others of this user may read its memory"
 )
 NO_IDS = "this program's user namespace has no ids; map some first (unshare --map-current-user)"
 

@@ -23,7 +23,7 @@ UNDUMPABLE = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"  # PR_SET
 def said_by(*before: str, code: str = START) -> str:
     if before and shutil.which(before[0]) is None:
         pytest.skip(f"{before[0]} is missing")
-    done = subprocess.run([*before, sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run([*before, sys.executable, "-c", code], cwd="/", capture_output=True, text=True, timeout=LIMIT)
     return done.stdout + done.stderr
 
 
@@ -47,4 +47,11 @@ def test_what_is_wrong_with_it_is_named(before: tuple[str, ...], cause: str) -> 
 
 
 def test_a_program_that_is_not_dumpable_is_told_so() -> None:
-    assert "not dumpable (PR_SET_DUMPABLE)" in said_by(code=UNDUMPABLE + START)
+    assert "this program is not dumpable" in said_by(code=UNDUMPABLE + START)
+
+
+@pytest.mark.root
+def test_a_server_that_gave_up_root_is_told_what_helps_and_it_does() -> None:
+    become = "import os; os.setgroups([]); os.setresgid(12345, 12345, 12345); os.setresuid(12345, 12345, 12345)\n"
+    assert "call prctl(PR_SET_DUMPABLE, 1)" in said_by(code=become + START)
+    assert said_by(code=become + UNDUMPABLE.replace("4, 0", "4, 1") + START) == "0\n"
