@@ -248,7 +248,9 @@ class Supervision(CageService):
             opening.inject(notifier, pending, self.live, self._plan.landlock, call, verdict)
 
     def _execute(self, pending: int, call: Call, judged: Judged) -> None:
+        """What the callback lets pass the kernel may refuse by the list of executables: that is recorded before."""
         notifier = self._supervisor.notifier
+        self._ledger.note_exec(replace(call, argv=()), wire.digest(judged.raw.split(b"\0", 1)[0]))
         try:
             image = image_of(self.live, call.pid, judged)
         except OSError as error:

@@ -45,6 +45,21 @@ def test_a_tree_ends_on_a_component(project: Path) -> None:
             cage.run([f"{project}/store-extra/a"])
 
 
+@pytest.mark.parametrize("watch", [(), ("exec",), ("network",), ("exec", "file")])
+@pytest.mark.parametrize("monitor", [False, True])
+def test_what_the_list_refuses_is_on_record_whatever_a_callback_watches(watch: tuple[str, ...], monitor: bool) -> None:
+    rules = Policy(allow_execve=["/bin/sh"], monitor=monitor)
+    callback = {"policy_fn": lambda event, context: False, "watch": watch} if watch else {}
+    with Cage(rules, **callback) as cage:  # type: ignore[arg-type]
+        result = cage.run(["sh", "-c", "cat /dev/null; /bin/cat /dev/null; true"])
+        assert cage.run(["sh", "-c", "true"]).denials == ()
+    assert {(each.kind, each.target, each.rule) for each in result.denials} == {
+        ("exec", "/usr/bin/cat", "process.allow_execve")
+    }
+    assert sum(each.count for each in result.denials) == 2
+    assert {each.errno for each in result.denials} == {0 if monitor else errno.EACCES}
+
+
 def test_only_what_is_listed_is_found_by_a_shell() -> None:
     result = run(["sh", "-c", "echo built in; cat /dev/null; echo $?"], Policy(allow_execve=["/bin/sh"]))
     assert result.stdout == "built in\n126\n"
