@@ -6,6 +6,7 @@ has mapped for writing when it has answered is not read at all.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -25,13 +26,17 @@ SEAL_SIZE = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 def fixed_memory(size: int) -> int:
-    """A memfd of that size for good: whoever has it can write in it, and make it neither larger nor smaller."""
+    """A memfd of that size for good: whoever has it can write in it, and make it neither larger nor smaller. Raises
+    OSError."""
     fd = os.memfd_create("pysandbox", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEAL_SIZE)
-    except BaseException:
+    except BaseException as error:
         os.close(fd)
+        if isinstance(error, OSError) and error.errno == errno.EFBIG:
+            why = f"a call needs memory of {size} bytes, and a file of this program may have fewer: raise ulimit -f"
+            raise OSError(errno.EFBIG, why) from None
         raise
     return fd
 
