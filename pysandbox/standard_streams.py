@@ -17,7 +17,9 @@ def fill() -> None:
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            if opened > fd:  # another thread was faster
+                os.close(opened)
 
 
 def is_inherited(fd: int) -> bool:

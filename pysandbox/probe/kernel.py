@@ -86,6 +86,14 @@ _swap: list[int] = []
 CANNOT_MAP = (EINVAL, EPERM, EOPNOTSUPP, ENOSYS)  # what a file system, or a filter of the host's own, says to it
 
 
+def has_foreign_proc() -> bool:
+    """Whether /proc is that of another PID namespace: each number in it is of another process than here."""
+    try:
+        return os.readlink("/proc/self") != str(os.getpid())
+    except OSError:  # there is none
+        return False
+
+
 def is_true_root() -> bool:
     """Whether this is root in the user namespace that the host began with: root of a container that has its own is
     nobody outside of that already."""

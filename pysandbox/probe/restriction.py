@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 
 from pysandbox.errors import UnsupportedError
+from pysandbox.probe import kernel
 from pysandbox.shapes import dataclass
 
 SETUP = "as root: pysandbox setup"
@@ -103,19 +104,11 @@ NOT_DUMPABLE = (
 NO_IDS = "this program's user namespace has no ids; map some first (unshare --map-current-user)"
 
 
-def is_foreign_proc() -> bool:
-    """Whether /proc is that of another PID namespace: each number in it is of another process than here."""
-    try:
-        return os.readlink("/proc/self") != str(os.getpid())
-    except OSError:
-        return False
-
-
 def _of_own_proc() -> str | None:
     """What is the matter with /proc itself, by which the ids of a user namespace are set (user_namespaces(7))."""
     if not os.path.lexists("/proc/self"):
         return f"/proc is not mounted; {MOUNT_PROC}"
-    if is_foreign_proc():
+    if kernel.has_foreign_proc():
         return f"{FOREIGN_PROC}; {MOUNT_PROC}"
     if _read("/proc/self/uid_map") == "":
         return NO_IDS
@@ -184,6 +177,4 @@ def explained(error: UnsupportedError) -> UnsupportedError:
 
 def _refusal(name: str) -> int:
     """The errno of a probe. A kernel without mount_setattr refuses nothing: it is older than that."""
-    from pysandbox.probe.kernel import probe, version
-
-    return 0 if name == "MOUNT_SETATTR" and version() < (5, 12) else probe(name)
+    return 0 if name == "MOUNT_SETATTR" and kernel.version() < (5, 12) else kernel.probe(name)

@@ -13,6 +13,7 @@ import os
 from pysandbox.errors import StartError, UnsupportedError
 from pysandbox.launch import native
 from pysandbox.policy.recipe import SHIPPED, shipped_file
+from pysandbox.probe import kernel
 
 MARK = b"pysandbox abi "  # csrc/init/main.c
 REINSTALL = "this installation of pysandbox is damaged: pip install --force-reinstall pysandbox"
@@ -30,9 +31,9 @@ def check_programs() -> None:
 def check_proc() -> None:
     """Raises UnsupportedError where its numbers are not those of our processes: what is looked up there by a number, or
     ended by it, would be another's."""
-    from pysandbox.probe.restriction import FOREIGN_PROC, MOUNT_PROC, is_foreign_proc
+    if kernel.has_foreign_proc():
+        from pysandbox.probe.restriction import FOREIGN_PROC, MOUNT_PROC
 
-    if is_foreign_proc():
         raise UnsupportedError(FOREIGN_PROC, feature="proc", fix=MOUNT_PROC)
 
 
