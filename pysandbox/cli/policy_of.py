@@ -11,7 +11,7 @@ from pysandbox.policy.compose import resolve, shielded
 from pysandbox.policy.match import covers
 from pysandbox.policy.search import Search
 from pysandbox.policy.user_home import home
-from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.compose import Dependencies, Layer, Resolved
@@ -88,7 +88,22 @@ def _check_project(resolved: Resolved, cwd: str) -> None:
         )
 
 
+def _kept_apart(policy: Policy, resolved: Resolved, cwd: str) -> Policy:
+    """That the working directory is written is our default, and no more: in a copy-on-write directory it is kept apart
+    as all there is (`--cow .`)."""
+    if not policy.cow or policy.workdir != "write" or any("workdir" in layer.given for layer in resolved.layers):
+        return policy
+    from pysandbox.policy.expand import expand
+    from pysandbox.policy.paths_wanted import cow_trees
+
+    here, named = os.path.realpath(cwd), expand(policy, env=os.environ, cwd=cwd, home=home())
+    apart = any(covers(os.path.realpath(tree), here) for tree in cow_trees(named, cwd))
+    changed: Policy = replace(policy, workdir="cow") if apart else policy
+    return changed
+
+
 def of_resolved(resolved: Resolved, cwd: str, recipes: Sequence[str]) -> ResolvedRequest:
     _check_project(resolved, cwd)
     labels = {"recipes": list(recipes)} if recipes else {}
-    return ResolvedRequest(shielded(resolved, cwd), resolved.looked, labels, resolved.layers, resolved.because)
+    policy = _kept_apart(shielded(resolved, cwd), resolved, cwd)
+    return ResolvedRequest(policy, resolved.looked, labels, resolved.layers, resolved.because)

@@ -55,6 +55,13 @@ def not_a_directory(path: str, key: str) -> SandboxCompileError:
                                suggestion="copy-on-write is for directories: name the one it lies in")  # fmt: skip
 
 
+def apart_and_written(path: str, apart: str, written: str) -> SandboxCompileError:
+    return SandboxCompileError(
+        f"{path!r} is granted by {written}, too, and what is written there would not be kept apart", key=apart,
+        suggestion='leave one of the two out; of the working directory, set workdir to "cow"',
+    )  # fmt: skip
+
+
 def refuse_mounts(view: View, paths: PathFacts) -> None:
     """No unprivileged overlay shows what is hidden under a mount that was made before its namespace was: the kernel
     refuses one of a tree with such a mount below it (has_locked_children, EINVAL), and so do we, by name."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from pysandbox.compile.absent_names import HIDES, is_absent, weigh_what_is_absent
 from pysandbox.compile.copies import copy_places
-from pysandbox.compile.cow import COW, is_copied, not_a_directory
+from pysandbox.compile.cow import COW, apart_and_written, is_copied, not_a_directory
 from pysandbox.compile.exec_list import visible
 from pysandbox.compile.guards import lay_guards
 from pysandbox.compile.links import leads_through, refused, replaceable, replaceable_places
@@ -151,12 +151,15 @@ def _not_apart(path: str, reason: str) -> SandboxCompileError:
 
 
 def _add_tree(view: ViewDraft, tree: ShownTree, paths: PathFacts) -> None:
-    """Granted twice, a path has the wider access of the two, and is explicit if either is."""
+    """Granted twice, a path has the wider access of the two, and is explicit if either is. Raises SandboxCompileError
+    for what is to be written and kept apart."""
     if tree.cow and tree.fact.kind != "dir":
         raise not_a_directory(tree.fact.path, tree.key)
     real = tree.fact.real
     known = view.trees.get(real)
     if known is not None:
+        if {tree.access, known.access} == {"cow", "write"}:
+            raise apart_and_written(tree.fact.path, *((known.key, tree.key) if known.cow else (tree.key, known.key)))
         wider = max(tree, known, key=lambda each: ACCESS.index(each.access))
         optional = tree.optional and known.optional
         tree = replace(tree, writable=wider.writable, cow=wider.cow, optional=optional)

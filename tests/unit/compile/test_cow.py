@@ -77,12 +77,20 @@ def test_a_policy_without_it_has_none_of_it() -> None:
 
 
 @pytest.mark.parametrize(("beside", "access"), [
-    ({"workdir": "write"}, "BIND"), ({"workdir": "read"}, "OVERLAY"), ({"workdir": "cow"}, "OVERLAY"),
-    ({"allow_write": (PROJECT,)}, "BIND"), ({"allow": (PROJECT,)}, "OVERLAY"),
+    ({"workdir": "read"}, "OVERLAY"), ({"workdir": "cow"}, "OVERLAY"), ({"allow": (PROJECT,)}, "OVERLAY"),
 ])  # fmt: skip
 def test_granted_twice_the_wider_access_holds(beside: dict[str, object], access: str) -> None:
     plan = plan_of(Policy(cow=grants(PROJECT), **beside))  # type: ignore[arg-type]
     assert [step.kind.value for step in plan.mounts if step.target == PROJECT and step.source] == [access]
+
+
+@pytest.mark.parametrize("given", [
+    {"workdir": "write", "cow": grants(PROJECT)}, {"allow_write": grants(PROJECT), "cow": grants(PROJECT)},
+    {"workdir": "cow", "allow_write": grants(PROJECT)},
+])  # fmt: skip
+def test_what_is_to_be_kept_apart_is_not_written_by_another_grant(given: dict[str, object]) -> None:
+    with pytest.raises(SandboxCompileError, match="would not be kept apart"):
+        plan_of(Policy(**given))  # type: ignore[arg-type]
 
 
 def test_a_tree_that_is_written_inside_stays_the_host_s() -> None:
