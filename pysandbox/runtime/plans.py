@@ -23,6 +23,7 @@ from pysandbox.note import weaker
 from pysandbox.policy.expand import expand
 from pysandbox.policy.guarded import OURS
 from pysandbox.policy.model import Policy, every_grant
+from pysandbox.policy.paths_wanted import changed_trees
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.user_home import home
 from pysandbox.policy.way_out import has_doors
@@ -39,6 +40,7 @@ from pysandbox.runtime.own_places import make_own_places
 from pysandbox.runtime.prepared import Prepared, covered_paths
 from pysandbox.shapes import replace
 
+OF_GIT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")  # git-config(1), FILES (`probe.configured`)
 PLANS_KEPT = POLICIES_KEPT = 256  # the least recently made plan goes first
 WRITTEN_KEPT = 1024
 
@@ -186,15 +188,17 @@ class CompiledPlans:
 
 def plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:
     """All that a plan depends on but the paths: a daemon that gives up root must not meet a cage of root's. Of the
-    environment it is the passed-through values; all of it where a path is expanded."""
-    read: Hashable = tuple(map(os.environ.get, policy.env_passthrough))
-    if _is_expanded(policy):
-        read = frozenset(os.environ.items())
+    environment it is the variables that the policy makes it depend on."""
+    names = _variables_of(policy)
+    read: Hashable = frozenset(os.environ.items()) if names is None else tuple(map(os.environ.get, names))
     return policy, cwd, watched, os.geteuid(), os.getegid(), read
 
 
 @lru_cache(maxsize=POLICIES_KEPT)
-def _is_expanded(policy: Policy) -> bool:
-    """Whether what it says of paths depends on the environment; asked at every start of the same few policies."""
+def _variables_of(policy: Policy) -> tuple[str, ...] | None:
+    """Those that are passed through, and, where something is granted to be changed, those by which git finds what it is
+    led by; None, all of them, where a path is expanded. Asked at every start of the same few policies."""
     paths = (*(grant.path for grant in every_grant(policy)), *policy.allow_execve)
-    return any("$" in path or path.startswith("~") for path in paths)
+    if any("$" in path or path.startswith("~") for path in paths):
+        return None
+    return (*policy.env_passthrough, *(OF_GIT if changed_trees(policy, "/") else ()))

@@ -338,3 +338,25 @@ def by_git(folder: Path, text: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("text", TEXTS)
 def test_it_reads_what_git_reads(tmp_path: Path, text: str) -> None:
     assert list(variables(text)) == by_git(tmp_path, text)
+
+
+@pytest.mark.parametrize("variable", ["GIT_CONFIG_GLOBAL", "HOME", "XDG_CONFIG_HOME"])
+def test_what_the_host_program_says_later_counts_for_the_next_cage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """One program, one policy: the plan of the first cage is not that of the second."""
+    project, hook = tmp_path / "project", tmp_path / "project" / "tools" / "pre-commit"
+    hook.parent.mkdir(parents=True)
+    subprocess.run([*GIT, "init", "-q", str(project)], check=True)
+    config = {"GIT_CONFIG_GLOBAL": "mine", "HOME": ".gitconfig", "XDG_CONFIG_HOME": "git/config"}[variable]
+    (tmp_path / "later" / config).parent.mkdir(parents=True)
+    (tmp_path / "later" / config).write_text(f"[core]\n\thooksPath = {hook.parent}\n")
+    rules = pysandbox.Policy(allow_write=[str(project)])
+    write = ["sh", "-c", f"echo x > {hook}"]
+    assert pysandbox.run(write, rules).ok, "the control: nothing leads git there yet"
+    hook.unlink()
+
+    monkeypatch.setenv(variable, str(tmp_path / "later" / ("mine" if variable == "GIT_CONFIG_GLOBAL" else "")))
+
+    assert not pysandbox.run(write, rules).ok
+    assert not hook.exists()
