@@ -21,10 +21,10 @@ import pytest
 
 from _support.ccode import compile_c
 
-pytestmark = pytest.mark.slow
-
 HERE = Path(__file__).parent
-PATIENCE = 900 if os.environ.get("PSB_FAULTS") == "all" else 120
+PATIENCE = 900 if os.environ.get("PSB_FAULTS") == "all" else 110
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE + 10)]
 ERRNOS = ("ENOMEM", "EPERM", "EMFILE", "EINTR")
 # How many calls a sample leaves out between two, at the least: {part: stride}; a start makes some 320 calls (born).
 STRIDES = {"born": 41, "init": 7, "command": 7, "host": 31}

@@ -24,16 +24,16 @@ import pytest
 
 from _support.ccode import compile_c
 
-pytestmark = pytest.mark.slow
-
 HERE = Path(__file__).parent
 MANY = os.environ.get("PSB_FAULTS", "")
 SAMPLE = {"": "1", "all": "0"}.get(MANY, MANY)
-PATIENCE = 3600 if MANY else 120
+PATIENCE = 3600 if MANY else 110
 ERRNOS = ("ENOMEM", "EMFILE", "EINTR", "ENFILE", "EAGAIN")
 SEED = os.environ.get("PSB_SEED") or str(int(time.time()) // 86400)
 # What a cage does while its watchers fail, and how many calls of theirs that takes, at the least.
 SHAPES = {"doors": 60, "calls": 60, "limits": 40, "published": 50, "passed_on": 30, "piped": 20}
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(PATIENCE + 10)]
 
 
 @contextmanager
