@@ -46,9 +46,9 @@ FILTERS = {
     "no landlock": refused(errno.ENOSYS, *LANDLOCK),
     "no seccomp": refused(errno.ENOSYS, "seccomp"),
 }
-# Scripts of sh as root of a user namespace of its own; "$@" is the command.
+# Scripts of sh as root of a user namespace of its own, with a /proc of its own; "$@" is the command.
 SPACES = {
-    "masked proc": "mount -t proc proc /proc && mount --bind /dev/null /proc/meminfo && exec \"$@\"",
+    "masked proc": "mount --bind /dev/null /proc/meminfo && exec \"$@\"",
     "no user namespaces": "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$@\"",
     "cap-drop ALL": "exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"",
     "rootless": "exec \"$@\"",
@@ -60,7 +60,7 @@ def command(setting: str, *argv: str) -> list[str]:
     """What runs these words in that setting; PYTHONPATH must lead to the tests."""
     if setting in SPACES:
         space = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
-        return [*space, "sh", "-c", SPACES[setting], "sh", *argv]
+        return [*space, "sh", "-c", f"mount -t proc proc /proc && {SPACES[setting]}", "sh", *argv]
     return [sys.executable, "-P", "-m", "_support.settings", setting, *argv]
 
 
