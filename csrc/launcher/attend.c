@@ -1,7 +1,8 @@
 /* A signal to us is the command's: it arrives there as what it is. SIGTERM and SIGHUP also mean that it is to end:
  * SIGKILL follows after the grace period, or at the next signal. SIGINT may mean anything to a program that reads it,
  * so it alone ends nothing; three within a second do. A stop (SIGTSTP, from the keyboard too where there is no terminal
- * of the cage's) is the command's first, and ours with it; SIGCONT lets both go on. */
+ * of the cage's, else by csrc/launcher/stop_key.c) is the command's first, and ours with it; SIGCONT lets both go on.
+ */
 #include "attend.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 
 #include "exit_codes.h"
 #include "host.h"
+#include "stop_key.h"
 
 #define SOON_MS 1000
 #define LATE_MS 60000 /* for whoever reads our terminal, or has stopped it, to go on */
@@ -91,6 +93,13 @@ static void stop_with_it(const struct attendance *attendance) {
     raise(SIGSTOP);
 }
 
+/* What goes on after it is the command's by SIGCONT, as after any stop of ours. */
+static void stop_by_key(const struct attendance *attendance) {
+    tell(attendance, SIGSTOP, PSB_SIGNAL_ALL);
+    leave_raw_mode();
+    stop_our_group();
+}
+
 static int is_impatient(struct attendance *attendance) {
     int64_t *at = attendance->interrupts;
     at[0] = at[1];
@@ -107,6 +116,10 @@ static void take_signal(struct attendance *attendance, int number) {
     } else if (number == SIGCONT && is_held(attendance->services)) {
         return; /* it goes on when Python has looked at it */
     } else if (number == SIGWINCH || number == SIGCONT) {
+        if (attendance->terminal.pty >= 0) {
+            enter_raw_mode_again();
+            copy_size(1, attendance->terminal.pty);
+        }
         tell(attendance, number, number == SIGCONT ? PSB_SIGNAL_ALL : PSB_SIGNAL_ONE);
     } else if (number == SIGTERM || number == SIGHUP || attendance->cause != NO_CAUSE) {
         stop(attendance, 128 + number, number);
@@ -135,7 +148,11 @@ static int patience(const struct attendance *attendance) {
 static void serve_terminal(struct attendance *attendance, int on_pty, int on_keys) {
     struct terminal *terminal = &attendance->terminal;
     int shown = 1;
-    if (on_keys) take_keys(terminal);
+    if (on_keys) {
+        enter_raw_mode_again(); /* a job that was continued in the background, and is in front now */
+        take_keys(terminal);
+        if (is_stop_typed(terminal)) stop_by_key(attendance);
+    }
     if (on_pty & POLLOUT) send_keys(terminal);
     if (on_pty & ~POLLOUT) shown = show(terminal);
     if (shown < 0) stop(attendance, BROKEN_PIPE, SIGTERM); /* as for any program that writes to a closed pipe */

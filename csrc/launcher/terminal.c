@@ -19,7 +19,7 @@
 static struct termios saved;
 static int is_raw;
 
-void enter_raw_mode(void) {
+static void set_raw(int when) {
     struct termios raw;
     if (!isatty(0) || tcgetattr(0, &saved)) return;
     raw = saved;
@@ -29,12 +29,20 @@ void enter_raw_mode(void) {
     raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
-    is_raw = !tcsetattr(0, TCSAFLUSH, &raw);
+    is_raw = !tcsetattr(0, when, &raw);
+}
+
+void enter_raw_mode(void) {
+    set_raw(TCSAFLUSH);
 }
 
 void leave_raw_mode(void) {
     if (is_raw) tcsetattr(0, TCSADRAIN, &saved);
     is_raw = 0;
+}
+
+void enter_raw_mode_again(void) {
+    if (!is_raw && tcgetpgrp(0) == getpgrp()) set_raw(TCSADRAIN); /* what was typed meanwhile is the command's */
 }
 
 void copy_size(int screen, int pty) {

@@ -18,9 +18,10 @@ struct terminal {
 /* Opens one of the cage's own as the command's streams: 0, or -1 where only Python can tell why. */
 int open_terminal(struct streams *streams, int init_pid, int user);
 
-/* The user's terminal in raw mode, and as it was. */
+/* The user's terminal in raw mode, and as it was; raw again where it may be: from the background it is not touched. */
 void enter_raw_mode(void);
 void leave_raw_mode(void);
+void enter_raw_mode_again(void);
 
 void begin_terminal(struct terminal *terminal, int pty);
 void copy_size(int screen, int pty);

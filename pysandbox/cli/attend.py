@@ -3,8 +3,8 @@
 A signal to us is the command's: it arrives there as what it is, and what the command makes of it is its own affair, its
 exit code too. SIGTERM and SIGHUP also mean that it is to end: SIGKILL follows after the grace period, or at the next
 signal. SIGINT may mean anything to a program that reads it, so it alone ends nothing; three within a second do. A
-stop (SIGTSTP, from the keyboard too where there is no terminal of the cage's) is the command's first, and ours with it;
-SIGCONT lets both go on.
+stop (SIGTSTP, from the keyboard too where there is no terminal of the cage's, else by `stop_key.py`) is the command's
+first, and ours with it; SIGCONT lets both go on.
 Handlers only leave a byte in a pipe, so nothing is ever interrupted half way. Knows nothing of policies, terminals or
 documents.
 """
@@ -87,6 +87,7 @@ class Attendance:
     def __init__(self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
         self.cause: int | None = None
         self.resized: Callable[[], None] | None = None  # of whoever has made the command a terminal of its own
+        self.continued: Callable[[], None] | None = None  # the same, after a stop
         self._process = process
         self._signals = signals
         self._grace = grace
@@ -185,7 +186,14 @@ class Attendance:
         elif number == signal.SIGTSTP:
             self._stop_with_it()
         else:
+            if number == signal.SIGCONT and self.continued is not None:
+                self.continued()
             self._process.signal(number, tree=number == signal.SIGCONT)
+
+    def stop_by_key(self, stop_us: Callable[[], None]) -> None:
+        """Stops the command, and by `stop_us` us. It goes on by our SIGCONT, as after any stop of ours."""
+        self._process.signal(signal.SIGSTOP, tree=True)
+        stop_us()
 
     def _stop_with_it(self) -> None:
         """The command leads a session of its own, and by default the kernel passes a SIGTSTP over there: so it is

@@ -219,8 +219,8 @@ def _outlets(process: Process, attendance: Attendance, stack: ExitStack, *, kept
     if process.pty_fd is not None:
         from pysandbox.cli.terminal import RawMode, TerminalRelay
 
-        stack.enter_context(RawMode(0))
-        return [TerminalRelay(attendance, process.pty_fd)]
+        raw = stack.enter_context(RawMode(0))
+        return [TerminalRelay(attendance, raw, process.pty_fd)]
     if process.stdout is None or process.stderr is None:
         return []
     from pysandbox.cli.document import Capture

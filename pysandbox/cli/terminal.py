@@ -1,7 +1,8 @@
 """A terminal between a user and a cage: ours in raw mode, the cage's own pty behind it, bytes copied both ways.
 
 The cage never holds the user's terminal, so nothing in it can push input into the shell that started us. Job control,
-Ctrl-C and line editing are the business of the cage's pty. Whatever happens, the user's terminal is put back.
+Ctrl-C and line editing are the business of the cage's pty, but for the Ctrl-Z that it drops (`stop_key.py`). Whatever
+happens, the user's terminal is put back.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import select
 import termios
 import tty
 
+from pysandbox.cli.stop_key import is_stop_typed, stop_our_group
 from pysandbox.exit_codes import BROKEN_PIPE
 
 TYPE_CHECKING = False
@@ -31,13 +33,32 @@ class RawMode:
 
     def __enter__(self) -> Self:
         if os.isatty(self._fd):
-            self._saved = termios.tcgetattr(self._fd)
-            tty.setraw(self._fd)
+            self._enter(termios.TCSAFLUSH)
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
         if self._saved is not None:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+        self._saved = None
+
+    def again(self) -> None:
+        """Raw once more, where it may be: from the background the terminal is not touched."""
+        if self._saved is None and _is_in_front(self._fd):
+            self._enter(termios.TCSADRAIN)  # what was typed meanwhile is the command's
+
+    def _enter(self, when: int) -> None:
+        self._saved = termios.tcgetattr(self._fd)
+        tty.setraw(self._fd, when)
+
+
+def _is_in_front(fd: int) -> bool:
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:  # ENOTTY: it is no terminal, or not ours
+        return False
 
 
 def copy_size(screen: int, pty: int) -> None:
@@ -48,13 +69,13 @@ def copy_size(screen: int, pty: int) -> None:
 class TerminalRelay:
     """Copies keyboard to pty and pty to screen, and the size of the screen to the pty."""
 
-    def __init__(self, attendance: Attendance, pty: int, *, keyboard: int = 0, screen: int = 1) -> None:
-        self._attendance = attendance
+    def __init__(self, attendance: Attendance, raw: RawMode, pty: int, *, keyboard: int = 0, screen: int = 1) -> None:
+        self._attendance, self._raw = attendance, raw
         self._pty, self._keyboard, self._screen = pty, keyboard, screen
         self._typed = b""  # read, and not yet taken by the pty
         self._input_ended = False
         os.set_blocking(pty, False)  # a command that does not read must not stop us from showing what it writes
-        attendance.resized = self._resize
+        attendance.resized, attendance.continued = self._resize, self._continue
         self._resize()
         self._listen()
 
@@ -66,6 +87,14 @@ class TerminalRelay:
     def _resize(self) -> None:
         copy_size(self._screen, self._pty)
 
+    def _stop(self) -> None:
+        self._raw.leave()
+        stop_our_group()
+
+    def _continue(self) -> None:
+        self._raw.again()
+        self._resize()
+
     def _listen(self) -> None:
         """Ask for keys only when the last ones are gone: what is typed ahead stays with the terminal."""
         wanted = select.POLLIN | (select.POLLOUT if self._typed else 0)
@@ -76,6 +105,7 @@ class TerminalRelay:
             self._attendance.watch(self._keyboard, select.POLLIN, self._on_key)
 
     def _on_key(self, events: int) -> None:
+        self._raw.again()  # of a job that was continued in the background, and is in front now
         try:
             keys = os.read(self._keyboard, CHUNK)
         except OSError:  # EIO: the terminal has hung up
@@ -83,6 +113,8 @@ class TerminalRelay:
         self._input_ended = not keys
         self._typed = keys or END_OF_INPUT
         self._send()
+        if is_stop_typed(self._pty, keys):
+            self._attendance.stop_by_key(self._stop)
 
     def _send(self) -> None:
         try:

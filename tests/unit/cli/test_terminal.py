@@ -91,7 +91,7 @@ def test_keys_reach_the_command_and_its_answer_the_screen(
 ) -> None:
     master, slave = user
     with RawMode(slave):
-        relay = TerminalRelay(attendance, command.master, keyboard=slave, screen=slave)
+        relay = TerminalRelay(attendance, RawMode(slave), command.master, keyboard=slave, screen=slave)
         seen = on_input(command, attendance, b"welcome")
         os.write(master, b"hello\n")
         attendance.until_end()
@@ -108,7 +108,7 @@ def test_a_control_key_is_a_byte_for_the_cage_and_no_signal_for_us(
     attributes[3] &= ~(termios.ISIG | termios.ICANON)
     termios.tcsetattr(command.slave, termios.TCSANOW, attributes)
     with RawMode(slave):
-        TerminalRelay(attendance, command.master, keyboard=slave, screen=slave)
+        TerminalRelay(attendance, RawMode(slave), command.master, keyboard=slave, screen=slave)
         seen = on_input(command, attendance, b"")
         os.write(master, b"\x03")
         attendance.until_end()
@@ -130,7 +130,7 @@ def test_the_end_of_a_piped_input_is_the_end_of_file_for_the_command(command: Co
             command.end()
 
     attendance.watch(command.slave, select.POLLIN, take)
-    TerminalRelay(attendance, command.master, keyboard=read, screen=screen)
+    TerminalRelay(attendance, RawMode(read), command.master, keyboard=read, screen=screen)
     attendance.until_end()
     os.close(read)
     os.close(screen)
@@ -142,7 +142,7 @@ def test_the_size_of_the_screen_is_the_size_of_the_pty_and_follows_it(
 ) -> None:
     master, slave = user
     termios.tcsetwinsize(master, (10, 20))
-    TerminalRelay(attendance, command.master, keyboard=slave, screen=slave)
+    TerminalRelay(attendance, RawMode(slave), command.master, keyboard=slave, screen=slave)
     assert termios.tcgetwinsize(command.slave) == (10, 20)
     termios.tcsetwinsize(master, (30, 40))
     os.kill(os.getpid(), signal.SIGWINCH)
@@ -155,7 +155,7 @@ def test_a_screen_that_has_gone_ends_the_command(command: Command, attendance: A
     read, write = os.pipe()
     os.close(read)
     keyboard, held = os.pipe()
-    TerminalRelay(attendance, command.master, keyboard=keyboard, screen=write)
+    TerminalRelay(attendance, RawMode(keyboard), command.master, keyboard=keyboard, screen=write)
     os.write(command.slave, b"anybody?")
     attendance.until_end()
     for fd in (write, keyboard, held):
@@ -167,7 +167,7 @@ def test_a_command_that_closes_its_terminal_is_still_waited_for(
     command: Command, attendance: Attendance, user: tuple[int, int]
 ) -> None:
     _, slave = user
-    TerminalRelay(attendance, command.master, keyboard=slave, screen=slave)
+    TerminalRelay(attendance, RawMode(slave), command.master, keyboard=slave, screen=slave)
     os.close(command.slave)
     command.slave = -1
     clock, tick = os.pipe()
