@@ -1,8 +1,7 @@
 /* A signal to us is the command's: it arrives there as what it is. SIGTERM and SIGHUP also mean that it is to end:
  * SIGKILL follows after the grace period, or at the next signal. SIGINT may mean anything to a program that reads it,
  * so it alone ends nothing; three within a second do. A stop (SIGTSTP, from the keyboard too where there is no terminal
- * of the cage's, else by csrc/launcher/stop_key.c) is the command's first, and ours with it; SIGCONT lets both go on.
- */
+ * of the cage's; else csrc/launcher/stop_key.c) is the command's first, and ours with it; SIGCONT lets both go on. */
 #include "attend.h"
 
 #include <errno.h>

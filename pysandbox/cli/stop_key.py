@@ -1,9 +1,9 @@
 """Ctrl-Z for a command that no shell in the cage attends to.
 
-The kernel drops a SIGTSTP from the keyboard for an orphaned process group, one that nobody of its session could continue
-(setpgid(2), POSIX 3.265). The command leads the session of the cage's terminal, so its own group is one. Who could
-continue it is the user's shell, which knows us: in the foreground and with the signal's default action, the command is
-stopped by us, and we with it. A shell in the cage ignores the signal, and its jobs are no orphans.
+The kernel drops a SIGTSTP from the keyboard for an orphaned process group, one that nobody of its session could
+continue (setpgid(2), POSIX 3.265). The command leads the session of the cage's terminal, so its own group is one.
+Who could continue it is the user's shell, which knows us: in the foreground and with the signal's default action,
+the command is stopped by us, and we with it. A shell in the cage ignores the signal, and its jobs are no orphans.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ def _stops_by_default(pid: int) -> bool:
 
 
 def _can_be_continued() -> bool:
-    """Whoever leads a session (the one process of a container) has nobody to do it, nor who was told to ignore stops."""
+    """Who leads a session (the one process of a container) has nobody to do it, nor who was told to ignore stops."""
     return os.getpgrp() != os.getsid(0) and signal.getsignal(signal.SIGTSTP) != signal.SIG_IGN
