@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
-from pysandbox.cli.logs import Output, detached
+from pysandbox.cli.logs import Output, detached, parser_with_newest
 from pysandbox.cli.note_lines import end_lines
 from pysandbox.detached import Detached
 from pysandbox.exit_codes import INTERRUPTED
 
 EPILOG = """\
 Examples:
-  pysandbox attach 7Q2M          its output from the beginning, until it ends; its exit code becomes ours
+  pysandbox attach               to the newest: its output from the beginning, until it ends; its exit code becomes ours
+  pysandbox attach 7Q2M          to that one
   pysandbox attach 7Q2M --close  the same, and what is kept of it is removed in the end
 
 Ctrl-C leaves it running.
@@ -27,7 +28,7 @@ def main(arguments: list[str], verbose: bool) -> int:
 
 
 def parser() -> Parser:
-    declared = cages.parser("attach", "Go back to a detached command.", EPILOG)
+    declared = parser_with_newest("attach", "Go back to a detached command.", EPILOG)
     declared.add_argument("--close", action="store_true", help="Remove its output and its outcome when it has ended.")
     return declared
 

@@ -11,9 +11,11 @@ from pysandbox.records.orphans import find_orphans
 
 EPILOG = """\
 Examples:
-  pysandbox logs 7Q2M        its standard output and standard error so far, each on ours
+  pysandbox logs             the newest detached command's output so far
+  pysandbox logs 7Q2M        of that one: its standard output and standard error so far, each on ours
   pysandbox logs 7Q2M -f     and what it writes, until it ends
 """
+NEWEST = "last"
 LOOK = 0.1  # seconds between two looks at the files
 
 
@@ -30,17 +32,25 @@ def main(arguments: list[str], verbose: bool) -> int:
 
 
 def parser() -> Parser:
-    declared = cages.parser("logs", "Show what a detached command has written.", EPILOG)
+    declared = parser_with_newest("logs", "Show what a detached command has written.", EPILOG)
     declared.add_argument("-f", "--follow", action="store_true", help="Go on until it ends.")
     return declared
 
 
+def parser_with_newest(name: str, description: str, epilog: str) -> Parser:
+    made = cages.parser(name, description, epilog, with_id=False)
+    made.usage = f"{made.prog} [flags] [ID|{NEWEST}]"
+    made.add_argument("id", metavar="ID", nargs="?", default=NEWEST,
+                      help=f"A detached cage, by enough of its id; `{NEWEST}`, the default: the newest.")  # fmt: skip
+    return made
+
+
 def detached(text: str) -> Detached:
-    """By the beginning or end of its id; running or ended. Raises UsageError."""
+    """By the beginning or end of its id, or the newest; running or ended. Raises UsageError."""
     ids = [each.id for each in find_orphans() if each.kind in ("detached", "spool")]
     if not ids:
         raise UsageError("there is no detached cage; `pysandbox run --detach` makes one")
-    return Detached.attach(cages.find(text, ids))
+    return Detached.attach(max(ids) if text == NEWEST else cages.find(text, ids))  # an id begins with its time
 
 
 class Output:

@@ -237,6 +237,14 @@ def test_the_command_line_detaches_shows_and_attaches(registry_home: Path) -> No
     assert kinds() == []
 
 
+def test_without_an_id_it_is_the_newest(registry_home: Path) -> None:
+    assert "there is no detached cage" in pysandbox("logs").stderr
+    for code in ("3", "4"):
+        assert pysandbox("run", "--detach", "--", "sh", "-c", f"echo {code}; exit {code}").returncode == 0
+    assert comes_true(lambda: pysandbox("logs").stdout == "4\n")
+    assert [pysandbox("attach", "--close").returncode for _ in range(2)] == [4, 3]
+
+
 def test_attach_leaves_it_running_on_ctrl_c(registry_home: Path) -> None:
     cage_id = pysandbox("run", "--detach", "--", "sh", "-c", LOOP).stdout.strip()
     line = [sys.executable, "-m", "pysandbox", "attach", cage_id]
