@@ -152,6 +152,21 @@ def test_without_a_record_an_argument_that_is_not_in_the_view_is_named(home: Hom
     assert str(home.secret) in line
 
 
+@pytest.mark.parametrize("grants", [(), ("--allow", "{}")])
+def test_no_grant_is_advised_for_what_is_denied(home: Home, grants: tuple[str, ...]) -> None:
+    asked = [each.format(home.secret) for each in grants]
+    for run in range(2):
+        [*_, line] = home.lines(*asked, "--deny", str(home.secret), "--", "cat", str(home.secret))
+        assert line == f"pysandbox: {home.secret} is denied to the sandbox (filesystem.deny), and no grant shows it", run
+
+
+def test_no_grant_is_advised_for_what_the_user_may_not_read(home: Home) -> None:
+    home.secret.chmod(0)
+    [line] = home.lines("--", "cat", str(home.secret))
+    advised = "; to allow it: --allow" if os.geteuid() == 0 else ", and on the host you may not read it"  # root reads all
+    assert line.startswith(f"pysandbox: {home.secret} is not in the sandbox{advised}")
+
+
 def test_without_a_record_a_variable_that_names_what_is_not_in_the_view_is_named(home: Home) -> None:
     [line] = home.lines("-e", f"GIT_SSL_CAINFO={home.secret}", "--", "false")
     assert line.startswith(f"pysandbox: {home.secret} is not in the sandbox; to allow it: --allow {home.secret}")
