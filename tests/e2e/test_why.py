@@ -155,15 +155,15 @@ def test_without_a_record_an_argument_that_is_not_in_the_view_is_named(home: Hom
 @pytest.mark.parametrize("grants", [(), ("--allow", "{}")])
 def test_no_grant_is_advised_for_what_is_denied(home: Home, grants: tuple[str, ...]) -> None:
     asked = [each.format(home.secret) for each in grants]
-    for run in range(2):
+    for _ in range(2):
         [*_, line] = home.lines(*asked, "--deny", str(home.secret), "--", "cat", str(home.secret))
-        assert line == f"pysandbox: {home.secret} is denied to the sandbox (filesystem.deny), and no grant shows it", run
+        assert line == f"pysandbox: {home.secret} is denied to the sandbox (filesystem.deny), and no grant shows it"
 
 
 def test_no_grant_is_advised_for_what_the_user_may_not_read(home: Home) -> None:
     home.secret.chmod(0)
     [line] = home.lines("--", "cat", str(home.secret))
-    advised = "; to allow it: --allow" if os.geteuid() == 0 else ", and on the host you may not read it"  # root reads all
+    advised = "; to allow it: --allow" if os.geteuid() == 0 else ", and on the host you may not read it"
     assert line.startswith(f"pysandbox: {home.secret} is not in the sandbox{advised}")
 
 
