@@ -129,13 +129,16 @@ static void answer_exec(const struct psb_event *told) {
                                     .arguments_size = 5,
                                     .program_device = program.st_dev,
                                     .program_inode = program.st_ino};
+    struct psb_refused_exec refused;
+    int result = 0;
     psb_waits(notifier, told->pending);
     if (size < 0)
         psb_answer(notifier, told->pending, PSB_ANSWER_ERRNO, EFAULT, 0);
     else if (size != sizeof said || memcmp(arguments, said, sizeof said))
         psb_answer(notifier, told->pending, PSB_ANSWER_ERRNO, EACCES, 0);
     else
-        psb_answer_exec(notifier, told->pending, arguments, (size_t)size, &image);
+        result = psb_answer_exec(notifier, told->pending, arguments, (size_t)size, &image, &refused);
+    if (result == -EPERM || result == -EACCES) psb_refuse_exec(notifier, &refused);
 }
 
 static void answer_open(const struct psb_event *told) {

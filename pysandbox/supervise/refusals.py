@@ -108,12 +108,16 @@ class RefusalLedger:
     def _described(
         self, call: Call, rule: str, asker: Asker, command: int | None, line: str | None = None, errno: int = 0
     ) -> Denial:  # fmt: skip
-        command = command or self._live.commands.of(asker)
-        fix = fixing(call, rule, self._policy, self._plan) if line is None else line
-        return spelled(Denial(
-            kind_of(call), target_of(call), rule, fix, asker.pid, asker.argv, command=command, call=call.syscall,
-            errno=errno,
-        ))  # fmt: skip
+        """Where no descriptor is left to load what knows the fix, without it: it is recorded all the same."""
+        denial = Denial(
+            kind_of(call), target_of(call), rule, "", asker.pid, asker.argv,
+            command=command or self._live.commands.of(asker), call=call.syscall, errno=errno,
+        )  # fmt: skip
+        try:
+            fix = fixing(call, rule, self._policy, self._plan) if line is None else line
+            return spelled(replace(denial, fix=fix))
+        except (OSError, ImportError):
+            return denial
 
     def _first_of(self, call: Call, session: int) -> tuple[Denial, Asker]:
         """What was refused by the C half, as it is known now."""

@@ -258,9 +258,9 @@ class Supervision(CageService):
             self._ledger.refuse(call, rule)
             wire.answer(notifier, pending, "ERRNO", EPERM)
             return
-        changed = REFUSED_EXEC.get(wire.execute(notifier, pending, judged.raw, image))
-        if changed:
-            self._ledger.refuse(call, changed)
+        wire.execute(
+            notifier, pending, judged.raw, image, lambda number: self._ledger.refuse(call, REFUSED_EXEC[number])
+        )
 
     def _do_on_behalf(self, pending: int, call: Call) -> None:
         """Emulates the call by the rules as they are now: a callback, or another thread, may have tightened them

@@ -18,6 +18,8 @@ from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, NewType, Protocol
 from pysandbox.supervise.missed import Missed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pysandbox.compile.plan import SocketGrant
 
 KINDS = tuple(
@@ -207,17 +209,28 @@ def answer(notifier: Notifier, pending: int, kind: str, value: int = 0, flags: i
     return bool(result == 0)
 
 
-def execute(notifier: Notifier, pending: int, expected: bytes, image: Image) -> int:
-    """Continues an execve whose path and arguments are still `expected`, and checks that it becomes that image. 0; or,
-    where it runs nothing, ENOENT (it does not wait any more), EPERM (they were changed), EACCES (it cannot be
-    traced)."""
+def execute(
+    notifier: Notifier, pending: int, expected: bytes, image: Image, record: Callable[[int], object]
+) -> None:  # fmt: skip
+    """Continues an execve whose path and arguments are still `expected`, and checks that it becomes that image.
+
+    One that runs nothing is told to `record` before its caller learns of it: EPERM where it has changed, EACCES where
+    it cannot be traced. One that does not wait any more is no concern of anybody's.
+    """
     texts = [ffi.from_buffer("char[]", text) for text in (image.name + b"\0", image.arguments, image.script)]
     wanted = ffi.new("struct psb_image *", {"device": image.device, "inode": image.inode})
     wanted.program_device, wanted.program_inode = image.program_device, image.program_inode
     wanted.name, wanted.arguments, wanted.arguments_size = texts[0], texts[1], len(image.arguments)
     if image.script:
         wanted.script, wanted.script_size = texts[2], len(image.script)
-    return -int(lib.psb_answer_exec(notifier, pending, expected, len(expected), wanted))
+    refused = ffi.new("struct psb_refused_exec *")
+    number = -int(lib.psb_answer_exec(notifier, pending, expected, len(expected), wanted, refused))
+    if number not in (errno.EPERM, errno.EACCES):
+        return
+    try:
+        record(number)
+    finally:
+        lib.psb_refuse_exec(notifier, refused)
 
 
 def last_event(notifier: Notifier, number: int) -> int:

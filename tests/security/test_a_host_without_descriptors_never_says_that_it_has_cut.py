@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
-from _support.hosts import comes_true
 from _support.sockets import is_cut
 from pysandbox import PIPE, STDOUT, Cage, Runtime
 from pysandbox.supervise import wire
@@ -87,19 +87,21 @@ def test_without_descriptors_it_is_cut_or_refused(free: int) -> None:
 
 @pytest.mark.parametrize(("free", "said"), [(ENOUGH, "ran\n"), (0, "/usr/bin/echo: Operation not permitted\n")])
 def test_an_execve_that_cannot_be_followed_is_refused(free: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With enough of them it goes on: the control."""
-    execute = wire.execute
+    """With enough of them it goes on: the control. A refusal is in the ledger before its caller learns of it."""
+    execute, over = wire.execute, threading.Event()
 
-    def with_few(notifier: Any, pending: int, expected: bytes, image: Any) -> int:
+    def with_few(notifier: Any, pending: int, expected: bytes, *others: Any) -> None:
         if not expected.startswith(b"/usr/bin/echo"):
-            return execute(notifier, pending, expected, image)
+            execute(notifier, pending, expected, *others)
+            return
         with left_with(free):
-            return execute(notifier, pending, expected, image)
+            execute(notifier, pending, expected, *others)
+        over.set()
 
     monkeypatch.setattr(wire, "execute", with_few)
     with Cage(policy(), runtime=Runtime(warm=0), policy_fn=lambda *_: None, watch=["exec"]) as cage:
         done = cage.run(["/bin/sh", "-c", "/usr/bin/echo ran 2>&1"], stderr=STDOUT, timeout=PATIENCE)
+        assert [each.rule for each in done.denials] == ([] if free else ["cannot be traced"])
+        assert over.wait(PATIENCE)
         assert cage.run(["/usr/bin/true"], timeout=PATIENCE).exit_code == 0, "the cage goes on"
-        told = [] if free else ["cannot be traced"]  # when all those descriptors are closed again
-        assert comes_true(lambda: [each.rule for each in cage.denials] == told)
     assert str(done.stdout).endswith(said)

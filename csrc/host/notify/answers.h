@@ -19,10 +19,11 @@ int inject(const struct notified_cage *cage, uint64_t id, int fd, uint32_t flags
 /* A call's outcome, with the socket that it made. */
 void respond_emulated(const struct notified_cage *cage, uint64_t id, struct emulated_call *req);
 
-/* answers_exec.c: an execve goes on if it is still what was expected, and becomes the image (psb_answer_exec). This
- * blocks: the caller must not hold the mutex, and the cage is its own. */
+/* answers_exec.c: an execve goes on if it is still what was expected, and becomes the image (psb_answer_exec), or is
+ * left for refuse_followed. These block: the caller must not hold the mutex, and the cage is its own. */
 int pass_exec(const struct notified_cage *cage, uint64_t id, const struct call_facts *facts, const char *expected,
-              size_t size, const struct psb_image *image);
+              size_t size, const struct psb_image *image, struct psb_refused_exec *refused);
+void refuse_followed(const struct notified_cage *cage, const struct psb_refused_exec *refused);
 
 /* Whether the caller still waits. If so, what was read before is its own, and not of a process that has its pid now. */
 int still_waits(const struct notified_cage *cage, uint64_t id);

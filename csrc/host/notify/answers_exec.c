@@ -1,26 +1,42 @@
-/* The answer that takes its time: an execve goes on under a tracer, which looks at what the kernel has read. */
+/* The answer that takes its time: an execve goes on under a tracer, which looks at what the kernel has read. One that
+ * is refused waits for that, traced or not, until it is recorded: then only does its caller, or its parent, learn of
+ * it. */
 #include <errno.h>
 
 #include "answers.h"
 #include "arguments.h"
 #include "image.h"
 
-/* 0 when the kernel goes on with it. */
-static int pass_if_same(const struct notified_cage *cage, uint64_t id, const struct call_facts *facts,
-                        const char *expected, size_t size) {
-    int result = compare_arguments(facts->tid, facts->number, facts->args, expected, size);
-    if (!still_waits(cage, id)) return -ENOENT;
-    if (!result) return respond_continue(cage, id);
-    respond_value(cage, id, -EPERM);
-    return -EPERM;
+static int unanswered(struct psb_refused_exec *refused, const struct watch *watch, int executed, int result) {
+    if (watch) {
+        refused->tid = watch->tid;
+        refused->group = watch->group;
+    }
+    refused->executed = executed;
+    return result;
 }
 
 int pass_exec(const struct notified_cage *cage, uint64_t id, const struct call_facts *facts, const char *expected,
-              size_t size, const struct psb_image *image) {
+              size_t size, const struct psb_image *image, struct psb_refused_exec *refused) {
     struct watch watch;
-    int result, ended;
-    if (watch_exec(&watch, facts->tid)) return respond_value(cage, id, -EPERM) ? -ENOENT : -EACCES;
-    result = pass_if_same(cage, id, facts, expected, size);
-    ended = end_watch(&watch, result ? NULL : image);
-    return result ? result : ended;
+    int changed, result;
+    if (watch_exec(&watch, facts->tid)) return still_waits(cage, id) ? unanswered(refused, NULL, 0, -EACCES) : -ENOENT;
+    changed = compare_arguments(facts->tid, facts->number, facts->args, expected, size);
+    if (still_waits(cage, id)) {
+        if (changed) return unanswered(refused, &watch, 0, -EPERM);
+        result = respond_continue(cage, id);
+        if (!result) return follow_exec(&watch, image) ? unanswered(refused, &watch, 1, -EPERM) : 0;
+    }
+    end_watch(&watch);
+    return -ENOENT;
+}
+
+void refuse_followed(const struct notified_cage *cage, const struct psb_refused_exec *refused) {
+    const struct watch watch = {refused->tid, refused->group};
+    if (refused->executed) {
+        end_image(&watch);
+        return;
+    }
+    respond_value(cage, refused->id, -EPERM);
+    if (watch.group) end_watch(&watch);
 }

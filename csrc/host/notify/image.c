@@ -150,17 +150,23 @@ static int is_another(struct stop *stop, const struct psb_image *image) {
     return image && stop->event == PTRACE_EVENT_EXEC && !is_image(stop->pid, image) && has_stopped(stop->pid, stop);
 }
 
-int end_watch(const struct watch *watch, const struct psb_image *image) {
+int follow_exec(const struct watch *watch, const struct psb_image *image) {
     struct stop stop;
-    int result = 0;
     while (await_stop(watch, &stop) == STOPPED) {
-        if (is_another(&stop, image)) result = -EPERM;
-        if (result)
-            kill(stop.pid, SIGKILL); /* a tracee keeps its number until it is waited for */
-        else if (!ptrace(PTRACE_DETACH, stop.pid, NULL, (long)stop.signal))
-            break; /* otherwise it was killed meanwhile, and its end is ours to take note of */
+        if (is_another(&stop, image)) return -EPERM;
+        if (!ptrace(PTRACE_DETACH, stop.pid, NULL, (long)stop.signal)) break; /* else it was killed meanwhile */
     }
-    return result;
+    return 0;
+}
+
+void end_watch(const struct watch *watch) {
+    follow_exec(watch, NULL);
+}
+
+/* A tracee keeps its number until it is waited for, and its end is ours to take note of. */
+void end_image(const struct watch *watch) {
+    struct stop stop;
+    while (await_stop(watch, &stop) == STOPPED) kill(stop.pid, SIGKILL);
 }
 
 int is_init(int tid, int init_pid) {

@@ -239,37 +239,49 @@ int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t
 }
 
 /* Takes a call out of reach of deadlines and other answers, with a listener that outlives the cage's removal. Where no
- * descriptor is left for that it is refused: nobody else would ever answer it. */
-static int take_exec(struct psb_notifier *notifier, uint64_t number, struct call_facts *facts, uint64_t *id,
+ * descriptor is left for that it stays, to be refused. */
+static int take_exec(struct psb_notifier *notifier, struct psb_refused_exec *taken, struct call_facts *facts,
                      struct notified_cage *alone) {
     struct pending_call **place;
-    struct notified_cage *cage = visit_pending(notifier, number, &place);
+    struct notified_cage *cage = visit_pending(notifier, taken->pending, &place);
     int result = -ENOENT;
-    alone->listener = -1;
     if (!cage) return result;
     if ((*place)->req.facts.call == PSB_CALL_EXEC) {
         *facts = (*place)->req.facts;
-        *id = (*place)->id;
-        alone->listener = fcntl(cage->listener, F_DUPFD_CLOEXEC, 0);
+        taken->id = (*place)->id;
+        taken->listener = fcntl(cage->listener, F_DUPFD_CLOEXEC, 0);
         alone->rules.init_pid = cage->rules.init_pid;
-        if (alone->listener < 0) result = respond_value(cage, *id, -EPERM) ? -ENOENT : -EACCES;
-        drop_pending(cage, place);
+        result = taken->listener < 0 ? -EACCES : 0;
+        if (!result) drop_pending(cage, place);
     }
     leave(cage);
-    return alone->listener < 0 ? result : 0;
+    alone->listener = taken->listener;
+    return result;
 }
 
 int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *expected, size_t size,
-                    const struct psb_image *image) {
+                    const struct psb_image *image, struct psb_refused_exec *refused) {
     struct notified_cage alone = {.listener = -1};
     struct call_facts facts;
-    uint64_t id = 0;
-    int result = take_exec(notifier, number, &facts, &id, &alone);
+    int result;
+    *refused = (struct psb_refused_exec){.pending = number, .listener = -1};
+    result = take_exec(notifier, refused, &facts, &alone);
     if (result) return result;
-    result = is_init(facts.tid, alone.rules.init_pid) ? respond_continue(&alone, id)
-                                                      : pass_exec(&alone, id, &facts, expected, size, image);
-    close_own(alone.listener);
+    result = is_init(facts.tid, alone.rules.init_pid)
+                 ? respond_continue(&alone, refused->id)
+                 : pass_exec(&alone, refused->id, &facts, expected, size, image, refused);
+    if (result != -EPERM && result != -EACCES) close_own(alone.listener);
     return result;
+}
+
+void psb_refuse_exec(struct psb_notifier *notifier, struct psb_refused_exec *refused) {
+    const struct notified_cage alone = {.listener = refused->listener};
+    if (refused->listener < 0) {
+        psb_answer(notifier, refused->pending, PSB_ANSWER_ERRNO, EPERM, 0);
+    } else {
+        refuse_followed(&alone, refused);
+        close_own(refused->listener);
+    }
 }
 
 int psb_waits(struct psb_notifier *notifier, uint64_t number) {

@@ -214,13 +214,22 @@ int64_t psb_last_event(struct psb_notifier *notifier, uint32_t cage);
 int psb_notifier_next(struct psb_notifier *notifier, struct psb_event *event);
 /* -ENOENT: the call is not waiting any more (its deadline passed, its caller died). */
 int psb_answer(struct psb_notifier *notifier, uint64_t pending, int kind, int64_t value, uint32_t flags);
+/* An execve that is to be refused, and knows nothing of it yet. For the thread that asked alone: ptrace(2) is its. */
+struct psb_refused_exec {
+    uint64_t pending, id;
+    int32_t listener;   /* -1: it waits among the pending calls still */
+    int32_t tid, group; /* who is traced; 0: nobody */
+    int32_t executed;   /* it is stopped before its first instruction, and else waits for the answer */
+};
 /* Lets an execve go on whose path and arguments (each with its NUL, one behind the other) are still the expected ones,
- * and returns when it has succeeded or failed. What the kernel has read must be the image: else the process is killed
- * before its first instruction. There is no other way for a call that was asked about to go on: the kernel reads again
- * what was decided. -ENOENT: it waits no more; -EPERM: they have changed; -EACCES: it cannot be traced, and is refused.
- */
+ * and returns when it has succeeded or failed. What the kernel has read must be the image. There is no other way for a
+ * call that was asked about to go on: the kernel reads again what was decided. -ENOENT: it waits no more; -EPERM: what
+ * it is has changed; -EACCES: it cannot be traced. After these two psb_refuse_exec has to be called, so that it can be
+ * recorded before its caller learns of it. */
 int psb_answer_exec(struct psb_notifier *notifier, uint64_t pending, const char *expected, size_t size,
-                    const struct psb_image *image);
+                    const struct psb_image *image, struct psb_refused_exec *refused);
+/* The caller's execve fails with EPERM; one that has executed is killed. */
+void psb_refuse_exec(struct psb_notifier *notifier, struct psb_refused_exec *refused);
 /* Whether a call still waits: 1, or 0. */
 int psb_waits(struct psb_notifier *notifier, uint64_t pending);
 
