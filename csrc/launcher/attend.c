@@ -92,10 +92,12 @@ static void stop_with_it(const struct attendance *attendance) {
     raise(SIGSTOP);
 }
 
-/* What goes on after it is the command's by SIGCONT, as after any stop of ours. */
-static void stop_by_key(const struct attendance *attendance) {
+/* What was typed behind it is nobody's. The command goes on by our SIGCONT, as after any stop of ours. */
+static void stop_by_key(struct attendance *attendance, size_t typed) {
+    attendance->terminal.typed = typed;
+    send_keys(&attendance->terminal);
     tell(attendance, SIGSTOP, PSB_SIGNAL_ALL);
-    leave_raw_mode();
+    leave_raw_mode_empty();
     stop_our_group();
 }
 
@@ -146,11 +148,16 @@ static int patience(const struct attendance *attendance) {
 
 static void serve_terminal(struct attendance *attendance, int on_pty, int on_keys) {
     struct terminal *terminal = &attendance->terminal;
+    size_t stop_at;
     int shown = 1;
     if (on_keys) {
         enter_raw_mode_again(); /* a job that was continued in the background, and is in front now */
         take_keys(terminal);
-        if (is_stop_typed(terminal)) stop_by_key(attendance);
+        stop_at = typed_to_stop(terminal);
+        if (stop_at)
+            stop_by_key(attendance, stop_at);
+        else
+            send_keys(terminal);
     }
     if (on_pty & POLLOUT) send_keys(terminal);
     if (on_pty & ~POLLOUT) shown = show(terminal);

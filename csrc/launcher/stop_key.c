@@ -40,13 +40,17 @@ static int can_be_continued(void) {
     return getpgrp() != getsid(0) && !sigaction(SIGTSTP, NULL, &now) && now.sa_handler != SIG_IGN;
 }
 
-int is_stop_typed(const struct terminal *terminal) {
+/* The cage chooses what its terminal takes for a key that stops. It is the user's own alone, or a cage would choose the
+ * letter of a text that is being pasted from which on the shell reads it. */
+size_t typed_to_stop(const struct terminal *terminal) {
     struct termios inside; /* a master is asked for its slave's */
+    const unsigned char key = own_stop_key();
+    const char *at = key ? memchr(terminal->keys, key, terminal->typed) : NULL;
     pid_t leader, foreground;
-    if (terminal->pty < 0 || tcgetattr(terminal->pty, &inside) || !(inside.c_lflag & ISIG)) return 0;
-    if (!inside.c_cc[VSUSP] || !memchr(terminal->keys, inside.c_cc[VSUSP], terminal->typed)) return 0;
+    if (!at || tcgetattr(terminal->pty, &inside) || !(inside.c_lflag & ISIG) || inside.c_cc[VSUSP] != key) return 0;
     if (ioctl(terminal->pty, TIOCGSID, &leader) || ioctl(terminal->pty, TIOCGPGRP, &foreground)) return 0;
-    return leader > 0 && leader == foreground && stops_by_default(leader) && can_be_continued();
+    if (leader <= 0 || leader != foreground || !stops_by_default(leader) || !can_be_continued()) return 0;
+    return (size_t)(at - terminal->keys) + 1;
 }
 
 /* SIGSTOP, and raise(3): we have stopped when it returns, whatever threads there are. */

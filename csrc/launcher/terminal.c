@@ -36,9 +36,21 @@ void enter_raw_mode(void) {
     set_raw(TCSAFLUSH);
 }
 
-void leave_raw_mode(void) {
-    if (is_raw) tcsetattr(0, TCSADRAIN, &saved);
+static void restore(int when) {
+    if (is_raw) tcsetattr(0, when, &saved);
     is_raw = 0;
+}
+
+void leave_raw_mode(void) {
+    restore(TCSADRAIN);
+}
+
+void leave_raw_mode_empty(void) {
+    restore(TCSAFLUSH);
+}
+
+unsigned char own_stop_key(void) {
+    return saved.c_lflag & ISIG ? saved.c_cc[VSUSP] : 0;
 }
 
 void enter_raw_mode_again(void) {
@@ -104,7 +116,6 @@ void take_keys(struct terminal *terminal) {
         terminal->input_ended = 1;
         terminal->keys[0] = END_OF_INPUT;
     }
-    send_keys(terminal);
 }
 
 void send_keys(struct terminal *terminal) {

@@ -22,11 +22,15 @@ int open_terminal(struct streams *streams, int init_pid, int user);
 void enter_raw_mode(void);
 void leave_raw_mode(void);
 void enter_raw_mode_again(void);
+/* For a stop of ours: what was typed and not read yet is nobody's then, the shell's least of all. */
+void leave_raw_mode_empty(void);
+/* The key that stops there, by the user's own settings; 0: none. */
+unsigned char own_stop_key(void);
 
 void begin_terminal(struct terminal *terminal, int pty);
 void copy_size(int screen, int pty);
 int wants_keys(const struct terminal *terminal);
-void take_keys(struct terminal *terminal);
+void take_keys(struct terminal *terminal); /* they are to be sent */
 void send_keys(struct terminal *terminal);
 /* One piece from the pty to the screen: 1; 0 when there is none, or it is closed; -1 when the screen is gone. */
 int show(const struct terminal *terminal);

@@ -14,22 +14,38 @@ import os
 import struct
 import termios
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pysandbox.shapes import Any
+
 LFLAG, SPECIAL = 3, 6  # of what tcgetattr(3) says in Python
 TIOCGSID = 0x5429  # ioctl_tty(2): the session that has a terminal
 PID = struct.Struct("i")
 
 
-def is_stop_typed(pty: int, keys: bytes) -> bool:
-    """Whether it is among `keys`, written to the master `pty`, and the kernel lets it come to nothing."""
+def stop_key(settings: list[Any]) -> bytes:
+    """By what tcgetattr(3) says of a terminal; b"\\0": none."""
+    key: bytes = settings[SPECIAL][termios.VSUSP]
+    return key if settings[LFLAG] & termios.ISIG else b"\0"
+
+
+def typed_to_stop(pty: int, keys: bytes, own: bytes) -> int:
+    """For `keys`, typed and not written to the master `pty`: how many there are up to one that stops the command, and
+    that the kernel will let come to nothing; 0: none.
+
+    The cage chooses what its terminal takes for such a key. It is `own`, the user's, alone, or a cage would choose the
+    letter of a text that is being pasted from which on the shell reads it.
+    """
+    if own == b"\0" or own not in keys:
+        return 0
     try:
-        inside = termios.tcgetattr(pty)  # a master is asked for its slave's
-        key = inside[SPECIAL][termios.VSUSP]
-        if not inside[LFLAG] & termios.ISIG or key == b"\0" or key not in keys:
-            return False
+        if stop_key(termios.tcgetattr(pty)) != own:  # a master is asked for its slave's
+            return 0
         leader, foreground = (_pid_of(pty, request) for request in (TIOCGSID, termios.TIOCGPGRP))
-    except (termios.error, OSError):  # closed, or no session's
-        return False
-    return leader > 0 and leader == foreground and _stops_by_default(leader) and _can_be_continued()
+        stops = leader > 0 and leader == foreground and _stops_by_default(leader) and _can_be_continued()
+    except (termios.error, OSError):  # closed, no session's, or just ended
+        return 0
+    return keys.index(own) + 1 if stops else 0
 
 
 def stop_our_group() -> None:

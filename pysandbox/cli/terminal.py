@@ -12,7 +12,7 @@ import select
 import termios
 import tty
 
-from pysandbox.cli.stop_key import is_stop_typed, stop_our_group
+from pysandbox.cli.stop_key import stop_key, stop_our_group, typed_to_stop
 from pysandbox.exit_codes import BROKEN_PIPE
 
 TYPE_CHECKING = False
@@ -39,10 +39,15 @@ class RawMode:
     def __exit__(self, *error: object) -> None:
         self.leave()
 
-    def leave(self) -> None:
+    def leave(self, when: int = termios.TCSADRAIN) -> None:
         if self._saved is not None:
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+            termios.tcsetattr(self._fd, when, self._saved)
         self._saved = None
+
+    @property
+    def stop_key(self) -> bytes:
+        """By the user's own settings."""
+        return b"\0" if self._saved is None else stop_key(self._saved)
 
     def again(self) -> None:
         """Raw once more, where it may be: from the background the terminal is not touched."""
@@ -88,7 +93,7 @@ class TerminalRelay:
         copy_size(self._screen, self._pty)
 
     def _stop(self) -> None:
-        self._raw.leave()
+        self._raw.leave(termios.TCSAFLUSH)  # what was typed and not read yet is nobody's, the shell's least of all
         stop_our_group()
 
     def _continue(self) -> None:
@@ -112,8 +117,10 @@ class TerminalRelay:
             keys = b""
         self._input_ended = not keys
         self._typed = keys or END_OF_INPUT
+        stop = typed_to_stop(self._pty, keys, self._raw.stop_key)
+        self._typed = self._typed[: stop or None]  # what was typed behind it is nobody's
         self._send()
-        if is_stop_typed(self._pty, keys):
+        if stop:
             self._attendance.stop_by_key(self._stop)
 
     def _send(self) -> None:

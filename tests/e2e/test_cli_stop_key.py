@@ -155,3 +155,20 @@ def test_who_leads_a_session_is_not_stopped_where_nobody_could_continue_it(desk:
     desk.type(CTRL_Z)
     assert desk.ticks_on()
     assert desk.ticks_on()
+
+
+def test_a_cage_does_not_choose_the_key_that_stops(desk: Desk, pysandbox: str) -> None:
+    """Attack: a line is pasted, from whose middle on the user's shell would read it. Control: the user's own key."""
+    taken = 'stty susp X; echo u""p; read line; echo got-$line; stty susp ^Z; echo no""w; read line'
+    desk.type(f"{pysandbox} run -- sh -c '{taken}'\n")
+    desk.until("up")
+    desk.type("oneXtouch taken\n")
+    desk.until("got-")
+    desk.until("now")
+    assert not (desk.project / "taken").exists()
+    desk.type(CTRL_Z + "touch taken\n")
+    desk.until("Stopped")
+    desk.until(PROMPT)
+    desk.type("echo read-on\n")
+    desk.until("read-on")
+    assert not (desk.project / "taken").exists(), "what was typed behind it is not the shell's"
