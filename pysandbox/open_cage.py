@@ -144,9 +144,9 @@ class OpenCage:
 
     def _tell_planted(self) -> None:
         """What the last processes of a session have made after its last command had ended."""
-        absences = self.prepared.absences
-        if absences and (new := self.live.planted.not_told(absences())):
-            which: dict[str, object] = {"invocation_id": self.live.id}
+        absences, live = self.prepared.absences, self.live
+        if absences and (new := live.planted.not_told(absences(live.commands.since))):
+            which: dict[str, object] = {"invocation_id": live.id}
             self._runtime.sink(Event(PLANTED, planted_record(which, new, warning(new))))
 
 

@@ -113,7 +113,7 @@ class ProcessState:
         """All of a one-shot cage has ended when it is reported; of a session each thing is told once."""
         if self._final is None:  # the rest of the cage goes with its init, and takes a moment
             self.live.await_end()
-        if made := self.request.prepared.absences():
+        if made := self.request.prepared.absences(self.live.commands.since):
             self._planted = self.live.planted.not_told(made)
 
     def _record_end(self) -> None:

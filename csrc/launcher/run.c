@@ -201,7 +201,7 @@ static uint8_t *find_planted(const struct run *run, int has_report) {
     uint8_t *there = count ? calloc(count, 1) : NULL;
     if (!there) return NULL;
     if (!has_report) is_gone(run, GONE_MS);
-    if (psb_appeared(table(run->kept, PSB_KEPT_ABSENT), count, there)) return there;
+    if (psb_appeared(table(run->kept, PSB_KEPT_ABSENT), count, run->trail.since, there)) return there;
     free(there);
     return NULL;
 }

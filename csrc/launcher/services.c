@@ -160,6 +160,7 @@ static char *describe_run(const struct services *services, const struct handed *
     add_field(&told, "pid", (uint64_t)services->cage->pid);
     add_field(&told, "user", (uint64_t)services->user);
     add_field(&told, "began_ns", (uint64_t)began->tv_sec * 1000000000u + (uint64_t)began->tv_nsec);
+    add_field(&told, "since_ns", services->trail->since);
     add_fd(&told, "control", services->cage->control);
     add_fd(&told, "pidfd", services->cage->pidfd);
     add_fd(&told, "listener", services->listener);

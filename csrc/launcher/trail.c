@@ -75,8 +75,11 @@ int await_start(struct trail *trail) {
 
 int record_start(struct trail *trail, char *const *argv) {
     const struct psb_kept_record *record = table(trail->kept, PSB_KEPT_RECORDS);
+    struct timespec now;
     size_t i;
     clock_gettime(CLOCK_MONOTONIC, &trail->began);
+    clock_gettime(CLOCK_REALTIME, &now);
+    trail->since = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     if (!trail->is_open) return 0;
     for (i = 0; i < count_of(trail->kept, PSB_KEPT_RECORDS); i++) {
         const int result = record_kept(trail, &record[i], argv);

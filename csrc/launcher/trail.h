@@ -23,7 +23,8 @@ struct trail {
     int is_syncing, synced; /* a thread brings the start to the disk; what came of it, 0 or -errno */
     pthread_t syncing;
     char id[CAGE_ID + 1];
-    struct timespec began;
+    struct timespec began; /* CLOCK_MONOTONIC */
+    uint64_t since;        /* and by CLOCK_REALTIME, ns: what files' times are compared with */
     enum blame blame; /* why the command is being ended */
 };
 

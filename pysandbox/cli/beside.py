@@ -194,7 +194,7 @@ def _running(run: dict[str, Any], cage: Cage, prepared: Prepared, live: CageInit
     """The command, whose streams are the launcher's."""
     request = LaunchRequest(Command(tuple(argv), {}, None), prepared, live, COMMAND, True, True, (None, None, None))
     state = ProcessState(request, Stdio(), int(run["report"]), cage.runtime)
-    state.began = run["began_ns"] / 1e9
+    state.began, live.commands.since = run["began_ns"] / 1e9, run["since_ns"]
     return Process(state)
 
 

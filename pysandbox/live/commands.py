@@ -40,9 +40,11 @@ class _Command:
 
 
 class Commands:
-    """Any thread may call any method."""
+    """Any thread may call any method. `since`: when the first was about to be ordered (time.time_ns()), which is what
+    the times of files are compared with; 0 before that."""
 
     def __init__(self) -> None:
+        self.since = 0
         self._lock = allocate_lock()
         self._last = 0
         self._known: dict[int, _Command] = {}
@@ -51,6 +53,7 @@ class Commands:
     def begin(self) -> int:
         """The number of a command that is about to be ordered."""
         with self._lock:
+            self.since = self.since or time.time_ns()
             self._last += 1
             self._known[self._last] = self._open[self._last] = _Command(self._last)
             if len(self._known) > KEPT:

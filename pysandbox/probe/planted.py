@@ -2,8 +2,9 @@
 
 Over a name that is absent no mount can be laid, and a placeholder would be left behind by every host that dies (ADR
 0003). So each of them is looked for again when a command has ended, and what is there by then is told. The list is
-fixed when the plan is made; nothing is walked, nothing opened but directories, and no link of the cage's is followed.
-The launcher asks the same (csrc/launcher/run.c).
+fixed when the plan is made; nothing is walked, and no link of the cage's is followed. A link that was there before, and
+a directory that nobody may search, is nothing new; what is made behind it is. The launcher asks the same
+(csrc/launcher/run.c).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Absences:
-    """Names that were not there. Calling it asks which are there now; one without names is false."""
+    """Names that were not there. Calling it asks which a command that began at `since` (time.time_ns()) may have made;
+    one without names is false."""
 
     def __init__(self, names: Sequence[Absent]) -> None:
         self.names = tuple(names)
@@ -35,11 +37,11 @@ class Absences:
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def __call__(self) -> tuple[str, ...]:
+    def __call__(self, since: int) -> tuple[str, ...]:
         if not self.names:
             return ()
         there = self._new("uint8_t[]", len(self.names))
-        if not self._appeared(self._table, len(self.names), there):
+        if not self._appeared(self._table, len(self.names), since, there):
             return ()
         return tuple(f"{tree}/{name}" for (tree, name), is_there in zip(self.names, there, strict=True) if is_there)
 
@@ -50,9 +52,7 @@ def absences(seen: PathFacts, writable: Sequence[str]) -> Absences:
         guard.path: guard for guard in seen.guards if guard.tree in writable and seen[guard.path].kind == "missing"
     }
     first = [guard for guard in absent.values() if absent.keys().isdisjoint(_above(guard))]
-    found = Absences(sorted((guard.tree, guard.path.removeprefix(f"{guard.tree}/")) for guard in first))
-    now = found()  # what could not be looked at before is nothing new afterwards
-    return Absences([pair for pair in found.names if "/".join(pair) not in now]) if now else found
+    return Absences(sorted((guard.tree, guard.path.removeprefix(f"{guard.tree}/")) for guard in first))
 
 
 def _above(guard: Guard) -> Sequence[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -111,6 +112,35 @@ def test_a_killed_init_does_not_keep_it_quiet(ground: Ground) -> None:
         assert planted(process.result())
 
 
+# What is in the way of a guarded name before the command begins, and what the command makes behind it.
+BEHIND = {
+    "a link to a directory": ("mkdir in; ln -s in .claude", "echo {} > in/settings.json", ".claude/settings.json"),
+    "a link to nothing": ("ln -s in .claude", "mkdir in; echo {} > in/settings.json", ".claude/settings.json"),
+    "a link that is replaced": ("ln -s . .git", "rm .git; mkdir -p .git/hooks", ".git/hooks"),
+    "a repository behind a link": ("mkdir in; ln -s in .git", "echo '[core]' > in/config", ".git/config"),
+    "a file behind a link": ("ln -s said .envrc", "echo evil > said", ".envrc"),
+    "a shut directory": ("mkdir -m 0 .claude", "chmod 700 .claude; echo {} > .claude/settings.json",
+                         ".claude/settings.json"),
+    "a shut repository": ("mkdir -m 0 .git", "rmdir .git; mkdir .git; echo '[core]' > .git/config", ".git/config"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", BEHIND)
+def test_what_is_made_behind_something_that_was_in_the_way_is_told(ground: Ground, isolation: str, way: str) -> None:
+    before, attack, made = BEHIND[way]
+    subprocess.run(["/bin/sh", "-ec", before], cwd=ground.inside, check=True, timeout=60)
+    rules = policy(isolation, workdir="write", run_as="self")
+    time.sleep(0.1)
+
+    control = Cage(rules, cwd=ground.inside).run(["/bin/true"])
+    result = Cage(rules, cwd=ground.inside).run(["/bin/sh", "-ec", attack])
+
+    assert result.exit_code == 0, result.stderr
+    assert planted(control) == [], "what was there before is not the command's doing"
+    (message,) = planted(result)
+    assert repr(str(ground.inside / made)) in message
+
+
 # ---- the command line --------------------------------------------------------------------------------------------
 
 
@@ -141,6 +171,18 @@ def test_the_command_line_says_it_the_long_way_and_from_a_kept_plan(ground: Grou
         os.unlink(ground.inside / ".envrc")
     stream = Path(at_home["PYSANDBOX_AUDIT"]).read_text().splitlines()
     assert sum(json.loads(line)["type"] == PLANTED.name for line in stream) == 2
+
+
+def test_it_says_nothing_of_what_came_between_two_runs(ground: Ground, at_home: Mapping[str, str]) -> None:
+    """The plan that was kept knows .claude for absent; and is used for a link that leads nowhere."""
+    asked = ["run", "--", "/bin/sh", "-c", "[ ! -e go ] || { mkdir in; touch in/settings.json; }"]
+    for step in ("touch .claude", "rm .claude; ln -s in .claude", "rm .claude; mkdir -m 0 .claude",
+                 "rmdir .claude; ln -s .claude .claude", "rm .claude; ln -s in .claude; touch go"):  # fmt: skip
+        subprocess.run(["/bin/sh", "-ec", step], cwd=ground.inside, check=True, timeout=60)
+        time.sleep(0.1)
+        for _ in range(1 if "go" in step else 2):
+            said = command_line(ground, at_home, *asked).stderr
+            assert ("the command made" in said) == ("go" in step), (step, said)
 
 
 def test_a_policy_that_writes_nothing_looks_for_nothing(ground: Ground) -> None:

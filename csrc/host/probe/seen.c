@@ -20,12 +20,17 @@
 #endif
 #define NS 1000000000ull
 #define ONCE 1        /* in place of a time: there was a look */
+#define COARSE (NS / 50) /* a file's time is that of the last tick */
 #define RACY (2 * NS) /* a change so shortly before the look may be followed by one with the same time */
+
+static uint64_t change_of(const struct stat *of) {
+    return (uint64_t)of->st_ctim.tv_sec * NS + (uint64_t)of->st_ctim.tv_nsec;
+}
 
 /* The time of change that speaks for what a directory lacks; 0 when it is too young to. A cage cannot set it back, as
  * it can the time of modification. */
 static uint64_t settled(const struct stat *directory) {
-    const uint64_t changed = (uint64_t)directory->st_ctim.tv_sec * NS + (uint64_t)directory->st_ctim.tv_nsec;
+    const uint64_t changed = change_of(directory);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     return changed + RACY < (uint64_t)now.tv_sec * NS + (uint64_t)now.tv_nsec ? changed : 0;
@@ -99,15 +104,48 @@ static int lacks_first(int tree, const char *name) {
     return fstatat(tree, first, &now, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
 }
 
-/* Whether a name exists whose first component does. One that cannot be examined counts as existing: a cage may have
- * made it so. */
-static int is_there(int tree, const char *name) {
-    const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-    int fd;
-    if (!strchr(name, '/')) return 1;
-    fd = psb_open_inside(tree, name, O_PATH | O_NOFOLLOW, 0, resolve);
+/* What a component of a name is, no link followed: 1 a link, 0 something else, or -1. `changed`: the latest of the times
+ * at which it, or one before, was changed. */
+static int see_component(int tree, const char *name, size_t size, uint64_t *changed) {
+    char path[PATH_MAX];
+    struct stat now;
+    int fd, result;
+    if (size >= sizeof path) return -1;
+    memcpy(path, name, size);
+    path[size] = 0;
+    fd = psb_open_inside(tree, path, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    result = fd >= 0 ? fstat(fd, &now) : -1;
     if (fd >= 0) close(fd);
-    return fd != -ENOENT && fd != -ENOTDIR;
+    if (result) return -1;
+    if (change_of(&now) > *changed) *changed = change_of(&now);
+    return S_ISLNK(now.st_mode);
+}
+
+/* Whether what is in the way of a name, a link or a directory that nobody may search, was put there after `since`. */
+static int is_way_new(int tree, const char *name, uint64_t since) {
+    uint64_t changed = 0;
+    struct statfs of;
+    size_t size = 0;
+    do {
+        size += strcspn(name + size, "/");
+        if (see_component(tree, name, size, &changed)) break;
+    } while (name[size++]);
+    return changed + COARSE >= since || !has_true_times(fstatfs(tree, &of), &of);
+}
+
+/* Whether there is something now at a name that was not there, and whose first component is. What is no link, reached
+ * by none, is. A link, or what cannot be examined, counts where it is new: a cage may have made it so. Through links
+ * that are older the name is looked for: where they lead there was nothing either. */
+static int is_there(int tree, const char *name, uint64_t since) {
+    int fd = psb_open_inside(tree, name, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+    struct stat now;
+    int found = fd >= 0 && !fstat(fd, &now) && !S_ISLNK(now.st_mode);
+    if (fd >= 0) close(fd);
+    if (found || fd == -ENOENT || fd == -ENOTDIR) return found;
+    if (is_way_new(tree, name, since)) return 1;
+    fd = psb_open_inside(tree, name, O_PATH, 0, RESOLVE_NO_MAGICLINKS);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
 }
 
 /* The tree as it was reached without symlinks, or -1; and the time of change that speaks for it. */
@@ -120,7 +158,8 @@ static int open_tree(const char *path, uint64_t *changed) {
 
 /* Those of one tree: from `first` to the end that is returned. What the tree lacked when it was last changed is not
  * asked for again. */
-static size_t look_in(struct psb_absent *absent, size_t first, size_t count, uint8_t *there, size_t *found) {
+static size_t look_in(struct psb_absent *absent, size_t first, size_t count, uint64_t since, uint8_t *there,
+                      size_t *found) {
     uint64_t changed;
     const int tree = open_tree(absent[first].tree, &changed);
     int speaks = -1; /* whether its time of change does, once that is asked */
@@ -130,7 +169,7 @@ static size_t look_in(struct psb_absent *absent, size_t first, size_t count, uin
         there[i] = 0;
         if (tree < 0 || (changed && changed == recall(&absent[i].bare))) continue;
         if (!lacks_first(tree, absent[i].name)) {
-            there[i] = (uint8_t)is_there(tree, absent[i].name);
+            there[i] = (uint8_t)is_there(tree, absent[i].name, since);
             *found += there[i];
         } else if (is_second(&absent[i].bare, changed)) {
             if (speaks < 0) speaks = has_true_times(fstatfs(tree, &of), &of);
@@ -141,8 +180,8 @@ static size_t look_in(struct psb_absent *absent, size_t first, size_t count, uin
     return i;
 }
 
-size_t psb_appeared(struct psb_absent *absent, size_t count, uint8_t *there) {
+size_t psb_appeared(struct psb_absent *absent, size_t count, uint64_t since, uint8_t *there) {
     size_t i = 0, found = 0;
-    while (i < count) i = look_in(absent, i, count, there, &found);
+    while (i < count) i = look_in(absent, i, count, since, there, &found);
     return found;
 }

@@ -27,8 +27,9 @@ struct psb_absent {
     uint64_t bare; /* the tree's time of change (ns) when it lacked the first component of `name`; 0 or 1: never */
 };
 
-/* There is something by now at each of them or not, 1 or 0 in `there`; returns how many. No symlink is followed: a link
- * in the place, or on the way to it, is something. Those of one tree stand together. */
-size_t psb_appeared(struct psb_absent *absent, size_t count, uint8_t *there);
+/* There is something by now at each of them or not, 1 or 0 in `there`; returns how many. A link in the place or on the
+ * way to it is something, and so is what cannot be examined, where it is no older than `since` (CLOCK_REALTIME, ns);
+ * older links are followed. Those of one tree stand together. */
+size_t psb_appeared(struct psb_absent *absent, size_t count, uint64_t since, uint8_t *there);
 
 #endif

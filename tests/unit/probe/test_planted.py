@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,8 +45,101 @@ def led_through_a_link(top: Path) -> str:
 )
 def test_what_appears_is_told_however_often_it_was_asked_for(tmp_path: Path, appear: Callable[[Path], str]) -> None:
     (tmp_path / "there").mkdir()
-    absent = Absences([(str(tmp_path), name) for name in NAMES])
-    assert [absent() for _ in range(4)] == [()] * 4
+    absent, since = Absences([(str(tmp_path), name) for name in NAMES]), time.time_ns()
+    assert [absent(since) for _ in range(4)] == [()] * 4
     name = appear(tmp_path)
-    assert absent() == (f"{tmp_path}/{name}",)
-    assert absent() == (f"{tmp_path}/{name}",)
+    assert absent(since) == (f"{tmp_path}/{name}",)
+    assert absent(since) == (f"{tmp_path}/{name}",)
+
+
+def a_link(way: Path, target: Path) -> None:
+    way.symlink_to("in")
+    target.mkdir()
+
+
+def an_absolute_link(way: Path, target: Path) -> None:
+    way.symlink_to(target)
+    target.mkdir()
+
+
+def a_dangling_link(way: Path, _: Path) -> None:
+    way.symlink_to("in")
+
+
+def a_loop(way: Path, _: Path) -> None:
+    way.symlink_to(way.name)
+
+
+def a_shut_directory(way: Path, _: Path) -> None:
+    way.mkdir(mode=0)
+
+
+def nothing_made(way: Path, target: Path) -> bool:
+    return False
+
+
+def shut_again(way: Path, target: Path) -> bool:
+    way.chmod(0o700)
+    (way / "hooks").mkdir()
+    way.chmod(0)
+    return True
+
+
+def opened(way: Path, target: Path) -> bool:
+    way.chmod(0o700)
+    (way / "hooks").mkdir()
+    return True
+
+
+def made_behind_it(way: Path, target: Path) -> bool:
+    target.mkdir(exist_ok=True)
+    (target / "hooks").mkdir()
+    return True
+
+
+def replaced_by_a_directory(way: Path, target: Path) -> bool:
+    way.unlink()
+    (way / "hooks").mkdir(parents=True)
+    return True
+
+
+def replaced_by_another_link(way: Path, target: Path) -> bool:
+    way.unlink()
+    way.symlink_to("elsewhere")
+    return True
+
+
+LINKS = (a_link, an_absolute_link, a_dangling_link, a_loop)
+BEHIND = [
+    *((way, nothing_made) for way in (*LINKS, a_shut_directory)),
+    *((way, change) for way in LINKS for change in (replaced_by_a_directory, replaced_by_another_link)),
+    *((way, made_behind_it) for way in LINKS[:3]),
+    *((a_shut_directory, change) for change in (shut_again, opened)),
+]
+
+
+@pytest.mark.parametrize(("way", "change"), BEHIND)
+def test_what_was_in_the_way_before_is_nothing_new_and_what_is_made_behind_it_is(
+    tmp_path: Path, way: Callable[[Path, Path], None], change: Callable[[Path, Path], bool]
+) -> None:
+    way(tmp_path / ".claude", tmp_path / "in")
+    absent = Absences([(str(tmp_path), ".claude/hooks")])
+    time.sleep(0.1)  # longer than a tick, by which the times of files are told apart
+    since = time.time_ns()
+    assert absent(since) == ()
+    is_made = change(tmp_path / ".claude", tmp_path / "in")
+    assert absent(since) == ((f"{tmp_path}/.claude/hooks",) if is_made else ())
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_name_that_is_a_link_to_nothing_is_told_when_it_is_new_or_leads_somewhere(
+    tmp_path: Path, is_new: bool
+) -> None:
+    absent, since = Absences([(str(tmp_path), ".envrc")]), time.time_ns()
+    (tmp_path / ".envrc").symlink_to("said")
+    if not is_new:
+        time.sleep(0.1)
+        since = time.time_ns()
+        assert absent(since) == ()
+        (tmp_path / "said").touch()
+    assert absent(since) == (f"{tmp_path}/.envrc",)
