@@ -25,7 +25,7 @@ struct trail {
     char id[CAGE_ID + 1];
     struct timespec began; /* CLOCK_MONOTONIC */
     uint64_t since;        /* and by CLOCK_REALTIME, ns: what files' times are compared with */
-    enum blame blame; /* why the command is being ended */
+    enum blame blame;      /* why the command is being ended */
 };
 
 /* 0, or -1 where only Python can go on. */

@@ -68,7 +68,9 @@ def _guard_ours(view: ViewDraft, policy: Policy, tree: ShownTree, fact: PathFact
 def _note_the_rest(view: ViewDraft, real: str) -> None:
     tree = view.trees.get(real)
     if tree is not None and tree.writable:
-        message = f"{tree.fact.path!r} holds more directories than are searched, or more of git's configuration"
+        message = (
+            f"{tree.fact.path!r} holds more directories than are searched, or more of git's configuration, or links"
+        )
         message = f"{message}: the rest of git's files is writable"
         view.notes.append(not_coverable(tree.key, message))
 

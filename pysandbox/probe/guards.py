@@ -109,6 +109,24 @@ class _GuardSearch:
         self._configured += look.read
         self.ended_early |= look.ended_early
 
+    def linked(self, tree: str, guards: Iterable[Guard], closed: list[str]) -> Iterator[Guard]:
+        """What links in the directories of these lead to (not in a `.git`, of which the guards are known by name), and
+        in the hooks of the repository around."""
+        directories = [
+            (guard.path, guard.word) for guard in guards if guard.word in (GIT, *PROJECT) and not guard.only_file
+        ]
+        if GIT in closed:
+            directories += [(f"{git}/hooks", GIT) for git in _repository_around(tree)]
+        there = [each for each in directories if os.path.isdir(each[0])]
+        if not there:
+            return
+        from pysandbox.probe.linked import LinkedSearch
+
+        look = LinkedSearch(tree, self._follow)
+        yield from look.of(there)
+        self._configured += look.read
+        self.ended_early |= look.ended_early
+
     def _inside(self, git: str) -> Iterator[str]:
         """The git directories of the submodules, which may be nested, and of the linked worktrees."""
         worktrees = self._names(f"{git}/worktrees")
@@ -142,7 +160,8 @@ def find_guards(policy: Policy, seen: PathFacts, home: str, follow: Follow) -> F
     for path in changed_trees(policy, seen.cwd):
         if seen[path].kind == "dir":
             looking = _GuardSearch(searched, configured, follow)
-            for guard in _of_tree(seen[path].real, home, closed, looking):
+            by_name = list(_of_tree(seen[path].real, home, closed, looking))
+            for guard in (*by_name, *looking.linked(seen[path].real, by_name, closed)):
                 found.setdefault(guard.path, guard)
             unsearched += [seen[path].real] if looking.ended_early else []
     return Found(tuple(found.values()), tuple(dict.fromkeys(searched)), tuple(dict.fromkeys(unsearched)),

@@ -6,7 +6,9 @@ start files of shells where the home directory was granted. Each is opened by it
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import pysandbox
 from pysandbox import Grant
 from pysandbox.policy import user_home
-from pysandbox.probe import guards
+from pysandbox.probe import guards, linked, paths
 
 from .conftest import Ground
 from .harness import caged, policy, program, uncaged
@@ -120,6 +122,90 @@ def test_git_goes_on_to_work(project: Path) -> None:
     rules = policy(allow_write=[str(project)], run_as="self")
     result = pysandbox.run(["/bin/sh", "-ec", script, "sh", str(project)], policy=rules, timeout=60)
     assert (result.exit_code, str(result.stdout).strip()) == (0, "3"), result.stderr
+
+
+# A link in a guarded directory, and the file of the project that it leads to.
+LINKED = {
+    ".git/hooks/pre-commit": "scripts/check",
+    "a/b/.git/hooks/pre-push": "a/b/check",
+    "bare/hooks/update": "deep/er/check",
+    ".githooks/post-merge": "merged",
+    ".claude/hooks/stop": "scripts/stop",
+    ".vscode/launch.json": "conf/launch.json",
+    "tools/hooks/post-commit": "scripts/third",
+}
+
+
+def with_links(project: Path) -> dict[str, Path]:
+    run(project, *GIT, "config", "core.hooksPath", "tools/hooks")
+    for link, name in LINKED.items():
+        for each in (project / link, project / name):
+            each.parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("mine\n")
+        (project / link).symlink_to(os.path.relpath(project / name, (project / link).parent))
+    return {name: project / name for name in LINKED.values()}
+
+
+def test_what_links_among_it_lead_to_is_not_written(project: Path) -> None:
+    files = with_links(project)
+    (project / "other").touch()
+    argv = program(ATTACK, FILES=[str(each) for each in files.values()], OTHER=str(project / "other"))
+
+    report = caged(argv, policy(allow_write=[str(project)]))
+
+    grant = f"move above {files['merged']}"  # the grant itself is a mount
+    worked = {name for name, each in report.attempts.items() if each.errno not in REFUSED} - {grant}
+    assert worked == set()
+    assert all(each.read_text() == "mine\n" for each in files.values())
+    control = caged(argv, policy(allow_write=[str(project)], unguarded=[".git"]))
+    assert control[f"append {files['scripts/check']}"].errno is None, "with the directory its links are opened"
+    assert control[f"append {files['merged']}"].errno in REFUSED
+
+
+def test_nor_in_a_part_of_the_repository(project: Path) -> None:
+    part = project / "part"
+    part.mkdir()
+    (part / "check").write_text("mine\n")
+    (project / ".git/hooks/pre-commit").symlink_to("../../part/check")
+    argv = program(ATTACK, FILES=[str(part / "check")], OTHER=str(part / "check"))
+    report = caged(argv, policy(allow_write=[str(part)]))
+    assert report[f"append {part / 'check'}"].errno in REFUSED
+
+
+def test_a_link_that_leads_to_nothing_or_by_another_link_is_told(project: Path) -> None:
+    (project / ".git/hooks/pre-commit").symlink_to("../../check")
+    (project / ".git/hooks/pre-push").symlink_to("../../other-link")
+    (project / "other-link").symlink_to("real")
+    (project / "real").write_text("mine\n")
+    attack = ["/bin/sh", "-c", "echo evil > check; echo evil > real"]
+    result = pysandbox.Cage(policy(workdir="write"), cwd=project).run(attack)
+    told = [note.message for note in result.notes]
+    assert any(f"{str(project / 'check')!r}" in each and "the command made" in each for each in told)
+    assert any(f"{str(project / 'other-link')!r} is a symlink" in each for each in told)
+    assert (project / "real").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("how", ["in one program", "from a kept plan"])
+def test_a_link_that_was_made_between_two_cages_counts_in_the_second(project: Path, how: str) -> None:
+    (project / "check").write_text("mine\n")
+    script = ["/bin/sh", "-c", "echo x >> check"]
+    time.sleep(0.1)  # a plan made from what changed a moment ago is not kept
+    for step in range(4):
+        if step == 2:
+            (project / ".git/hooks/pre-commit").symlink_to("../../check")
+            time.sleep(paths.PAUSE)
+        if how == "in one program":
+            pysandbox.Cage(policy(workdir="write"), cwd=project).run(script)
+        else:
+            subprocess.run(["pysandbox", "run", "--", *script], cwd=project, capture_output=True, timeout=60)
+    assert (project / "check").read_text() == "mine\nx\nx\n"
+
+
+def test_a_directory_with_more_links_than_are_followed_is_told(project: Path) -> None:
+    for number in range(linked.MOST_LINKS + 1):
+        (project / f".githooks/{number}").symlink_to("../other")
+    result = pysandbox.run(["/bin/true"], policy=policy(allow_write=[str(project)]))
+    assert any("holds more directories than are searched" in note.message for note in result.notes)
 
 
 START = (".bashrc", ".profile", ".zshenv", ".ssh/config", ".config/fish/config.fish", ".config/systemd/user/a.service",

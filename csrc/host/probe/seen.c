@@ -19,9 +19,9 @@
 #define ZFS_SUPER_MAGIC 0x2fc12fc1 /* outside of the kernel's tree */
 #endif
 #define NS 1000000000ull
-#define ONCE 1        /* in place of a time: there was a look */
+#define ONCE 1           /* in place of a time: there was a look */
 #define COARSE (NS / 50) /* a file's time is that of the last tick */
-#define RACY (2 * NS) /* a change so shortly before the look may be followed by one with the same time */
+#define RACY (2 * NS)    /* a change so shortly before the look may be followed by one with the same time */
 
 static uint64_t change_of(const struct stat *of) {
     return (uint64_t)of->st_ctim.tv_sec * NS + (uint64_t)of->st_ctim.tv_nsec;
@@ -104,8 +104,8 @@ static int lacks_first(int tree, const char *name) {
     return fstatat(tree, first, &now, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
 }
 
-/* What a component of a name is, no link followed: 1 a link, 0 something else, or -1. `changed`: the latest of the times
- * at which it, or one before, was changed. */
+/* What a component of a name is, no link followed: 1 a link, 0 something else, or -1. `changed`: the latest of the
+ * times at which it, or one before, was changed. */
 static int see_component(int tree, const char *name, size_t size, uint64_t *changed) {
     char path[PATH_MAX];
     struct stat now;
