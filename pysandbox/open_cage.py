@@ -65,8 +65,8 @@ def replaced(live: CageInit) -> str:
     """Why no command may be started any more."""
     path = live.services.uncovered
     return (
-        f"{repr(path) if path else 'a path'}, which its policy denies, masks or guards, was replaced on the host (as "
-        "git config, git push -u and editors do), and is uncovered in this cage since"
+        f"{repr(path) if path else 'a path'}, which its policy denies, masks or guards, was made or replaced on the "
+        "host (as git config, git push -u and editors do), and is uncovered in this cage since"
     )
 
 

@@ -79,6 +79,10 @@ def covers(live: CageInit, prepared: Prepared) -> tuple[CageService, ...]:
         from pysandbox.live.covered import CoveredPaths
 
         found.append(CoveredPaths(live.pid, prepared.covered))
+    if prepared.awaited:
+        from pysandbox.live.awaited_names import AwaitedNames
+
+        found.append(AwaitedNames(prepared.awaited))
     return tuple(found)
 
 

@@ -37,7 +37,7 @@ from pysandbox.records.registry import private_paths
 from pysandbox.runtime.imports import keep_imports_apart
 from pysandbox.runtime.missing_walls import warn_of_missing_walls
 from pysandbox.runtime.own_places import make_own_places
-from pysandbox.runtime.prepared import Prepared, covered_paths
+from pysandbox.runtime.prepared import Prepared, must_not_show
 from pysandbox.shapes import replace
 
 OF_GIT = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL")  # git-config(1), FILES (`probe.configured`)
@@ -124,7 +124,7 @@ class CompiledPlans:
             plan,
             paths,
             watch(paths, known),
-            covered_paths(plan, paths),
+            *must_not_show(plan, resolved, paths),
             held,
             carried,
             structs.encode_limits(plan),

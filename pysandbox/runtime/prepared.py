@@ -8,8 +8,10 @@ from pysandbox.compile.absent_names import COVERING
 from pysandbox.compile.plan import Plan
 from pysandbox.launch import native
 from pysandbox.note import Note
+from pysandbox.policy.below import covers
 from pysandbox.policy.model import Policy
-from pysandbox.probe.facts import PathFacts
+from pysandbox.policy.paths_wanted import granted_paths, hidden_paths
+from pysandbox.probe.facts import PathFact, PathFacts
 from pysandbox.probe.planted import Absences
 from pysandbox.shapes import NamedTuple, dataclass, field
 
@@ -32,6 +34,7 @@ class Prepared:
     paths: PathFacts
     fresh: Callable[[], bool]  # whether the paths it was compiled from are still what they were
     covered: frozenset[str]  # what a cage of it must not see or write inside its grants, by the mounts on them
+    awaited: tuple[PathFact, ...]  # what it must not see either, and that is not there
     placeholders: tuple[str, ...]  # names to be held while a cage of it lives
     native: native.NativePlan
     limits: bytes
@@ -49,11 +52,22 @@ class Prepared:
         return self.plan.net is not None and bool(self.plan.net.bridge)
 
 
-def covered_paths(plan: Plan, paths: PathFacts) -> frozenset[str]:
-    """What is denied and masked, and the files that are guarded; not what every cage covers of /proc."""
+def must_not_show(plan: Plan, policy: Policy, paths: PathFacts) -> tuple[frozenset[str], tuple[PathFact, ...]]:
+    """What is covered: denied and masked, and the files that are guarded; not what every cage covers of /proc. And
+    what is awaited: denied or masked and not there, in a directory that is shown, so that whatever the host makes
+    there is, too. Not what was said to be optional, nor what lies below something else that is covered."""
     guarded = {paths[guard.path].real for guard in paths.guards}
     named = {fact.real for fact in paths.facts.values()}
-    return frozenset(
-        step.target for step in plan.mounts
-        if step.target in guarded or (step.kind in COVERING and step.target in named)
+    over = [step.target for step in plan.mounts if step.kind in COVERING]
+    covered = {step.target for step in plan.mounts if step.target in guarded}.union(named.intersection(over))
+    hidden = (paths[path] for _, grant, path in hidden_paths(policy, paths.cwd) if not grant.optional)
+    missing = [fact for fact in hidden if fact.kind == "missing"]
+    if not missing or not policy.caged:
+        return frozenset(covered), ()
+    copied = {tree.path for tree in plan.copies.trees} if plan.copies is not None else set()
+    granted = (paths[path] for path in granted_paths(policy, paths.cwd))
+    shown = [fact.real for fact in granted if fact.kind == "dir" and fact.real not in copied]
+    return frozenset(covered), tuple(
+        fact for fact in missing
+        if any(covers(tree, fact.real) for tree in shown) and not any(covers(each, fact.real) for each in over)
     )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Literal
 
 import pytest
 
-from pysandbox import Cage, CageClosedError, CageError, CageExecutor, Policy
+from pysandbox import Cage, CageClosedError, CageError, CageExecutor, Grant, Policy
 from pysandbox.runtime.runtime import Runtime
 
 pytestmark = pytest.mark.guest
@@ -132,6 +132,45 @@ def test_what_is_written_in_its_place_stays_covered(tmp_path: Path) -> None:
         secret.write_text("new secret")
         other.unlink()
         assert "secret" not in str(cage.run(["/bin/cat", str(secret)]).stdout)
+
+
+@pytest.mark.parametrize("make", [Path.write_text, save])
+@pytest.mark.parametrize("grant", ["allow", "allow_write", "cow"])
+@pytest.mark.parametrize("kind", ["deny", "mask"])
+def test_nothing_runs_after_the_host_has_made_what_was_not_there(
+    tmp_path: Path, kind: str, grant: str, make: Callable[[Path, str], object]
+) -> None:
+    secret = tmp_path / ".env"
+    (tmp_path / "other").write_text("plain")
+    policy = Policy(**{grant: [str(tmp_path)], kind: [str(secret)]})  # type: ignore[arg-type]
+    look = ["/bin/sh", "-c", f"cat {tmp_path}/other {secret}"]
+    with Cage(policy) as cage:
+        assert cage.run(look).stdout == "plain"
+        (tmp_path / "other").write_text("more")
+        assert cage.run(look).stdout == "more", "what is not denied goes on"
+        with suppress(PermissionError):  # where the cage could make it, a file of ours is in its place
+            make(secret, "secret")
+        if secret.exists() and secret.stat().st_size == len("secret"):
+            with pytest.raises(CageClosedError, match="open another"):
+                cage.run(look)
+        else:
+            assert "secret" not in str(cage.run(look).stdout)
+    assert "secret" not in str(Cage(policy).run(look).stdout)
+
+
+def test_what_may_be_there_later_may(tmp_path: Path) -> None:
+    """By the policy's own word; and in what is denied altogether, or is not shown, nothing shows."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for each in (inside / "shut", outside):
+        each.mkdir(parents=True)
+    denied = [Grant(str(inside / "may"), optional=True), str(inside / "shut"), str(inside / "shut" / "x"),
+              str(outside / "x")]  # fmt: skip
+    with Cage(Policy(allow=[str(inside)], deny=denied)) as cage:
+        cage.run(["/bin/true"])
+        for name in ("inside/may", "inside/shut/x", "outside/x"):
+            (tmp_path / name).write_text("secret")
+        shown = cage.run(["/bin/cat", str(inside / "may"), str(inside / "shut/x"), str(outside / "x")])
+        assert shown.stdout == "secret", "the first alone"
 
 
 def content(path: str) -> str:
