@@ -29,7 +29,8 @@ def _say(code: int, arguments: list[str]) -> None:
 
     namespace, argv = read_arguments(arguments)
     policy = policy_of(namespace.recipe, command=argv, extra=policy_values(namespace), pty=wants_pty(namespace)).policy
-    plan = Runtime(warm=0).prepare(policy, os.getcwd()).plan
+    prepared = Runtime(warm=0).prepare(policy, os.getcwd())
+    policy, plan = prepared.policy, prepared.plan
     line = why_failed.without_record(argv, code, plan, os.getcwd(), policy) or why_failed.pointer("", code, policy)
     if line:
         console.say(line)

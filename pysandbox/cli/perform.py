@@ -150,7 +150,7 @@ def say_why(result: Result, cage: Cage, code: int) -> int:
     from pysandbox.cli import why_failed
 
     prepared = cage.runtime.prepare(cage.policy, os.getcwd())
-    line = why_failed.line(result, cage.policy, prepared.plan, os.getcwd(), recorded=cage.runtime.audited)
+    line = why_failed.line(result, prepared.policy, prepared.plan, os.getcwd(), recorded=cage.runtime.audited)
     if line:
         console.say(line)
     return code

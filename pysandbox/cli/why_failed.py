@@ -22,6 +22,7 @@ from pysandbox.cli import needs, no_network
 from pysandbox.compile.plan import MountKind
 from pysandbox.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from pysandbox.policy.match import covers
+from pysandbox.policy.paths_wanted import denies
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -76,35 +77,30 @@ def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
 def without_record(argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy) -> str:
     """What the arguments alone tell, and the exit code."""
     return (
-        absent(_named_paths(argv, cwd, policy), plan, _denied(policy, plan, cwd))
+        absent(_named_paths(argv, cwd, policy), plan, policy, cwd)
         or no_network.line(argv, policy)
         or needs.tracing(argv, policy)
         or needs.repository(code, plan)
     )
 
 
-def absent(named: Iterable[str], plan: Plan, denied: Sequence[str]) -> str:
-    """About the first file of the host's which is named and the cage does not show; no grant shows what is `denied`."""
+def absent(named: Iterable[str], plan: Plan, policy: Policy, cwd: str) -> str:
+    """About the first file of the host's which is named and the cage does not show."""
     for path in named:
         real = os.path.realpath(path)
         step = None if _is_shown(path, plan) else path
         hidden = step or (None if _is_shown(real, plan) else real)
         if hidden is None:
             continue
-        if any(covers(each, real) for each in denied):
+        if denies(policy, cwd, path, real) or any(
+            each.kind in DENIED and covers(each.target, real) for each in plan.mounts
+        ):
             return f"{path} is denied to the sandbox (filesystem.deny), and no grant shows it"
         if not os.access(real, os.R_OK):
             return f"{path} is not in the sandbox, and on the host you may not read it"
         quoted = shlex.quote(real)
         return f"{path} is not in the sandbox; to allow it: --allow {quoted}, or --allow-write {quoted} to change it"
     return ""
-
-
-def _denied(policy: Policy, plan: Plan, cwd: str) -> list[str]:
-    """What is covered, and what is not shown anyway."""
-    paths = (os.path.expanduser(each.path) for each in (*policy.deny, *policy.mask))
-    covered = (each.target for each in plan.mounts if each.kind in DENIED)
-    return [*covered, *(os.path.normpath(os.path.join(cwd, path)) for path in paths)]
 
 
 def _named_paths(argv: Sequence[str], cwd: str, policy: Policy) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import GRANTING, Policy
 from pysandbox.policy.option import Grant
-from pysandbox.policy.patterns import escape, literal
+from pysandbox.policy.patterns import covers_path, escape, literal
 from pysandbox.policy.way_out import inspects
 
 # With a list of executables: where shared libraries live on every distribution, and the dynamic linkers that compilers
@@ -61,6 +61,12 @@ def hidden_patterns(policy: Policy, cwd: str) -> Iterator[tuple[str, Grant, str]
     for key, grant, path in _hidden(policy, cwd):
         if literal(path) is None:
             yield key, grant, path
+
+
+def denies(policy: Policy, cwd: str, *paths: str) -> bool:
+    """Whether one of these absolute paths is denied, or lies in what is: then no grant opens it."""
+    denied = [path for key, _, path in _hidden(policy, cwd) if key == "filesystem.deny"]
+    return any(covers_path(each, path) for each in denied for path in paths)
 
 
 def _hidden(policy: Policy, cwd: str) -> Iterator[tuple[str, Grant, str]]:

@@ -14,9 +14,12 @@ from contextlib import suppress
 
 from pysandbox.compile.plan import Plan
 from pysandbox.launch import native
+from pysandbox.policy.model import Policy
+from pysandbox.policy.paths_wanted import denies
 from pysandbox.supervise.missed import Missed, OnHost, judged
 
 MOUNTS = "/proc/self/mountinfo"
+DENY = "filesystem.deny"
 
 
 class HostLooks:
@@ -85,8 +88,8 @@ def _has_automounts() -> bool:
 class PathJudge:
     """Says of each look what it came to. Any thread may call it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, policy: Policy) -> None:
+        self._plan, self._policy = plan, policy
         self._host = HostLooks()
         self._lock = threading.Lock()
         self._closed = False
@@ -94,10 +97,16 @@ class PathJudge:
     def of(self, missed: Missed) -> tuple[str, str] | None:
         """The policy key that refused it, and the line that would allow it; None where the cage is not why."""
         with self._lock:
-            found = None if self._closed else judged(missed, self._host.at(missed), self._plan)
+            found = None if self._closed else self._judged(missed)
             if self._closed:
                 self._host.close()
             return found
+
+    def _judged(self, missed: Missed) -> tuple[str, str] | None:
+        host = self._host.at(missed)
+        found = judged(missed, host, self._plan)
+        is_denied = found is not None and denies(self._policy, self._plan.cwd, missed.path, host.real)
+        return (DENY, "") if is_denied else found
 
     def close(self) -> None:
         """Does not wait for a look that a file system of the host holds up: that one ends by itself."""

@@ -50,7 +50,7 @@ class RefusalLedger:
         self._further = Further(live.commands)  # what there was no room for
         self._first: dict[tuple[Call, int], tuple[Denial, Asker]] = {}  # of the C half, described at once, by session
         self._walks = Walks()
-        self._paths = PathJudge(plan)
+        self._paths = PathJudge(plan, policy)
         self._counted: dict[int, Key] = {}  # of the C half's keys, what they are counts of
 
     def _rule_of(self, call: Call) -> str:
