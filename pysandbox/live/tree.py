@@ -30,6 +30,7 @@ from pysandbox.launch.proctext import (
     sizes,
 )
 from pysandbox.live.inside import open_inside
+from pysandbox.live.open_sockets import count_open_sockets
 from pysandbox.live.page_tables import page_tables
 from pysandbox.live.processes import children, descendants
 from pysandbox.live.swapped import swapped
@@ -194,7 +195,7 @@ class ProcessTree:
         seen = dict(map(self._pages, pids))
         resident = {place: there for place, (there, _) in seen.items()}
         spaces = {place: space for place, (_, space) in seen.items()}
-        files += self._buffers(pids) + page_tables(spaces, limit, self._read)
+        files += self._buffers(pids, limit) + page_tables(spaces, limit, self._read)
         rough = self.rough = sum(resident.values()) + files + swapped(resident, self._read)
         if rough <= limit:
             return rough
@@ -210,16 +211,16 @@ class ProcessTree:
             return self._weigh(limit, again - 1)
         return weight
 
-    def _buffers(self, pids: list[str]) -> int:
-        """What the kernel may hold for descriptors and unix sockets, the usual number of each left out. Sockets are
-        counted by their network namespace: those on their way through another one, too."""
-        if not self._own_proc:
-            return 0
+    def _buffers(self, pids: list[str], limit: int) -> int:
+        """What the kernel may hold for descriptors and sockets, the usual number of each left out. Unix sockets are
+        counted by their network namespace, those on their way through another one, too; without it, where they are
+        open."""
         opened = [self._stat(f"{pid}/fd") for pid in pids]
         descriptors = sum(seen.st_size for seen in opened if seen is not None)  # 6.2
         held = max(0, descriptors - USUAL_DESCRIPTORS) * DESCRIPTOR
         if not self._own_net:
-            return held
+            sockets = count_open_sockets(self._proc, pids, USUAL_SOCKETS + limit // SOCKET)
+            return held + max(0, sockets - USUAL_SOCKETS) * SOCKET
         rows = [line.split() for line in lines(self._read(f"{self._init_name}/net/protocols"))]
         sockets = sum(number(row[2]) for row in rows if len(row) > 2 and row[0].startswith(b"UNIX"))
         return held + max(0, sockets - USUAL_SOCKETS) * SOCKET + self._queued(rows)

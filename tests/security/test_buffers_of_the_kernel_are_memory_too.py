@@ -98,6 +98,60 @@ def test_who_fills_them_is_out_of_memory(attack: str) -> None:
     assert result.reason == "oom", result.stderr
 
 
+HIDDEN = "\n    import ctypes; ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE" + SOCKETS
+SEQPACKETS = SOCKETS.replace("SOCK_STREAM", "SOCK_SEQPACKET")
+THREADS = (
+    FILL
+    + """
+    import ctypes, threading
+    def alone():
+        ctypes.CDLL(None).unshare(0x400)  # CLONE_FILES: a table of descriptors of its own
+        for _ in range(60):
+            full(kept, socket.SOCK_STREAM)
+        signal.pause()
+    kept = []
+    for _ in range(PROCESSES - 1):
+        if os.fork() == 0:
+            break
+    for _ in range(4):
+        threading.Thread(target=alone).start()
+    signal.pause()
+"""
+)
+HOST_S_NETWORK = {
+    "landlock": {"isolation": "landlock", "run_as": "self"},
+    "direct": {"egress": "direct", "unsafe_direct": True},
+}
+
+
+@pytest.mark.parametrize("where", HOST_S_NETWORK)
+@pytest.mark.parametrize(
+    "attack", [SOCKETS, SEQPACKETS, HIDDEN, THREADS], ids=["stream", "packets", "hidden", "threads"]
+)
+def test_without_a_network_of_its_own_too(attack: str, where: str) -> None:
+    rules = Policy(memory_mb=LIMIT_MB, walltime_sec=30, **HOST_S_NETWORK[where])  # type: ignore[arg-type]
+    result = pysandbox.run(program(attack, PROCESSES=24), policy=rules, timeout=60)
+
+    assert result.reason == "oom", result.stderr
+
+
+@pytest.mark.parametrize("where", HOST_S_NETWORK)
+def test_nor_do_descriptors_that_are_no_sockets_and_a_usual_number_count_there(where: str) -> None:
+    few = """
+        import threading
+        kept = [open("/dev/null") for _ in range(300)] + [socket.socketpair() for _ in range(100)]
+        for _ in range(8):
+            threading.Thread(target=time.sleep, args=(1,)).start()
+        for _ in range(3):
+            if os.fork() == 0:
+                break
+        time.sleep(1)
+    """
+    rules = Policy(memory_mb=128, **HOST_S_NETWORK[where])  # type: ignore[arg-type]
+    result = pysandbox.run(program("import socket, time", few), policy=rules, timeout=60)
+    assert (result.reason, result.exit_code) == ("exited", 0), result.stderr
+
+
 SYSTEM_V = """
     attempt("a set of 32,000 semaphores", call, "semget", 0, 32000, 0o1600)
     attempt("a queue", call, "msgget", 0, 0o1600)
