@@ -198,8 +198,9 @@ def detach(launcher: Launcher, command: Command, stdin: File = None) -> Detached
     require_nothing_apart(launcher.policy)
     directory, policy = launcher.directory_to_detach(), launcher.policy_for(command)
     source = _source(stdin)
+    written = launcher.runtime.plans.written_before(policy, directory)
     order = {"policy": policy.to_json(), "directory": directory, "argv": command.argv, "env": dict(command.env),
-             "cwd": command.cwd, "stdin": source, "written": launcher.runtime.plans.written_before(policy)}  # fmt: skip
+             "cwd": command.cwd, "stdin": source, "written": written}  # fmt: skip
     try:
         return _start(order, command.argv, source)
     finally:

@@ -20,6 +20,7 @@ from pysandbox.events import COMPILE_ERROR, NOTE, Event, Sink, ignore
 from pysandbox.launch import structs
 from pysandbox.launch.placeholder import with_placeholders
 from pysandbox.note import weaker
+from pysandbox.policy.below import covers
 from pysandbox.policy.expand import expand
 from pysandbox.policy.guarded import OURS
 from pysandbox.policy.model import Policy, every_grant
@@ -61,10 +62,15 @@ class CompiledPlans:
         """What cages of this program may have written, by real paths."""
         return tuple(self._written)
 
-    def written_before(self, policy: Policy) -> tuple[str, ...]:
-        """Real paths in which no grant of this policy follows a link: `written`, and what a plugin's policy says
-        besides."""
-        return (*self._written, *getattr(policy, "strangers", ()))
+    def written_before(self, policy: Policy, cwd: str) -> tuple[str, ...]:
+        """Real paths in which no grant of this policy follows a link: `written`, what a plugin's policy says besides,
+        and this program's own working directory, where the one that is granted lies below it (`cwd="./out"`)."""
+        before = (*self._written, *getattr(policy, "strangers", ()))
+        try:
+            here = os.getcwd() if policy.workdir != "none" else cwd
+        except OSError:  # it was removed
+            return before
+        return (*before, here) if here != cwd and covers(here, cwd) and not covers(here, home()) else before
 
     @property
     def host(self) -> HostFacts:
@@ -98,7 +104,7 @@ class CompiledPlans:
         try:
             resolved = with_base(expand(policy, env=os.environ, cwd=cwd, home=home()))
             host = self._facts(resolved)
-            before = self.written_before(resolved)
+            before = self.written_before(resolved, cwd)
             known = self._base.known(before) if resolved.base else NONE_KNOWN
             paths = self._stat_paths(resolved, cwd, before, known)
             plan = compile_plan(resolved, host, paths, watch=watched, prebuilt=prebuilt_filter)

@@ -65,6 +65,26 @@ def test_the_next_cage_of_the_program_is_refused(
     assert ground.unharmed
 
 
+@pytest.mark.parametrize("spelled", ["relative", "absolute"])
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_nor_is_it_granted_as_a_working_directory_by_another_program(
+    ground: Ground, project: Path, isolation: str, access: Any, spelled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which runs in the project, and knows nothing of the cage that planted it."""
+    monkeypatch.chdir(project)
+    out: Any = "./out" if spelled == "relative" else project / "out"
+    rules = pysandbox.Policy(**{"workdir": access, "isolation": isolation, "run_as": "self"})
+    runtime = pysandbox.Runtime()
+    assert pysandbox.Cage(rules, cwd=out, runtime=runtime).run(["/bin/pwd"]).ok  # CONTROL: a directory yet
+    plant(ground, isolation)
+    look = program(LOOK, OUT=str(project / "out"))
+
+    with pytest.raises(pysandbox.PolicyError, match="leads through"):
+        pysandbox.Cage(rules, cwd=out, runtime=pysandbox.Runtime()).run(look)
+    assert ground.unharmed
+    runtime.drain()
+
+
 def test_nor_is_a_detached_one_that_a_process_of_its_own_makes(ground: Ground, project: Path) -> None:
     """Which knows of earlier cages what it is told."""
     cage = pysandbox.Cage(pysandbox.Policy(allow=(Grant(str(project / "out")),)), cwd="/")
