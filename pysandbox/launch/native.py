@@ -60,6 +60,8 @@ HINTS = {
     "mounts below it; if something was mounted just now, trying again tells what; else storage = \"copy\" lays none",
     ("overlay", errno.EPERM): "this host forbids overlays in user namespaces: run `pysandbox check`",
     ("overlay", errno.ENODEV): "this host has no overlayfs: as root, modprobe overlay",
+    ("landlock_rule", errno.ENOSYS): "a filter of system calls refuses openat2 here, as in another cage: in one, "
+    "or a container like it, no cage can be made",
     ("init_fds", errno.EINVAL): "a cage begins with descriptors from 64 on: raise the limit on open files (ulimit -n)",
 }  # fmt: skip
 OF_ANY_STEP = {

@@ -73,7 +73,8 @@ def test_nor_is_it_granted_as_a_working_directory_by_another_program(
     """Which runs in the project, and knows nothing of the cage that planted it."""
     monkeypatch.chdir(project)
     out: Any = "./out" if spelled == "relative" else project / "out"
-    rules = pysandbox.Policy(**{"workdir": access, "isolation": isolation, "run_as": "self"})
+    options: dict[str, Any] = {"workdir": access, "isolation": isolation, "run_as": "self"}
+    rules = pysandbox.Policy(**options)
     runtime = pysandbox.Runtime()
     assert pysandbox.Cage(rules, cwd=out, runtime=runtime).run(["/bin/pwd"]).ok  # CONTROL: a directory yet
     plant(ground, isolation)
