@@ -13,8 +13,12 @@ from pysandbox.probe.state import apps_directory, audit_directory, own_home
 
 def own_directories() -> tuple[str, ...]:
     """The real paths of all that is ours, whether it exists yet or not."""
-    places = (*_places(), audit_directory(), apps_directory())
-    return tuple(dict.fromkeys(map(os.path.realpath, places)))
+    return tuple(dict.fromkeys(map(os.path.realpath, own_names())))
+
+
+def own_names() -> tuple[str, ...]:
+    """By which names they are reached, in the environment as it is now."""
+    return (*_places(), audit_directory(), apps_directory())
 
 
 def protected_directories(*, audit: Iterable[str], registry: Iterable[str]) -> tuple[ProtectedDirectory, ...]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from pysandbox.policy.below import covers, from_root
+from pysandbox.policy.below import covers
 from pysandbox.policy.user_home import home
 from pysandbox.probe.accounts import own_accounts
 from pysandbox.probe.facts import STAGING_CANDIDATES, PathFact, PathFacts, ProtectedDirectory
@@ -52,45 +52,10 @@ class KnownPaths(NamedTuple):
 
     facts: Mapping[str, PathFact]
     seen: Seen | None
+    kept: tuple[ProtectedDirectory, ...] | None = None  # None: which they are is to be asked
 
 
 NONE_KNOWN = KnownPaths(MappingProxyType({}), None)
-
-
-class BasePaths:
-    """What the paths are that every policy with the base names: looked at once, for as long as they still lead where
-    they led. So holds a plan that is used again (`watch`); here it is the next policy's that comes from the same look.
-    """
-
-    def __init__(self) -> None:
-        self._known = NONE_KNOWN
-        self._led_through: Mapping[str, Collection[str]] = {}  # by directory: the paths that lie or lead below it
-        self._hold: Callable[[], bool] = lambda: False
-        self._user = (-1, -1)  # another one may not see the same
-
-    def known(self, written: Collection[str] = ()) -> KnownPaths:
-        """They hold. What a policy names beside them is looked at anew, and so is what lies in `written`, the
-        directories (real paths) that cages have changed: a name there may have become a link to the very same file."""
-        known = self._known
-        if self._user != (os.geteuid(), os.getegid()) or not self._hold() or known is not self._known:
-            known = self._look_again()
-        again = {path for tree in written for path in self._led_through.get(tree, ())}
-        if not again:
-            return known
-        return known._replace(facts={path: fact for path, fact in known.facts.items() if path not in again})
-
-    def _look_again(self) -> KnownPaths:
-        from pysandbox.policy.recipe import base_paths
-
-        user, entries = (os.geteuid(), os.getegid()), dict[str, PathEntry]()
-        facts = {path: follow(path, entries) for path in (*base_paths(), *STAGING_CANDIDATES)}
-        known, led = KnownPaths(facts, seen_table(rows(facts.values()))), dict[str, set[str]]()
-        for path, fact in facts.items():
-            for place in {path, fact.real, *dict(fact.links)}:
-                for directory in from_root(place):
-                    led.setdefault(directory, set()).add(path)
-        self._user, self._known, self._led_through, self._hold = user, known, led, still_there((), known.seen)
-        return known
 
 
 def stat_paths(

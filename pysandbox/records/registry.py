@@ -87,12 +87,23 @@ def private_paths() -> tuple[str, ...]:
         os.mkdir(path, 0o700)
     user = os.geteuid()
     private = []
-    for each in dict.fromkeys((path, f"/run/user/{user}/pysandbox", f"{TEMPORARY}/pysandbox-{user}")):
+    for each in dict.fromkeys((path, *_by_user(user))):
         with suppress(OSError):
             found = os.lstat(each)
             if stat.S_ISDIR(found.st_mode) and found.st_uid == user and (each == path or not found.st_mode & 0o077):
                 private.append(each)
     return tuple(private)
+
+
+def _by_user(user: int) -> tuple[str, str]:
+    return f"/run/user/{user}/pysandbox", f"{TEMPORARY}/pysandbox-{user}"
+
+
+def asked_paths() -> tuple[str, ...]:
+    """The names on which it depends what `private_paths` says, beside what it says."""
+    runtime, user = os.environ.get("XDG_RUNTIME_DIR", ""), os.geteuid()
+    given = (runtime, f"{runtime}/pysandbox") if runtime.startswith("/") else ()
+    return (*given, f"/run/user/{user}", *_by_user(user))
 
 
 def opened(*, make: bool = False) -> AbstractContextManager[int]:

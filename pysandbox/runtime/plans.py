@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock  # threading's Lock, without its imports
 from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pysandbox.compile.absent_names import placeholders
 from pysandbox.compile.compiler import compile_plan
@@ -28,13 +28,14 @@ from pysandbox.policy.paths_wanted import changed_trees
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.user_home import home
 from pysandbox.policy.way_out import has_doors
-from pysandbox.probe.facts import HostFacts, PathFacts, ProtectedDirectory
+from pysandbox.probe.base_paths import BasePaths, OwnPlaces
+from pysandbox.probe.facts import HostFacts, PathFacts
 from pysandbox.probe.host import asked_for_overlays, asked_for_redirects, host_facts
-from pysandbox.probe.kept import protected_directories
-from pysandbox.probe.paths import NONE_KNOWN, BasePaths, KnownPaths, stat_paths, watch
+from pysandbox.probe.kept import own_names, protected_directories
+from pysandbox.probe.paths import NONE_KNOWN, KnownPaths, stat_paths, watch
 from pysandbox.probe.planted import absences
 from pysandbox.probe.prebuilt import prebuilt_filter
-from pysandbox.records.registry import private_paths
+from pysandbox.records.registry import asked_paths, private_paths
 from pysandbox.runtime.imports import keep_imports_apart
 from pysandbox.runtime.missing_walls import warn_of_missing_walls
 from pysandbox.runtime.own_places import make_own_places
@@ -50,10 +51,11 @@ class CompiledPlans:
     """`audit` is the directory of the audit trail, which no cage reaches; "" where nothing is kept."""
 
     def __init__(self, sink: Sink, audit: str) -> None:
-        self._sink, self._audit = sink, audit
+        self._sink = sink
+        self._own_places = partial(_own_places, (audit,) if audit else ())
         self._host: HostFacts | None = None
         self._prepared: dict[object, Prepared] = {}
-        self._base = BasePaths()
+        self._base = BasePaths(self._own_places)
         self._written: dict[str, None] = {}  # what its cages may have written, by real paths
         self._lock = allocate_lock()
 
@@ -143,9 +145,10 @@ class CompiledPlans:
 
     def _stat_paths(self, policy: Policy, cwd: str, written: tuple[str, ...], known: KnownPaths) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written, known=known)
+        kept = known.kept if known.kept is not None else self._own_places().kept
+        seen = stat_paths(policy, cwd=cwd, kept=kept, written=written, known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
-            seen = stat_paths(policy, cwd=cwd, kept=self._protected(), written=written)
+            seen = stat_paths(policy, cwd=cwd, kept=self._own_places().kept, written=written)
         seen = with_placeholders(policy, seen)
         if not (self.host.root and policy.caged):
             return seen
@@ -168,18 +171,13 @@ class CompiledPlans:
             self._host = asked_for_overlays(self.host)
         return replace(self.host, env=dict(os.environ))
 
-    def _protected(self) -> tuple[ProtectedDirectory, ...]:
-        """The directories of this package, ours and every other program's: no cage reaches them."""
-        ours = (self._audit,) if self._audit else ()
-        return protected_directories(audit=ours, registry=private_paths())
-
     def find(self, policy: Policy, cwd: str, watched: frozenset[str]) -> Prepared | None:
         """What was compiled last; compiles nothing."""
         return self._prepared.get(plan_key(policy, cwd, watched))
 
     def forget(self, prepared: Prepared) -> None:
         """It is compiled anew when it is next asked for."""
-        self._base = BasePaths()
+        self._base = BasePaths(self._own_places)
         with self._lock:
             self._prepared = {key: kept for key, kept in self._prepared.items() if kept is not prepared}
 
@@ -190,6 +188,12 @@ class CompiledPlans:
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host: another thread may have held the lock at the fork."""
         self._lock = allocate_lock()
+
+
+def _own_places(audit: Sequence[str]) -> OwnPlaces:
+    """The directories of this package, ours and every other program's: no cage reaches them."""
+    kept = protected_directories(audit=audit, registry=private_paths())
+    return OwnPlaces(kept, (*own_names(), *audit, *asked_paths()))
 
 
 def plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:

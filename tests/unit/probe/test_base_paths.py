@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ from pysandbox.policy import base_grants
 from pysandbox.policy.model import Policy
 from pysandbox.policy.option import Grant
 from pysandbox.policy.recipe import with_base
-from pysandbox.probe import paths
-from pysandbox.probe.facts import PathFact
-from pysandbox.probe.paths import BasePaths, stat_all, stat_paths
+from pysandbox.probe import base_paths, paths
+from pysandbox.probe.base_paths import BasePaths, OwnPlaces
+from pysandbox.probe.facts import PathFact, ProtectedDirectory
+from pysandbox.probe.paths import stat_all, stat_paths
 
 
 @pytest.fixture
@@ -135,9 +136,80 @@ def test_what_lies_or_leads_where_cages_write_is_not_known(etc: Path, place: str
 def test_trees_that_cages_write_are_not_held_against_each_path(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base, asked = BasePaths(), list[str]()
     base.known()
-    monkeypatch.setattr(paths, "from_root", lambda path: asked.append(path) or ())
+    monkeypatch.setattr(base_paths, "from_root", lambda path: asked.append(path) or ())
     monkeypatch.setattr(paths, "covers", lambda tree, path: asked.append(path))
     base.known([f"/tree/{number}" for number in range(1000)])
     assert not asked
-    paths.from_root("/control")
+    base_paths.from_root("/control")
     assert asked
+
+
+# ---- the package's own directories -----------------------------------------------------------------------------------
+
+
+class Own:
+    """Finds one directory of the package by a name in `state`, and counts how often it was asked."""
+
+    def __init__(self, state: Path) -> None:
+        self.name, self.asked = state / "pysandbox", 0
+        self.name.mkdir(parents=True)
+        self.after: list[Callable[[], object]] = []
+
+    def __call__(self) -> OwnPlaces:
+        self.asked += 1
+        real = os.path.realpath(self.name)
+        for each in self.after:
+            each()
+        self.after.clear()
+        return OwnPlaces((ProtectedDirectory(real, "what is kept", closed=True),), (str(self.name),))
+
+    def move(self) -> None:
+        """It lies elsewhere from now on, under the same name."""
+        self.name.rename(self.name.with_name("moved"))
+        self.name.symlink_to("moved")
+
+
+@pytest.fixture
+def own(etc: Path) -> Own:
+    return Own(etc / "state")
+
+
+def test_the_package_s_own_directories_are_found_once(own: Own, looks: list[str]) -> None:
+    base = BasePaths(own)
+    (kept,) = base.known().kept or ()
+    assert kept.path == str(own.name)
+    own.asked = 0
+    looks.clear()
+    assert base.known().kept == (kept,)
+    seen = stat_paths(with_base(Policy()), cwd="/", kept=(kept,), known=base.known())
+    assert seen[kept.path].kind == "dir"
+    assert (own.asked, kept.path in looks) == (0, False)
+
+
+def test_they_are_found_anew_when_their_name_leads_elsewhere(own: Own) -> None:
+    base = BasePaths(own)
+    base.known()
+    own.move()
+    assert [each.path for each in base.known().kept or ()] == [f"{own.name.parent}/moved"]
+
+
+@pytest.mark.parametrize("name", base_paths.VARIABLES)
+def test_they_are_found_anew_in_another_environment(own: Own, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = BasePaths(own)
+    base.known()
+    own.asked = 0
+    monkeypatch.setenv(name, "/elsewhere")
+    base.known()
+    assert own.asked
+
+
+def test_they_are_asked_for_where_cages_write_on_the_way_to_them(own: Own) -> None:
+    base = BasePaths(own)
+    assert base.known(["/none"]).kept is not None  # the control
+    assert base.known([str(own.name.parent)]).kept is None
+
+
+def test_what_changes_while_it_is_found_is_not_kept(own: Own) -> None:
+    own.after.append(own.move)
+    base = BasePaths(own)
+    assert base.known().kept is None
