@@ -66,9 +66,7 @@ class Launcher:
         if "PATH" in command.env or "PATH" in (*dict(policy.env), *policy.env_passthrough):
             return command
         if self.path is None:
-            from pysandbox.runtime.commanded import shown_path
-
-            self.path = shown_path(prepared)
+            self.path = self.runtime.commanded.shown_path(prepared)
         return replace(command, env={**command.env, "PATH": self.path}) if self.path else command
 
     def prepare(self, policy: Policy) -> Prepared:

@@ -12,6 +12,7 @@ its real path here; the nearest ancestor is found by walking up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from pysandbox.compile.absent_names import HIDES, is_absent, weigh_what_is_absent
 from pysandbox.compile.copies import copy_places
@@ -182,6 +183,7 @@ def _wide(tree: ShownTree, paths: PathFacts) -> Iterator[str]:
                f"not; {UNIX_SOCKETS} grants a single one")  # fmt: skip
 
 
+@lru_cache(maxsize=1024)  # each policy asks it of the base's trees and links
 def why_own(real: str) -> str | None:
     """Why a full cage is not granted the host's `real`, or None."""
     if real == ROOT:

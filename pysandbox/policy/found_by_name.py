@@ -13,9 +13,10 @@ and is an interpreter or a name that the system does not have. A policy that say
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pysandbox.errors import PolicyError
+from pysandbox.policy.below import from_root
 from pysandbox.policy.expand import Surroundings, quote
 from pysandbox.policy.fields import P, PolicyFields
 from pysandbox.policy.match import covers
@@ -24,7 +25,7 @@ from pysandbox.policy.option import Grant
 from pysandbox.policy.refusal import CommandRefused
 from pysandbox.policy.search import SYSTEM_PROGRAMS, Search
 from pysandbox.policy.toolchain.installation import is_python
-from pysandbox.shapes import TYPE_CHECKING, replace
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.toolchain.program import Toolchain
@@ -129,6 +130,26 @@ def with_path(
     path = ":".join(dict.fromkeys((*first, *before, INSIDE, *after)))
     changed: P = replace(policy, env=(*policy.env, ("PATH", path)))
     return changed
+
+
+class UserPath(NamedTuple):
+    """Those directories of a PATH that are not the system's. `above`: all that lead to them, by either name."""
+
+    named: frozenset[str]
+    above: frozenset[str]
+
+    @classmethod
+    def of(cls, path: str) -> UserPath:
+        named = [each for each in dict.fromkeys(path.split(":")) if each not in SYSTEM and os.path.isabs(each)]
+        real = {each: os.path.realpath(each) for each in named}
+        users = [each for each in named if real[each] not in SYSTEM]
+        above = (over for each in users for name in (each, real[each]) for over in from_root(name))
+        return cls(frozenset(users), frozenset(above))
+
+    def meets(self, shown: Iterable[str]) -> bool:
+        """Whether `with_path` has anything to add of them."""
+        names = [each.rstrip("/") or "/" for each in shown]
+        return not self.above.isdisjoint(names) or any(os.path.dirname(each) in self.named for each in names)
 
 
 def _as_shown(directory: str, shown: Sequence[str]) -> str | None:

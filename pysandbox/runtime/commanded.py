@@ -19,6 +19,7 @@ from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
 
 if TYPE_CHECKING:
     from pysandbox.policy.compose import Dependencies
+    from pysandbox.policy.found_by_name import UserPath
     from pysandbox.policy.model import Policy
     from pysandbox.policy.option import Grant
     from pysandbox.probe.facts import PathFacts
@@ -34,11 +35,20 @@ class _Answer(NamedTuple):
     holds: Callable[[], bool]
 
 
+class _Directories(NamedTuple):
+    """What of a PATH is the user's."""
+
+    path: str
+    users: UserPath | None
+    holds: Callable[[], bool]
+
+
 class CommandPolicies:
     """The answers of one Runtime."""
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, _Answer] = {}
+        self._directories = _Directories("", None, lambda: False)
         self._lock = threading.Lock()
 
     def policy_for(self, policy: Policy, program: str, cwd: str, *, written: Sequence[str]) -> Policy:
@@ -55,34 +65,49 @@ class CommandPolicies:
                     del self._answers[next(iter(self._answers))]
         return answer.policy
 
+    def shown_path(self, prepared: Prepared) -> str:
+        """What of the user's PATH a cage of this plan shows, in the PATH of a command that calls for nothing of its
+        own."""
+        variables = tuple(map(os.environ.get, NAMED))
+        known = prepared.shown_path
+        if known is None or known.variables != variables or not known.holds():
+            prepared.shown_path = known = self._find_path(prepared, variables)
+        return known.text
+
+    def _find_path(self, prepared: Prepared, variables: tuple[str | None, ...]) -> ShownPath:
+        """What the plan was made from says what it shows, so nothing of that is looked at again; and most plans show
+        nothing of a PATH whose directories are known from the last one."""
+        from pysandbox.policy.found_by_name import BASE, own_bins, with_path
+        from pysandbox.policy.recipe import base_paths
+        from pysandbox.policy.search import Search
+
+        policy, paths, base = prepared.policy, prepared.paths, base_paths()
+        here = (paths.cwd, paths[paths.cwd].real) if policy.workdir != "none" else ()
+        written = (*_names(paths, (*policy.allow_write, *policy.cow)), *(here if policy.workdir != "read" else ()))
+        asked = [grant for grant in policy.allow if grant.path not in base]
+        shown = (*(BASE if policy.base else ()), *_names(paths, asked), *here, *written)
+        if not self._of_the_user(os.environ.get("PATH") or os.defpath).meets(shown):
+            return ShownPath("", variables, lambda: True)
+        search = Search.here(paths.cwd, os.environ)
+        found = with_path(policy, search, SHELL, shown=shown, written=written, bins=own_bins(search))
+        return ShownPath(dict(found.env).get("PATH", ""), variables, _watch(search.looked, paths.cwd))
+
+    def _of_the_user(self, path: str) -> UserPath:
+        """From the last look, while they lead where they led."""
+        from pysandbox.policy.found_by_name import UserPath
+
+        known = self._directories
+        if known.users is None or known.path != path or not known.holds():
+            names = [each for each in path.split(":") if each.startswith("/")]
+            facts = stat_all(names, cwd="/", home="/").facts
+            users = UserPath.of(path)
+            self._directories = _Directories(path, users, watch_these(facts.values()))
+            return users
+        return known.users
+
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host: another thread may have held the lock at the fork."""
         self._lock = threading.Lock()
-
-
-def shown_path(prepared: Prepared) -> str:
-    """What of the user's PATH a cage of this plan shows, in the PATH of a command that calls for nothing of its own."""
-    variables = tuple(map(os.environ.get, NAMED))
-    known = prepared.shown_path
-    if known is None or known.variables != variables or not known.holds():
-        prepared.shown_path = known = _find_path(prepared, variables)
-    return known.text
-
-
-def _find_path(prepared: Prepared, variables: tuple[str | None, ...]) -> ShownPath:
-    """What the plan was made from says what it shows, so nothing of that is looked at again."""
-    from pysandbox.policy.found_by_name import BASE, own_bins, with_path
-    from pysandbox.policy.recipe import base_paths
-    from pysandbox.policy.search import Search
-
-    policy, paths, base = prepared.policy, prepared.paths, base_paths()
-    search = Search.here(paths.cwd, os.environ)
-    here = (paths.cwd, paths[paths.cwd].real) if policy.workdir != "none" else ()
-    written = (*_names(paths, (*policy.allow_write, *policy.cow)), *(here if policy.workdir != "read" else ()))
-    asked = [grant for grant in policy.allow if grant.path not in base]
-    shown = (*(BASE if policy.base else ()), *_names(paths, asked), *here, *written)
-    found = with_path(policy, search, SHELL, shown=shown, written=written, bins=own_bins(search))
-    return ShownPath(dict(found.env).get("PATH", ""), variables, _watch(search.looked, paths.cwd))
 
 
 def _names(paths: PathFacts, grants: Sequence[Grant]) -> Iterator[str]:

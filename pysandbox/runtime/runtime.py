@@ -87,7 +87,7 @@ class Runtime:
         self._warm = warm
         self._init_fds: dict[str, int] = {}
         self.plans: CompiledPlans = CompiledPlans(self.sink, audit.directory if audit is not None else "")
-        self._commanded = CommandPolicies()
+        self.commanded: CommandPolicies = CommandPolicies()
         self._lock = threading.Lock()
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, warm)
@@ -123,7 +123,7 @@ class Runtime:
 
     def policy_for(self, policy: Policy, program: str, cwd: str) -> Policy:
         """The policy with what one command needs, by its first word. Raises PolicyError."""
-        return self._commanded.policy_for(policy, program, cwd, written=self.plans.written)
+        return self.commanded.policy_for(policy, program, cwd, written=self.plans.written)
 
     def prepare(
         self, policy: Policy, cwd: str, watched: frozenset[str] = frozenset(), invocation_id: object = None
@@ -338,7 +338,7 @@ class Runtime:
         """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
         self._prewarmed.forget()
         self._pool.after_fork_in_child()
-        self._commanded.after_fork_in_child()
+        self.commanded.after_fork_in_child()
         for live in _members(self._lives):
             live.abandon()
         self._lives.clear()

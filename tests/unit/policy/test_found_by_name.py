@@ -8,7 +8,7 @@ import pytest
 
 from pysandbox import Policy
 from pysandbox.policy import found_by_name
-from pysandbox.policy.found_by_name import INSIDE, with_path
+from pysandbox.policy.found_by_name import INSIDE, UserPath, with_path
 from pysandbox.policy.search import Search
 
 
@@ -36,3 +36,16 @@ def test_what_decides_it_is_looked_at_again(tmp_path: Path, system: Path) -> Non
     assert str(tmp_path / "project" / "venv" / "bin") in looks
     (system / "tool").touch()
     assert path_and_looks(tmp_path / "project")[0] == f"{INSIDE}:BINS"
+
+
+@pytest.mark.parametrize("shown", ["", "tools", "tools/", "tools/bin", "tools/bin/one", "real", "real/bin", "too"])
+@pytest.mark.parametrize("path", ["tools/bin", "link/bin", "to_the_system", "bin"])
+def test_a_path_is_met_where_something_of_it_is_shown(tmp_path: Path, system: Path, path: str, shown: str) -> None:
+    for each in ("tools/bin/one", "real/bin", "other"):
+        (tmp_path / each).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "to_the_system").symlink_to(system)
+    users, grants = f"{tmp_path}/{path}" if path != "bin" else path, [f"{tmp_path}/{shown}"]
+    search = Search(str(tmp_path), {"PATH": f"/usr/bin:{users}"}, ())
+    added = with_path(Policy(), search, "/bin/sh", shown=grants, written=()).env
+    assert UserPath.of(f"/usr/bin:{users}").meets(grants) == bool(added)
