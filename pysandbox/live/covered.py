@@ -64,8 +64,14 @@ class CoveredPaths(CageService):
                 text += part
         except OSError:
             return set()
-        rows = (line.split() for line in lines(text))
-        return {unescaped(row[4]) for row in rows if len(row) > 4}
+        rows = [line.split(b" ", 5) for line in lines(text)]
+        points = [row[4] for row in rows if len(row) == 6]
+        return set(points) if b"\\" not in text else set(map(unescaped, points))
+
+    def cage_ends(self) -> None:
+        """An open table keeps its namespace, and whoever lets go of that last takes all its mounts down: a fifth of a
+        millisecond, which is for the cage's last process."""
+        self.end()
 
     def end(self) -> None:
         with self._lock:

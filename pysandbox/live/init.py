@@ -175,6 +175,8 @@ class CageInit:
             return
         try:
             control, self._control = self._control, -1
+            if wait:
+                self.services.cage_ends()
             if control >= 0:
                 os.close(control)
         finally:

@@ -81,6 +81,10 @@ class CageServices:
         for each in self._all:
             each.command_ended(well=well)
 
+    def cage_ends(self) -> None:
+        for each in self._covers:
+            each.cage_ends()
+
     def end(self) -> None:
         """Ends all of them, whatever goes wrong with one."""
         if self._all or self._covers:

@@ -81,6 +81,11 @@ class CageService(Protocol):
         """A command of the cage is over, by itself: not because its session was closed."""
         return
 
+    def cage_ends(self) -> None:
+        """The cage is about to end: what keeps a part of it alive lets go. Told to what was added by `add_cover`, and
+        perhaps more than once."""
+        return
+
     def end(self) -> None:
         """The cage is gone."""
         return

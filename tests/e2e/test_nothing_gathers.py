@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pysandbox import PIPE, Cage, CageClosedError, CageTimeout, Policy
 from pysandbox.launch.stdio import null_device
+from pysandbox.live.services import CageService
 from pysandbox.runtime.pool import MOST_OF_ALL
 from pysandbox.runtime.runtime import Runtime
 
@@ -184,3 +186,28 @@ def test_a_variable_is_passed_on_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -
 
 def test_variables_may_be_bytes() -> None:
     assert "A=\\xff" in ascii(Cage().run(["/usr/bin/env"], env={b"A": b"\xff"}, text=False).stdout)
+
+
+class Asked(CageService):
+    """Notes whether the cage's control socket was still open when it was told."""
+
+    def __init__(self, control: int) -> None:
+        self.control, self.told = control, list[bool]()
+
+    def cage_ends(self) -> None:
+        with suppress(OSError):
+            os.fstat(self.control)
+            self.told.append(True)
+
+
+def test_a_cage_is_let_go_of_before_it_ends() -> None:
+    """Whoever lets go of its mounts last takes them down: not this process, which has other things to do."""
+    runtime = Runtime(warm=0)
+    live = runtime.take(runtime.prepare(Policy(), os.getcwd()))
+    asked = Asked(live._control)
+    live.services.add_cover(asked)
+    assert live.services.cover  # the control: its table of mounts is open
+    live.end()
+    assert asked.told == [True]
+    assert not live.services.cover
+    live.close()
