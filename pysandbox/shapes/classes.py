@@ -14,6 +14,7 @@ from pysandbox.shapes.methods import (
     plain_equal,
     plain_hashed,
     plain_init,
+    plain_shown,
     refusals,
     set_state,
     shown,
@@ -101,7 +102,7 @@ def _dataclass(cls: Any, frozen: bool, slots: bool, kw_only: bool, eq: bool) -> 
     if "__init__" not in cls.__dict__:
         make_later(cls, "__init__", lambda owner: init(owner, shape, frozen), plain_init(cls, shape, frozen))
     if "__repr__" not in cls.__dict__:
-        cls.__repr__ = shown(shape)
+        make_later(cls, "__repr__", lambda owner: shown(owner, shape), plain_shown(shape))
     if eq:
         _put_equality(cls, shape, frozen)
     if frozen:

@@ -83,20 +83,34 @@ def plain_hashed(shape: dict[str, Any]) -> Any:
     return lambda self: hash(tuple(getattr(self, name) for name, each in shape.items() if each.compare))
 
 
-def shown(shape: dict[str, Any]) -> Any:
-    """Never compiled: nobody is in a hurry who reads it."""
-    being_shown: set[tuple[int, int]] = set()  # (object, thread): what holds itself is shown once
+_being_shown: set[tuple[int, int]] = set()  # (object, thread): what holds itself is shown once
 
+
+def shown(owner: Any, shape: dict[str, Any]) -> Any:
+    """A plan's digest reads some hundred of them."""
+    parts = ", ".join(f"{name}={{self.{name}!r}}" for name, each in shape.items() if each.repr)
+    known = {"_id": id, "_thread": get_ident, "_being_shown": _being_shown}
+    body = [
+        "key = _id(self), _thread()",
+        "if key in _being_shown: return '...'",
+        "_being_shown.add(key)",
+        f"try: return f'{{self.__class__.__qualname__}}({parts})'",
+        "finally: _being_shown.discard(key)",
+    ]
+    return compiled("__repr__", ["self"], body, known, owner)
+
+
+def plain_shown(shape: dict[str, Any]) -> Any:
     def plain(self: Any) -> str:
         key = id(self), get_ident()
-        if key in being_shown:
+        if key in _being_shown:
             return "..."
-        being_shown.add(key)
+        _being_shown.add(key)
         try:
-            parts = ", ".join(f"{name}={getattr(self, name)!r}" for name, each in shape.items() if each.repr)
+            parts = ", ".join([f"{name}={getattr(self, name)!r}" for name, each in shape.items() if each.repr])
             return f"{self.__class__.__qualname__}({parts})"
         finally:
-            being_shown.discard(key)
+            _being_shown.discard(key)
 
     return plain
 

@@ -132,6 +132,21 @@ def test_a_method_that_is_called_often_is_made_once_and_then_is_a_function() -> 
         Often()  # type: ignore[call-arg]
 
 
+def test_a_class_is_shown_the_same_by_hand_and_compiled() -> None:
+    @shapes.dataclass
+    class Node:
+        name: str
+        hidden: int = shapes.field(default=0, repr=False)
+        inside: object = None
+
+    node = Node("it's {a}")
+    node.inside = [node, Node("b")]
+    shown = {repr(node) for _ in range(BY_HAND)}
+    assert inspect.isfunction(Node.__dict__["__repr__"])
+    name = Node.__qualname__
+    assert shown == {repr(node)} == {f"""{name}(name="it's {{a}}", inside=[..., {name}(name='b', inside=None)])"""}
+
+
 def test_a_mutable_default_is_refused() -> None:
     class Shared:
         items: list[int] = []  # noqa: RUF012
