@@ -18,10 +18,8 @@ ADVICE = f"remove it, or {ELSEWHERE}"
 @contextmanager
 def opened_private(path: str, *, make: bool = False, advice: str = ADVICE) -> Iterator[int]:
     """A descriptor of it. Raises FileNotFoundError, PermissionError when it is not the caller's alone."""
-    if make:
-        make_private(path)
     try:
-        fd = os.open(path, FOLDER)
+        fd = _opened(path, make)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EACCES):
             raise PermissionError(error.errno, f"not a directory of yours; {advice}", path) from None
@@ -31,6 +29,16 @@ def opened_private(path: str, *, make: bool = False, advice: str = ADVICE) -> It
         yield fd
     finally:
         os.close(fd)
+
+
+def _opened(path: str, make: bool) -> int:
+    try:
+        return os.open(path, FOLDER)
+    except FileNotFoundError:
+        if not make:
+            raise
+    make_private(path)
+    return os.open(path, FOLDER)
 
 
 def make_private(path: str) -> None:
