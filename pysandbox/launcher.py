@@ -185,7 +185,7 @@ class Launcher:
     def opened(self, live: CageInit, prepared: Prepared, argv: tuple[str, ...] = ()) -> KeptApart | None:
         """The cage has its order, or is a session (no `argv`): another one takes its place, and it gets a record.
         Returns what keeps apart what it writes, where its policy has that."""
-        self.runtime.replenish(prepared, self.session if prepared.uses_scratch else None)
+        self.runtime.replenish(prepared, self.session if prepared.uses_scratch else None, live if argv else None)
         if self.policy.caged:
             self.runtime.record(live, argv, prepared.plan)
         if not prepared.native.keeps_apart:

@@ -88,7 +88,7 @@ class OpenCage:
             process.after_fork_in_child()
 
     def require_ready(self) -> None:
-        """Whether a command may be started. Raises CagePausedError, CageClosedError."""
+        """Whether a command may be started. Raises CagePausedError, CageClosedError, StartError."""
         if self._paused:
             raise CagePausedError(f"cage {self.live.id} is paused; call resume() first")
         if not self.live.services.cover and not self.live.closed:
@@ -122,6 +122,7 @@ class OpenCage:
         except BaseException:  # the grace period was interrupted (Ctrl-C): it ends all the same
             self._runtime.collect(self.live)
             raise
+        self.live.services.let_go()
         self.live.end()
         for process in running:
             process.wait()  # end-of-file at the latest: cage-init is going

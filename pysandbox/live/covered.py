@@ -9,6 +9,7 @@ cage can bring about by itself. Any thread may ask.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 from _thread import allocate_lock  # threading's Lock, without its imports
@@ -21,63 +22,71 @@ from pysandbox.live.services import CageService
 from pysandbox.probe.mounted import unescaped
 
 STEP = "covered_paths"
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 ALL_OF_IT = 1 << 22  # bytes: more than a table of the most mounts that a namespace may have by default
 
 
 class CoveredPaths(CageService):
-    """`pid`: of a process in the cage, whose mounts are made. `paths`: by the names that they have in it. Raises
-    StartError."""
+    """`pid`: of a process in the cage, whose mounts are made. `paths`: by the names that they have in it. The table is
+    opened when it is first asked: most cages run one command at once, and nobody asks."""
 
     def __init__(self, pid: int, paths: Collection[str]) -> None:
-        self._paths = frozenset(map(os.fsencode, paths))
+        self._pid, self._paths = pid, frozenset(map(os.fsencode, paths))
         self._holds, self._lost = True, ""
-        try:
-            self._fd = os.open(f"/proc/{pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise StartError(STEP, error.errno or 0, error.filename, "try again") from None
-        self._changes = None if patched_by() else select.poll()  # another's poll may know nothing of POLLPRI
-        if self._changes is not None:
-            self._changes.register(self._fd, select.POLLPRI)
-        self._is_known = False  # what was lost before the table was opened is no change of it
+        self._fd = -1
+        self._changes: select.poll | None = None
         self._lock = allocate_lock()  # a poll object serves one thread at a time
 
     @property
     def covers(self) -> bool:
         with self._lock:
-            if not self._holds or self._fd < 0:
+            if not self._holds:
                 return False
-            if self._changes is None or self._changes.poll(0) or not self._is_known:
-                self._is_known = True
+            # what was lost before the table was opened is no change of it
+            if self._fd < 0 or self._changes is None or self._changes.poll(0):
                 lost = self._paths - self._mounted()
                 self._holds, self._lost = not lost, os.fsdecode(min(lost, default=b""))
             return self._holds
+
+    def _open(self) -> None:
+        """Raises OSError."""
+        self._fd = os.open(f"/proc/{self._pid}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._changes = None if patched_by() else select.poll()  # another's poll may know nothing of POLLPRI
+        if self._changes is not None:
+            self._changes.register(self._fd, select.POLLPRI)
 
     @property
     def uncovered(self) -> str:
         return self._lost
 
     def _mounted(self) -> set[bytes]:
-        """Nothing where it cannot be read: the cage is ending."""
+        """Nothing where it cannot be read: the cage is ending. Raises StartError where this process is short of
+        something."""
         text = b""
         try:
+            if self._fd < 0:
+                self._open()
             while part := os.pread(self._fd, ALL_OF_IT, len(text)):
                 text += part
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise StartError(STEP, error.errno or 0, error.filename, "try again") from None
             return set()
         rows = [line.split(b" ", 5) for line in lines(text)]
         points = [row[4] for row in rows if len(row) == 6]
         return set(points) if b"\\" not in text else set(map(unescaped, points))
 
-    def cage_ends(self) -> None:
+    def let_go(self) -> None:
         """An open table keeps its namespace, and whoever lets go of that last takes all its mounts down: a fifth of a
         millisecond, which is for the cage's last process."""
-        self.end()
-
-    def end(self) -> None:
         with self._lock:
             fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def end(self) -> None:
+        self._holds = False
+        self.let_go()
 
     def after_fork_in_child(self) -> None:
         self._lock = allocate_lock()  # another thread may have held it

@@ -175,8 +175,6 @@ class CageInit:
             return
         try:
             control, self._control = self._control, -1
-            if wait:
-                self.services.cage_ends()
             if control >= 0:
                 os.close(control)
         finally:
@@ -265,6 +263,7 @@ class CageInit:
 
     def close(self) -> bool:
         """Ends the cage and waits for it. Idempotent."""
+        self.services.let_go()
         self.end()
         return self.reap()
 

@@ -44,7 +44,7 @@ class CageServices:
 
     @property
     def cover(self) -> bool:
-        """Whether nothing that was covered in the cage shows."""
+        """Whether nothing that was covered in the cage shows. Raises StartError."""
         return all(map(COVERS, self._covers))
 
     @property
@@ -81,9 +81,9 @@ class CageServices:
         for each in self._all:
             each.command_ended(well=well)
 
-    def cage_ends(self) -> None:
+    def let_go(self) -> None:
         for each in self._covers:
-            each.cage_ends()
+            each.let_go()
 
     def end(self) -> None:
         """Ends all of them, whatever goes wrong with one."""

@@ -38,7 +38,8 @@ class CageService(Protocol):
 
     @property
     def covers(self) -> bool:
-        """Whether what it keeps covered in the cage still is. Asked of what was added by `add_cover`."""
+        """Whether what it keeps covered in the cage still is. Asked of what was added by `add_cover`. Raises
+        StartError."""
         return True
 
     @property
@@ -81,9 +82,9 @@ class CageService(Protocol):
         """A command of the cage is over, by itself: not because its session was closed."""
         return
 
-    def cage_ends(self) -> None:
-        """The cage is about to end: what keeps a part of it alive lets go. Told to what was added by `add_cover`, and
-        perhaps more than once."""
+    def let_go(self) -> None:
+        """Nobody asks whether it covers for now, and the cage may end: what keeps a part of it alive lets go, until it
+        is asked again. Told to what was added by `add_cover`."""
         return
 
     def end(self) -> None:

@@ -68,7 +68,7 @@ def opened_uppers(opened: Opened, plan: Plan, undo: ExitStack) -> OpenedUppers |
 
 
 def covers(live: CageInit, prepared: Prepared) -> tuple[CageService, ...]:
-    """What knows whether all that is covered in the cage still is. Raises StartError."""
+    """What knows whether all that is covered in the cage still is."""
     found: list[CageService] = []
     if prepared.placeholders:
         from pysandbox.live.placeholders import Placeholders

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from functools import partial
 
 from pysandbox.errors import CageError
 from pysandbox.launch.worker import Worker
@@ -77,9 +78,9 @@ class Pool:
             self._worker.submit(ready.close)  # what it covered was replaced on the host while it waited
         return opener()  # what cannot be opened raises here, not in the worker
 
-    def replenish(self, key: Hashable) -> None:
+    def replenish(self, key: Hashable, spent: CageInit | None = None) -> None:
         """Refills a slot in the background; to be called when the taken cage has its order, since waking the worker
-        costs the caller time."""
+        costs the caller time. Nothing looks any more at what `spent` covers: the worker lets go of it first."""
         with self._lock:
             slot = self._slots.get(key)
             if slot is None:
@@ -89,8 +90,8 @@ class Pool:
             slot.filling += missing
             delay = 0.0 if slot.missed else REFILL_DELAY  # one that was found empty is in a hurry
             surplus = self._surplus() if missing and len(self._slots) * MOST > MOST_OF_ALL else []
-        for _ in range(missing):
-            self._worker.submit(lambda: None if slot.dropped else self._fill(slot, delay))
+        for each in range(missing):
+            self._worker.submit(partial(self._fill, slot, delay, spent if each == 0 else None))
         for live in surplus:
             self._worker.submit(live.close)
 
@@ -114,14 +115,18 @@ class Pool:
             slot = self._slots.get(key)
             return slot is not None and bool(slot.idle)
 
-    def _fill(self, slot: Slot, delay: float) -> None:
+    def _fill(self, slot: Slot, delay: float, spent: CageInit | None) -> None:
+        if spent is not None:
+            spent.services.let_go()
+        if slot.dropped:
+            return
         time.sleep(delay)
         live = None
         with suppress(CageError, OSError):  # whoever needs a cage of this plan next opens it and sees the error
             live = slot.opener()
-        if live is not None and not live.services.cover:  # asked here for the first time, which costs the most
-            live.close()
-            live = None
+            if not live.services.cover:  # asked here for the first time, which costs the most
+                live.close()
+                live = None
         self._add(slot, live, filled=1)
 
     def _add(self, slot: Slot, live: CageInit | None, filled: int = 0) -> None:

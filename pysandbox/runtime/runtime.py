@@ -165,9 +165,9 @@ class Runtime:
                 self._watchdog = self._watchdog or Watchdog()
         return self._watchdog
 
-    def replenish(self, prepared: Prepared, session: Session | None = None) -> None:
-        """Has the place of a taken cage refilled; call it once the cage has its order."""
-        self._pool.replenish((prepared, session, prepared.trusted))
+    def replenish(self, prepared: Prepared, session: Session | None = None, spent: CageInit | None = None) -> None:
+        """Has the place of a taken cage refilled; call it once the cage has its order: `spent` where it is its last."""
+        self._pool.replenish((prepared, session, prepared.trusted), spent)
 
     def _open(self, prepared: Prepared, session: Session | None) -> CageInit:
         """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""

@@ -10,16 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from pysandbox import PIPE, Cage, CageClosedError, CageTimeout, Policy
 from pysandbox.launch.stdio import null_device
-from pysandbox.live.services import CageService
+from pysandbox.live.init import CageInit
 from pysandbox.runtime.pool import MOST_OF_ALL
 from pysandbox.runtime.runtime import Runtime
+from pysandbox.testing import wait_idle
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -188,26 +188,29 @@ def test_variables_may_be_bytes() -> None:
     assert "A=\\xff" in ascii(Cage().run(["/usr/bin/env"], env={b"A": b"\xff"}, text=False).stdout)
 
 
-class Asked(CageService):
-    """Notes whether the cage's control socket was still open when it was told."""
-
-    def __init__(self, control: int) -> None:
-        self.control, self.told = control, list[bool]()
-
-    def cage_ends(self) -> None:
-        with suppress(OSError):
-            os.fstat(self.control)
-            self.told.append(True)
+def held(live: CageInit) -> list[int]:
+    """The descriptors of a cage's table of mounts, by which this process keeps its mount namespace."""
+    table = f"/proc/{live.pid}/mountinfo"
+    names = {fd: f"/proc/self/fd/{fd}" for fd in map(int, os.listdir("/proc/self/fd"))}
+    return [fd for fd, name in names.items() if os.path.lexists(name) and os.readlink(name) == table]
 
 
-def test_a_cage_is_let_go_of_before_it_ends() -> None:
-    """Whoever lets go of its mounts last takes them down: not this process, which has other things to do."""
-    runtime = Runtime(warm=0)
-    live = runtime.take(runtime.prepare(Policy(), os.getcwd()))
-    asked = Asked(live._control)
-    live.services.add_cover(asked)
-    assert live.services.cover  # the control: its table of mounts is open
-    live.end()
-    assert asked.told == [True]
-    assert not live.services.cover
-    live.close()
+def test_the_mounts_of_a_cage_are_held_while_it_waits_and_no_longer() -> None:
+    """Whoever lets go of them last takes them down: not this process, which has other things to do."""
+    runtime = Runtime(warm=1)
+    prepared = runtime.prepare(Policy(), os.getcwd())
+    first = runtime.take(prepared)
+    assert not held(first), "nobody has asked what it covers"
+    runtime.replenish(prepared, spent=first)
+    wait_idle(runtime)
+    waiting = runtime.take(prepared)
+    assert held(waiting), "the control: whether it covers was asked"
+    runtime.replenish(prepared, spent=waiting)
+    wait_idle(runtime)
+    assert not held(waiting)
+    with Cage(Policy(), runtime=runtime) as cage:
+        assert cage.run(["true"]).exit_code == 0
+        assert cage._opened is not None and held(cage._opened.live)
+    for live in (first, waiting):
+        live.close()
+    runtime.drain()

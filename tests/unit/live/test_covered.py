@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pysandbox.errors import StartError
 from pysandbox.live.covered import CoveredPaths
 
 
@@ -44,8 +46,29 @@ def test_it_is_the_mount_point_that_counts(path: str, expected: bool, monkeypatc
     table.end()
 
 
-def test_what_is_let_go_of_covers_nothing() -> None:
+def test_what_is_let_go_of_is_read_again_when_it_is_asked() -> None:
     table = CoveredPaths(os.getpid(), ["/"])
-    table.cage_ends()
-    assert not table.covers
+    assert table._fd < 0, "nobody has asked yet"
+    assert table.covers and table._fd >= 0
+    table.let_go()
+    assert table._fd < 0
+    assert table.covers
     table.end()
+    assert table._fd < 0 and not table.covers
+
+
+def test_who_cannot_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(path: str, flags: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    table = CoveredPaths(os.getpid(), ["/"])
+    monkeypatch.setattr(os, "open", short)
+    with pytest.raises(StartError, match="covered_paths"):
+        _ = table.covers
+    monkeypatch.undo()
+    assert table.covers, "and it may be asked again"
+    table.end()
+
+
+def test_a_process_that_is_gone_covers_nothing() -> None:
+    assert not CoveredPaths(2**30, ["/"]).covers
