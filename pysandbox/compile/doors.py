@@ -15,7 +15,7 @@ from pysandbox.compile.plan import UNKNOWN, Contract, Door, HostGrant, Inspectio
 from pysandbox.errors import SandboxCompileError
 from pysandbox.netfilter.netlink import DNS_PORT, DOORS, REFUSER, ROUTES, TCP_PORT, Reached, redirect
 from pysandbox.policy.endpoint import TCP, WHOLE, Endpoint, parse_list, without_special
-from pysandbox.policy.host import HostRule
+from pysandbox.policy.host import HostRule, is_relaxed
 from pysandbox.policy.model import Policy
 from pysandbox.policy.names import ANY_NAME
 from pysandbox.policy.way_out import (
@@ -23,7 +23,6 @@ from pysandbox.policy.way_out import (
     has_doors,
     has_way_out,
     inspects,
-    is_relaxed,
     loopback_ports,
     may_have_doors,
     reaches_hosts,

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from pysandbox.errors import SandboxCompileError
 from pysandbox.note import Note
+from pysandbox.policy.host import is_relaxed
 from pysandbox.policy.model import Policy
-from pysandbox.policy.way_out import has_doors, inspects, is_relaxed
+from pysandbox.policy.way_out import has_doors, inspects
 
 NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"

@@ -123,3 +123,8 @@ class HostRule:
 COLUMNS = fields(HostRule)
 _WORDS = {each.name: each.metadata["option"].merge for each in COLUMNS}
 _SAID = [name for name, word in _WORDS.items() if word in ("widest", "loosest")]
+
+
+def is_relaxed(policy: Any) -> bool:
+    """Whether a policy lets every host be reached, also one that nobody has named."""
+    return bool(policy.egress == "proxy-only" and policy.contract_mode == "relaxed")

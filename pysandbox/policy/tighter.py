@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pysandbox.policy.host import HostRule
+from pysandbox.policy.host import HostRule, is_relaxed
 from pysandbox.policy.option import Grant, Tighter
 from pysandbox.shapes import Any
 
@@ -110,7 +110,7 @@ def sends_to_fewer(old: Any, new: Any, policy: Any) -> bool:
 def reaches_less(old: tuple[HostRule, ...], new: tuple[HostRule, ...], policy: Any) -> bool:
     before, after = ({rule.domain: rule for rule in rules} for rules in (old, new))
     gone = {pattern for _, pattern in _said(before) - _said(after)}
-    if gone and (policy.egress, policy.contract_mode) == ("proxy-only", "relaxed"):  # reached anyway, and held no more
+    if gone and is_relaxed(policy):  # reached anyway, and held no more
         return False
     return all(
         rule.domain in before

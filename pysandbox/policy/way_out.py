@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from pysandbox.policy.host import is_relaxed
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import replace
 
@@ -37,11 +38,6 @@ def reaches_names(policy: Policy) -> bool:
     """Whether a host, or the alias of this one's loopback, may be reached by its name."""
     named = bool(policy.hosts or policy.allow_host_loopback or policy.host_loopback_ports)
     return policy.egress == "proxy-only" and (named or is_relaxed(policy))
-
-
-def is_relaxed(policy: Policy) -> bool:
-    """Whether every host may be reached, also one that nobody has named."""
-    return policy.egress == "proxy-only" and policy.contract_mode == "relaxed"
 
 
 def has_way_out(policy: Policy) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from golden.pretend import notes_of, plan_of
-from pysandbox.compile.absent import IDLE
+from pysandbox.compile.absent import DEFAULTS, IDLE, PARTS
 from pysandbox.compile.canaries import AWS, OWN
 from pysandbox.compile.plan import Contract, ScanPlan
 from pysandbox.errors import PolicyError
@@ -98,6 +99,18 @@ def test_without_a_way_out_the_same_words_are_idle_and_said_to_be(said: dict[str
     assert "NET" in plan.namespaces
     (note,) = notes_of(plan, IDLE)
     assert "no way out" in note
+
+
+def test_no_part_is_of_what_never_leaves() -> None:
+    """So that none is asked where nothing leaves, whatever else a policy says."""
+    said = {**DEFAULTS, **with_host(), **SCANNING, "contract_mode": "relaxed", "isolation": "landlock",
+            "allow_ips": ("192.0.2.7",), "allow_host_loopback": True, "ports": (80,), "network_backend": "routed",
+            "proxy_parent": "http://p.example:1", "secrets": ("a secret",)}  # fmt: skip
+    assert any(part.used(cast(Policy, SimpleNamespace(**{**said, "hosts": ()}))) for part in PARTS), "the control"
+    for alone in said:
+        for others in (DEFAULTS, said):
+            quiet = SimpleNamespace(**{**others, alone: said[alone], "egress": "none"})
+            assert [part.key for part in PARTS if part.used(cast(Policy, quiet))] == []
 
 
 def test_nothing_is_said_of_what_nobody_asked_for() -> None:
