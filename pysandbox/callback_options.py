@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from pysandbox.errors import PolicyError, StartError, UnsupportedError
+from pysandbox.errors import PolicyError, StartError
 from pysandbox.shapes import IO, TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class CallbackOptions(NamedTuple):
 
     def supervise(self, runtime: Runtime, live: CageInit, prepared: Prepared) -> None:
         """Starts deciding the calls of a cage that has not run anything yet. Raises StartError; the cage ends then."""
-        from pysandbox.greenlets import require_threads
         from pysandbox.supervise.renames import Renames, only_moves
         from pysandbox.supervise.supervisor import join_supervisor
 
@@ -86,11 +85,7 @@ class CallbackOptions(NamedTuple):
             return self._supervision(supervisor, runtime, live, prepared)
 
         try:
-            require_threads("a cage whose calls are decided outside (a callback, an exec list, a workspace)")
             live.services.add(join_supervisor(runtime, join))
-        except UnsupportedError:
-            runtime.collect(live)
-            raise
         except OSError as error:
             runtime.collect(live)
             raise StartError(

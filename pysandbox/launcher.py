@@ -19,6 +19,7 @@ from pysandbox.shapes import TYPE_CHECKING, dataclass, replace
 if TYPE_CHECKING:
     from pysandbox.callback_options import CallbackOptions
     from pysandbox.command import Command, LaunchRequest
+    from pysandbox.compile.plan import Plan
     from pysandbox.gate.secrets import CageSecrets
     from pysandbox.gate.sent import LeakCaller, LeakFn
     from pysandbox.launch.scratch import Session
@@ -81,7 +82,9 @@ class Launcher:
 
     def open(self, policy: Policy, prepared: Prepared) -> tuple[CageInit, Prepared]:
         """A cage of this plan that waits for its first order; or of one that is made now, where the host has replaced a
-        system file meanwhile. Raises StartError, CageClosedError."""
+        system file meanwhile. Raises StartError, CageClosedError, UnsupportedError."""
+        if prepared.plan.net is not None or prepared.plan.notify is not None:
+            _require_threads(prepared.plan)
         if prepared.native.keeps_apart:
             from pysandbox.workspace.apart import finish_others
 
@@ -204,6 +207,16 @@ class Launcher:
         for note in request.prepared.plan.notes:
             if note.event == LIMITS_NOT_ENFORCED.name:
                 sink(Event(LIMITS_SKIPPED.name, {"invocation_id": request.live.id, "reason": note.message}))
+
+
+def _require_threads(plan: Plan) -> None:
+    """What serves such a cage needs them, and is asked for before there is one. Raises UnsupportedError."""
+    from pysandbox.greenlets import require_threads
+
+    if plan.net is not None:
+        require_threads("a network that is served (hosts, doors, published ports)")
+    if plan.notify is not None:
+        require_threads("a cage whose calls are decided outside (a callback, an exec list, a workspace)")
 
 
 def working_directory() -> str:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from errno import EADDRINUSE, ESHUTDOWN
 from functools import partial
 
-from pysandbox.errors import CageClosedError, StartError, UnsupportedError
+from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate.askers import Askers
 from pysandbox.gate.cage_session import CageSession
@@ -33,7 +33,6 @@ from pysandbox.gate.tcp.listeners import Listeners
 from pysandbox.gate.tcp.relay import SocketRelay
 from pysandbox.gate.threads import in_loop
 from pysandbox.gate.udp.forwarders import UdpForwarders
-from pysandbox.greenlets import require_threads
 from pysandbox.shapes import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ def admit(
     """Serves the doors of a cage that has not run anything yet. Raises StartError, CageClosedError; the cage ends
     then."""
     try:
-        require_threads("a network that is served (hosts, doors, published ports)")
         session = _admitted(runtime, live, net, leak_caller)
         live.services.add(session)
         if secrets is not None and session.inspector is not None and net.inspection is not None:
@@ -72,7 +70,7 @@ def admit(
             held = hold_secrets(session.inspector, secrets, net.inspection.secrets)
             live.services.add(held)
             session.secrets = held.number
-    except (CageClosedError, StartError, UnsupportedError):  # a published port is taken
+    except (CageClosedError, StartError):  # a published port is taken
         runtime.collect(live)
         raise
     except (OSError, RuntimeError, TimeoutError) as error:

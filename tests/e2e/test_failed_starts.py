@@ -15,8 +15,10 @@ import pytest
 
 from kernel.inject import ERRNO, KILL, answering, under
 from kernel.test_steps import FORK_FLAGS, MS_PRIVATE, MS_REC
-from pysandbox import Cage, CageClosedError, Policy, Result, Runtime, StartError
+from pysandbox import Cage, CageClosedError, Policy, Result, Runtime, StartError, greenlets
+from pysandbox.errors import UnsupportedError
 from pysandbox.events import SPAWN, Event
+from pysandbox.launch.native import NativePlan
 
 TRUE = ["/bin/true"]
 FULL, FLAT = Policy(), Policy(isolation="landlock", run_as="self")
@@ -194,3 +196,15 @@ def test_a_sink_that_raises(way: Callable[[Cage], None]) -> None:
         way(cage)
     cage.close()
     cage.runtime.drain()
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(hosts=["a.example"]), Policy(host_loopback_ports=[80]), Policy(cow=["/opt"])]
+)
+def test_where_there_are_no_threads_no_cage_is_made_that_needs_one(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(greenlets, "patched_by", lambda: "gevent")
+    monkeypatch.setattr(NativePlan, "open", lambda *_: pytest.fail("a cage was made"))
+    with pytest.raises(UnsupportedError, match="gevent"):
+        Cage(policy).run(TRUE)
