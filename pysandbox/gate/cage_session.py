@@ -82,8 +82,8 @@ class CageSession(CageService):
         self.doors: list[socket.socket] = []  # each closed by whoever serves it
         self.publishing: asyncio.Task[None] | None = None  # serves the published ports
         self.inspector: InspectorProcess | None = None  # where a host has a contract
-        self.quiet: WaitingDoors | None = None  # where its doors wait until somebody is at one
-        self.reader: DoorsReader | None = None  # the process that serves its doors
+        self.quiet: WaitingDoors[CageSession] | None = None  # where its doors wait until somebody is at one
+        self.reader: DoorsReader[CageSession] | None = None  # the process that serves its doors
         self.secrets = 0  # their number at the inspector; 0: it has none
         self.leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
         self.hostname = ""  # the cage's host name, which some programs look up

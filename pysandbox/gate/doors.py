@@ -5,39 +5,46 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from ipaddress import IPv4Address
 
 from pysandbox.gate.monitors import Monitors
 from pysandbox.gate.rules import GateRules
 from pysandbox.gate.shares import Share
 from pysandbox.gate.turns import LoopTurns
-from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, Protocol
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from pysandbox.compile.plan import NetPlan
+    from pysandbox.gate.inspector import InspectorProcess
+    from pysandbox.gate.ledger import Ledger
+    from pysandbox.gate.sent import LeakCaller
+    from pysandbox.gate.tcp.relay import SocketRelay
     from pysandbox.gate.tcp.target import DialTarget
 
+Session = TypeVar("Session", contravariant=True)  # of a cage, in the host (cage_session.py)
 
-class DoorsReader(Protocol):
+
+class DoorsReader(Protocol[Session]):
     """The host's side of it (reader.py). Any thread but the loop's."""
 
     def catch_up(self) -> None:
         """Returns when it has told all that has arrived until now."""
 
-    def tell_rules(self, session: Any) -> None:
+    def tell_rules(self, session: Session) -> None:
         """Its rules have become narrower."""
 
 
-class WaitingDoors(Protocol):
+class WaitingDoors(Protocol[Session]):
     """Where doors wait until somebody is at one (quiet.py)."""
 
-    def take(self, session: Any, *, silent: bool = False) -> object | None:
+    def take(self, session: Session, *, silent: bool = False) -> object | None:
         """None where they do not wait any more, or, if `silent`, something has arrived. Any thread."""
 
-    def hand_over(self, session: Any) -> bool:
+    def hand_over(self, session: Session) -> bool:
         """Whether something had arrived, and the reader has them now. In the loop."""
 
-    def catch_up(self, session: Any) -> None:
+    def catch_up(self, session: Session) -> None:
         """Returns when the reader has them, where something has arrived. Any thread but the loop's."""
 
 
@@ -81,21 +88,21 @@ class CarriedSession(Protocol):
     """`ledger` takes refusals, `relay` carries on with what was judged, `inspector` serves hosts with a contract."""
 
     loop: asyncio.AbstractEventLoop
-    net: Any
+    net: NetPlan
     rules: GateRules
-    ledger: Any
+    ledger: Ledger
     turns: LoopTurns
     descriptors: Share
     monitors: Monitors
-    inspector: Any
+    inspector: InspectorProcess | None
     number: int
     secrets: int
-    leak_caller: Any
-    canaries: Any
+    leak_caller: LeakCaller | None
+    canaries: Mapping[str, str]
     ended: bool
 
     @property
-    def relay(self) -> Any:
+    def relay(self) -> SocketRelay:
         """Where two connections become one stream."""
 
     def start(self, serving: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

@@ -28,7 +28,7 @@ from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
 from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, Verb
 from pysandbox.gate.requests import Requests
-from pysandbox.gate.threads import WAKE_PATIENCE, wake_again
+from pysandbox.gate.threads import wait_for_loop
 from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.sockets import socket_pair
 
@@ -118,10 +118,8 @@ class DoorReader:
         told = threading.Event()
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.call_soon, self._ask, told)  # behind doors that are on their way
-            if told.wait(WAKE_PATIENCE):
-                return
-            wake_again(self._loop)
-            if not told.wait(PATIENCE if self._is_there else START_PATIENCE) and self.process is not None:
+            patience = PATIENCE if self._is_there else START_PATIENCE
+            if not wait_for_loop(self._loop, told.wait, patience) and self.process is not None:
                 self.process.kill()
 
     def _ask(self, told: threading.Event) -> None:

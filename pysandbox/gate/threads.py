@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 from pysandbox.shapes import TypeVar
 
@@ -26,16 +26,15 @@ def in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], T]) -> T:
             answer.set_exception(error)
 
     loop.call_soon_threadsafe(make)
-    try:
-        return answer.result(WAKE_PATIENCE)
-    except TimeoutError:
-        if answer.done():  # it is what the call itself raised
-            raise
-    wake_again(loop)
-    return answer.result(LOOP_PATIENCE - WAKE_PATIENCE)
+    wait_for_loop(loop, lambda seconds: not wait([answer], seconds).not_done, LOOP_PATIENCE)
+    return answer.result(0)
 
 
-def wake_again(loop: asyncio.AbstractEventLoop) -> None:
-    """Wakes the loop once more, for who has called into it and waits: asyncio passes over a wake-up that the kernel
-    refused for want of memory, and the call would come with whatever happens next. Raises RuntimeError as above."""
+def wait_for_loop(loop: asyncio.AbstractEventLoop, came: Callable[[float], bool], patience: float) -> bool:
+    """For who has called into the loop: whether what it is to do has come in time. `came` waits for that. The loop is
+    woken once more meanwhile: asyncio passes over a wake-up that the kernel refused for want of memory, and the call
+    would come with whatever happens next. Raises RuntimeError as above."""
+    if came(WAKE_PATIENCE):
+        return True
     loop.call_soon_threadsafe(lambda: None)
+    return came(patience - WAKE_PATIENCE)

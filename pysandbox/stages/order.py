@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, Protocol
+from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,13 +24,16 @@ class Reserved(Protocol):
     def give_back(self) -> None: ...
 
 
-class StartsCommands(Protocol):
-    """What a stage needs of its cage (`pysandbox.cage.Cage`)."""
+ReservedByIt = TypeVar("ReservedByIt", bound=Reserved)
 
-    def reserve(self, command: Command) -> Reserved: ...
+
+class StartsCommands(Protocol[ReservedByIt]):
+    """What a stage needs of its cage (`pysandbox.cage.Cage`), which starts what it has reserved itself."""
+
+    def reserve(self, command: Command) -> ReservedByIt: ...
     def start(
         self, command: Command, files: tuple[File, File, File], *, pass_fds: Sequence[int] = (),
-        coding: TextCoding | None = None, quiet: bool = False, reserved: Any = None,
+        coding: TextCoding | None = None, quiet: bool = False, reserved: ReservedByIt | None = None,
     ) -> Process[Any]: ...  # fmt: skip
     def require_answer(self) -> None: ...
     def use_loop(self, loop: asyncio.AbstractEventLoop) -> None: ...
@@ -40,7 +43,7 @@ class Placed(NamedTuple):
     """A command and where its output goes: to the one at `feeds`, as its standard input or, with `name`, as the
     descriptor whose number that variable has there; None: to the caller."""
 
-    cage: StartsCommands
+    cage: StartsCommands[Any]
     command: Command
     feeds: int | None = None
     name: str | None = None

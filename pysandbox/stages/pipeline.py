@@ -94,7 +94,7 @@ class _Joinable:
 class Stage(_Joinable):
     """One command of a pipeline. Made by `Cage.cmd`."""
 
-    def __init__(self, cage: StartsCommands, command: Command, inputs: Mapping[str, Stage | Pipeline]) -> None:
+    def __init__(self, cage: StartsCommands[Any], command: Command, inputs: Mapping[str, Stage | Pipeline]) -> None:
         """Raises TypeError, ValueError."""
         for name, each in inputs.items():
             if not isinstance(name, str) or not VARIABLE.match(name):

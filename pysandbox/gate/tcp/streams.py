@@ -30,6 +30,7 @@ MOST_STREAMS = 1024  # of one cage, at all its doors
 EACH = 3  # descriptors that a stream needs: for the client, for the server, and while one of them is handed over
 ACCEPT_PAUSE = 0.1  # seconds after an accept that failed for want of something
 
+# A session that is gone takes its slots along; a forked copy of the process has sessions of its own, or serves none.
 _slots: WeakKeyDictionary[DoorSession, asyncio.Semaphore] = WeakKeyDictionary()
 
 
