@@ -37,7 +37,7 @@ DEVNULL = -3
 TIOCGPTPEER = 0x5441  # ioctl_tty(2)
 TIOCSPTLCK = 0x40045431
 
-_null: list[int] = []
+_null: list[int] = []  # once opened. A forked copy has it as well: an open null device has no state but its flags
 
 
 class Stdio:

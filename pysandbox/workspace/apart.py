@@ -47,9 +47,13 @@ class KeptApart(CageService):
     def uppers(self) -> tuple[Upper, ...]:
         """That of the working directory first, where it has one."""
         with self._lock:
-            if self._uppers is None:
-                self._uppers = self._made(None)
-            return self._uppers
+            return self._held()
+
+    def _held(self) -> tuple[Upper, ...]:
+        """With the lock."""
+        if self._uppers is None:
+            self._uppers = self._made(None)
+        return self._uppers
 
     def _made(self, live: CageInit | None) -> tuple[Upper, ...]:
         """The one place that chooses between layers and copies."""
@@ -71,14 +75,15 @@ class KeptApart(CageService):
     @property
     def workspace(self) -> Workspace:
         """What users hold, and always the same object; the working directory is its first tree."""
-        if self._workspace is None:
-            import shlex
+        with self._lock:
+            if self._workspace is None:
+                import shlex
 
-            from pysandbox.workspace.workspace import Workspace
+                from pysandbox.workspace.workspace import Workspace
 
-            tell = self._sink if self._sink is not ignore else None
-            self._workspace = Workspace(self.uppers, command=shlex.join(self._argv), cage=self._cage, tell=tell)
-        return self._workspace
+                tell = self._sink if self._sink is not ignore else None
+                self._workspace = Workspace(self._held(), command=shlex.join(self._argv), cage=self._cage, tell=tell)
+            return self._workspace
 
     def is_still(self) -> bool:
         """Whether no process of the cage can write: it is paused, or none is left."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from pysandbox.errors import CommitConflict
 from pysandbox.launch import native
 from pysandbox.probe.kernel import version
 from pysandbox.workspace import apart
+from pysandbox.workspace.workspace import Workspace
 
 APPEND = ["sh", "-c", 'echo cage >> "$0/file"']
 
@@ -124,3 +127,20 @@ def test_a_workspace_that_nobody_asked_for_outlives_its_cage(runtime: Runtime, t
     assert "+cage" in cage.workspace.diff()
     cage.workspace.abort()
     assert (tree / "file").read_text() == "one\n"
+
+
+def test_whoever_asks_for_the_workspace_gets_the_same(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many threads ask at once: changes of two workspaces of one cage would be committed twice."""
+    made: list[object] = []
+
+    def slowly(self: Workspace, *given: object, **named: object) -> None:
+        made.append(self)
+        time.sleep(0.1)
+
+    with Cage(Policy(cow=[str(tree)])) as cage:
+        cage.run([*APPEND, str(tree)]).check()
+        monkeypatch.setattr(Workspace, "__init__", slowly)
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: cage.workspace, range(4)))
+        monkeypatch.undo()
+    assert len(made) == 1 and {id(each) for each in found} == {id(made[0])}
