@@ -37,7 +37,6 @@ from pysandbox.probe.planted import absences
 from pysandbox.probe.prebuilt import prebuilt_filter
 from pysandbox.records.registry import asked_paths, private_paths
 from pysandbox.runtime.imports import keep_imports_apart
-from pysandbox.runtime.missing_walls import warn_of_missing_walls
 from pysandbox.runtime.own_places import make_own_places
 from pysandbox.runtime.prepared import Prepared, must_not_show
 from pysandbox.shapes import replace
@@ -119,6 +118,8 @@ class CompiledPlans:
                 raise explained(error) from None
             raise
         if self._sink is ignore and plan.notes:
+            from pysandbox.runtime.missing_walls import warn_of_missing_walls
+
             warn_of_missing_walls(plan.notes)
         for note in plan.notes:
             self._sink(Event(note.event or NOTE.name, {"key": note.key, "reason": note.message}))
