@@ -18,7 +18,7 @@ from pysandbox.shapes import NamedTuple
 VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")  # by which the package's own are found
 
 
-class OwnPlaces(NamedTuple):
+class OwnDirectories(NamedTuple):
     """The directories that this package keeps from every cage, and the names by which they were found."""
 
     kept: tuple[ProtectedDirectory, ...] = ()
@@ -28,7 +28,7 @@ class OwnPlaces(NamedTuple):
 class BasePaths:
     """`find_own` says which directories are the package's own now."""
 
-    def __init__(self, find_own: Callable[[], OwnPlaces] = OwnPlaces) -> None:
+    def __init__(self, find_own: Callable[[], OwnDirectories] = OwnDirectories) -> None:
         self._find_own = find_own
         self._known = NONE_KNOWN
         self._led_through: Mapping[str, Collection[str]] = {}  # by directory: the paths that lie or lead below it

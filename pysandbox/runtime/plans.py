@@ -28,7 +28,7 @@ from pysandbox.policy.paths_wanted import changed_trees
 from pysandbox.policy.recipe import with_base
 from pysandbox.policy.user_home import home
 from pysandbox.policy.way_out import has_doors
-from pysandbox.probe.base_paths import BasePaths, OwnPlaces
+from pysandbox.probe.base_paths import BasePaths, OwnDirectories
 from pysandbox.probe.facts import HostFacts, PathFacts
 from pysandbox.probe.host import asked_for_overlays, asked_for_redirects, host_facts
 from pysandbox.probe.kept import own_names, protected_directories
@@ -51,10 +51,10 @@ class CompiledPlans:
 
     def __init__(self, sink: Sink, audit: str) -> None:
         self._sink = sink
-        self._own_places = partial(_own_places, (audit,) if audit else ())
+        self._own_directories = partial(_own_directories, (audit,) if audit else ())
         self._host: HostFacts | None = None
         self._prepared: dict[object, Prepared] = {}
-        self._base = BasePaths(self._own_places)
+        self._base = BasePaths(self._own_directories)
         self._written: dict[str, None] = {}  # what its cages may have written, by real paths
         self._lock = allocate_lock()
 
@@ -146,10 +146,10 @@ class CompiledPlans:
 
     def _stat_paths(self, policy: Policy, cwd: str, written: tuple[str, ...], known: KnownPaths) -> PathFacts:
         """Once more where a directory of the user's own had to be made before a cage could make it."""
-        kept = known.kept if known.kept is not None else self._own_places().kept
+        kept = known.kept if known.kept is not None else self._own_directories().kept
         seen = stat_paths(policy, cwd=cwd, kept=kept, written=written, known=known)
         if policy.caged and make_own_places(seen, written_trees(policy, seen)):
-            seen = stat_paths(policy, cwd=cwd, kept=self._own_places().kept, written=written)
+            seen = stat_paths(policy, cwd=cwd, kept=self._own_directories().kept, written=written)
         seen = with_placeholders(policy, seen)
         if not (self.host.root and policy.caged):
             return seen
@@ -178,7 +178,7 @@ class CompiledPlans:
 
     def forget(self, prepared: Prepared) -> None:
         """It is compiled anew when it is next asked for."""
-        self._base = BasePaths(self._own_places)
+        self._base = BasePaths(self._own_directories)
         with self._lock:
             self._prepared = {key: kept for key, kept in self._prepared.items() if kept is not prepared}
 
@@ -191,10 +191,10 @@ class CompiledPlans:
         self._lock = allocate_lock()
 
 
-def _own_places(audit: Sequence[str]) -> OwnPlaces:
+def _own_directories(audit: Sequence[str]) -> OwnDirectories:
     """The directories of this package, ours and every other program's: no cage reaches them."""
     kept = protected_directories(audit=audit, registry=private_paths())
-    return OwnPlaces(kept, (*own_names(), *audit, *asked_paths()))
+    return OwnDirectories(kept, (*own_names(), *audit, *asked_paths()))
 
 
 def plan_key(policy: Policy, cwd: str, watched: frozenset[str]) -> Hashable:

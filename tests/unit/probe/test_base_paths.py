@@ -13,7 +13,7 @@ from pysandbox.policy.model import Policy
 from pysandbox.policy.option import Grant
 from pysandbox.policy.recipe import with_base
 from pysandbox.probe import base_paths, paths
-from pysandbox.probe.base_paths import BasePaths, OwnPlaces
+from pysandbox.probe.base_paths import BasePaths, OwnDirectories
 from pysandbox.probe.facts import PathFact, ProtectedDirectory
 from pysandbox.probe.paths import stat_all, stat_paths
 
@@ -155,13 +155,13 @@ class Own:
         self.name.mkdir(parents=True)
         self.after: list[Callable[[], object]] = []
 
-    def __call__(self) -> OwnPlaces:
+    def __call__(self) -> OwnDirectories:
         self.asked += 1
         real = os.path.realpath(self.name)
         for each in self.after:
             each()
         self.after.clear()
-        return OwnPlaces((ProtectedDirectory(real, "what is kept", closed=True),), (str(self.name),))
+        return OwnDirectories((ProtectedDirectory(real, "what is kept", closed=True),), (str(self.name),))
 
     def move(self) -> None:
         """It lies elsewhere from now on, under the same name."""
