@@ -1,14 +1,15 @@
 """The one background thread of a Runtime: it opens cages ahead and collects ended ones, so that no caller waits.
 
 It starts with the first task. IDLE seconds without one it calls `on_idle`, and ends when that returns True; `drain`
-waits until nothing is left to do. Where the user can have no further thread (`ulimit -u`), tasks wait for the next that
-is submitted, or for `drain`, which then does them itself.
+waits until nothing is left to do, and has done at once what was put off. Where the user can have no further thread
+(`ulimit -u`), tasks wait for the next that is submitted, or for `drain`, which then does them itself.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -26,6 +27,8 @@ class Worker:
         self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._on_idle = on_idle
         self._lock = threading.RLock()
+        self._later: list[tuple[float, Callable[[], object]]] = []  # by time.monotonic()
+        self._draining = 0  # threads
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -40,22 +43,61 @@ class Worker:
                     thread.start()
                     self._thread = thread
 
+    def put_off(self, task: Callable[[], object], seconds: float) -> None:
+        """For a task, which runs in this thread: what is to run so much later."""
+        with self._lock:
+            self._pending += 1
+            self._later.append((0.0 if self._draining else time.monotonic() + seconds, task))
+
     def drain(self) -> None:
         """Returns when every task submitted so far has run."""
-        while (task := self._left_over()) is not None:
-            self._do(task)
-        with self._quiet:
-            self._quiet.wait_for(lambda: self._pending == 0)
+        with self._lock:
+            self._draining += 1
+            if self._later and self._thread is not None:  # it may wait for the time
+                self.submit(lambda: None)
+            self._later = [(0.0, task) for _, task in self._later]
+        try:
+            while (task := self._left_over()) is not None:
+                self._do(task)
+            with self._quiet:
+                self._quiet.wait_for(lambda: self._pending == 0)
+        finally:
+            with self._lock:
+                self._draining -= 1
 
     def _left_over(self) -> Callable[[], object] | None:
         """A task that no thread will do."""
         with self._lock:
-            return None if self._thread is not None or self._tasks.empty() else self._tasks.get_nowait()
+            if self._thread is not None:
+                return None
+            return self._due() or (None if self._tasks.empty() else self._tasks.get_nowait())
+
+    def _due(self) -> Callable[[], object] | None:
+        """What was put off until now, and is not any more."""
+        with self._lock:
+            now = time.monotonic()
+            for place, (due, task) in enumerate(self._later):
+                if due <= now:
+                    del self._later[place]
+                    return task
+        return None
+
+    def _next(self) -> Callable[[], object]:
+        """Raises queue.Empty after some time without a task."""
+        while True:
+            if self._later and (task := self._due()) is not None:
+                return task
+            waiting = [max(0.0, due - time.monotonic()) for due, _ in self._later]
+            try:
+                return self._tasks.get(timeout=min([IDLE, *waiting]))
+            except queue.Empty:
+                if not waiting:
+                    raise
 
     def _run(self) -> None:
         while True:
             try:
-                task = self._tasks.get(timeout=IDLE)
+                task = self._next()
             except queue.Empty:
                 may_end = self._attempt(self._on_idle)
                 with self._lock:

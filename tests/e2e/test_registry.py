@@ -15,7 +15,7 @@ from _support.hosts import comes_true, host, said
 from pysandbox import Cage, Policy, Runtime
 from pysandbox.events import NOTE, UNTRACKED, Event
 from pysandbox.launch.owner import owner_of, this_process
-from pysandbox.records import registry
+from pysandbox.records import recorder, registry
 from pysandbox.records.orphans import find_orphans
 from pysandbox.records.registry import CageRecord
 
@@ -45,6 +45,22 @@ def test_a_command_of_its_own_cage_has_one_with_its_words(registry_home: Path) -
         assert [record.argv for record in registry.live()] == [("/bin/sleep", "60")]
     cage.runtime.wait_idle()
     assert registry.records() == []
+
+
+def test_a_command_that_is_over_at_once_has_none_and_one_that_lasts_has(
+    registry_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[CageRecord] = []
+    monkeypatch.setattr(registry, "write", written.append)
+    monkeypatch.setattr(recorder, "LASTING", 3600)  # however slow this machine is
+    cage = Cage(runtime=Runtime(warm=0))
+    cage.run(["/bin/true"])
+    cage.runtime.wait_idle()
+    assert written == []
+    monkeypatch.setattr(recorder, "LASTING", 0.01)
+    with cage.spawn(["/bin/sleep", "60"]):
+        assert comes_true(lambda: bool(written)), "nobody waits for the worker"
+    cage.runtime.drain()
 
 
 def test_a_runtime_that_registers_nothing_leaves_no_record(registry_home: Path) -> None:

@@ -48,3 +48,43 @@ def test_the_next_task_brings_the_thread_that_was_refused(monkeypatch: pytest.Mo
     worker.submit(lambda: done.append(threading.current_thread().name))
     worker.drain()
     assert done == ["pysandbox-worker"] * 2
+
+
+def test_what_is_put_off_waits_for_its_time_or_for_a_drain() -> None:
+    done, over = list[object](), threading.Event()
+    worker = Worker(lambda: True, done.append)
+    worker.submit(lambda: worker.put_off(over.set, 0.01))
+    assert over.wait(60)
+    over.clear()
+    worker.submit(lambda: worker.put_off(lambda: done.append("put off"), 3600))
+    worker.submit(lambda: done.append("now"))
+    worker.submit(over.set)
+    assert over.wait(60)
+    assert done == ["now"]
+    worker.drain()
+    assert done == ["now", "put off"]
+
+
+def test_what_is_put_off_while_somebody_drains_is_done_at_once() -> None:
+    done, begun, drained = list[object](), threading.Event(), threading.Event()
+    worker = Worker(lambda: True, done.append)
+
+    def task() -> None:
+        begun.set()
+        while not worker._draining:
+            drained.wait(0.001)
+        worker.put_off(lambda: done.append("put off"), 3600)
+
+    worker.submit(task)
+    assert begun.wait(60)
+    worker.drain()
+    assert done == ["put off"]
+
+
+def test_without_a_thread_drain_does_what_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    worker = Worker(lambda: True, done.append)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    worker.submit(lambda: worker.put_off(lambda: done.append(1), 3600))
+    worker.drain()
+    assert done == [1]
