@@ -140,6 +140,7 @@ def dial_seeds() -> Iterator[tuple[str, bytes]]:
     for kind, fields in {
         Verb.DIAL: (b"1", b"name.example", b"443", b""), Verb.PASS: (b"16777215", b"198.18.1.0", b"65535", b"said"),
         Verb.SPLICE: (b"1", b""), Verb.SAY: (b"x",), Verb.LET_GO: (), Verb.GIVE_UP: (),
+        Verb.OFFER: (b"1", b"name.example", b"25", b"\5\0"), Verb.GO: (b"EHLO x",), Verb.FETCH: (),
     }.items():  # fmt: skip
         yield kind.name.lower(), channel.encode(ChannelRecord(kind, 1 << 63 | 7, fields))
 

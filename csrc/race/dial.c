@@ -92,13 +92,21 @@ static void say_something(int channel, unsigned *dice, uint64_t call, uint64_t n
     int client[2];
     snprintf(port, sizeof port, "%u", ntohs(place.sin_port));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, client)) fail("socketpair");
-    switch (rand_r(dice) % 24) {
+    switch (rand_r(dice) % 32) {
     case 0: say(channel, VERB_PASS, call, 4, asked, client[0]); break;
     case 1: say(channel, VERB_GIVE_UP, call - 1, 0, NULL, -1); break;
     case 2: say(channel, VERB_LET_GO, call - 2, 0, NULL, -1); break;
     case 3: say(channel, VERB_LET_GO, number, 0, NULL, -1); break;
     case 4: say(channel, VERB_SPLICE, number, 2, said, client[0]); break;
     case 5: say(channel, VERB_RELEASE, number - 1, 1, said, -1); break;
+    case 7:
+    case 8:
+    case 9: say(channel, VERB_OFFER, call, 4, asked, client[0]); break;
+    case 10: say(channel, VERB_FETCH, call - 1, 0, NULL, -1); break;
+    case 11:
+        say(channel, VERB_OFFER, call, 4, asked, client[0]);
+        say(channel, VERB_GO, call, 1, said, -1);
+        break;
     case 6:
         if (rand_r(dice) % 16 == 0) say(channel, VERB_OVER, 1, 0, NULL, -1); /* is not the reader's to say */
         break;

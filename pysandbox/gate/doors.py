@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.ledger import Ledger
     from pysandbox.gate.sent import LeakCaller
     from pysandbox.gate.tcp.relay import SocketRelay
+    from pysandbox.gate.tcp.stream import ClientStream
     from pysandbox.gate.tcp.target import DialTarget
 
 Session = TypeVar("Session", contravariant=True)  # of a cage, in the host (cage_session.py)
@@ -68,6 +69,14 @@ class Passed(NamedTuple):
     """A client that was passed on. `over` is false where the target was not known any more: nothing has happened."""
 
     over: asyncio.Future[bool]
+    cut: Callable[[], object]
+
+
+class Offered(NamedTuple):
+    """A connection that a client was promised, at the relay's thread."""
+
+    go: Callable[[bytes], object]  # these first words of the client's were judged
+    fetch: Callable[[], object]  # it is to be gone on with here, when it is there
     cut: Callable[[], object]
 
 
@@ -122,6 +131,13 @@ class DoorSession(CarriedSession, Protocol):
 
     def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
         """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's."""
+
+    def offer(
+        self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, ClientStream | None], None]
+    ) -> Offered:
+        """Has a client answered when a known target is connected, and kept until it was judged what it says next. The
+        client stays the caller's. `told` hears once: whether all is over, and the connection where it was fetched, or
+        had to be; neither where the target was not known any more, and nothing has happened."""
 
     def note_refused(self, address: IPv4Address, port: int) -> None:
         """The kernel has refused a connection to that address."""

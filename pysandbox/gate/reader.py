@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.tcp.relay import SocketRelay
 
 MODULE = "pysandbox.gate.reading.__main__"
+SPEAK_FIRST = ("socks", "http")  # doors at which nobody is accepted before he has spoken, or has waited a second
 READ_AT_ONCE = 16  # records in one round of the loop
 SHUT_PATIENCE = 1.0  # seconds for it to close a door, once it is there
 PATIENCE = 10.0  # seconds for it to answer, after which it is taken for stuck
@@ -71,6 +72,8 @@ class DoorReader:
         self._doors[number] = session, over
         try:
             with door:
+                if kind in SPEAK_FIRST and door.family == socket.AF_INET:  # one wakeup less
+                    door.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
                 self.say(Verb.DOOR, number, session.number, kind, protocol, fds=(door.fileno(),))
             await asyncio.shield(over)
         finally:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 TURNS = 8  # of one cage in one round
+FREE = 4  # of them for which no end of the round is waited for: it would be one more round of the loop
 WOKEN = 4  # of those who wait, in one round
 SLICE = 0.001  # seconds of a round, after which a cage waits for the next one
 
@@ -27,7 +28,7 @@ class LoopTurns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.perf_counter) -> None:
         self._loop, self._clock = loop, clock
-        self._left, self._until = TURNS, 0.0
+        self._left, self._until = TURNS, -1.0
         self._is_round = False  # its end is on its way
         self._waiting: deque[Callable[[], object]] = deque()
 
@@ -35,9 +36,13 @@ class LoopTurns:
         """Takes a turn at once if there is one and nobody waits; whether it did."""
         if self._waiting:
             return False
+        now = self._clock()
         if not self._is_round:
-            self._begin()
-        elif self._left <= 0 or self._clock() > self._until:
+            if now > self._until:
+                self._begin()
+            elif self._left <= TURNS - FREE:
+                self._end_later()
+        elif self._left <= 0 or now > self._until:
             return False
         self._left -= 1
         return True
@@ -56,11 +61,16 @@ class LoopTurns:
             self._begin()
 
     def _begin(self) -> None:
-        self._is_round, self._left, self._until = True, TURNS, self._clock() + SLICE
+        self._left, self._until = TURNS, self._clock() + SLICE
+        self._end_later()
+
+    def _end_later(self) -> None:
+        self._is_round = True
         self._loop.call_soon(self._end)
 
     def _end(self) -> None:
         self._is_round = False
+        self._left, self._until = TURNS, self._clock() + SLICE
         if not self._waiting:
             return
         self._begin()

@@ -11,7 +11,7 @@ from pysandbox.compile.plan import HostGrant, NetPlan
 from pysandbox.events import Event
 from pysandbox.gate.cage_session import CageSession
 from pysandbox.gate.dns.resolver import Resolver
-from pysandbox.gate.doors import Passed
+from pysandbox.gate.doors import Offered, Passed
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.tcp import refused
 from pysandbox.gate.tcp.dial import dial
@@ -34,6 +34,9 @@ class ServedSession(CageSession):
         return None
 
     def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
+        raise AssertionError("nothing is known")
+
+    def offer(self, *_: object) -> Offered:
         raise AssertionError("nothing is known")
 
     def note_refused(self, address: IPv4Address, port: int) -> None:

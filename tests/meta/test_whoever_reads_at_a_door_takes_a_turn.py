@@ -17,6 +17,7 @@ KNOWN = {
     ("tcp/stream.py", "read", "sock_recv"): "takes a turn first",
     ("tcp/stream.py", "is_quiet", "recv"): "looks at one byte, once",
     ("tcp/streams.py", "_accept", "accept"): "serve takes a turn for each",
+    ("tcp/offered.py", "_heard", "recv"): "takes a turn first",
     ("tcp/passing.py", "_is_plain", "recv"): "once for each that was accepted in a turn",
     ("published/ports.py", "serve", "accept"): "takes a turn for each",
     ("dns/door.py", "_accepted", "accept"): "serve_tcp takes a turn for each, and waits in between",

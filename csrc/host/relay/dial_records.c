@@ -10,8 +10,8 @@
 static const struct {
     uint8_t verb, fields, has_socket;
 } FROM_READER[] = {
-    {VERB_DIAL, 4, 0},    {VERB_GIVE_UP, 0, 0}, {VERB_SPLICE, 2, 1}, {VERB_SAY, 1, 0},
-    {VERB_RELEASE, 1, 0}, {VERB_LET_GO, 0, 0},  {VERB_PASS, 4, 1},
+    {VERB_DIAL, 4, 0},   {VERB_GIVE_UP, 0, 0}, {VERB_SPLICE, 2, 1}, {VERB_SAY, 1, 0}, {VERB_RELEASE, 1, 0},
+    {VERB_LET_GO, 0, 0}, {VERB_PASS, 4, 1},    {VERB_OFFER, 4, 1},  {VERB_GO, 1, 0},  {VERB_FETCH, 0, 0},
 };
 
 static uint64_t number_at(const char *bytes, size_t size) {

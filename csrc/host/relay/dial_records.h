@@ -22,7 +22,10 @@ enum dial_verb {
     VERB_SAY = 19,
     VERB_RELEASE = 20,
     VERB_LET_GO = 22,
-    VERB_PASS = 28
+    VERB_PASS = 28,
+    VERB_OFFER = 29,
+    VERB_GO = 30,
+    VERB_FETCH = 31
 };
 
 struct record_field {

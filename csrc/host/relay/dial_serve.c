@@ -13,6 +13,7 @@
 
 #include "../notify/notify.h" /* psb_is_own */
 #include "dialled.h"
+#include "offered.h"
 #include "reset.h"
 #include "wakeup.h"
 
@@ -35,13 +36,17 @@ static void relay_held(struct psb_relay *relay, struct dialled *dialled, int cli
         dialled->owed |= OWED_OVER;
 }
 
-static void relay_at_once(struct psb_relay *relay, struct dialled **place) {
+/* Its server need not wait for the loop to come round. */
+void relay_at_once(struct psb_relay *relay, struct dialled **place) {
     struct dialled *dialled = *place;
     char *said = dialled->said;
     const int client = dialled->client;
+    const ssize_t sent =
+        dialled->said_size ? send(dialled->fd, said, dialled->said_size, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+    const size_t gone = sent > 0 ? (size_t)sent : 0;
     dialled->said = NULL;
     dialled->client = -1;
-    relay_held(relay, dialled, client, 0, said, dialled->said_size);
+    relay_held(relay, dialled, client, 0, said + gone, dialled->said_size - gone);
     free(said);
     tell_now(relay, place, 0);
 }
@@ -60,6 +65,7 @@ static void finish(struct psb_relay *relay, struct dialled **place) {
     epoll_ctl(relay->dialler->epoll, EPOLL_CTL_DEL, dialled->fd, NULL);
     dialled->state = DIALLED_HELD;
     dialled->cage->allowed++;
+    if (dialled->answer && !answer_offered(relay, place)) return;
     if (dialled->client >= 0)
         relay_at_once(relay, place);
     else
@@ -161,15 +167,15 @@ static int is_stream(int fd) {
     return domain == AF_INET || domain == AF_INET6 || domain == AF_UNIX;
 }
 
-/* A client that was judged already comes with what was read of it: it is relayed as soon as its server is there. The
- * reader has a duplicate, and hears when it is over, or not to be had here. */
+/* A client that was judged already comes with what was read of it: it is relayed as soon as its server is there. One
+ * that has only asked for it comes with the answer (offered.c). The reader has a duplicate, and hears when it is over,
+ * or not to be had here. */
 static int pass(struct psb_relay *relay, const struct dial_record *record, int client) {
     const struct record_field *said = &record->fields[3];
     struct dialled **place;
     if (!is_stream(client) || said->size > LONGEST_SAID || dial_asked(relay, record, &place)) return -EPROTO;
-    if (place && (!said->size || ((*place)->said = malloc(said->size)))) {
-        if (said->size) memcpy((*place)->said, said->bytes, said->size);
-        (*place)->said_size = said->size;
+    if (place && (record->verb == VERB_OFFER ? keep_words(said, &(*place)->answer, &(*place)->answer_size)
+                                             : keep_words(said, &(*place)->said, &(*place)->said_size))) {
         (*place)->client = client;
         (*place)->is_passed = 1;
         go_on(relay, place);
@@ -256,7 +262,10 @@ static int pass_on(struct psb_relay *relay, const struct dial_record *record) {
 static int obey(struct psb_relay *relay, const struct dial_record *record, int client) {
     switch (record->verb) {
     case VERB_DIAL: return dial(relay, record);
-    case VERB_PASS: return pass(relay, record, client);
+    case VERB_PASS:
+    case VERB_OFFER: return pass(relay, record, client);
+    case VERB_GO: return go_offered(relay, find_call(relay->dialler, record->number), &record->fields[0]);
+    case VERB_FETCH: fetch_offered(relay, find_call(relay->dialler, record->number)); return 0;
     case VERB_GIVE_UP: return give_up(relay, record);
     case VERB_SPLICE: return splice(relay, record, client);
     case VERB_SAY:
@@ -331,7 +340,10 @@ static void serve_event(struct psb_relay *relay, const struct epoll_event *event
         tell_owed(relay);
     } else {
         place = find_dialled(dialler, event->data.u64);
-        if (*place && (*place)->state == DIALLED_CONNECTING) finish(relay, place);
+        if (*place && (*place)->state == DIALLED_CONNECTING)
+            finish(relay, place);
+        else
+            fetch_offered(relay, place);
     }
 }
 

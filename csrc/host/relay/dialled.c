@@ -32,14 +32,15 @@ struct dialled **find_dialled(struct dialler *dialler, uint64_t number) {
 /* What it has still to be told, it may be told afterwards. */
 static void release(struct psb_relay *relay, struct dialled *dialled) {
     if (dialled->fd >= 0) {
-        if (dialled->state == DIALLED_CONNECTING) epoll_ctl(relay->dialler->epoll, EPOLL_CTL_DEL, dialled->fd, NULL);
+        if (dialled->state <= DIALLED_OFFERED) epoll_ctl(relay->dialler->epoll, EPOLL_CTL_DEL, dialled->fd, NULL);
         close(dialled->fd);
         dialled->fd = -1;
     }
     if (dialled->client >= 0) close(dialled->client); /* the reader has it still */
     dialled->client = -1;
+    free(dialled->answer);
     free(dialled->said);
-    dialled->said = NULL;
+    dialled->answer = dialled->said = NULL;
     if (dialled->state == DIALLED_RELAYED) psb_relay_cut(relay, dialled->pair);
     dialled->state = DIALLED_OVER;
 }
@@ -160,8 +161,8 @@ void tell_now(struct psb_relay *relay, struct dialled **place, unsigned owed) {
     if (tell_of(relay, *place) && (*place)->state == DIALLED_OVER) drop_dialled(relay, place);
 }
 
-/* One that the reader waits for is none: the host program decides anew. The reader keeps a duplicate of one that it
- * holds, of which nothing comes any more. */
+/* One that the reader waits for is none: the host program decides anew, unless its client was answered. The reader
+ * keeps a duplicate of one that it holds, of which nothing comes any more. */
 void cut_dialled(struct psb_relay *relay, struct dialled *dialled) {
     dialled->is_cut = 1;
     if (dialled->state == DIALLED_OVER) return;
@@ -170,7 +171,11 @@ void cut_dialled(struct psb_relay *relay, struct dialled *dialled) {
         return;
     }
     reset_hard(dialled->fd);
-    if (dialled->state == DIALLED_CONNECTING || dialled->owed & OWED_DIALLED) {
+    if (dialled->state == DIALLED_OFFERED) {
+        reset_hard(dialled->client);
+        release(relay, dialled);
+        dialled->owed = OWED_OVER;
+    } else if (dialled->state == DIALLED_CONNECTING || (dialled->owed & OWED_DIALLED && !dialled->answer)) {
         release(relay, dialled);
         dialled->owed = OWED_MISSED;
     } else {

@@ -15,7 +15,8 @@
 
 enum dialled_state {
     DIALLED_CONNECTING,
-    DIALLED_HELD, /* the reader has a duplicate */
+    DIALLED_OFFERED, /* its client was answered, and has to speak (offered.c) */
+    DIALLED_HELD,    /* the reader has a duplicate */
     DIALLED_RELAYED,
     DIALLED_OVER
 };
@@ -41,8 +42,12 @@ struct dialled {
     int fd, is_cut;
     int client;    /* that is relayed as soon as it is connected; -1: the reader gets a duplicate of `fd` */
     int is_passed; /* came with its client: the reader knows it by the call alone */
-    char *said;    /* what was read of it */
+    char *answer;  /* of one that is offered: what its client is told when it is connected */
+    size_t answer_size;
+    char *said; /* what was read of the client */
     size_t said_size;
+    int is_judged;  /* of one that is offered: `said` is what it has said first */
+    int is_fetched; /* the reader is to have it when it is connected */
     enum dialled_state state;
     unsigned owed; /* what the reader is to be told */
     struct known_name name;

@@ -15,6 +15,7 @@ import h11
 
 from pysandbox.gate.http import http2
 from pysandbox.gate.http import messages as http
+from pysandbox.gate.http.asked import connected
 from pysandbox.gate.http.messages import BadRequest
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp.sniff import disagreement
@@ -171,8 +172,7 @@ class Forwarder:
         server = await self._dialled(target)
         try:
             self._asked.next_event()  # the end of the message: what follows belongs to the tunnel
-            answer = h11.Response(status_code=200, headers=[], reason=b"Connection established")
-            await self._client.send(self._asked.send(answer))
+            await self._client.send(connected(self._asked))
         except BaseException:
             server.close()
             raise

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import struct
+import threading
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -22,6 +23,10 @@ SIZE = struct.Struct("!I")
 LONGEST = 1 << 18
 MOST_FIELDS = 9
 MOST_FDS = 4
+AT_ONCE, TAKEN = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+CUT_OFF = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
+ROOM = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
 OF_CAGE = 32  # the bits of a connection's number above these say whose it is
 
 
@@ -65,6 +70,9 @@ FIELDS = {
 }  # fmt: skip
 
 
+_mine = threading.local()
+
+
 class BadChannelRecord(Exception):
     """What came is no record."""
 
@@ -103,7 +111,7 @@ def decode(said: bytes, known: Mapping[Any, int] = FIELDS) -> ChannelRecord:
         at += size
     if at != len(said):
         raise BadChannelRecord("bytes after a record")
-    return ChannelRecord(next(each for each in known if each == kind), number, tuple(fields))
+    return ChannelRecord(type(next(iter(known)))(kind), number, tuple(fields))
 
 
 def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (), patience: float = 0.0) -> None:
@@ -113,24 +121,33 @@ def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (
         poll = select.poll()
         poll.register(channel, select.POLLOUT)
         poll.poll(patience * 1000)
-    channel.sendmsg([encode(record)], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+    channel.sendmsg([encode(record)], rights, AT_ONCE)
+
+
+def _room() -> bytearray:
+    """Where this thread receives: room for the longest that is made anew each time costs more than all else here."""
+    room: bytearray | None = getattr(_mine, "room", None)
+    if room is None:
+        room = _mine.room = bytearray(LONGEST)
+    return room
 
 
 def receive(channel: socket.socket, known: Mapping[Any, int] = FIELDS) -> tuple[ChannelRecord, list[int]] | None:
     """The next record with its descriptors; None at the end. Raises BlockingIOError, BadChannelRecord; no descriptor is
     left open then."""
-    room = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
-    said, rights, flags, _ = channel.recvmsg(LONGEST, room, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+    room = _room()
+    size, rights, flags, _ = channel.recvmsg_into((room,), ROOM, TAKEN)
+    said = bytes(memoryview(room)[:size])
     fds: list[int] = []
     for level, kind, data in rights:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+        if (level, kind) == RIGHTS:
             got = array.array("i")
             got.frombytes(data[: len(data) - len(data) % got.itemsize])
             fds.extend(got)
     if not said and not fds:
         return None
     try:
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        if flags & CUT_OFF:
             raise BadChannelRecord("a record that was cut off")
         return decode(said, known), fds
     except BadChannelRecord:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from functools import partial
 
-from pysandbox.gate.doors import Passed
+from pysandbox.gate.doors import Offered, Passed
 from pysandbox.gate.reading.host_end import HostEnd, Received
 from pysandbox.gate.reading.kinds import OF_DIALLER, Verb
 from pysandbox.gate.tcp.target import DialTarget
@@ -53,18 +54,33 @@ class Dialling:
 
     def pass_on(self, cage: int, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
         """Has a client relayed of which this was read, and judged; the client stays the caller's."""
-        number, answer = self._relay.begin(Verb.PASS, cage, *asked, said, fds=(client.fileno(),))
-        late = self._loop.call_later(PATIENCE, self._relay.say, Verb.GIVE_UP, number)
         over: asyncio.Future[bool] = self._loop.create_future()
 
-        def told(answer: asyncio.Future[Received]) -> None:
+        def told(received: Received | None) -> None:
             late.cancel()
-            failed = answer.cancelled() or answer.exception() is not None
-            is_over = not failed and answer.result().record.kind is Verb.OVER
-            if not is_over:
+            if received is not None and received.record.kind is not Verb.OVER:
                 self._known.pop((cage, *asked), None)
             if not over.done():
-                over.set_result(is_over or failed)
+                over.set_result(received is None or received.record.kind is Verb.OVER)
 
-        answer.add_done_callback(told)
-        return Passed(over, lambda: self._relay.say(Verb.LET_GO, number))
+        number = self._relay.ask(Verb.PASS, told, cage, *asked, said, fds=(client.fileno(),))
+        late = self._loop.call_later(PATIENCE, self._relay.say, Verb.GIVE_UP, number)
+        return Passed(over, partial(self._relay.say, Verb.LET_GO, number))
+
+    def offer(
+        self, cage: int, asked: DialTarget, answer: bytes, client: socket.socket,
+        told: Callable[[Received | None], None],
+    ) -> Offered:  # fmt: skip
+        """Has a client answered when it is connected; the client stays the caller's."""
+
+        def heard(received: Received | None) -> None:
+            late.cancel()
+            if received is not None and received.record.kind is Verb.FAILED:
+                self._known.pop((cage, *asked), None)
+            told(received)
+
+        say, number = self._relay.say, self._relay.ask(Verb.OFFER, heard, cage, *asked, answer, fds=(client.fileno(),))
+        late = self._loop.call_later(PATIENCE, say, Verb.GIVE_UP, number)
+        return Offered(
+            partial(say, Verb.GO, number), partial(say, Verb.FETCH, number), partial(say, Verb.LET_GO, number)
+        )

@@ -34,6 +34,7 @@ class Received(NamedTuple):
     fd: int | None
 
 
+Told = Callable[["Received | None"], object]  # an answer; None: nobody will answer
 Call = tuple[int, "asyncio.Future[Received]"]  # its number, its answer
 
 
@@ -42,6 +43,7 @@ class HostEnd:
         self._sock, self._loop, self._obey = sock, loop, obey
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[Received]] = {}
+        self._told: dict[int, Told] = {}  # of calls that nobody waits for
         self.unanswered = 0  # calls, also of those who do not wait any more
         self._later: deque[Received] = deque()  # what came while a refusal was booked
         self.gone: asyncio.Future[None] = loop.create_future()
@@ -68,6 +70,14 @@ class HostEnd:
         self.unanswered += 1
         self.say(kind, number, *fields, fds=fds)
         return number, answer
+
+    def ask(self, kind: Verb, told: Told, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> int:
+        """Asks; `told` hears the answer. The number of the call."""
+        number = next(self._numbers)
+        self.say(kind, number, *fields, fds=fds)
+        self._told[number] = told
+        self.unanswered += 1
+        return number
 
     async def call(self, kind: Verb, *fields: str | int | bytes, patience: float = 0.0) -> Received:
         """Asks, and waits for the answer; gives up after so many seconds, which is answered as well. Raises
@@ -139,6 +149,11 @@ class HostEnd:
 
     def _take(self, received: Received) -> None:
         record = received.record
+        told = self._told.pop(record.number, None)
+        if told is not None:
+            self.unanswered -= 1
+            told(received)
+            return
         if record.kind not in ANSWERS and record.number not in self._calls:
             self._obey(received)
             return
@@ -163,3 +178,5 @@ class HostEnd:
         for answer in self._calls.values():
             if not answer.done():
                 answer.set_exception(HostGone())
+        while self._told:
+            self._told.popitem()[1](None)

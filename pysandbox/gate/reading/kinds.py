@@ -23,8 +23,10 @@ class Verb(IntEnum):
     NOTE_LOST, CROWDED. SHUT (a door that cannot be served), READY, PONG.
 
     To the relay's thread (csrc/host/relay/dial.h), over a channel of its own: DIAL, answered by DIALLED or FAILED; PASS
-    (a client that was judged, and what was read of it), answered by FAILED, or by OVER at its end. LET_GO of a call
-    ends what it has passed."""
+    (a client that was judged, and what was read of it), answered by FAILED, or by OVER at its end; OFFER (a client that
+    asks, and what it is told when it has what it wants), answered by the same, or by DIALLED. GO (what its client has
+    said first was judged) and FETCH (answer with DIALLED) are of such a call. LET_GO of a call ends what it has
+    passed."""
 
     CAGE = 1
     DOOR = 2
@@ -54,6 +56,9 @@ class Verb(IntEnum):
     READY = 26
     PONG = 27
     PASS = 28
+    OFFER = 29
+    GO = 30
+    FETCH = 31
 
 
 FIELDS = {
@@ -62,9 +67,9 @@ FIELDS = {
     Verb.DIAL: 4, Verb.LOOKUP: 7, Verb.DENIED: 6, Verb.GIVE_UP: 0,
     Verb.SPLICE: 2, Verb.SAY: 1, Verb.RELEASE: 1, Verb.INSPECT: 3, Verb.LET_GO: 0,
     Verb.NOTE_REFUSED: 2, Verb.NOTE_LOST: 4, Verb.CROWDED: 2, Verb.READY: 0, Verb.PONG: 0,
-    Verb.PASS: 4,
+    Verb.PASS: 4, Verb.OFFER: 4, Verb.GO: 1, Verb.FETCH: 0,
 }  # fmt: skip
-WITH_DESCRIPTOR = frozenset((Verb.DOOR, Verb.DIALLED, Verb.SPLICE, Verb.INSPECT, Verb.PASS))
+WITH_DESCRIPTOR = frozenset((Verb.DOOR, Verb.DIALLED, Verb.SPLICE, Verb.INSPECT, Verb.PASS, Verb.OFFER))
 FROM_READER = frozenset((Verb.DIAL, Verb.LOOKUP, Verb.DENIED, Verb.GIVE_UP, Verb.SPLICE, Verb.SAY, Verb.RELEASE,
                          Verb.INSPECT, Verb.LET_GO, Verb.NOTE_REFUSED, Verb.NOTE_LOST, Verb.CROWDED, Verb.SHUT,
                          Verb.READY, Verb.PONG))  # fmt: skip

@@ -23,13 +23,15 @@ from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, write_peer
 from pysandbox.gate.rules import Decision, GateRules
 from pysandbox.gate.shares import Account
 from pysandbox.gate.tasks import CageTasks
+from pysandbox.gate.tcp.stream import ClientStream
 from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable
 from pysandbox.gate.turns import LoopTurns
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from pysandbox.gate.dns.door import Answering
-    from pysandbox.gate.doors import Passed
+    from pysandbox.gate.doors import Offered, Passed
+    from pysandbox.gate.reading.host_end import Received
     from pysandbox.gate.held import HeldConnection
 
 T = TypeVar("T")
@@ -242,6 +244,19 @@ class RemoteSession:
     def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
         """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's."""
         return self._dialling.pass_on(self.number, asked, said, client)
+
+    def offer(
+        self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, ClientStream | None], None]
+    ) -> Offered:
+        """Has a client answered when a known target is connected. The client stays the caller's."""
+        return self._dialling.offer(self.number, asked, answer, client, partial(self._offered, told))
+
+    def _offered(self, told: Callable[[bool, ClientStream | None], None], received: Received | None) -> None:
+        if received is None or received.fd is None:
+            told(received is None or received.record.kind is Verb.OVER, None)
+        else:
+            server = self.connections.add(int(received.record.fields[0]), received.fd)
+            told(False, ClientStream(server, self.turns))
 
     # ---- what arrives nowhere -----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from pysandbox.gate.tcp.sniff import Sniffer, Way
-from pysandbox.gate.tcp.stream import READ_AT_ONCE, ClientStream
+from pysandbox.gate.tcp.stream import ClientStream
 from pysandbox.gate.tcp.target import DialTarget
 from pysandbox.gate.tcp.transparent import original
 from pysandbox.shapes import TYPE_CHECKING
@@ -21,6 +21,7 @@ from pysandbox.shapes import TYPE_CHECKING
 if TYPE_CHECKING:
     from pysandbox.gate.doors import DoorSession, Passed
 
+WORDS = 16384  # bytes that are read of it at once
 Leave = Callable[[], object]
 
 
@@ -48,7 +49,7 @@ class PassedClients:
 
     def _is_plain(self, target: DialTarget, client: ClientStream) -> bool:
         with suppress(OSError):  # that it is silent
-            client.said = client.sock.recv(READ_AT_ONCE)
+            client.said = client.sock.recv(WORDS)
         if not client.said:
             return False
         sniffer = Sniffer(target, self._session.rules.may_name_at_address)

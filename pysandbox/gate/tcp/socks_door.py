@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp import socks
@@ -29,9 +29,20 @@ T = TypeVar("T")
 
 async def serve_socks(session: DoorSession, client: ClientStream) -> None:
     """Raises OSError of the client's."""
+    await _serve(session, client, _asked)
+
+
+async def serve_greeted(session: DoorSession, client: ClientStream) -> None:
+    """One whose greeting was answered. Raises OSError of the client's."""
+    await _serve(session, client, _request)
+
+
+async def _serve(
+    session: DoorSession, client: ClientStream, read: Callable[[ClientStream], Awaitable[socks.Request]]
+) -> None:
     try:
         async with asyncio.timeout(HANDSHAKE_SECONDS):
-            request = await _asked(client)
+            request = await read(client)
     except TimeoutError:
         return
     except socks.SocksRefused as refused:
@@ -53,6 +64,11 @@ async def _asked(client: ClientStream) -> socks.Request:
     greeting = await _whole(client, socks.read_greeting)
     client.said = client.said[greeting.size :]
     await client.send(socks.ACCEPTED)
+    return await _request(client)
+
+
+async def _request(client: ClientStream) -> socks.Request:
+    """Raises socks.SocksRefused, OSError."""
     request = await _whole(client, socks.read_request)
     client.said = client.said[request.size :]
     return request

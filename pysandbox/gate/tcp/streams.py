@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from pysandbox.gate.askers import serve_for
 from pysandbox.gate.handed import receive
+from pysandbox.gate.tcp.offered import OfferedClients, Serve
 from pysandbox.gate.tcp.passing import PassedClients
 from pysandbox.gate.tcp.proxying import proxy_connection
 from pysandbox.gate.tcp.socks_door import serve_socks
@@ -45,11 +46,11 @@ async def serve(session: DoorSession, kind: str, listener: socket.socket) -> Non
         tasks.add(task := asyncio.create_task(serving))
         task.add_done_callback(partial(_over, tasks, client, leave))
 
-    def serve_one(client: ClientStream, leave: Callable[[], object]) -> None:
-        begin(_served_in_a_slot(slots, served, session, client), client, leave)
+    def serve_one(client: ClientStream, leave: Callable[[], object], serve: Serve | None = None) -> None:
+        begin(_served_in_a_slot(slots, serve or served, session, client), client, leave)
 
-    passing = PassedClients(session, serve_one)
-    at_once = partial(_at_once, session, listener, slots, passing, serve_one) if kind == "tcp" else lambda: False
+    passing = PassedClients(session, serve_one) if kind == "tcp" else OfferedClients(session, kind, serve_one)
+    at_once = partial(_at_once, session, listener, slots, passing, serve_one)
     listener.setblocking(False)
     try:
         while True:
@@ -90,7 +91,7 @@ async def _until_readable(listener: socket.socket, at_once: Callable[[], bool]) 
 
 
 def _at_once(
-    session: DoorSession, listener: socket.socket, slots: asyncio.Semaphore, passing: PassedClients,
+    session: DoorSession, listener: socket.socket, slots: asyncio.Semaphore, passing: PassedClients | OfferedClients,
     serve_one: Callable[[ClientStream, Callable[[], object]], None],
 ) -> bool:  # fmt: skip
     """Accepts one connection where nothing has to be waited for; whether it did. It is passed on, or served."""
