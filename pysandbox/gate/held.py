@@ -64,10 +64,10 @@ class HeldConnection:
         """How long the host's callback may take for a question; 0: there is none."""
         return self.session.leak_caller.seconds if self.session.leak_caller is not None else 0.0
 
-    @property
-    def canaries(self) -> str:
-        """The false credentials of its cage, as JSON."""
-        return json.dumps(dict(self.session.canaries))
+
+def canaries_of(session: Served) -> ChannelRecord:
+    """The false credentials of a cage."""
+    return ChannelRecord(Kind.CANARIES, session.number, (json.dumps(dict(session.canaries)).encode(),))
 
 
 def book(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:

@@ -26,7 +26,7 @@ from errno import ESHUTDOWN, ETIMEDOUT
 from pysandbox.errors import StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import confined
-from pysandbox.gate.held import HeldConnection, Served, book
+from pysandbox.gate.held import HeldConnection, Served, book, canaries_of
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
 from pysandbox.gate.pulse import Pulse
@@ -86,6 +86,7 @@ class InspectorProcess:
         self._plans: dict[object, KnownPlan] = {}
         self._held: dict[int, HeldConnection] = {}
         self._sessions: weakref.WeakSet[Served] = weakref.WeakSet()
+        self._canaries: weakref.WeakKeyDictionary[Served, tuple[int, int]] = weakref.WeakKeyDictionary()
         self.numbers = itertools.count(1)  # of whatever it is told
         self.told_again: dict[int, Callable[[], ChannelRecord]] = {}  # to one that takes its place
         self._channel: socket.socket | None = None
@@ -190,11 +191,12 @@ class InspectorProcess:
             number = held.session.number << OF_CAGE | next(self.numbers)
             fields = (
                 str(known.number), str(known.contracts.index(held.contract)), held.target.host, str(held.target.port),
-                str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds), held.canaries,
+                str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds),
             )  # fmt: skip
             record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
             self._held[number] = held
             try:
+                self._tell_canaries(held.session)
                 channel.send(self._channel, record, (client.fileno(), server.fileno()))
                 if len(self._held) == 1:
                     self._ask()
@@ -202,6 +204,12 @@ class InspectorProcess:
                 self._held.pop(number, None)
                 raise
         return number
+
+    def _tell_canaries(self, session: Served) -> None:
+        """Once of a cage that is scanned, by its number, to each process. Under the lock. Raises OSError."""
+        if self.scans and self._canaries.get(session) != (told := (self._starts, session.number)):
+            self.say(canaries_of(session), patience=0.0)
+            self._canaries[session] = told
 
     def cut(self, number: int) -> None:
         """The connection is gone as far as the gatekeeper is concerned. Idempotent."""

@@ -1,7 +1,8 @@
 """What the gatekeeper has let through and refused for one cage: counters of everything, and events of what is new.
 
 A cage may ask a million times, so what is kept is bounded: the first refusal of each target is an event, the next ones
-are counted; when KINDS_KEPT different targets were refused, all further ones are one. Any thread may call it.
+are counted; when KINDS_KEPT different targets were refused, all further ones are one. One with a credential in it counts
+as one of these whatever it is told as, so no flood is scanned for longer than that. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pysandbox.events import (
     said_elsewhere,
 )
 from pysandbox.events import ignore as ignored
+from pysandbox.gate.hidden import HiddenDenials
 from pysandbox.handlers.fix import spelled
 from pysandbox.live.askers import attributed
 from pysandbox.live.commands import Asker, Commands
@@ -59,6 +61,7 @@ class Ledger:
         self._who, self._commands = who, commands or Commands()
         self._counts: dict[str, int] = {}
         self._denials: dict[Key, tuple[Denial, Asker]] = {}
+        self._hidden = HiddenDenials()
         self._told: tuple[str, float] = ("", -ERROR_PAUSE)
         self._crowded: dict[str, float] = {}
         self._found: set[tuple[str, ...]] = set()
@@ -96,13 +99,17 @@ class Ledger:
         shown = target if port is None else f"{_bracketed(target)}:{port}"
         denial = Denial(kind, shown, decision.rule, decision.fix, command=self._commands.sole())
         self._count(REFUSED[kind])
-        if self._is_known(denial):
+        if self._is_known(self._hidden.told(denial)):
             return
-        asker = self._who()
+        asker, asked = self._who(), denial
         target, denial, argv = self._without_credential(target, denial, asker.argv)
+        is_hidden = (denial.target, denial.rule) != (asked.target, asked.rule)
+        if is_hidden and not self._is_full():
+            self._hidden.keep(asked, denial)
+            is_hidden = False
         command = denial.command if denial.command is not None else self._commands.of(asker)
         denial = replace(denial, pid=asker.pid, argv=argv, command=command)
-        if self._is_new(denial, asker):
+        if self._is_new(denial, asker, is_further=is_hidden):
             with suppress(Exception):  # the sink is the user's
                 self._sink(self._denied_event(denial, target, port))
 
@@ -169,22 +176,25 @@ class Ledger:
         look who asks."""
         key: Key = (denial.kind, denial.target, denial.rule, denial.command, ())
         with self._lock:
-            if key not in self._denials and len(self._denials) >= KINDS_KEPT:
+            if key not in self._denials and self._is_full():
                 key = self._further(denial)
             before = self._denials.get(key) if denial.command is not None or key[1] == FURTHER else None
             if before is not None:
                 self._denials[key] = replace(before[0], count=before[0].count + 1), before[1]
             return before is not None
 
+    def _is_full(self) -> bool:
+        return len(self._denials) + len(self._hidden) >= KINDS_KEPT
+
     def _further(self, denial: Denial) -> Key:
         """The key of what is told apart no more; a single command's, while there is room for that."""
         return denial.kind, FURTHER, "", denial.command if len(self._denials) < 2 * KINDS_KEPT else None, ()
 
-    def _is_new(self, denial: Denial, asker: Asker) -> bool:
+    def _is_new(self, denial: Denial, asker: Asker, *, is_further: bool) -> bool:
         leaders = asker.leaders if denial.command is None else ()
         key: Key = (denial.kind, denial.target, denial.rule, denial.command, leaders)
         with self._lock:
-            if key not in self._denials and len(self._denials) >= KINDS_KEPT:
+            if is_further or (key not in self._denials and self._is_full()):
                 key = self._further(denial)
                 denial, asker = replace(further_of(denial.kind, 1), command=key[3]), Asker()
             before = self._denials.get(key)

@@ -107,7 +107,7 @@ def tls_server(directory: Path, kind: type[ServerT]) -> ServerT:
     return kind(context)
 
 
-@dataclass
+@dataclass(eq=False)
 class Session:
     net: NetPlan
     ledger: Ledger

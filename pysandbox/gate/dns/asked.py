@@ -18,12 +18,15 @@ from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp.opaque import SHARE, share_of
 from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
+from pysandbox.gate.hidden import digest
 from pysandbox.gate.rules import Decision
 from pysandbox.handlers import fix
 from pysandbox.policy.names import matches
 from pysandbox.shapes import NamedTuple
 
 MINUTE = 60.0  # seconds
+MOST_SCANNED = 1024  # texts of one cage of which it is known what is in them
+MOST_REFUSED = 1024  # new names that are looked through to be refused; what follows is told as its pattern
 A_MINUTE, A_CAGE = 512, 4096  # bytes
 SPREAD = 2  # labels of one name
 BUDGET, UNDECODABLE = "dlp.dns-budget", "dlp.undecodable-name"
@@ -42,6 +45,8 @@ class NameScan:
 
     def __init__(self, scan: ScanPlan | None = None, canaries: Mapping[str, str] | None = None) -> None:
         self._scan, self._canaries, self._key = scan, canaries, os.urandom(16)
+        self._scanned: dict[bytes, str] = {}  # by keyed hash: what was found
+        self.looked = 0  # texts that were looked through
 
     @cached_property
     def _wanted(self) -> Wanted:
@@ -49,7 +54,18 @@ class NameScan:
         return Wanted() if scan is None else Wanted(scan.detectors, self._canaries, any_bearer=scan.any_bearer)
 
     def credential(self, name: str) -> str:
-        """The rule of what is found in it, or "". A thief writes it in capitals again."""
+        """The rule of what is found in it, or "". One that comes again is not looked through again."""
+        key = digest(self._key, name)
+        found = self._scanned.get(key)
+        if found is None:
+            found = self._scanned[key] = self._look(name)
+            if len(self._scanned) > MOST_SCANNED:
+                self._scanned.pop(next(iter(self._scanned)), None)
+        return found
+
+    def _look(self, name: str) -> str:
+        """A thief writes it in capitals again."""
+        self.looked += 1
         said = name.encode("utf-8", "replace")
         views = (said, said.replace(b".", b""), said.replace(b".", b"").replace(b"-", b""))
         try:
@@ -75,7 +91,8 @@ class AskedNames:
         self._patterns = sorted(every - self._spelled, key=len, reverse=True)
         self._clock = clock
         self._known: set[str] = set()  # bounded by what they are charged
-        self._spent = 0
+        self._spent = 0  # bytes
+        self._refused = self._found = 0  # new names; those with a credential in them
         self._recent: deque[tuple[float, int]] = deque()
 
     def take(self, name: str) -> RefusedName | None:
@@ -87,9 +104,18 @@ class AskedNames:
         now = self._clock()
         while self._recent and self._recent[0][0] <= now - MINUTE:
             self._recent.popleft()
-        if found := self._names.credential(name):  # before its budget: what is over it is told
+        is_over = self._spent + size > A_CAGE or sum(each for _, each in self._recent) + size > A_MINUTE
+        is_over = is_over or self._found >= MOST_REFUSED  # it does nothing else
+        if is_over and self._refused >= MOST_REFUSED:
+            return RefusedName(pattern or "a name", Decision(False, BUDGET, ""))
+        before = self._names.looked
+        found = self._names.credential(name)  # before its budget: what is over it is told
+        is_new = self._names.looked - before
+        if found:
+            self._refused, self._found = self._refused + is_new, self._found + is_new
             return RefusedName(pattern or "a name", Decision(False, found, ""))
-        if self._spent + size > A_CAGE or sum(each for _, each in self._recent) + size > A_MINUTE:
+        if is_over:
+            self._refused += is_new
             return RefusedName(name, Decision(False, BUDGET, fix.of_host(name)))
         self._known.add(name)
         self._spent += size

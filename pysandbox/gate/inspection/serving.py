@@ -115,6 +115,7 @@ class Inspector:
         self._secrets: dict[int, SecretSet] = {}
         self._in_flight: dict[int, InFlight] = {}  # by cage
         self._scans: dict[int, CageScan] = {}
+        self._canaries: dict[int, bytes] = {}  # of each cage that is scanned: its false credentials
         self._is_on = True
         self._questions = Questions(host, self._say, lambda: self._loop.soon(lambda: self._take_record(0), HOST))
 
@@ -164,6 +165,9 @@ class Inspector:
             self._secrets[record.number].revoke(record.fields[0].decode())
         elif record.kind is Kind.ENDED:
             self._scans.pop(record.number, None)
+            self._canaries.pop(record.number, None)
+        elif record.kind is Kind.CANARIES:
+            self._canaries[record.number] = record.fields[0]
         elif record.kind is Kind.FORGET:
             self._secrets.pop(record.number, None)
 
@@ -178,7 +182,7 @@ class Inspector:
     def _open(self, record: ChannelRecord, client: socket.socket, server: socket.socket) -> None:
         number = record.number
         try:
-            of_plan, contract, host, port, flags, secrets, seconds, canaries, said = record.fields
+            of_plan, contract, host, port, flags, secrets, seconds, said = record.fields
             plan = self._plans[int(of_plan)]
             terms = Terms(host.decode("ascii"), int(port), bool(int(flags) & SECURE), bool(int(flags) & PROXIED),
                           plan.contracts[int(contract)], plan.most)  # fmt: skip
@@ -189,6 +193,7 @@ class Inspector:
             )
             if number in self._pairs:
                 raise ValueError("a number that is in use")
+            of_cage = self._of_cage(number >> OF_CAGE, plan)
         except (ValueError, KeyError, IndexError):
             client.close()
             server.close()
@@ -197,17 +202,17 @@ class Inspector:
             return
         client.setblocking(False)
         server.setblocking(False)
-        of_cage = self._of_cage(number >> OF_CAGE, plan, canaries)
         scan = self._scan(number, plan, of_cage, terms, held, float(seconds))
         parts = terms, partial(self._tell, number, of_cage), held, scan
         self._serve(number, plan, parts, client, server, said)
         if scan is not None and number in self._pairs:
             scan.wake = self._pairs[number].soon
 
-    def _of_cage(self, cage: int, plan: HeldPlan, canaries: bytes) -> CageScan | None:
-        """`canaries`: its false credentials, as JSON. None where nothing is scanned."""
+    def _of_cage(self, cage: int, plan: HeldPlan) -> CageScan | None:
+        """None where nothing is scanned."""
         if plan.scan is None:
             return None
+        canaries = self._canaries[cage]
         known = self._scans.get(cage)
         if known is None or known.said != (plan.scan, canaries):  # a gatekeeper that was begun anew counts from 1 again
             known = self._scans[cage] = CageScan(plan.scan.of_cage(json.loads(canaries)), (plan.scan, canaries), {})

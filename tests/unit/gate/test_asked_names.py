@@ -9,7 +9,7 @@ import pytest
 
 from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp import registry
-from pysandbox.gate.dns.asked import A_CAGE, A_MINUTE, AskedNames
+from pysandbox.gate.dns.asked import A_CAGE, A_MINUTE, MOST_REFUSED, MOST_SCANNED, AskedNames, NameScan
 
 CHANCE = random.Random(3)
 
@@ -122,3 +122,38 @@ def test_a_policy_says_from_which_share_on() -> None:
 def test_hexadecimal_is_held_against_hexadecimal() -> None:
     name = ".".join(CHANCE.randbytes(20).hex() for _ in range(2)) + ".a.example"
     assert warned(name) == [f"**.a.example {name}"]
+
+
+SECRET = "xoxb-123456789012-1234567890123-abcdefghijklmnopqrstuvwx"
+
+
+def test_a_refused_name_that_comes_again_is_looked_through_once() -> None:
+    names = NameScan()
+    asked = AskedNames(["**.a.example"], names=names)
+    assert {rule(asked, f"{SECRET}.a.example") for _ in range(2 * MOST_REFUSED)} == {"dlp.slack_token"}
+    assert names.looked == 1
+    assert rule(asked, words(20) + ".a.example") == ""
+    assert SECRET not in str(vars(names))
+
+
+def test_what_is_known_of_texts_is_bounded_and_the_last_are_kept() -> None:
+    names = NameScan()
+    texts = [words(20) for _ in range(2 * MOST_SCANNED)]
+    assert not any(names.credential(each) for each in texts)
+    assert len(names._scanned) == MOST_SCANNED
+    assert not any(names.credential(each) for each in texts[-MOST_SCANNED:])
+    assert names.looked == len(texts)
+
+
+@pytest.mark.parametrize("said", ["", f"{SECRET}."])
+def test_a_flood_of_new_names_is_not_looked_through_for_ever(said: str) -> None:
+    """The last is told as its pattern, and with no fix that would name it."""
+    names = NameScan()
+    asked = AskedNames(["**.a.example"], names=names)
+    while not said and rule(asked, words(40) + ".a.example") == "":
+        pass
+    before = names.looked
+    refused = [asked.take(f"{said}{words(40)}.a.example") for _ in range(10 * MOST_REFUSED)]
+    assert names.looked - before <= MOST_REFUSED
+    assert refused[-1] is not None and refused[-1].shown == "**.a.example"
+    assert refused[-1].decision.rule == "dlp.dns-budget" and refused[-1].decision.fix == ""

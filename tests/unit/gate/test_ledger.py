@@ -7,7 +7,7 @@ import pytest
 from pysandbox.events import Event
 from pysandbox.gate.ledger import ERROR_PAUSE, FURTHER, KINDS_KEPT, Ledger
 from pysandbox.gate.rules import Decision
-from pysandbox.live.commands import Asker
+from pysandbox.live.commands import Asker, Commands
 
 NO = Decision(False, "host", 'host = [{ domain = "x" }]')
 
@@ -94,3 +94,27 @@ def test_udp_has_the_general_event():
     events: list[Event] = []
     Ledger("cage", events.append).denied("udp", "2001:db8::1", 443, NO)
     assert events[0].type == "cage.denied" and events[0].data["target"] == "[2001:db8::1]:443"
+
+
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("command", [None, 1])
+def test_a_flood_of_refused_names_with_a_credential_in_them_is_not_scanned_for_ever(distinct, command):
+    """The control is a name that comes once: it is scanned, and counted as one that says nothing of itself."""
+    events: list[Event] = []
+    looked: list[str] = []
+    commands = Commands()
+    if command is not None:
+        commands.begin()
+    ledger = Ledger("cage", events.append, commands=commands)
+    ledger.credential_in = lambda said: looked.append(said) or ("dlp.x" if "SECRET" in said else "")
+    ledger.denied("dns", "SECRET.example", None, NO)
+    once = len(looked)
+    assert once > 0
+    for number in range(5000):
+        ledger.denied("dns", f"SECRET{number * distinct}.example", None, NO)
+    assert ledger.counts == {"gatekeeper.dns_denied": 5001}
+    assert sum(each.count for each in ledger.denials()) == 5001
+    assert {each.target for each in ledger.denials()} <= {"a name", FURTHER}
+    if command is not None:
+        assert len(looked) <= once * (KINDS_KEPT + 2 if distinct else 2)
+    assert "SECRET" not in f"{events} {ledger.denials()} {vars(ledger._hidden)}"
