@@ -29,19 +29,22 @@ from pysandbox.events import (
 )
 from pysandbox.events import ignore as ignored
 from pysandbox.gate.hidden import HiddenDenials
+from pysandbox.gate.rules import Decision
 from pysandbox.handlers.fix import spelled
 from pysandbox.live.askers import attributed
 from pysandbox.live.commands import Asker, Commands
-from pysandbox.shapes import TYPE_CHECKING, replace
-
-if TYPE_CHECKING:
-    from pysandbox.gate.rules import Decision
+from pysandbox.shapes import replace
 
 Key = tuple[str, str, str, int | None, tuple[int, ...]]  # kind, target, rule, and whose it is
 
 KINDS_KEPT = 256  # different refusals of one cage
 LONGEST_TARGET = 300  # characters of what is told of a target; a name has at most 253
 A_NAME, A_REQUEST = "a name", "a request"  # of which no more is told
+EVERY_HOST = "(every host)"
+CUT_OFF = (
+    "the process that reads at the doors of this cage has ended: {why}. Nobody can take them over, so each connection and "
+    "each name that is asked for fails from now on; run the command in a new Cage, which has doors again"
+)
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 
 ALLOWED = {"dns": DNS_ALLOWED.name, "tcp": TCP_ALLOWED.name, "udp": "udp_allowed"}
@@ -66,6 +69,7 @@ class Ledger:
         self._crowded: dict[str, float] = {}
         self._found: set[tuple[str, ...]] = set()
         self.credential_in: Callable[[str], str] = lambda name: ""  # where what is sent is scanned
+        self._cut_off = ""  # why all that is asked of the network fails
         self._lock = threading.Lock()
 
     @property
@@ -87,10 +91,23 @@ class Ledger:
         """Each different refusal, with how often it happened."""
         with self._lock:
             recorded = list(self._denials.values())
+            if self._cut_off:
+                recorded += self._also_cut_off(recorded)
         only = self._commands.only()
         return attributed(
             ((replace(each, command=each.command or only), who) for each, who in recorded), self._commands
         )
+
+    def cut_off(self, why: str) -> None:
+        """Records that whatever the cage asks the network for fails from now on; each command that runs then, or is begun
+        later, is told so."""
+        self._cut_off = CUT_OFF.format(why=why[:LONGEST_TARGET])
+        self.denied("tcp", EVERY_HOST, None, Decision(False, self._cut_off, ""))
+
+    def _also_cut_off(self, recorded: list[tuple[Denial, Asker]]) -> list[tuple[Denial, Asker]]:
+        told = {each.command for each, _ in recorded if each.rule == self._cut_off}
+        one = Denial("tcp", EVERY_HOST, self._cut_off, "")
+        return [(replace(one, command=each), Asker()) for each in self._commands.running() if each not in told]
 
     def denied(self, kind: str, target: str, port: int | None, decision: Decision) -> None:
         """Records a refusal; `kind` is dns, tcp, udp, http or dlp. Never raises: the refusal stands even if the record

@@ -4,7 +4,8 @@ The gatekeeper keeps what decides: names, addresses, what is dialled, what is re
 the doors, and what strangers send there is parsed in it alone. What it asks for is held against the policy of the cage
 that it names (`requests`), so a reader that was taken over gets what some cage of this Runtime may have anyway.
 
-Its end closes the doors: the host keeps no copy of one that was handed over. Cages that come later, or that have said
+Its end closes the doors: the host keeps no copy of one that was handed over, and whoever had them is told so by a
+refusal of its own. Cages that come later, or that have said
 nothing until then (`quiet`), have another one.
 """
 
@@ -199,7 +200,10 @@ class DoorReader:
     def fail(self, why: str) -> None:
         """It has ended, or is to."""
         if self._channel is not None:
+            served = {session for session, _ in self._doors.values() if not session.ended}
             self.stop()
+            for session in served:
+                session.ledger.cut_off(why)
             self._tell(f"the reader of the doors: {why}")
 
     def after_fork_in_child(self) -> None:

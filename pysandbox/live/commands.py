@@ -77,6 +77,11 @@ class Commands:
         with self._lock:
             return next(iter(self._open)) if len(self._open) == 1 else None
 
+    def running(self) -> tuple[int, ...]:
+        """Those that may have processes still."""
+        with self._lock:
+            return tuple(self._open)
+
     def only(self) -> int | None:
         """The only one that there ever was."""
         return 1 if self._last == 1 else None

@@ -18,7 +18,7 @@ from _support.gate import net_plan
 from pysandbox import Cage, Event, Policy
 from pysandbox.errors import StartError
 from pysandbox.events import TCP_DENIED
-from pysandbox.gate.gatekeeper import admit
+from pysandbox.gate.gatekeeper import Gatekeeper, admit
 from pysandbox.gate.threads import in_loop
 from pysandbox.runtime.runtime import Runtime
 
@@ -158,6 +158,10 @@ def test_one_that_was_silent_when_the_reader_died_has_the_next_one(runtime: Any)
         spoken.asks()
     assert silent.asks()[3] & 0xF == NXDOMAIN
     assert silent.keeper.reader.process is not died
+    assert [each.target for each in silent.session.denials()] == ["evil.com"]
+    (refused, cut_off) = spoken.session.denials()
+    assert (refused.target, cut_off.kind, cut_off.target) == ("evil.com", "tcp", "(every host)")
+    assert "new Cage" in cut_off.rule and cut_off.fix == ""
     for live in (spoken, silent):
         live.session.end()
 
@@ -216,3 +220,27 @@ def test_doors_that_cannot_be_watched_are_closed(runtime: Any) -> None:
     with pytest.raises(ConnectionRefusedError):
         live.asks()
     other.session.end()
+
+LOOKS_UP = ["/usr/bin/python3", "-I", "-S", "-c", "import socket; socket.getaddrinfo('evil.com', 80)"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_each_command_of_a_cage_whose_reader_has_died_is_told_why_its_connections_fail(dies: bool) -> None:
+    policy = Policy(egress="proxy-only", hosts=[{"domain": "a.example"}])
+    with Cage(policy) as cage:
+        first = cage.run(LOOKS_UP)
+        assert [each.target for each in first.denials] == ["evil.com"]
+        keeper = cage.runtime.shared.find(Gatekeeper)
+        assert keeper is not None and keeper.reader.process is not None
+        died = keeper.reader.process
+        if dies:
+            died.kill()
+            died.wait()
+            in_loop(keeper.loop, lambda: None)
+        later = [cage.run(LOOKS_UP) for _ in range(2)]
+        for each in later:
+            assert each.exit_code == 1
+            (told,) = each.denials
+            assert (told.target == "(every host)" and "has ended" in told.rule) if dies else told.target == "evil.com"
+    (anew,) = Cage(policy).run(LOOKS_UP).denials
+    assert anew.target == "evil.com"

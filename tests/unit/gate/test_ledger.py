@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pysandbox.events import Event
-from pysandbox.gate.ledger import ERROR_PAUSE, FURTHER, KINDS_KEPT, Ledger
+from pysandbox.gate.ledger import ERROR_PAUSE, EVERY_HOST, FURTHER, KINDS_KEPT, Ledger
 from pysandbox.gate.rules import Decision
 from pysandbox.live.commands import Asker, Commands
 
@@ -118,3 +118,23 @@ def test_a_flood_of_refused_names_with_a_credential_in_them_is_not_scanned_for_e
     if command is not None:
         assert len(looked) <= once * (KINDS_KEPT + 2 if distinct else 2)
     assert "SECRET" not in f"{events} {ledger.denials()} {vars(ledger._hidden)}"
+
+
+def test_a_cage_that_was_cut_off_tells_each_of_its_commands():
+    """Those that run then, and those that are begun later; one that had ended hears nothing."""
+    events: list[Event] = []
+    commands = Commands()
+    ended, running = commands.begin(), commands.begin()
+    commands.close((ended,))
+    ledger = Ledger("cage", events.append, commands=commands)
+    assert ledger.denials() == ()  # the control
+    ledger.cut_off("it was killed")
+    assert [each.command for each in ledger.denials()] == [running]
+    later = commands.begin()
+    for _ in range(2):
+        told = ledger.denials()
+        assert [(each.command, each.target, each.count) for each in told] == [
+            (running, EVERY_HOST, 1), (later, EVERY_HOST, 1)
+        ]  # fmt: skip
+    assert all("it was killed" in each.rule and "new Cage" in each.rule for each in told)
+    assert len(events) == 1
