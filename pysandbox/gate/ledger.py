@@ -1,8 +1,8 @@
 """What the gatekeeper has let through and refused for one cage: counters of everything, and events of what is new.
 
 A cage may ask a million times, so what is kept is bounded: the first refusal of each target is an event, the next ones
-are counted; when KINDS_KEPT different targets were refused, all further ones are one. One with a credential in it counts
-as one of these whatever it is told as, so no flood is scanned for longer than that. Any thread may call it.
+are counted; when KINDS_KEPT different targets were refused, all further ones are one. One with a credential in it
+counts as one of these whatever it is told as, so no flood is scanned for longer than that. Any thread may call it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ LONGEST_TARGET = 300  # characters of what is told of a target; a name has at mo
 A_NAME, A_REQUEST = "a name", "a request"  # of which no more is told
 EVERY_HOST = "(every host)"
 CUT_OFF = (
-    "the process that reads at the doors of this cage has ended: {why}. Nobody can take them over, so each connection and "
-    "each name that is asked for fails from now on; run the command in a new Cage, which has doors again"
+    "the process that reads at the doors of this cage has ended: {why}. Nobody can take them over, so each connection "
+    "and each name that is asked for fails from now on; run the command in a new Cage, which has doors again"
 )
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 
@@ -99,8 +99,8 @@ class Ledger:
         )
 
     def cut_off(self, why: str) -> None:
-        """Records that whatever the cage asks the network for fails from now on; each command that runs then, or is begun
-        later, is told so."""
+        """Records that whatever the cage asks the network for fails from now on; each command that runs then, or is
+        begun later, is told so."""
         self._cut_off = CUT_OFF.format(why=why[:LONGEST_TARGET])
         self.denied("tcp", EVERY_HOST, None, Decision(False, self._cut_off, ""))
 

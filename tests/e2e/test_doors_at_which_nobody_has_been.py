@@ -221,6 +221,7 @@ def test_doors_that_cannot_be_watched_are_closed(runtime: Any) -> None:
         live.asks()
     other.session.end()
 
+
 LOOKS_UP = ["/usr/bin/python3", "-I", "-S", "-c", "import socket; socket.getaddrinfo('evil.com', 80)"]
 
 

@@ -46,7 +46,9 @@ def open(timeout):
         s.sendall(b"\\5\\1\\0\\3" + bytes([len(name)]) + name.encode() + struct.pack("!H", port))
         assert s.recv(10)[:2] == b"\\5\\0"
     if way == "connect":
-        s.sendall(f"CONNECT {{name}}:{{port}} HTTP/1.1\\r\\nHost: {{name}}:{{port}}\\r\\n\\r\\n".encode()); assert b" 200 " in s.recv(4096)
+        at = f"{{name}}:{{port}}"
+        s.sendall(f"CONNECT {{at}} HTTP/1.1\\r\\nHost: {{at}}\\r\\n\\r\\n".encode())
+        assert b" 200 " in s.recv(4096)
     return s
 def dial(timeout=10, said=b"12345\\n"):
     s = open(timeout); s.sendall(said); return s

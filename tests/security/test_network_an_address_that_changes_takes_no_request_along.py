@@ -36,7 +36,8 @@ CLIENT = textwrap.dedent(f"""
     def ask(connection, stream, path):
         tls, file = connection
         fields = {{":method": "GET", ":scheme": "https", ":authority": "{NAME}:{places.HTTP2}", ":path": path}}
-        block = b"".join(b"\\0" + b"".join(bytes((len(one),)) + one.encode() for one in each) for each in fields.items())
+        said = [[bytes((len(one),)) + one.encode() for one in each] for each in fields.items()]
+        block = b"".join(b"\\0" + b"".join(each) for each in said)
         tls.sendall(frame(1, 5, stream, block))
         while head := file.read(9):
             kind, said = head[3], file.read(int.from_bytes(head[:3], "big"))

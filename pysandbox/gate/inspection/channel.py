@@ -22,7 +22,8 @@ HEAD = struct.Struct("!BQB")  # kind, number, how many fields
 SIZE = struct.Struct("!I")
 LONGEST = 1 << 18
 MOST_FDS = 4
-AT_ONCE, TAKEN = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+TAKEN = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
 CUT_OFF = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
 ROOM = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
@@ -32,11 +33,11 @@ OF_CAGE = 32  # the bits of a connection's number above these say whose it is
 class Kind(IntEnum):
     """To the inspector: PLAN (a descriptor: what a plan's hosts are held to), OPEN (number of the plan in the first
     field, of the secrets in the sixth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
-    (the name of one), FORGET, CANARIES (of a cage, as JSON, before its first OPEN), ENDED (a cage), ANSWER (why something is
-    refused, or nothing). From it: READY, AUTHORITY (the certificate of a plan's authority), REFUSED, UNTRUSTED (the
-    client does not trust the authority), UPSTREAM (the server's certificate is not accepted), OVER, PONG, FOUND (a
-    credential), ASK (the host's callback: number of the question, place, offset, bytes), PASSED (a request to a host
-    whose requests are told: method, path, type)."""
+    (the name of one), FORGET, CANARIES (of a cage, as JSON, before its first OPEN), ENDED (a cage), ANSWER (why
+    something is refused, or nothing). From it: READY, AUTHORITY (the certificate of a plan's authority), REFUSED,
+    UNTRUSTED (the client does not trust the authority), UPSTREAM (the server's certificate is not accepted), OVER,
+    PONG, FOUND (a credential), ASK (the host's callback: number of the question, place, offset, bytes), PASSED (a
+    request to a host whose requests are told: method, path, type)."""
 
     PLAN = 1
     OPEN = 2

@@ -18,7 +18,7 @@ from pysandbox.gate.dns import message
 from pysandbox.gate.dns.door import QUESTIONS_AT_ONCE
 from pysandbox.gate.monitors import Monitors
 from pysandbox.gate.reading.dialling import Dialling
-from pysandbox.gate.reading.host_end import HostEnd, HostGone
+from pysandbox.gate.reading.host_end import HostEnd, HostGone, Received
 from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, write_peer
 from pysandbox.gate.rules import Decision, GateRules
 from pysandbox.gate.shares import Account
@@ -31,7 +31,6 @@ from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from pysandbox.gate.dns.door import Answering
     from pysandbox.gate.doors import Offered, Passed
-    from pysandbox.gate.reading.host_end import Received
     from pysandbox.gate.held import HeldConnection
 
 T = TypeVar("T")

@@ -1,5 +1,5 @@
-"""Clients of the SOCKS door and of the HTTP door that are connected without a task of their own, where what they ask for
-is known to the relay's thread (csrc/host/relay/offered.c).
+"""Clients of the SOCKS door and of the HTTP door that are connected without a task of their own, where what they ask
+for is known to the relay's thread (csrc/host/relay/offered.c).
 
 What they ask for is read here. That they have it they are told there, at the moment when it is so; what they say next
 is judged here, and goes on there. Whatever is not as plain as that is given back, with all that was said, and is served
