@@ -113,7 +113,7 @@ class Launcher:
 
     def _take_inspected(self, prepared: Prepared) -> CageInit:
         """With the inspector at hand, where its hosts have contracts, and false values for its secrets."""
-        from pysandbox.gate.inspector import trusting
+        from pysandbox.gate.inspectors import trusting
 
         assert prepared.plan.net is not None and prepared.plan.net.inspection is not None
         secrets, scan = prepared.plan.net.inspection.secrets, prepared.plan.net.inspection.scan

@@ -88,7 +88,7 @@ def _admitted(runtime: Runtime, live: CageInit, net: NetPlan, leak_caller: LeakC
             listener.close()
         raise
     if net.inspection is not None:
-        from pysandbox.gate.inspector import join_inspector
+        from pysandbox.gate.inspectors import join_inspector
 
         asks = leak_caller is not None
         session.leak_caller = leak_caller

@@ -11,7 +11,7 @@ from pysandbox.denial import Denial
 
 
 class HiddenDenials:
-    """Of one cage. The ledger bounds it. Any thread may call it."""
+    """What one cage was refused so. The ledger bounds it. Any thread may call it."""
 
     def __init__(self) -> None:
         self._key = os.urandom(16)

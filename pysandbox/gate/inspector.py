@@ -19,25 +19,22 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from errno import ESHUTDOWN, ETIMEDOUT
 
-from pysandbox.errors import StartError
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import confined
-from pysandbox.gate.held import HeldConnection, Served, book, canaries_of
+from pysandbox.gate.held import HeldConnection, Served, book
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
 from pysandbox.gate.pulse import Pulse
 from pysandbox.gate.trusted import KnownPlan, TrustFiles, plan_of
-from pysandbox.shapes import TYPE_CHECKING, TypeVar
+from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan
-    from pysandbox.runtime.prepared import Prepared
-    from pysandbox.runtime.runtime import Runtime
 
 START_SECONDS = 20.0
 ASKED_EVERY = 2.0  # seconds between two questions whether it is there, while it has connections
@@ -47,32 +44,6 @@ MOST_STARTS = 2
 READ = selectors.EVENT_READ
 LONGEST_SAID = 1 << 17
 MODULE = "pysandbox.gate.inspection.__main__"
-R = TypeVar("R")
-
-
-def join_inspector(runtime: Runtime, net: NetPlan, join: Callable[[InspectorProcess], R], *, asks: bool = False) -> R:
-    """What `join` returns of the Runtime's inspector, which is made here and started when it is first asked. What scans
-    is one of its own: nobody else waits for a scan, or has its modules. So is what `asks` a callback of the host."""
-    scans = net.inspection is not None and net.inspection.scan is not None
-    kind = AskingInspector if asks else ScanningInspector if scans else InspectorProcess
-    return runtime.shared.join(kind, lambda: kind(runtime.sink), join)
-
-
-@contextmanager
-def trusting(runtime: Runtime, prepared: Prepared, *, asks: bool = False) -> Iterator[None]:
-    """While a cage of this plan is opened and admitted: the file with the certificates that it is to trust stands in
-    `prepared`, and whoever looks into its TLS does not retire. Raises StartError."""
-    assert prepared.plan.net is not None
-    inspector = join_inspector(runtime, prepared.plan.net, lambda inspector: inspector.expect(1), asks=asks)
-    try:
-        try:
-            prepared.trusted = inspector.trust(prepared.plan.net)
-        except OSError as error:
-            text = f"the inspector, which [[host]] contracts need, was not to be had: {error}"
-            raise StartError("network", error.errno or ESHUTDOWN, None, text) from error
-        yield
-    finally:
-        inspector.expect(-1)
 
 
 class InspectorProcess:
@@ -86,7 +57,6 @@ class InspectorProcess:
         self._plans: dict[object, KnownPlan] = {}
         self._held: dict[int, HeldConnection] = {}
         self._sessions: weakref.WeakSet[Served] = weakref.WeakSet()
-        self._canaries: weakref.WeakKeyDictionary[Served, tuple[int, int]] = weakref.WeakKeyDictionary()
         self.numbers = itertools.count(1)  # of whatever it is told
         self.told_again: dict[int, Callable[[], ChannelRecord]] = {}  # to one that takes its place
         self._channel: socket.socket | None = None
@@ -196,7 +166,6 @@ class InspectorProcess:
             record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
             self._held[number] = held
             try:
-                self._tell_canaries(held.session)
                 channel.send(self._channel, record, (client.fileno(), server.fileno()))
                 if len(self._held) == 1:
                     self._ask()
@@ -204,12 +173,6 @@ class InspectorProcess:
                 self._held.pop(number, None)
                 raise
         return number
-
-    def _tell_canaries(self, session: Served) -> None:
-        """Once of a cage that is scanned, by its number, to each process. Under the lock. Raises OSError."""
-        if self.scans and self._canaries.get(session) != (told := (self._starts, session.number)):
-            self.say(canaries_of(session), patience=0.0)
-            self._canaries[session] = told
 
     def cut(self, number: int) -> None:
         """The connection is gone as far as the gatekeeper is concerned. Idempotent."""
@@ -383,16 +346,6 @@ class InspectorProcess:
                 self._news.notify_all()
 
         threading.Thread(target=start, name="pysandbox-inspector-again", daemon=True).start()
-
-
-class ScanningInspector(InspectorProcess):
-    """One that looks for credentials in what is sent."""
-
-    scans = True
-
-
-class AskingInspector(ScanningInspector):
-    """One that also asks the host program, and waits for its answer: so do those alone whose cages have a callback."""
 
 
 def _spawn(far: socket.socket, roots: int, scans: bool) -> subprocess.Popen[bytes]:

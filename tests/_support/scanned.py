@@ -14,7 +14,7 @@ from _support.inspected import NAME, Asking, Server, inspector_process, write_ce
 from pysandbox.compile.plan import ANY_REQUEST, ScanPlan
 from pysandbox.dlp import registry
 from pysandbox.events import Event
-from pysandbox.gate.inspector import AskingInspector, ScanningInspector
+from pysandbox.gate.inspectors import AskingInspector, ScanningInspector
 from pysandbox.gate.sent import LeakCaller
 
 TOKEN = registry.BY_NAME["github_pat"].hits[0]

@@ -11,13 +11,14 @@ from pathlib import Path
 import pysandbox
 
 GATE = Path(pysandbox.__file__).parent / "gate"
-READS = {"sock_recv", "sock_recv_into", "sock_accept", "accept", "recv", "recvfrom", "recvmsg", "recv_into"}
+READS = {"sock_recv", "sock_recv_into", "sock_accept", "accept", "recv", "recvfrom", "recvmsg", "recvmsg_into",
+         "recv_into"}  # fmt: skip
 # Where it is done, in which function, and why it ends.
 KNOWN = {
     ("tcp/stream.py", "read", "sock_recv"): "takes a turn first",
     ("tcp/stream.py", "is_quiet", "recv"): "looks at one byte, once",
     ("tcp/streams.py", "_accept", "accept"): "serve takes a turn for each",
-    ("tcp/offered.py", "_heard", "recv"): "takes a turn first",
+    ("tcp/offered.py", "_read", "recv"): "one for each turn, and one for each that was accepted in a turn",
     ("tcp/passing.py", "_is_plain", "recv"): "once for each that was accepted in a turn",
     ("published/ports.py", "serve", "accept"): "takes a turn for each",
     ("dns/door.py", "_accepted", "accept"): "serve_tcp takes a turn for each, and waits in between",
@@ -28,7 +29,7 @@ KNOWN = {
     ("tcp/refused.py", "record_refused", "recv"): "a few in one turn",
     ("dns/resolver.py", "_ask_server", "sock_recv"): "a name server's; gives way each time",
     ("dns/resolver.py", "_receive", "sock_recv"): "a name server's; gives way each time",
-    ("inspection/channel.py", "receive", "recvmsg"): "one record",
+    ("inspection/channel.py", "receive", "recvmsg_into"): "one record",
     ("inspection/sides.py", "read", "recv"): "in the inspector: a few for each event",
     ("inspection/sides.py", "_receive", "recv"): "in the inspector: one for each event",
     ("tcp/parent.py", "_head", "recv"): "the parent's; waits before each, 16 KiB in all",

@@ -23,7 +23,7 @@ from pysandbox.dlp.canary import new_values
 from pysandbox.events import Event
 from pysandbox.gate.inspection.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame, frame_head
 from pysandbox.gate.inspection.scanned_messages import PART
-from pysandbox.gate.inspector import ScanningInspector
+from pysandbox.gate.inspectors import ScanningInspector
 
 from .test_a_websocket_is_one_or_nothing_passes import ASKED, SWITCHED, read
 

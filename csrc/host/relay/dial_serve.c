@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../notify/notify.h" /* psb_is_own */
+#include "dial_relay.h"
 #include "dialled.h"
 #include "offered.h"
 #include "reset.h"
@@ -20,36 +21,6 @@
 #define AT_ONCE 8 /* records in one round: what is relayed has its turn */
 #define EVENTS 16
 #define OWN_NS 1000000000ULL /* after which it is asked again whose an address is */
-
-/* ---- relaying ---------------------------------------------------------------------------------------------------- */
-
-/* Takes the client over, also when it fails: the connection is over then. */
-static void relay_held(struct psb_relay *relay, struct dialled *dialled, int client, uint32_t flags, const char *said,
-                       size_t size) {
-    const int64_t pair = psb_relay_add_dialled(
-        relay, client, dialled->fd, flags | dialled->cage->number << PSB_RELAY_CAGE_BITS, said, size, dialled->number);
-    dialled->fd = -1;
-    dialled->state = pair > 0 ? DIALLED_RELAYED : DIALLED_OVER;
-    if (pair > 0)
-        dialled->pair = (uint64_t)pair;
-    else
-        dialled->owed |= OWED_OVER;
-}
-
-/* Its server need not wait for the loop to come round. */
-void relay_at_once(struct psb_relay *relay, struct dialled **place) {
-    struct dialled *dialled = *place;
-    char *said = dialled->said;
-    const int client = dialled->client;
-    const ssize_t sent =
-        dialled->said_size ? send(dialled->fd, said, dialled->said_size, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
-    const size_t gone = sent > 0 ? (size_t)sent : 0;
-    dialled->said = NULL;
-    dialled->client = -1;
-    relay_held(relay, dialled, client, 0, said + gone, dialled->said_size - gone);
-    free(said);
-    tell_now(relay, place, 0);
-}
 
 /* ---- connecting -------------------------------------------------------------------------------------------------- */
 

@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "dial_relay.h"
+
 int keep_words(const struct record_field *said, char **words, size_t *size) {
     char *copy = said->size > LONGEST_SAID ? NULL : malloc(said->size + 1);
     if (!copy) return 0;

@@ -6,14 +6,11 @@
 
 /* A copy, which ends with a zero: 0 where it is too long, or for want of memory. */
 int keep_words(const struct record_field *said, char **words, size_t *size);
-/* Of one that is connected now: whether it goes on at once, and else it waits, or is over. */
+/* When it is connected: whether it goes on at once; else it waits, or is over. */
 int answer_offered(struct psb_relay *relay, struct dialled **place);
 /* What its client has said was judged: 0, or -EPROTO. `place` may be NULL: it is over. */
 int go_offered(struct psb_relay *relay, struct dialled **place, const struct record_field *said);
 /* The reader has it from now on, as one that it has dialled. */
 void fetch_offered(struct psb_relay *relay, struct dialled **place);
-
-/* dial_serve.c: its client is relayed, with what was read of it. */
-void relay_at_once(struct psb_relay *relay, struct dialled **place);
 
 #endif

@@ -73,13 +73,14 @@ class Dialling:
     ) -> Offered:  # fmt: skip
         """Has a client answered when it is connected; the client stays the caller's."""
 
-        def heard(received: Received | None) -> None:
+        def answered(received: Received | None) -> None:
             late.cancel()
             if received is not None and received.record.kind is Verb.FAILED:
                 self._known.pop((cage, *asked), None)
             told(received)
 
-        say, number = self._relay.say, self._relay.ask(Verb.OFFER, heard, cage, *asked, answer, fds=(client.fileno(),))
+        say = self._relay.say
+        number = self._relay.ask(Verb.OFFER, answered, cage, *asked, answer, fds=(client.fileno(),))
         late = self._loop.call_later(PATIENCE, say, Verb.GIVE_UP, number)
         return Offered(
             partial(say, Verb.GO, number), partial(say, Verb.FETCH, number), partial(say, Verb.LET_GO, number)

@@ -32,7 +32,7 @@ WORDS = 16384  # bytes that are read of it at once
 LOOKED_AT = (HTTP, HTTPS)  # ports where what follows is looked at further
 
 
-class Asked(NamedTuple):
+class ConnectionAsked(NamedTuple):
     target: DialTarget
     answer: bytes  # for when it is connected
 
@@ -57,7 +57,7 @@ class OfferedClients:
     def __init__(self, session: DoorSession, kind: str, back: Callable[[ClientStream, Leave, Serve | None], object]):
         self._session, self._back = session, back
         self._loop = asyncio.get_running_loop()
-        self._read = self._tunnel if kind == "http" else self._socks
+        self._parse = self._tunnel if kind == "http" else self._socks
         self._is_exact = kind == "http"  # an address that stands for a name is no way to ask for that name
         self._tunnels = AskedTunnels()
         self._waiting: dict[int, OfferedClient] = {}  # by descriptor: those that have to speak
@@ -71,7 +71,7 @@ class OfferedClients:
         each = OfferedClient(client, leave, self._loop.time() + PATIENCE)
         self._all.add(each)
         self._wait_on(each)
-        self._read_on(each)  # it has said something already, in most cases
+        self._read(each)  # it has said something already, in most cases
         if self._sweeping is None:
             self._sweeping = self._loop.call_later(PATIENCE, self._sweep)
         return True
@@ -87,14 +87,14 @@ class OfferedClients:
 
     # ---- what a client says -------------------------------------------------------------------------------------
 
-    def _heard(self, each: OfferedClient) -> None:
+    def _readable(self, each: OfferedClient) -> None:
         if not self._session.turns.now():
             self._stop_waiting(each)
             self._session.turns.later(partial(self._wait_on, each))
             return
-        self._read_on(each)
+        self._read(each)
 
-    def _read_on(self, each: OfferedClient) -> None:
+    def _read(self, each: OfferedClient) -> None:
         try:
             said = each.client.sock.recv(WORDS)
         except BlockingIOError:
@@ -110,11 +110,11 @@ class OfferedClients:
     def _wait_on(self, each: OfferedClient) -> None:
         if each in self._all:
             self._waiting[each.client.sock.fileno()] = each
-            self._loop.add_reader(each.client.sock.fileno(), self._heard, each)
+            self._loop.add_reader(each.client.sock.fileno(), self._readable, each)
 
     def _ask(self, each: OfferedClient, said: bytes) -> bool:
         """Whether it is served here."""
-        asked = self._read(each, said)
+        asked = self._parse(each, said)
         if asked is None:
             return False
         if not asked.target.host:
@@ -129,11 +129,11 @@ class OfferedClients:
             each.offered.fetch()
         return True
 
-    def _tunnel(self, _: OfferedClient, said: bytes) -> Asked | None:
+    def _tunnel(self, _: OfferedClient, said: bytes) -> ConnectionAsked | None:
         asked = self._tunnels.read(said)
-        return None if asked is None else Asked(*asked)
+        return None if asked is None else ConnectionAsked(*asked)
 
-    def _socks(self, each: OfferedClient, said: bytes) -> Asked | None:
+    def _socks(self, each: OfferedClient, said: bytes) -> ConnectionAsked | None:
         """What was asked for, with no host where the greeting was answered; None for what is not plain."""
         try:
             if not each.has_greeted:
@@ -141,13 +141,13 @@ class OfferedClients:
                 if greeting is None or greeting.size != len(said) or each.client.sock.send(socks.ACCEPTED) != 2:
                     return None
                 each.has_greeted = True
-                return Asked(DialTarget("", 0), b"")
+                return ConnectionAsked(DialTarget("", 0), b"")
             request = socks.read_request(said)
         except (socks.SocksRefused, OSError):
             return None
         if request is None or request.size != len(said):
             return None
-        return Asked(DialTarget(str(request.host), request.port), socks.reply(socks.SUCCEEDED))
+        return ConnectionAsked(DialTarget(str(request.host), request.port), socks.reply(socks.SUCCEEDED))
 
     def _judge(self, each: OfferedClient, said: bytes) -> None:
         """What it says first; not to be read on from here on."""
