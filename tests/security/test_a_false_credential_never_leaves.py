@@ -14,12 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from _support.inspected import NAME
+from _support.inspected import NAME, wait_for_another
 from _support.planted import plant
 from _support.scanned import SCAN, ScannedHost, get, post, scanned
 from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp.canary import OF_VARIABLES, new_values
+from pysandbox.gate import inspectors
 from pysandbox.gate.dns.asked import AskedNames, NameScan
+from pysandbox.gate.held import Served, canaries_of
+from pysandbox.gate.inspection.channel import ChannelRecord
+
+from .harness import wait_until
 
 SAID = new_values(OF_VARIABLES)
 VALUES = {name: value.encode() for name, value in SAID.items()}
@@ -127,6 +132,32 @@ def test_each_cage_is_held_to_its_own_and_only_to_its_own(tmp_path: Path) -> Non
             assert host.send([post(own[name].encode())]).startswith(b"HTTP/1.1 451 ") and host.server.heard == b""
             assert host.send([post(other[name].encode())]).endswith(b"hello"), "the control: to this cage it is a word"
         assert {each["detector"] for each in host.found()} == {"canary_aws_secret_access_key"}
+
+
+def test_they_are_told_once_and_again_to_an_inspector_that_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection is held to them; none says them anew."""
+    told: list[int] = []
+
+    def counted(session: Served) -> ChannelRecord:
+        told.append(session.number)
+        return canaries_of(session)
+
+    monkeypatch.setattr(inspectors, "canaries_of", counted)
+    said = VALUES["AWS_SECRET_ACCESS_KEY"]
+    with scanned(tmp_path, PLAN, canaries=SAID) as host:
+        for _ in range(5):
+            assert host.send([post(said)]).startswith(b"HTTP/1.1 451 ")
+        assert told == [host.asking.session.number]
+        inspector = host.asking.inspector
+        died = inspector.process
+        assert died is not None
+        died.kill()
+        assert wait_until(lambda: inspector.process not in (None, died), 20)
+        wait_for_another(inspector, host.asking.net)
+        assert host.send([post(said)]).startswith(b"HTTP/1.1 451 ") and host.server.heard == b""
+    assert told == [host.asking.session.number] * 2
 
 
 def test_a_value_has_the_form_of_its_service() -> None:
