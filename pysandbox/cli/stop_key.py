@@ -66,9 +66,11 @@ def _pid_of(pty: int, request: int) -> int:
 
 def _stops_by_default(pid: int) -> bool:
     """Bit N - 1 of either mask is signal N (proc_pid_status(5))."""
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-        masks = [int(line.split()[1], 16) for line in file if line.startswith(("SigIgn:", "SigCgt:"))]
-    return len(masks) == 2 and not (masks[0] | masks[1]) >> (signal.SIGTSTP - 1) & 1
+    from pysandbox.live.processes import status_of
+
+    status = status_of(pid)
+    held = int(status[b"SigIgn"], 16) | int(status[b"SigCgt"], 16)
+    return not held >> (signal.SIGTSTP - 1) & 1
 
 
 def _can_be_continued() -> bool:

@@ -16,6 +16,7 @@ import os
 import stat
 
 from pysandbox import standard_streams
+from pysandbox.kept_descriptor import KeptDescriptor
 from pysandbox.launch import native, orders
 
 TYPE_CHECKING = False
@@ -36,8 +37,6 @@ STDOUT = -2
 DEVNULL = -3
 TIOCGPTPEER = 0x5441  # ioctl_tty(2)
 TIOCSPTLCK = 0x40045431
-
-_null: list[int] = []  # once opened. A forked copy has it as well: an open null device has no state but its flags
 
 
 class Stdio:
@@ -258,12 +257,17 @@ class Stdio:
                 os.close(fd)
 
 
+def _open_null_device() -> int:
+    own_node = native.open_null() if os.geteuid() == 0 else -1  # others do not own the node
+    return own_node if own_node >= 0 else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+
+
+_null = KeptDescriptor(_open_null_device)  # a forked copy shares it: an open null device has no state but its flags
+
+
 def null_device() -> int:
     """The host's own, which stays open as long as the process."""
-    if not _null:
-        own_node = native.open_null() if os.geteuid() == 0 else -1  # others do not own the node
-        _null.append(own_node if own_node >= 0 else os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-    return _null[0]
+    return _null.fileno()
 
 
 def open_null() -> int:

@@ -10,6 +10,7 @@ import os
 from errno import EAGAIN, EINVAL, EMFILE, ENFILE, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM
 
 from pysandbox.errors import StartError
+from pysandbox.kept_descriptor import KeptDescriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def version(release: str | None = None) -> tuple[int, int]:
 
 # Root's id and one that is nobody's (PSB_OUTSIDE, csrc/abi.h) are swapped on each mount of such a cage
 # (csrc/host/spawn/idmap.c). The kernel takes the swap from a user namespace, made once and held open as long as the
-# process.
-_swap: list[int] = []
+# process (`_swap`).
 CANNOT_MAP = (EINVAL, EPERM, EOPNOTSUPP, ENOSYS)  # what a file system, or a filter of the host's own, says to it
 
 
@@ -118,16 +118,21 @@ def id_swap() -> int:
     return 0
 
 
+def _make_swap() -> int:
+    from pysandbox._native import lib
+
+    made = int(lib.psb_make_idmap())
+    if made < 0:
+        raise OSError(-made, os.strerror(-made), "a user namespace that swaps root's id")
+    return made
+
+
+_swap = KeptDescriptor(_make_swap)
+
+
 def swap() -> int:
     """The user namespace that swaps the ids, for mount_setattr(2); not the caller's to close. Raises OSError."""
-    if not _swap:
-        from pysandbox._native import lib
-
-        made = int(lib.psb_make_idmap())
-        if made < 0:
-            raise OSError(-made, os.strerror(-made), "a user namespace that swaps root's id")
-        _swap.append(made)
-    return _swap[0]
+    return _swap.fileno()
 
 
 def unmapped(trees: Iterable[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pysandbox import standard_streams
 from pysandbox.compile.plan import CgroupPlan, Plan
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import LEFTOVER, NOTE, Event, Sink, ignore, in_turn
+from pysandbox.kept_descriptor import KeptDescriptor
 from pysandbox.launch import ids, native, netns
 from pysandbox.launch.removal import remove_tree
 from pysandbox.launch.scratch import Session, make_scratch
@@ -85,7 +86,7 @@ class Runtime:
         self.audited: bool = audit is not None  # whether what its cages do is kept
         self.no_sandbox = no_sandbox
         self._warm = warm
-        self._init_fds: dict[str, int] = {}
+        self._inits: dict[str, KeptDescriptor] = {}
         self.plans: CompiledPlans = CompiledPlans(self.sink, audit.directory if audit is not None else "")
         self.commanded: CommandPolicies = CommandPolicies()
         self._lock = threading.Lock()
@@ -108,8 +109,8 @@ class Runtime:
     def __del__(self) -> None:
         if hasattr(self, "shared"):
             self.shared.retire()
-        for fd in getattr(self, "_init_fds", {}).values():
-            os.close(fd)
+        for held in getattr(self, "_inits", {}).values():
+            held.close()
 
     def self_check(self) -> None:
         """Raises StartError when a file of this installation is missing or of another build; starts nothing."""
@@ -225,9 +226,9 @@ class Runtime:
     def _init(self, plan: Plan) -> int:
         path = native.UNCAGED_INIT_PATH if plan.isolation == "none" else native.INIT_PATH
         with self._lock:
-            if path not in self._init_fds:
-                self._init_fds[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            return self._init_fds[path]
+            if path not in self._inits:
+                self._inits[path] = KeptDescriptor(functools.partial(os.open, path, os.O_PATH | os.O_CLOEXEC))
+            return self._inits[path].fileno()
 
     def collect(self, live: CageInit) -> None:
         """Reaps an ended cage in the background, or at once where something in it is waited for."""

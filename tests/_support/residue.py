@@ -97,7 +97,7 @@ def _fds() -> Iterator[tuple[str, str]]:
 def _is_the_null_device(fd: int) -> bool:
     """The one descriptor that stands for every DEVNULL; the library keeps it."""
     stdio = sys.modules.get("pysandbox.launch.stdio")
-    return stdio is not None and fd in stdio._null
+    return stdio is not None and fd == stdio._null._fd
 
 
 def _children() -> Iterator[tuple[str, str]]:

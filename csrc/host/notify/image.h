@@ -16,7 +16,7 @@ struct watch {
 int watch_exec(struct watch *watch, int tid);
 /* After the answer: waits for that stop, or the caller's death, and lets it go on. */
 void end_watch(const struct watch *watch);
-/* The same, but what has become another image than this one stays where it is: -EPERM, and end_image kills it. */
+/* As end_watch; what has become another image than this one stays where it is: -EPERM, and end_image kills it. */
 int follow_exec(const struct watch *watch, const struct psb_image *image);
 void end_image(const struct watch *watch);
 
