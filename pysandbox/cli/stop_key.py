@@ -43,7 +43,7 @@ def typed_to_stop(pty: int, keys: bytes, own: bytes) -> int:
             return 0
         leader, foreground = (_pid_of(pty, request) for request in (TIOCGSID, termios.TIOCGPGRP))
         stops = leader > 0 and leader == foreground and _stops_by_default(leader) and _can_be_continued()
-    except (termios.error, OSError):  # closed, no session's, or just ended
+    except (termios.error, OSError, LookupError):  # closed, no session's, or just ended
         return 0
     return keys.index(own) + 1 if stops else 0
 
