@@ -338,6 +338,8 @@ class Requests:
         carried.session.connections.unregister(carried.registered)
         if carried.pair and not carried.is_over:
             carried.session.relay.cut(carried.pair)
+        elif carried.contract is None and not carried.pair:  # the reader has a duplicate, which nobody finds any more
+            _shut(carried.server)
         _close_when_unused(carried)
         carried.session.descriptors.give(EACH)
 
@@ -353,6 +355,13 @@ def _socket(fd: int) -> socket.socket:
         made.close()
         raise ValueError("a socket that is no stream")
     return made
+
+
+def _shut(server: socket.socket) -> None:
+    try:
+        server.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it has ended by itself
+        return
 
 
 def _close_when_unused(carried: Carried) -> None:

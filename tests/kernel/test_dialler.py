@@ -152,6 +152,34 @@ def test_what_is_not_known_is_not_dialled(dialler: Dialler, what: str) -> None:
     control.close()
 
 
+@pytest.mark.parametrize("fetched", [False, True])
+def test_a_duplicate_that_the_reader_keeps_of_what_it_lets_go_of_is_of_no_use(dialler: Dialler, fetched: bool) -> None:
+    """Control: it has it, and it works until then. Nothing would find it when the rules are tightened."""
+    assert dialler.knows()
+    if fetched:
+        client, inner = pair()
+        call = next(dialler.calls)
+        dialler.says(Verb.OFFER, call, dialler.cage.number, NAME, dialler.port, b"answer", fds=(inner.fileno(),))
+        dialler.says(Verb.FETCH, call)
+        record, fds = dialler.hears()
+        kept, number = socket.socket(fileno=fds[0]), int(record.fields[0])
+        client.close(), inner.close()
+    else:
+        held = dialler.dials()
+        assert held is not None
+        kept, number = held, dialler.number
+    with dialler.accepts() as there:
+        kept.sendall(b"control")
+        assert there.recv(99) == b"control"
+        dialler.says(Verb.LET_GO, number)
+        assert is_over(there)
+        with pytest.raises(OSError):
+            kept.sendall(b"afterwards")
+            kept.sendall(b"afterwards")
+    assert dialler.cage.judged.connections() == []
+    kept.close()
+
+
 def test_a_table_is_bounded_and_has_what_was_told_last(dialler: Dialler) -> None:
     names = [f"n{number}.example" for number in range(200)]
     assert all(dialler.knows(name) for name in names)

@@ -159,7 +159,7 @@ static void abandon(struct psb_relay *relay, const struct dial_cage *cage) {
             }
             cut_dialled(relay, each);
             each->cage = NULL;
-            if (each->owed & OWED_MISSED || each->is_passed)
+            if (each->owed & (OWED_MISSED | OWED_DIALLED) || each->is_passed)
                 place = &each->next;
             else
                 drop_dialled(relay, place);

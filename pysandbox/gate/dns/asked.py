@@ -58,9 +58,9 @@ class NameScan:
         key = digest(self._key, name)
         found = self._scanned.get(key)
         if found is None:
+            if len(self._scanned) >= MOST_SCANNED:
+                self._scanned = {}  # any thread may be here: one step
             found = self._scanned[key] = self._look(name)
-            if len(self._scanned) > MOST_SCANNED:
-                self._scanned.pop(next(iter(self._scanned)), None)
         return found
 
     def _look(self, name: str) -> str:

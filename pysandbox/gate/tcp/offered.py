@@ -90,9 +90,15 @@ class OfferedClients:
     def _readable(self, each: OfferedClient) -> None:
         if not self._session.turns.now():
             self._stop_waiting(each)
-            self._session.turns.later(partial(self._wait_on, each))
+            self._session.turns.later(partial(self._in_turn, each))
             return
         self._read(each)
+
+    def _in_turn(self, each: OfferedClient) -> None:
+        """The turn that it has waited for is for what it has said: to wait for that again would be another turn."""
+        if each in self._all:
+            self._wait_on(each)
+            self._read(each)
 
     def _read(self, each: OfferedClient) -> None:
         try:
@@ -201,7 +207,7 @@ class OfferedClients:
         self._sweeping, now = None, self._loop.time()
         for each in [each for each in self._waiting.values() if each.offered is None and each.until <= now]:
             self._give_back(each)
-        if any(each.offered is None for each in self._waiting.values()):
+        if any(each.offered is None for each in self._all):  # also who waits for a turn
             self._sweeping = self._loop.call_later(PATIENCE, self._sweep)
 
 
