@@ -83,10 +83,16 @@ static void stop(struct attendance *attendance, int cause, int number) {
     tell(attendance, number, PSB_SIGNAL_ONE);
 }
 
-/* The command leads a session of its own, and by default the kernel passes a SIGTSTP over there: so it is stopped. */
+/* A timer of the cage's can continue what was stopped, and then nobody would hold its memory: who holds it goes on. */
+static int may_stop(const struct attendance *attendance) {
+    return !attendance->services->watch.runs;
+}
+
+/* The command leads a session of its own, and by default the kernel passes a SIGTSTP over there: so it is stopped. Job
+ * control is the business of the cage's terminal, where it has one. */
 static void stop_with_it(const struct attendance *attendance) {
     tell(attendance, SIGTSTP, PSB_SIGNAL_ONE);
-    if (attendance->terminal.pty >= 0) return; /* job control is the business of the cage's terminal */
+    if (attendance->terminal.pty >= 0 || !may_stop(attendance)) return;
     poll(NULL, 0, HEED_MS);
     tell(attendance, SIGSTOP, PSB_SIGNAL_ALL);
     raise(SIGSTOP);
@@ -117,10 +123,7 @@ static void take_signal(struct attendance *attendance, int number) {
     } else if (number == SIGCONT && is_held(attendance->services)) {
         return; /* it goes on when Python has looked at it */
     } else if (number == SIGWINCH || number == SIGCONT) {
-        if (attendance->terminal.pty >= 0) {
-            enter_raw_mode_again();
-            copy_size(1, attendance->terminal.pty);
-        }
+        if (attendance->terminal.pty >= 0) copy_size(1, attendance->terminal.pty);
         tell(attendance, number, number == SIGCONT ? PSB_SIGNAL_ALL : PSB_SIGNAL_ONE);
     } else if (number == SIGTERM || number == SIGHUP || attendance->cause != NO_CAUSE) {
         stop(attendance, 128 + number, number);
@@ -142,7 +145,8 @@ static void read_signals(struct attendance *attendance) {
 static int patience(const struct attendance *attendance) {
     const int64_t deadline = attendance->deadline, later = attendance->later, now = now_ms();
     const int64_t first = !deadline ? later : !later ? deadline : deadline < later ? deadline : later;
-    if (!first) return -1;
+    const int look = attendance->terminal.pty >= 0 && is_left() ? LOOK_MS : -1;
+    if (!first || (look > 0 && first > now + look)) return look;
     return first <= now ? 0 : first - now > 1000000 ? 1000000 : (int)(first - now);
 }
 
@@ -151,9 +155,8 @@ static void serve_terminal(struct attendance *attendance, int on_pty, int on_key
     size_t stop_at;
     int shown = 1;
     if (on_keys) {
-        enter_raw_mode_again(); /* a job that was continued in the background, and is in front now */
         take_keys(terminal);
-        stop_at = typed_to_stop(terminal);
+        stop_at = may_stop(attendance) ? typed_to_stop(terminal) : 0;
         if (stop_at)
             stop_by_key(attendance, stop_at);
         else

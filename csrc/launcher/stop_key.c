@@ -34,10 +34,14 @@ static int stops_by_default(pid_t pid) {
     return !((ignored | caught) >> (SIGTSTP - 1) & 1);
 }
 
+static int is_ignored(int number) {
+    struct sigaction now;
+    return sigaction(number, NULL, &now) || now.sa_handler == SIG_IGN;
+}
+
 /* Whoever leads a session (the one process of a container) has nobody to do it, nor who was told to ignore stops. */
 static int can_be_continued(void) {
-    struct sigaction now;
-    return getpgrp() != getsid(0) && !sigaction(SIGTSTP, NULL, &now) && now.sa_handler != SIG_IGN;
+    return getpgrp() != getsid(0) && !is_ignored(SIGTSTP) && !is_ignored(SIGCONT);
 }
 
 /* The cage chooses what its terminal takes for a key that stops. It is the user's own alone, or a cage would choose the
@@ -45,7 +49,7 @@ static int can_be_continued(void) {
 size_t typed_to_stop(const struct terminal *terminal) {
     struct termios inside; /* a master is asked for its slave's */
     const unsigned char key = own_stop_key();
-    const char *at = key ? memchr(terminal->keys, key, terminal->typed) : NULL;
+    const char *at = key && !terminal->input_ended ? memchr(terminal->keys, key, terminal->typed) : NULL;
     pid_t leader, foreground;
     if (!at || tcgetattr(terminal->pty, &inside) || !(inside.c_lflag & ISIG) || inside.c_cc[VSUSP] != key) return 0;
     if (ioctl(terminal->pty, TIOCGSID, &leader) || ioctl(terminal->pty, TIOCGPGRP, &foreground)) return 0;

@@ -17,7 +17,7 @@
 #define END_OF_INPUT 4 /* Ctrl-D: what a pty has for an end of file */
 
 static struct termios saved;
-static int is_raw;
+static int is_raw, was_raw;
 
 static void set_raw(int when) {
     struct termios raw;
@@ -30,6 +30,7 @@ static void set_raw(int when) {
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
     is_raw = !tcsetattr(0, when, &raw);
+    was_raw |= is_raw;
 }
 
 void enter_raw_mode(void) {
@@ -53,8 +54,10 @@ unsigned char own_stop_key(void) {
     return saved.c_lflag & ISIG ? saved.c_cc[VSUSP] : 0;
 }
 
-void enter_raw_mode_again(void) {
-    if (!is_raw && tcgetpgrp(0) == getpgrp()) set_raw(TCSADRAIN); /* what was typed meanwhile is the command's */
+int is_left(void) {
+    const pid_t front = was_raw && !is_raw ? tcgetpgrp(0) : 0;
+    if (front < 0 || front == getpgrp()) set_raw(TCSADRAIN); /* what was typed meanwhile is the command's */
+    return was_raw && !is_raw;
 }
 
 void copy_size(int screen, int pty) {
@@ -105,7 +108,7 @@ void begin_terminal(struct terminal *terminal, int pty) {
 
 /* Only when the last ones are gone: what is typed ahead stays with the terminal. */
 int wants_keys(const struct terminal *terminal) {
-    return terminal->pty >= 0 && terminal->sent == terminal->typed && !terminal->input_ended;
+    return terminal->pty >= 0 && !is_left() && terminal->sent == terminal->typed && !terminal->input_ended;
 }
 
 void take_keys(struct terminal *terminal) {

@@ -18,10 +18,12 @@ struct terminal {
 /* Opens one of the cage's own as the command's streams: 0, or -1 where only Python can tell why. */
 int open_terminal(struct streams *streams, int init_pid, int user);
 
-/* The user's terminal in raw mode, and as it was; raw again where it may be: from the background it is not touched. */
+/* The user's terminal in raw mode, and as it was. */
 void enter_raw_mode(void);
 void leave_raw_mode(void);
-void enter_raw_mode_again(void);
+/* Whether it was left, for a stop of ours, and is another job's still: who reads it then is stopped. It becomes raw
+ * again as soon as we are in front; the shell does not tell. */
+int is_left(void);
 /* For a stop of ours: what was typed and not read yet is nobody's then, the shell's least of all. */
 void leave_raw_mode_empty(void);
 /* The key that stops there, by the user's own settings; 0: none. */

@@ -84,10 +84,15 @@ def _wake(number: int, frame: object) -> None:
 class Attendance:
     """One command under watch. `cause`: the exit code for having been ended by us, None while it is left alone."""
 
-    def __init__(self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None) -> None:
+    def __init__(
+        self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None, may_stop: bool = True
+    ) -> None:  # fmt: skip
+        """`may_stop`: unless a limit of the cage's is held by this process. A timer of the cage's can continue what was
+        stopped, and then nobody would hold it."""
+        self.may_stop = may_stop
         self.cause: int | None = None
         self.resized: Callable[[], None] | None = None  # of whoever has made the command a terminal of its own
-        self.continued: Callable[[], None] | None = None  # the same, after a stop
+        self.awaited: Callable[[], bool] | None = None  # the same: asked now and then whether it has what it waits for
         self._process = process
         self._signals = signals
         self._grace = grace
@@ -118,6 +123,8 @@ class Attendance:
     def until_end(self) -> None:
         """Blocks until the command has ended, or was killed because its grace ran out."""
         while not self._ended:
+            if self.awaited is not None and self.awaited():
+                self.awaited = None
             ready = self._poll.poll(self._patience())
             for fd, events in ready:
                 if fd in self._acts:  # an act before this one may have forgotten it
@@ -163,6 +170,8 @@ class Attendance:
         moments = [] if self._deadline is None else [self._deadline]
         if self._later is not None:
             moments.append(self._later[0])
+        if self.awaited is not None:
+            moments.append(time.monotonic() + LOOK)
         return max(0.0, min(moments) - time.monotonic()) * 1000 if moments else None
 
     def _on_end(self, events: int) -> None:
@@ -186,8 +195,8 @@ class Attendance:
         elif number == signal.SIGTSTP:
             self._stop_with_it()
         else:
-            if number == signal.SIGCONT and self.continued is not None:
-                self.continued()
+            if number == signal.SIGCONT and self.resized is not None:
+                self.resized()
             self._process.signal(number, tree=number == signal.SIGCONT)
 
     def stop_by_key(self, stop_us: Callable[[], None]) -> None:
@@ -199,7 +208,7 @@ class Attendance:
         """The command leads a session of its own, and by default the kernel passes a SIGTSTP over there: so it is
         stopped. Job control in a terminal of the cage's own is that terminal's business."""
         self._process.signal(signal.SIGTSTP)
-        if self.resized is None:
+        if self.resized is None and self.may_stop:
             time.sleep(HEED)
             self._process.signal(signal.SIGSTOP, tree=True)
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -100,7 +100,9 @@ def _run(
         process = stack.enter_context(cage.spawn(argv, **streams, **_directory(namespace)))
         if cage.caged and not (namespace.json or log.verbose):  # the document, or -v, says all of it
             console.weaker(weaker_lines(process.notes))
-        attendance = Attendance(process, signals, grace=policy.grace_sec, timeout=namespace.timeout)
+        attendance = Attendance(
+            process, signals, grace=policy.grace_sec, timeout=namespace.timeout, may_stop=_holds_nothing(cage)
+        )
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         attendance.until_end()
         process.wait()
@@ -117,6 +119,11 @@ def _run(
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], code)
+
+
+def _holds_nothing(cage: Cage) -> bool:
+    """Whether no limit of the cage's is held by this process."""
+    return not cage.caged or cage.runtime.prepare(cage.policy, os.getcwd()).plan.watch is None
 
 
 def _tell_end(result: Result, cage: Cage, ending: EndOfRun | None) -> None:

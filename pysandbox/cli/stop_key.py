@@ -75,4 +75,5 @@ def _stops_by_default(pid: int) -> bool:
 
 def _can_be_continued() -> bool:
     """Who leads a session (the one process of a container) has nobody to do it, nor who was told to ignore stops."""
-    return os.getpgrp() != os.getsid(0) and signal.getsignal(signal.SIGTSTP) != signal.SIG_IGN
+    ignored = (signal.getsignal(number) == signal.SIG_IGN for number in (signal.SIGTSTP, signal.SIGCONT))
+    return os.getpgrp() != os.getsid(0) and not any(ignored)

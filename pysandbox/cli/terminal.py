@@ -49,10 +49,11 @@ class RawMode:
         """By the user's own settings."""
         return b"\0" if self._saved is None else stop_key(self._saved)
 
-    def again(self) -> None:
-        """Raw once more, where it may be: from the background the terminal is not touched."""
+    def again(self) -> bool:
+        """Raw once more, where it may be: in the background the terminal is another job's. Whether it is."""
         if self._saved is None and _is_in_front(self._fd):
             self._enter(termios.TCSADRAIN)  # what was typed meanwhile is the command's
+        return self._saved is not None
 
     def _enter(self, when: int) -> None:
         self._saved = termios.tcgetattr(self._fd)
@@ -62,8 +63,8 @@ class RawMode:
 def _is_in_front(fd: int) -> bool:
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:  # ENOTTY: it is no terminal, or not ours
-        return False
+    except OSError:  # ENOTTY: it is not the terminal of our session, which knows of no foreground there
+        return os.isatty(fd)
 
 
 def copy_size(screen: int, pty: int) -> None:
@@ -79,8 +80,9 @@ class TerminalRelay:
         self._pty, self._keyboard, self._screen = pty, keyboard, screen
         self._typed = b""  # read, and not yet taken by the pty
         self._input_ended = False
+        self._is_left = False  # the keyboard, for a stop of ours
         os.set_blocking(pty, False)  # a command that does not read must not stop us from showing what it writes
-        attendance.resized, attendance.continued = self._resize, self._continue
+        attendance.resized = self._resize
         self._resize()
         self._listen()
 
@@ -93,31 +95,36 @@ class TerminalRelay:
         copy_size(self._screen, self._pty)
 
     def _stop(self) -> None:
+        self._is_left = True
         self._raw.leave(termios.TCSAFLUSH)  # what was typed and not read yet is nobody's, the shell's least of all
         stop_our_group()
+        self._attendance.awaited = self._comes_back  # the shell does not tell
+        self._listen()
 
-    def _continue(self) -> None:
-        self._raw.again()
-        self._resize()
+    def _comes_back(self) -> bool:
+        """Who reads from the background is stopped: keys are asked for in front."""
+        if self._raw.again():
+            self._is_left = False
+            self._listen()
+        return not self._is_left
 
     def _listen(self) -> None:
         """Ask for keys only when the last ones are gone: what is typed ahead stays with the terminal."""
         wanted = select.POLLIN | (select.POLLOUT if self._typed else 0)
         self._attendance.watch(self._pty, wanted, self._on_pty)
-        if self._typed or self._input_ended:
+        if self._typed or self._input_ended or self._is_left:
             self._attendance.forget(self._keyboard)
         else:
             self._attendance.watch(self._keyboard, select.POLLIN, self._on_key)
 
     def _on_key(self, events: int) -> None:
-        self._raw.again()  # of a job that was continued in the background, and is in front now
         try:
             keys = os.read(self._keyboard, CHUNK)
         except OSError:  # EIO: the terminal has hung up
             keys = b""
         self._input_ended = not keys
         self._typed = keys or END_OF_INPUT
-        stop = typed_to_stop(self._pty, keys, self._raw.stop_key)
+        stop = typed_to_stop(self._pty, keys, self._raw.stop_key) if self._attendance.may_stop else 0
         self._typed = self._typed[: stop or None]  # what was typed behind it is nobody's
         self._send()
         if stop:

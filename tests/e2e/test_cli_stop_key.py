@@ -14,12 +14,32 @@ from pathlib import Path
 
 import pytest
 
+from _support.hosts import comes_true
+
 from .terminal import CTRL_C, CTRL_Z, Terminal
 
 PROMPT = "desk> "
 LAUNCHER = shutil.which("pysandbox", path=str(Path(sys.executable).parent)) or "pysandbox"
 WAYS = {"launcher": LAUNCHER, "python": f"{sys.executable} -m pysandbox"}
 TICKS = """run -- sh -c 'echo u""p; while :; do echo x >> ticks; sleep 0.01; done'\n"""
+
+HOG = """
+import ctypes, signal, struct, time
+signal.signal(signal.SIGCONT, lambda *_: None)
+libc, event, timer = ctypes.CDLL(None), ctypes.create_string_buffer(64), ctypes.c_void_p()
+struct.pack_into("qii", event, 0, 0, signal.SIGCONT, 0)
+assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
+assert libc.timer_settime(timer, 0, ctypes.create_string_buffer(struct.pack("qqqq", 0, 10**8, 0, 10**8)), None) == 0
+print("u" "p", flush=True)
+def wait(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.05)
+wait(1)
+held = bytearray(300 << 20)
+wait(3)
+open("held", "w")
+"""
 
 
 class Desk:
@@ -117,6 +137,40 @@ def test_a_job_goes_on_in_the_background_and_is_heard_in_front_again(desk: Desk,
     desk.type("two\n")
     desk.until("then-two")
     desk.until(PROMPT)
+
+
+def test_a_job_in_the_background_reads_nothing_of_what_the_shell_is_told(desk: Desk, pysandbox: str) -> None:
+    desk.type(f"{pysandbox} {TICKS}")
+    desk.until("up")
+    desk.type(CTRL_Z)
+    desk.until("Stopped")
+    desk.type("bg\n")
+    for _ in range(3):
+        desk.type("echo al''so\n")
+        desk.until("also")
+        time.sleep(0.1)
+    desk.type("jobs\n")
+    assert "Stopped" not in desk.until("Running")
+    desk.until(PROMPT)
+    assert desk.ticks_on()
+    desk.type("fg\n")
+    assert comes_true(desk.is_raw)
+    assert desk.ticks_on()
+    desk.type(CTRL_C)
+    desk.until(PROMPT)
+    desk.type("echo code=$?\n")
+    desk.until(f"code={128 + signal.SIGINT}")
+
+
+def test_who_holds_a_limit_is_not_stopped(desk: Desk, pysandbox: str) -> None:
+    """Attack: a timer continues what was stopped, and uses memory that nobody counts. Control: without the key."""
+    (desk.project / "hog.py").write_text(HOG)
+    for keys in ("", CTRL_Z):
+        desk.type(f"{pysandbox} run --memory-mb 100 -- /usr/bin/python3 hog.py; echo code=$?\n")
+        desk.until("up")
+        desk.type(keys)
+        desk.until("code=137")
+        assert not (desk.project / "held").exists()
 
 
 def test_a_shell_in_the_cage_attends_to_its_own_jobs(desk: Desk, pysandbox: str) -> None:
