@@ -61,28 +61,40 @@ class CoveredPaths(CageService):
 
     def _mounted(self) -> set[bytes]:
         """Nothing where it cannot be read: the cage is ending. Raises StartError where this process is short of
-        something."""
-        text = b""
+        something; the table is read whole the next time then, for it tells of a change only once."""
         try:
-            if self._fd < 0:
-                self._open()
-            while part := os.pread(self._fd, ALL_OF_IT, len(text)):
-                text += part
-        except OSError as error:
-            if error.errno in SHORTAGES:
-                raise StartError(STEP, error.errno or 0, error.filename, "try again") from None
+            text = self._read()
+        except (OSError, MemoryError) as error:
+            self._close()
+            number = error.errno or 0 if isinstance(error, OSError) else errno.ENOMEM
+            if number in SHORTAGES:
+                raise StartError(STEP, number, getattr(error, "filename", None), "try again") from None
             return set()
+        except BaseException:  # Ctrl-C
+            self._close()
+            raise
         rows = [line.split(b" ", 5) for line in lines(text)]
         points = [row[4] for row in rows if len(row) == 6]
         return set(points) if b"\\" not in text else set(map(unescaped, points))
+
+    def _read(self) -> bytes:
+        text = b""
+        if self._fd < 0:
+            self._open()
+        while part := os.pread(self._fd, ALL_OF_IT, len(text)):
+            text += part
+        return text
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def let_go(self) -> None:
         """An open table keeps its namespace, and whoever lets go of that last takes all its mounts down: a fifth of a
         millisecond, which is for the cage's last process."""
         with self._lock:
-            fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+            self._close()
 
     def end(self) -> None:
         self._holds = False

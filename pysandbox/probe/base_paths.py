@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pysandbox.policy.below import from_root
 from pysandbox.policy.user_home import home
 from pysandbox.probe.facts import STAGING_CANDIDATES, ProtectedDirectory
-from pysandbox.probe.paths import NONE_KNOWN, KnownPaths, PathEntry, follow, rows, seen_table, still_there
+from pysandbox.probe.paths import KnownPaths, PathEntry, follow, rows, seen_table, still_there
 from pysandbox.shapes import NamedTuple
 
 VARIABLES = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")  # by which the package's own are found
@@ -25,33 +25,39 @@ class OwnDirectories(NamedTuple):
     names: tuple[str, ...] = ()
 
 
+class _Look(NamedTuple):
+    known: KnownPaths
+    led_through: Mapping[str, Collection[str]]  # by directory: the paths that lie or lead below it
+    own: frozenset[str]
+    names: tuple[str, ...]  # by which the package's own were found
+    asked_by: tuple[object, ...]
+    holds: Callable[[], bool]
+
+
 class BasePaths:
-    """`find_own` says which directories are the package's own now."""
+    """`find_own` says which directories are the package's own now. Any thread may ask."""
 
     def __init__(self, find_own: Callable[[], OwnDirectories] = OwnDirectories) -> None:
         self._find_own = find_own
-        self._known = NONE_KNOWN
-        self._led_through: Mapping[str, Collection[str]] = {}  # by directory: the paths that lie or lead below it
-        self._own: frozenset[str] = frozenset()
-        self._hold: Callable[[], bool] = lambda: False
-        self._asked_by: tuple[object, ...] = ()
+        self._last: _Look | None = None
 
     def known(self, written: Collection[str] = ()) -> KnownPaths:
         """They hold. What a policy names beside them is looked at anew, and so is what lies in `written`, the
         directories (real paths) that cages have changed: a name there may have become a link to the very same file."""
-        known = self._known
-        if self._asked_by != _asking() or not self._hold() or known is not self._known:
-            known = self._look_again()
-        again = {path for tree in written for path in self._led_through.get(tree, ())}
+        last = self._last
+        if last is None or last.asked_by != _asking(last.names) or not last.holds():
+            last = self._look_again()
+        again = {path for tree in written for path in last.led_through.get(tree, ())}
         if not again:
-            return known
-        facts = {path: fact for path, fact in known.facts.items() if path not in again}
-        return KnownPaths(facts, known.seen, known.kept if again.isdisjoint(self._own) else None)
+            return last.known
+        facts = {path: fact for path, fact in last.known.facts.items() if path not in again}
+        return KnownPaths(facts, last.known.seen, last.known.kept if again.isdisjoint(last.own) else None)
 
-    def _look_again(self) -> KnownPaths:
+    def _look_again(self) -> _Look:
         from pysandbox.policy.recipe import base_paths
 
-        asking, own, entries = _asking(), self._find_own(), dict[str, PathEntry]()
+        own, entries = self._find_own(), dict[str, PathEntry]()
+        asking = _asking(own.names)
         wanted = dict.fromkeys((*base_paths(), *STAGING_CANDIDATES, home(), *(each.path for each in own.kept)))
         facts = {path: follow(path, entries) for path in wanted}
         names = {path: follow(path, entries) for path in own.names if path not in facts}
@@ -60,14 +66,27 @@ class BasePaths:
             for place in {path, fact.real, *dict(fact.links)}:
                 for directory in from_root(place):
                     led.setdefault(directory, set()).add(path)
-        self._asked_by, self._known, self._led_through = asking, known, led
-        self._own = frozenset((*own.names, *(each.path for each in own.kept)))
-        self._hold = still_there(rows(names.values()), known.seen)
-        if self._find_own() != own:  # a name was led elsewhere before it was followed: nothing tells where it led
-            self._asked_by, known = (), known._replace(kept=None)
-        return known
+        keeps = frozenset((*own.names, *(each.path for each in own.kept)))
+        holds = still_there(rows(names.values()), known.seen)
+        if self._find_own() == own:
+            self._last = _Look(known, led, keeps, own.names, asking, holds)
+            return self._last
+        # a name was led elsewhere before it was followed: nothing tells where it led
+        self._last = None
+        return _Look(known._replace(kept=None), led, keeps, own.names, asking, holds)
 
 
-def _asking() -> tuple[object, ...]:
-    """Another user may not see the same, and another environment has other places."""
-    return os.geteuid(), os.getegid(), *map(os.environ.get, VARIABLES)
+def _asking(names: Collection[str]) -> tuple[object, ...]:
+    """Another user may not see the same, and another environment has other places. The package's own are found by what
+    is at their names, whose it is, and who may enter it."""
+    directory = os.environ.get("HOME", "")
+    return (os.geteuid(), os.getegid(), *map(os.environ.get, VARIABLES), _whose(directory, os.stat),
+            *(_whose(name, os.lstat) for name in names))  # fmt: skip
+
+
+def _whose(path: str, look: Callable[[str], os.stat_result]) -> tuple[int, ...]:
+    try:
+        found = look(path)
+    except (OSError, ValueError):
+        return ()
+    return found.st_mode, found.st_uid, found.st_dev, found.st_ino

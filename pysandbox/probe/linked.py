@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from pysandbox.policy.below import covers
 from pysandbox.policy.guarded import Guard
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pysandbox.probe.facts import PathFact
     from pysandbox.probe.small_file import Stamp
 
-MOST_LINKS, MOST_NAMES = 256, 4096  # of one grant
+MOST_LINKS, MOST_NAMES = 256, 4096  # of one directory: a cage that fills one does not use up another's
 
 
 class LinkedSearch:
@@ -28,7 +29,6 @@ class LinkedSearch:
 
     def __init__(self, tree: str, follow: Callable[[str], PathFact]) -> None:
         self._tree, self._follow = tree, follow
-        self._names_left, self._links_left = MOST_NAMES, MOST_LINKS
         self.read: list[tuple[str, Stamp]] = []
         self.ended_early = False
 
@@ -45,21 +45,15 @@ class LinkedSearch:
         stamp = stamp_now(directory)
         try:
             with os.scandir(directory) as entries:
-                found = [entry.name for entry in self._counted(entries) if entry.is_symlink()]
+                names = list(islice(entries, MOST_NAMES + 1))
         except OSError:
             return []
         self.read.append((directory, stamp))
-        self._links_left -= len(found)
-        self.ended_early |= self._links_left < 0
-        return sorted(found) if self._links_left >= 0 else []
-
-    def _counted(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
-        for entry in entries:
-            self._names_left -= 1
-            if self._names_left < 0:
-                self.ended_early = True
-                return
-            yield entry
+        found = [entry.name for entry in names if entry.is_symlink()]
+        if len(names) > MOST_NAMES or len(found) > MOST_LINKS:
+            self.ended_early = True
+            return []
+        return sorted(found)
 
     def _led_to(self, link: str) -> str:
         """What is to be guarded: a second link on the way, which the cage could replace, or where it ends; or ""."""

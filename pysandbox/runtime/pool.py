@@ -123,11 +123,20 @@ class Pool:
         time.sleep(delay)
         live = None
         with suppress(CageError, OSError):  # whoever needs a cage of this plan next opens it and sees the error
-            live = slot.opener()
-            if not live.services.cover:  # asked here for the first time, which costs the most
-                live.close()
-                live = None
+            live = self._covered(slot.opener())
         self._add(slot, live, filled=1)
+
+    def _covered(self, live: CageInit) -> CageInit | None:
+        """It is asked here for the first time, which costs the most. Raises StartError."""
+        try:
+            covers = live.services.cover
+        except BaseException:
+            live.close()
+            raise
+        if covers:
+            return live
+        live.close()
+        return None
 
     def _add(self, slot: Slot, live: CageInit | None, filled: int = 0) -> None:
         with self._lock:

@@ -71,17 +71,29 @@ class RefusalLedger:
         """Records what was refused; with `tell` an event says so when it is new. Who asked is looked up where that is
         new, or may be of more than one command. `line`: what would allow it, where that is known already. Returns what
         it is counted by."""
+        key, new = self._record(call, rule, session, line, errno)
+        if tell and new is not None:
+            self._tell_denial(new)
+        return key
+
+    def record(self, call: Call, rule: str) -> Callable[[], None]:
+        """The same, for who may not wait for a sink now; what is returned tells it."""
+        _, new = self._record(call, rule)
+        return (lambda: None) if new is None else (lambda: self._tell_denial(new))
+
+    def _record(
+        self, call: Call, rule: str, session: int = 0, line: str | None = None, errno: int = 0
+    ) -> tuple[Key, Denial | None]:
         command, what = self._live.commands.sole(), (kind_of(call), target_of(call), rule)
         key: Key = (*what, command, ())
         if command is not None and self._is_counted(key):
-            return key
+            return key, None
         asker = asker_of(call.pid, self._live.pid, call.argv, session)
         command = command or self._live.commands.of(asker)
         key = (*what, command, asker.leaders if command is None else ())
-        if not self._is_counted(key):
-            denial = self._described(call, rule, asker, command, line, errno)
-            self._add(key, denial, asker, tell=tell)
-        return key
+        if self._is_counted(key):
+            return key, None
+        return key, self._add(key, self._described(call, rule, asker, command, line, errno), asker)
 
     def _is_counted(self, key: Key) -> bool:
         """Counts one more of what is known."""
@@ -91,15 +103,14 @@ class RefusalLedger:
                 self._denials[key] = replace(before[0], count=before[0].count + 1), before[1]
         return before is not None
 
-    def _add(self, key: Key, denial: Denial, asker: Asker, *, tell: bool) -> None:
+    def _add(self, key: Key, denial: Denial, asker: Asker) -> Denial | None:
+        """What is to be told of it."""
         with self._lock:
             if len(self._denials) < KINDS_KEPT:
                 self._denials[key] = denial, asker
-            else:
-                denial = further_of(denial.kind)
-                tell = self._further.add(denial.kind) and tell
-        if tell:
-            self._tell_denial(denial)
+                return denial
+            further = further_of(denial.kind)
+            return further if self._further.add(further.kind) else None
 
     def denial(self, call: Call, rule: str) -> Denial:
         asker = asker_of(call.pid, self._live.pid, call.argv)

@@ -259,7 +259,7 @@ class Supervision(CageService):
             wire.answer(notifier, pending, "ERRNO", EPERM)
             return
         wire.execute(
-            notifier, pending, judged.raw, image, lambda number: self._ledger.refuse(call, REFUSED_EXEC[number])
+            notifier, pending, judged.raw, image, lambda number: self._ledger.record(call, REFUSED_EXEC[number])
         )
 
     def _do_on_behalf(self, pending: int, call: Call) -> None:

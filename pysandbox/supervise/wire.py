@@ -210,12 +210,13 @@ def answer(notifier: Notifier, pending: int, kind: str, value: int = 0, flags: i
 
 
 def execute(
-    notifier: Notifier, pending: int, expected: bytes, image: Image, record: Callable[[int], object]
+    notifier: Notifier, pending: int, expected: bytes, image: Image, record: Callable[[int], Callable[[], object]]
 ) -> None:  # fmt: skip
     """Continues an execve whose path and arguments are still `expected`, and checks that it becomes that image.
 
     One that runs nothing is told to `record` before its caller learns of it: EPERM where it has changed, EACCES where
-    it cannot be traced. One that does not wait any more is no concern of anybody's.
+    it cannot be traced. What that returns is called afterwards: until then the process is traced, and its cage cannot
+    end. One that does not wait any more is no concern of anybody's.
     """
     texts = [ffi.from_buffer("char[]", text) for text in (image.name + b"\0", image.arguments, image.script)]
     wanted = ffi.new("struct psb_image *", {"device": image.device, "inode": image.inode})
@@ -228,9 +229,10 @@ def execute(
     if number not in (errno.EPERM, errno.EACCES):
         return
     try:
-        record(number)
+        tell = record(number)
     finally:
         lib.psb_refuse_exec(notifier, refused)
+    tell()
 
 
 def last_event(notifier: Notifier, number: int) -> int:

@@ -259,3 +259,20 @@ def test_it_cannot_be_granted_but_by_that_word(ground: Ground, own: Path, inside
 def test_what_the_running_program_is_made_of_is_known() -> None:
     package = Path(pysandbox.__file__).parent
     assert any(package.is_relative_to(each) for each in guards.our_files())
+
+
+def test_a_cage_that_fills_one_directory_does_not_use_up_another_s_share(project: Path) -> None:
+    """Attack: the first cage makes more files in .vscode than are looked at; the second writes the hook's script."""
+    fresh = project / "fresh"
+    (fresh / ".git" / "hooks").mkdir(parents=True)
+    (fresh / "scripts").mkdir()
+    script = fresh / "scripts" / "check"
+    script.write_text("")
+    (fresh / ".git" / "hooks" / "post-merge").symlink_to("../../scripts/check")
+    rules = policy(allow_write=[str(fresh)])
+    with pysandbox.Cage(rules, cwd=str(fresh)) as cage:
+        assert cage.run(["sh", "-c", "mkdir .vscode && cd .vscode && seq 5000 | xargs touch"]).ok
+    with pysandbox.Cage(rules, cwd=str(fresh)) as cage:
+        assert not cage.run(["sh", "-c", "echo evil > scripts/check"]).ok
+        assert cage.run(["sh", "-c", "echo fine > scripts/other"]).ok  # the control
+    assert script.read_text() == ""

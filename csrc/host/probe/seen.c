@@ -142,6 +142,7 @@ static int is_there(int tree, const char *name, uint64_t since) {
     int found = fd >= 0 && !fstat(fd, &now) && !S_ISLNK(now.st_mode);
     if (fd >= 0) close(fd);
     if (found || fd == -ENOENT || fd == -ENOTDIR) return found;
+    if (fd < 0 && fd != -ELOOP && fd != -EACCES && fd != -EXDEV) return 1; /* for want of something: it may be there */
     if (is_way_new(tree, name, since)) return 1;
     fd = psb_open_inside(tree, name, O_PATH, 0, RESOLVE_NO_MAGICLINKS);
     if (fd >= 0) close(fd);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -43,6 +44,25 @@ def test_it_is_the_mount_point_that_counts(path: str, expected: bool, monkeypatc
     monkeypatch.setattr(os, "pread", lambda fd, size, at: MOUNTINFO[at : at + size])
     table = CoveredPaths(os.getpid(), [path])
     assert table.covers == expected
+    table.end()
+
+
+@pytest.mark.parametrize("want", [OSError(errno.ENOMEM, "Cannot allocate memory"), MemoryError()])
+def test_a_change_that_could_not_be_read_is_not_forgotten(want: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, tables = CoveredPaths(os.getpid(), ["/elsewhere"]), [MOUNTINFO]
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: tables[-1][at : at + size])
+    assert table.covers  # the control
+    changes = SimpleNamespace(poll=iter([[1], []]).__next__)  # it is told of once
+    table._changes = SimpleNamespace(poll=lambda _: changes.poll())  # type: ignore[assignment]
+
+    def fail(fd: int, size: int, at: int) -> bytes:
+        raise want
+
+    monkeypatch.setattr(os, "pread", fail)
+    with pytest.raises(StartError):
+        assert table.covers
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: b"")
+    assert not table.covers
     table.end()
 
 

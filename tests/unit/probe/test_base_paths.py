@@ -193,6 +193,25 @@ def test_they_are_found_anew_when_their_name_leads_elsewhere(own: Own) -> None:
     assert [each.path for each in base.known().kept or ()] == [f"{own.name.parent}/moved"]
 
 
+@pytest.mark.parametrize("change", ["mode", "kind"])
+def test_they_are_found_anew_when_what_has_their_name_is_another_s_or_another_kind(own: Own, change: str) -> None:
+    """A directory counts by its mode; and a file system gives the number of a file that is gone to the next."""
+    if change == "kind":
+        own.name.rmdir()
+        own.name.touch()
+    base = BasePaths(own)
+    base.known()
+    own.asked = 0
+    assert base.known() and not own.asked  # the control
+    if change == "mode":
+        own.name.chmod(0o700 if own.name.stat().st_mode & 0o077 else 0o755)
+    else:
+        own.name.unlink()
+        own.name.mkdir()
+    base.known()
+    assert own.asked
+
+
 @pytest.mark.parametrize("name", base_paths.VARIABLES)
 def test_they_are_found_anew_in_another_environment(own: Own, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     base = BasePaths(own)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -143,3 +145,21 @@ def test_a_name_that_is_a_link_to_nothing_is_told_when_it_is_new_or_leads_somewh
         assert absent(since) == ()
         (tmp_path / "said").touch()
     assert absent(since) == (f"{tmp_path}/.envrc",)
+
+
+def test_what_cannot_be_looked_for_counts_as_there(tmp_path: Path) -> None:
+    """With no descriptor left; a word too many is better than one too few."""
+    (tmp_path / "there").mkdir()
+    absences = Absences([(str(tmp_path), name) for name in NAMES])
+    since = time.time_ns()
+    assert absences(since) == ()
+    (tmp_path / ".envrc").write_text("")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = os.open("/dev/null", os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + 2, hard))  # one, for the tree
+    try:
+        found = absences(since)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(held)
+    assert any(each.endswith(".envrc") for each in map(str, found))
