@@ -22,7 +22,7 @@ LIMIT = 120.0
 PYTHON = {"run": 142, "spawn": 131, "session": 109}
 # Functions of this package and their files, from the call of `run` or `spawn` to the order; with a grant to be watched
 # and a limit. A first start of a policy, where the modules are loaded and the host is known, goes through the compiler.
-WALKS = {"run": (51, 16), "spawn": (48, 16), "session": (34, 11), "first": (286, 70)}
+WALKS = {"run": (51, 16), "spawn": (48, 16), "session": (34, 11), "first": (287, 70)}
 # In the thread of the caller, without those that look at the plan's paths, one for each at most.
 CALLER = {"run": 27, "spawn": 28, "session": 22}  # "spawn" with the thread that watches outputs, if it has ended
 INIT = {"run": 16, "spawn": 17, "session": 15}
