@@ -2,9 +2,9 @@
 
 Over a name that is absent no mount can be laid, and a placeholder would be left behind by every host that dies (ADR
 0003). So each of them is looked for again when a command has ended, and what is there by then is told. The list is
-fixed when the plan is made; nothing is walked, and no link that the command made is followed. A link that was there before
-(an earlier cage's, too), and a directory that nobody may search, is nothing new; what is made behind it is. The launcher asks the same
-(csrc/launcher/run.c).
+fixed when the plan is made; nothing is walked, and no link that the command made is followed. A link that was there
+before (an earlier cage's, too), and a directory that nobody may search, is nothing new; what is made behind it is. The
+launcher asks the same (csrc/launcher/run.c).
 """
 
 from __future__ import annotations
