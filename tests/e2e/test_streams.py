@@ -292,6 +292,8 @@ def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeyp
     doors = Doors(tmp_path / "hosts")
     try:
         silent = [connect(doors.ports["http"]) for _ in range(3)]
+        for each in silent:
+            each.sendall(b"CONN")  # who has said nothing is no stream yet
         with server(echo) as port, connect(doors.ports["http"]) as late:
             late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n".encode())
             late.settimeout(0.2)

@@ -115,10 +115,10 @@ def flood(ends: list[tuple[socket.socket, socket.socket]]) -> None:
 
 
 def settled(inspector: InspectorProcess) -> int:
-    """Its memory, once it has read what it reads."""
-    seen = [0, memory(inspector)]
-    while seen[-1] > seen[-2]:
-        time.sleep(0.2)
+    """Its memory, once it has read what it reads: it grows no more, also where others have the processor."""
+    seen = [0, 0, memory(inspector)]
+    while seen[-1] > seen[-3]:
+        time.sleep(0.3)
         seen.append(memory(inspector))
     return seen[-1]
 
