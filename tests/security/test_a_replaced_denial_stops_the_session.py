@@ -142,7 +142,7 @@ def test_nothing_runs_after_the_host_has_made_what_was_not_there(
 ) -> None:
     secret = tmp_path / ".env"
     (tmp_path / "other").write_text("plain")
-    policy = Policy(**{grant: [str(tmp_path)], kind: [str(secret)]})  # type: ignore[arg-type]
+    policy = Policy(cow_mb=16, **{grant: [str(tmp_path)], kind: [str(secret)]})  # type: ignore[arg-type]
     look = ["/bin/sh", "-c", f"cat {tmp_path}/other {secret}"]
     with Cage(policy) as cage:
         assert cage.run(look).stdout == "plain"
