@@ -14,6 +14,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address
 
@@ -339,7 +340,8 @@ class Requests:
         if carried.pair and not carried.is_over:
             carried.session.relay.cut(carried.pair)
         elif carried.contract is None and not carried.pair:  # the reader has a duplicate, which nobody finds any more
-            _shut(carried.server)
+            with suppress(OSError):
+                carried.server.shutdown(socket.SHUT_RDWR)
         _close_when_unused(carried)
         carried.session.descriptors.give(EACH)
 
@@ -355,13 +357,6 @@ def _socket(fd: int) -> socket.socket:
         made.close()
         raise ValueError("a socket that is no stream")
     return made
-
-
-def _shut(server: socket.socket) -> None:
-    try:
-        server.shutdown(socket.SHUT_RDWR)
-    except OSError:  # it has ended by itself
-        return
 
 
 def _close_when_unused(carried: Carried) -> None:

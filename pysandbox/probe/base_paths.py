@@ -25,7 +25,7 @@ class OwnDirectories(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-class _Look(NamedTuple):
+class _BaseLook(NamedTuple):
     known: KnownPaths
     led_through: Mapping[str, Collection[str]]  # by directory: the paths that lie or lead below it
     own: frozenset[str]
@@ -39,7 +39,7 @@ class BasePaths:
 
     def __init__(self, find_own: Callable[[], OwnDirectories] = OwnDirectories) -> None:
         self._find_own = find_own
-        self._last: _Look | None = None
+        self._last: _BaseLook | None = None
 
     def known(self, written: Collection[str] = ()) -> KnownPaths:
         """They hold. What a policy names beside them is looked at anew, and so is what lies in `written`, the
@@ -53,7 +53,7 @@ class BasePaths:
         facts = {path: fact for path, fact in last.known.facts.items() if path not in again}
         return KnownPaths(facts, last.known.seen, last.known.kept if again.isdisjoint(last.own) else None)
 
-    def _look_again(self) -> _Look:
+    def _look_again(self) -> _BaseLook:
         from pysandbox.policy.recipe import base_paths
 
         own, entries = self._find_own(), dict[str, PathEntry]()
@@ -69,11 +69,11 @@ class BasePaths:
         keeps = frozenset((*own.names, *(each.path for each in own.kept)))
         holds = still_there(rows(names.values()), known.seen)
         if self._find_own() == own:
-            self._last = _Look(known, led, keeps, own.names, asking, holds)
+            self._last = _BaseLook(known, led, keeps, own.names, asking, holds)
             return self._last
         # a name was led elsewhere before it was followed: nothing tells where it led
         self._last = None
-        return _Look(known._replace(kept=None), led, keeps, own.names, asking, holds)
+        return _BaseLook(known._replace(kept=None), led, keeps, own.names, asking, holds)
 
 
 def _asking(names: Collection[str]) -> tuple[object, ...]:

@@ -77,7 +77,7 @@ class RefusalLedger:
         return key
 
     def record(self, call: Call, rule: str) -> Callable[[], None]:
-        """The same, for who may not wait for a sink now; what is returned tells it."""
+        """Records it for who may not wait for a sink now; what is returned tells it."""
         _, new = self._record(call, rule)
         return (lambda: None) if new is None else (lambda: self._tell_denial(new))
 
