@@ -201,9 +201,10 @@ def test_it_has_no_connection_to_a_host_with_a_contract(
     """It cannot hand one over as if there were none, either."""
     live = lied(
         runtime, stand_in,
-        f"heard(); kind, fields, fds = dial({HOST_ALIAS!r}, PORT); tell(kind == DIALLED, at(fds[0]));"
+        f"tell('ready'); heard(); kind, fields, fds = dial({HOST_ALIAS!r}, PORT); tell(kind == DIALLED, at(fds[0]));"
         "say(SPLICE, int(fields[0]), 0, b'DELETE / HTTP/1.1\\r\\n\\r\\n', fds=[os.dup(fds[0])])",
     )  # fmt: skip
+    assert stand_in.tells() == ["ready"]  # what it hears next are the rules
     held = HostGrant(HOST_ALIAS, (stand_in.port,), False, Contract(methods=("GET",)))
     live.session.net = replace(live.session.net, inspection=InspectionPlan(1000, 1))
     live.session.rules = replace(live.session.rules, hosts=(held,))
