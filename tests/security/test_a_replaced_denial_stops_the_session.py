@@ -147,11 +147,11 @@ def test_nothing_runs_after_the_host_has_made_what_was_not_there(
     with Cage(policy) as cage:
         assert cage.run(look).stdout == "plain"
         (tmp_path / "other").write_text("more")
-        went_on = ("more",) if grant != "cow" else ("more", "plain")  # without an overlay it has a copy
-        assert cage.run(look).stdout in went_on, "what is not denied goes on"
+        is_copy = grant == "cow" and cage.run(look).stdout == "plain"  # without an overlay
+        assert is_copy or cage.run(look).stdout == "more", "what is not denied goes on"
         with suppress(PermissionError):  # where the cage could make it, a file of ours is in its place
             make(secret, "secret")
-        if secret.exists() and secret.stat().st_size == len("secret"):
+        if not is_copy and secret.exists() and secret.stat().st_size == len("secret"):
             with pytest.raises(CageClosedError, match="open another"):
                 cage.run(look)
         else:
