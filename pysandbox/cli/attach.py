@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser
-from pysandbox.cli.logs import Output, detached, parser_with_newest
+from pysandbox.cli.logs import DETACHED, Output, detached
 from pysandbox.cli.note_lines import end_lines
 from pysandbox.detached import Detached
 from pysandbox.exit_codes import INTERRUPTED
@@ -28,7 +28,7 @@ def main(arguments: list[str], verbose: bool) -> int:
 
 
 def parser() -> Parser:
-    declared = parser_with_newest("attach", "Go back to a detached command.", EPILOG)
+    declared = cages.parser_with_newest("attach", "Go back to a detached command.", EPILOG, DETACHED)
     declared.add_argument("--close", action="store_true", help="Remove its output and its outcome when it has ended.")
     return declared
 

@@ -18,6 +18,7 @@ from pysandbox.records import registry
 from pysandbox.records.registry import CageRecord
 
 SHORTEST = 4  # letters of an id that name a cage
+NEWEST = "last"
 
 
 def parser(name: str, description: str, epilog: str, *, with_id: bool = True) -> Parser:
@@ -25,6 +26,15 @@ def parser(name: str, description: str, epilog: str, *, with_id: bool = True) ->
     made.usage = f"pysandbox {name} [flags]" + (" ID" if with_id else "")
     if with_id:
         made.add_argument("id", metavar="ID", help="The id of a cage, or enough of its end or its beginning.")
+    return made
+
+
+def parser_with_newest(name: str, description: str, epilog: str, what: str) -> Parser:
+    """For a command that is about `what`, and about the newest where it is told of none."""
+    made = parser(name, description, epilog, with_id=False)
+    made.usage = f"{made.prog} [flags] [ID|{NEWEST}]"
+    made.add_argument("id", metavar="ID", nargs="?", default=NEWEST,
+                      help=f"{what}, by enough of its id; `{NEWEST}`, the default, is the newest.")  # fmt: skip
     return made
 
 

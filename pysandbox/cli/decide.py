@@ -6,7 +6,7 @@ import os
 import sys
 
 from pysandbox.cli import console
-from pysandbox.cli.cages import SHORTEST
+from pysandbox.cli.cages import NEWEST, SHORTEST, parser_with_newest
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.errors import PolicyError
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
@@ -39,11 +39,7 @@ COLOURS = {"+": console.GREEN, "-": console.RED, "~": console.YELLOW, "!": conso
 
 
 def parser(name: str, description: str, epilog: str) -> Parser:
-    made = Parser(f"pysandbox {name}", description, epilog)
-    made.usage = f"pysandbox {name} [flags] [ID|last]"
-    made.add_argument("id", metavar="ID", nargs="?", default="last",
-                      help="A kept workspace, by enough of its id; `last`, the default, is the newest.")  # fmt: skip
-    return made
+    return parser_with_newest(name, description, epilog, "A kept workspace")
 
 
 def add_paths(declared: Parser) -> None:
@@ -65,7 +61,7 @@ def found(text: str) -> str:
     kept = Workspace.kept()
     if not kept:
         raise UsageError("no workspace is kept; `pysandbox run --workdir cow` makes one")
-    if text == "last":
+    if text == NEWEST:
         return kept[-1].id
     wanted = text.upper()
     names = [each.id for each in kept if each.id.startswith(wanted) or each.id.endswith(wanted)]

@@ -15,7 +15,7 @@ Examples:
   pysandbox logs 7Q2M        of that one: its standard output and standard error so far, each on ours
   pysandbox logs 7Q2M -f     and what it writes, until it ends
 """
-NEWEST = "last"
+DETACHED = "A detached cage"
 LOOK = 0.1  # seconds between two looks at the files
 
 
@@ -32,17 +32,9 @@ def main(arguments: list[str], verbose: bool) -> int:
 
 
 def parser() -> Parser:
-    declared = parser_with_newest("logs", "Show what a detached command has written.", EPILOG)
+    declared = cages.parser_with_newest("logs", "Show what a detached command has written.", EPILOG, DETACHED)
     declared.add_argument("-f", "--follow", action="store_true", help="Go on until it ends.")
     return declared
-
-
-def parser_with_newest(name: str, description: str, epilog: str) -> Parser:
-    made = cages.parser(name, description, epilog, with_id=False)
-    made.usage = f"{made.prog} [flags] [ID|{NEWEST}]"
-    made.add_argument("id", metavar="ID", nargs="?", default=NEWEST,
-                      help=f"A detached cage, by enough of its id; `{NEWEST}`, the default: the newest.")  # fmt: skip
-    return made
 
 
 def detached(text: str) -> Detached:
@@ -50,7 +42,7 @@ def detached(text: str) -> Detached:
     ids = [each.id for each in find_orphans() if each.kind in ("detached", "spool")]
     if not ids:
         raise UsageError("there is no detached cage; `pysandbox run --detach` makes one")
-    return Detached.attach(max(ids) if text == NEWEST else cages.find(text, ids))  # an id begins with its time
+    return Detached.attach(max(ids) if text == cages.NEWEST else cages.find(text, ids))  # an id begins with its time
 
 
 class Output:
