@@ -85,10 +85,11 @@ class Attendance:
     """One command under watch. `cause`: the exit code for having been ended by us, None while it is left alone."""
 
     def __init__(
-        self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None, may_stop: bool = True
+        self, process: Attended, signals: Signals, *, grace: float, timeout: float | None = None,
+        may_stop: Callable[[], bool] = lambda: True,
     ) -> None:  # fmt: skip
         """`may_stop`: unless a limit of the cage's is held by this process. A timer of the cage's can continue what was
-        stopped, and then nobody would hold it."""
+        stopped, and then nobody would hold it. Asked when it is to stop."""
         self.may_stop = may_stop
         self.cause: int | None = None
         self.resized: Callable[[], None] | None = None  # of whoever has made the command a terminal of its own
@@ -208,7 +209,7 @@ class Attendance:
         """The command leads a session of its own, and by default the kernel passes a SIGTSTP over there: so it is
         stopped. Job control in a terminal of the cage's own is that terminal's business."""
         self._process.signal(signal.SIGTSTP)
-        if self.resized is None and self.may_stop:
+        if self.resized is None and self.may_stop():
             time.sleep(HEED)
             self._process.signal(signal.SIGSTOP, tree=True)
             os.kill(os.getpid(), signal.SIGSTOP)

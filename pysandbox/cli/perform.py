@@ -101,7 +101,7 @@ def _run(
         if cage.caged and not (namespace.json or log.verbose):  # the document, or -v, says all of it
             console.weaker(weaker_lines(process.notes))
         attendance = Attendance(
-            process, signals, grace=policy.grace_sec, timeout=namespace.timeout, may_stop=_holds_nothing(cage)
+            process, signals, grace=policy.grace_sec, timeout=namespace.timeout, may_stop=lambda: _holds_nothing(cage)
         )
         outlets = _outlets(process, attendance, stack, kept=policy.output_mb << 20)
         attendance.until_end()

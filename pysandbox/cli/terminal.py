@@ -124,7 +124,8 @@ class TerminalRelay:
             keys = b""
         self._input_ended = not keys
         self._typed = keys or END_OF_INPUT
-        stop = typed_to_stop(self._pty, keys, self._raw.stop_key) if self._attendance.may_stop else 0
+        stop = typed_to_stop(self._pty, keys, self._raw.stop_key)
+        stop = stop if stop and self._attendance.may_stop() else 0
         self._typed = self._typed[: stop or None]  # what was typed behind it is nobody's
         self._send()
         if stop:
