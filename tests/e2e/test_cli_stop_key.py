@@ -60,6 +60,12 @@ class Desk:
     def until(self, text: str) -> str:
         return self.screen.expect(text)
 
+    def ends_with(self, code: int) -> None:
+        """The job is over, and that was its exit code."""
+        self.until(PROMPT)
+        self.type("echo code=$?\n")
+        self.until(f"code={code}")
+
     def ticks(self) -> int:
         return (self.project / "ticks").stat().st_size
 
@@ -115,9 +121,7 @@ def test_a_command_stops_and_goes_on_with_the_job_that_it_is(desk: Desk, pysandb
     desk.type("fg\n")
     assert desk.ticks_on()
     desk.type(CTRL_C)
-    desk.until(PROMPT)
-    desk.type("echo code=$?\n")
-    desk.until(f"code={128 + signal.SIGINT}")
+    desk.ends_with(128 + signal.SIGINT)
 
 
 def test_a_job_goes_on_in_the_background_and_is_heard_in_front_again(desk: Desk, pysandbox: str) -> None:
@@ -157,9 +161,7 @@ def test_a_job_in_the_background_reads_nothing_of_what_the_shell_is_told(desk: D
     assert comes_true(desk.is_raw)
     assert desk.ticks_on()
     desk.type(CTRL_C)
-    desk.until(PROMPT)
-    desk.type("echo code=$?\n")
-    desk.until(f"code={128 + signal.SIGINT}")
+    desk.ends_with(128 + signal.SIGINT)
 
 
 def test_who_holds_a_limit_is_not_stopped(desk: Desk, pysandbox: str) -> None:
@@ -189,18 +191,14 @@ def test_a_shell_in_the_cage_attends_to_its_own_jobs(desk: Desk, pysandbox: str)
     desk.until("Stopped")
     desk.until("inside> ")
     desk.type("exit 5\n")  # right after `jobs`, bash goes without asking
-    desk.until(PROMPT)
-    desk.type("echo code=$?\n")
-    desk.until("code=5")
+    desk.ends_with(5)
 
 
 def test_a_command_that_heeds_the_key_is_not_stopped_by_us(desk: Desk, pysandbox: str) -> None:
     desk.type(f'{pysandbox} run -- sh -c \'trap "echo heard; exit 6" TSTP; echo u""p; while :; do sleep 0.01; done\'\n')
     desk.until("up")
     desk.type(CTRL_Z)
-    desk.until(PROMPT)
-    desk.type("echo code=$?\n")
-    desk.until("code=6")
+    desk.ends_with(6)
 
 
 def test_who_leads_a_session_is_not_stopped_where_nobody_could_continue_it(desk: Desk, pysandbox: str) -> None:
