@@ -13,11 +13,12 @@ Cage is made: to name one costs a program next to nothing.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 
 from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes, run_files
-from pysandbox.errors import CageTimeout
+from pysandbox.errors import CageTimeout, UnsupportedError
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File
 from pysandbox.misplaced import misplaced
 from pysandbox.open_cage import OpenCage, ReservedCage, SessionControls, cage_closed
@@ -77,6 +78,7 @@ class Cage(SessionControls):
         leak_fn: LeakFn | None = None,
         **unknown: Never,
     ) -> None:
+        _require_unconfined()
         from pysandbox.audit.told import labels_of
         from pysandbox.callback_options import DEADLINE, NOBODY_ASKED, CallbackOptions
         from pysandbox.launcher import Launcher, policy_of
@@ -342,3 +344,13 @@ class Cage(SessionControls):
             command.check_allowed(prepared.plan)
         live, prepared = (opened.live, prepared) if opened is not None else self._launcher.open(policy, prepared)
         return ReservedCage(command, policy, prepared, live, opened, self.runtime)
+
+
+def _require_unconfined() -> None:
+    """Raises UnsupportedError. Before anything is imported: the walls may hide our own files."""
+    confinement = sys.modules.get("pysandbox.confinement")
+    if confinement is not None and confinement.has_confined_itself():
+        raise UnsupportedError(
+            "this process has confined itself (confine), and no cage can be opened from inside", feature="confine",
+            fix="confine a process of its own, or open cages from one that is not confined",
+        )  # fmt: skip

@@ -53,13 +53,18 @@ class Confinement:
     """The processes that were started before: they are not confined, and cannot be signalled any more."""
 
 
-def confine(policy: Policy | None = None) -> Confinement:
-    """Confines the calling process to `policy`, with every thread of it and everything that it will start.
+def confine(policy: Policy | str | None = None) -> Confinement:
+    """Confines the calling process to `policy`, or to the recipe of that name, with every thread of it and everything
+    that it will start.
 
     There is no way back, and a second call may only narrow. Raises PolicyError (SandboxCompileError: an option that a
     process cannot hold itself to), UnsupportedError, and ConfineError: other threads run that this kernel's Landlock
     would leave out, or a step failed.
     """
+    if policy is not None and not isinstance(policy, Policy):
+        from pysandbox.launcher import policy_of
+
+        policy = policy_of(policy, None)
     wanted = policy if policy is not None else Policy()
     refuse_what_it_cannot_hold(wanted)
     cwd = os.getcwd()
@@ -73,6 +78,10 @@ def confine(policy: Policy | None = None) -> Confinement:
     laid.confine(plan)
     _in_force.append(full)
     return told
+
+
+def has_confined_itself() -> bool:
+    return bool(_in_force)
 
 
 def _facts() -> HostFacts:

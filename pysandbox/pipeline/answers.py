@@ -14,7 +14,7 @@ import uuid  # noqa: F401
 
 from pysandbox.errors import SandboxedError
 from pysandbox.pipeline import calls
-from pysandbox.pipeline.codec import name_of
+from pysandbox.pipeline.codec import is_named_tuple, name_of
 from pysandbox.pipeline.decoder import BadAnswer, Shapes, decode
 from pysandbox.pipeline.exchange import ReceivedAnswer
 from pysandbox.shapes import TYPE_CHECKING
@@ -44,36 +44,56 @@ def _raised(told: object, logs: str) -> SandboxedError:
 
 
 def declared(*annotations: object) -> Shapes:
-    """Every enum and dataclass that annotations name, and those that their fields name."""
-    found = Shapes()
-    for each in annotations:
-        _declare(each, found)
+    """Every enum, dataclass and named tuple that annotations name, and those that the fields of these name."""
+    found, left = Shapes(), list(annotations)
+    seen: dict[int, object] = {}
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen[id(each)] = each  # kept, since its number would be another one's
+            left += _named_by(each, found)
     return found
 
 
 def returned_by(function: object) -> object:
-    """Its return annotation; None where it has none that can be read."""
+    """Its return annotation; None where it has none that can be read. Those of its parameters may name what only a type
+    checker sees."""
+    from types import SimpleNamespace
+
+    function = getattr(function, "__wrapped__", function)
+    try:
+        alone = SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
+    except (AttributeError, KeyError, NameError):
+        return None
+    return _hints_of(alone, getattr(function, "__globals__", {})).get("return")
+
+
+def _hints_of(found: Any, around: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What can be read of its annotations: all, or none."""
     from typing import get_type_hints
 
     try:
-        return get_type_hints(function).get("return")
+        return get_type_hints(found, around)
     except (NameError, TypeError, AttributeError):
-        return None
+        return {}
 
 
-def _declare(annotation: Any, found: Shapes) -> None:
-    from dataclasses import fields, is_dataclass
-    from typing import get_args, get_type_hints
+def _named_by(annotation: Any, found: Shapes) -> list[Any]:
+    """Notes it, where answers may hold its values, and gives what it is made of."""
+    from dataclasses import is_dataclass
+    from typing import get_args, get_origin, is_typeddict
 
-    for each in get_args(annotation):
-        _declare(each, found)
-    if not isinstance(annotation, type):
-        return
+    if not isinstance(annotation, type) or get_origin(annotation) is not None:
+        # list[X], X | Y, Annotated[X, ...]; Box[X] of a generic class; what NewType, a TypeVar and `type` stand for
+        others = (getattr(annotation, each, None) for each in ("__supertype__", "__bound__", "__value__"))
+        made_of = [*get_args(annotation), *getattr(annotation, "__constraints__", ()), get_origin(annotation), *others]
+        return [type(each) if isinstance(each, enum.Enum) else each for each in made_of if each is not None]
     name = name_of(annotation)
     if issubclass(annotation, enum.Enum):
         found.enums[name] = annotation
-    elif is_dataclass(annotation) and name not in found.classes:
+    elif is_dataclass(annotation) or is_named_tuple(annotation):
         found.classes[name] = annotation
-        hints = get_type_hints(annotation)
-        for field in fields(annotation):
-            _declare(hints.get(field.name), found)
+        return [*_hints_of(annotation).values()]
+    elif is_typeddict(annotation):
+        return [*_hints_of(annotation).values()]
+    return []

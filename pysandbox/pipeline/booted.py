@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pysandbox.pipeline.calls import write_at
 from pysandbox.pipeline.memory import fixed_memory
 
-INSIDE = ("calls", "tables", "codec", "inside")
+INSIDE = ("calls", "tables", "codec", "placing", "inside")
 BOOT = """import sys, types, marshal, posix
 code = int(sys.argv.pop(1))
 codes = marshal.loads(posix.pread(code, posix.fstat(code).st_size, 0))

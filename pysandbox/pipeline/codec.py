@@ -7,13 +7,13 @@ and runs nothing of what it reads.
 The other direction may use pickle, since a cage may be told anything. This one may not: `pickle.loads` runs what it is
 given. So a value is None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, a date,
 a time, a datetime, a timedelta, Decimal, UUID, a path, an array of numbers, a table of Arrow (`tables`), or what the
-function's annotation declares: enums and dataclasses. All else is refused where it is made.
+function's annotation declares: enums, dataclasses and named tuples. All else is refused where it is made.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from pysandbox.pipeline import tables
 
@@ -37,6 +37,10 @@ class CannotReturn(TypeError):
 
 def name_of(kind: type) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def has_own_hash(key: object) -> bool:
@@ -85,17 +89,22 @@ class _ValueWriter:
         kind = type(value)
         if isinstance(value, enum.Enum):
             self.sized(b"E", name_of(kind).encode())
-            self.value(value.name, depth + 1)
+            self.value(value.name or "", depth + 1)  # none: a flag that has none of its members
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            self.sized(b"C", name_of(kind).encode())
-            given = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-            self.value(given, depth + 1)
+            names = (field.name for field in dataclasses.fields(value) if field.init)
+            self.of_fields(value, names, depth)
+        elif is_named_tuple(kind):
+            self.of_fields(value, kind._fields, depth)
         elif kind.__module__ == "numpy":
             self.of_numpy(value)
         elif tables.is_table(kind):
             self.table(value)
         else:
             self.of_library(value, depth)
+
+    def of_fields(self, value: Any, names: Iterable[str], depth: int) -> None:
+        self.sized(b"C", name_of(type(value)).encode())
+        self.value({name: getattr(value, name) for name in names}, depth + 1)
 
     def of_numpy(self, value: Any) -> None:
         code = getattr(getattr(value, "dtype", None), "char", "O")
@@ -154,8 +163,8 @@ class _ValueWriter:
             self.value(str(value), depth)
         else:
             raise CannotReturn(
-                f"cannot return {kind.__module__}.{kind.__qualname__}: return plain data, an array, or a dataclass or "
-                "an enum that the annotation declares"
+                f"cannot return {kind.__module__}.{kind.__qualname__}: return plain data, an array, or a dataclass, "
+                "an enum or a named tuple that the annotation declares"
             )
 
 

@@ -172,20 +172,38 @@ def _text(data: memoryview) -> str:
 
 
 def _read_enum(reader: _ValueReader, depth: int) -> Any:
-    kind = reader.shapes.enums.get(str(bytes(reader.sized()), "utf-8"))
+    kind = _of_annotation(reader.shapes.enums, reader.sized())
     name = reader.value(depth + 1)
-    if kind is None or type(name) is not str or name not in kind.__members__:
-        raise BadAnswer("has an enum that the annotation does not declare")
-    return kind[name]
+    if type(name) is str and name in kind.__members__:
+        return kind[name]
+    if type(name) is not str or not issubclass(kind, _imported("enum").Flag):
+        raise BadAnswer(f"has an enum that {kind.__name__} lacks")
+    found, names = kind(0), name.split("|", len(kind.__members__)) if name else []  # a flag of several, or of none
+    for each in names:
+        if each not in kind.__members__:
+            raise BadAnswer(f"has a flag that {kind.__name__} lacks")
+        found |= kind[each]
+    return found
+
+
+def _of_annotation(kinds: dict[str, Any], told: memoryview) -> Any:
+    """Raises BadAnswer, and says what to do: most often nobody has lied, and the annotation is missing."""
+    name = str(bytes(told), "utf-8")
+    if name not in kinds:
+        raise BadAnswer(f"has a value of {name!r:.200}, which the return annotation does not declare: annotate the "
+                        "function with its type, or say it with returns=")  # fmt: skip
+    return kinds[name]
 
 
 def _read_class(reader: _ValueReader, depth: int) -> Any:
-    kind = reader.shapes.classes.get(str(bytes(reader.sized()), "utf-8"))
+    kind = _of_annotation(reader.shapes.classes, reader.sized())
     given = reader.value(depth + 1)
-    if kind is None or type(given) is not dict:
-        raise BadAnswer("has a dataclass that the annotation does not declare")
-    known = {field.name for field in _imported("dataclasses").fields(kind) if field.init}
-    if set(given) - known:
+    if type(given) is not dict:
+        raise BadAnswer(f"has no fields for {kind.__name__}")
+    fields = getattr(kind, "_fields", None) or (
+        each.name for each in _imported("dataclasses").fields(kind) if each.init
+    )
+    if set(given) - set(fields):
         raise BadAnswer(f"has fields that {kind.__name__} lacks")
     return kind(**given)
 

@@ -23,7 +23,7 @@ from pysandbox.pipeline.exchange import CallExchange, CallWorker, logs_of
 from pysandbox.shapes import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pysandbox.pipeline.decoder import Shapes
     from pysandbox.pipeline.exchange import ReceivedAnswer
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 IDLE = 0.05  # seconds without a call until the thread ends
 LONGEST_POLL = 60.0
+AHEAD = 2  # calls for each running worker whose arguments are kept
+KEPT = 32  # results for each running worker that wait for the one before them
 
 
 class CageFuture(Future, Generic[R]):  # type: ignore[type-arg]
@@ -66,6 +68,29 @@ class CageFuture(Future, Generic[R]):  # type: ignore[type-arg]
         if self._state not in ("CANCELLED_AND_NOTIFIED", "FINISHED"):
             self.__init__()  # type: ignore[misc]
             self.cancel()
+
+
+def in_order(futures: Iterable[CageFuture[R]], at_a_time: int, kept: int) -> Iterator[CageFuture[R]]:
+    """Each, for whoever asks for its result. So many are unfinished at most, some of which run; and of those that wait
+    for one before them, `kept`, so that there may be any number of them. Who stops iterating ends the rest."""
+    taken, left, places = deque[CageFuture[R]](), iter(futures), threading.Semaphore(AHEAD * at_a_time)
+    try:
+        while True:
+            while len(taken) < kept and not (taken and taken[0].done()):
+                places.acquire()
+                future = next(left, None)
+                if future is None:
+                    kept = 0
+                    break
+                taken.append(future)
+                future.add_done_callback(lambda _: places.release())
+            if not taken:
+                return
+            yield taken[0]
+            taken.popleft()
+    finally:
+        for future in taken:
+            future.cancel()
 
 
 class QueuedCall(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 
 from pysandbox.errors import SandboxedError
@@ -35,6 +36,7 @@ class CallWorker(Protocol):
 
     sock: socket.socket
     says_ready: bool  # before it is sent its call; else that waits in its socket until it is there
+    how: str  # it ended by itself, when `end` has said so: "exit code 3", "SIGSEGV"
 
     def output_fd(self) -> int:
         """What is to be read while it runs; -1 where nothing is."""
@@ -77,6 +79,13 @@ class ReceivedAnswer(NamedTuple):
 
 def logs_of(printed: bytes) -> str:
     return printed.decode("utf-8", "replace")
+
+
+def ended_by(reason: str, returncode: int) -> str:
+    """What the reason alone does not say."""
+    if reason == "exited":
+        return f"exit code {returncode}"
+    return signal.Signals(-returncode).name if -returncode in signal.valid_signals() else ""
 
 
 class CallExchange:
@@ -228,7 +237,8 @@ class CallExchange:
 
     def _without_answer(self) -> SandboxedError:
         reason = self._worker.end(None)
-        return self._failed(reason, f"the interpreter in the cage ended ({reason}) without an answer")
+        how = f": {self._worker.how}" if self._worker.how else ""
+        return self._failed(reason, f"the interpreter in the cage ended ({reason}{how}) without an answer")
 
     def _failed(self, reason: str, message: str) -> SandboxedError:
         self.printed = self._worker.printed()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
+from pysandbox.pipeline.exchange import ended_by
 from pysandbox.pipeline.memory import fixed_memory
 from pysandbox.polling import is_readable
 from pysandbox.shapes import TYPE_CHECKING, Protocol
@@ -37,7 +38,7 @@ class TemplateWorker:
     says_ready = False
 
     def __init__(self, template: WorkerOwner, number: int, sock: socket.socket) -> None:
-        self.number, self.sock = number, sock
+        self.number, self.sock, self.how = number, sock, ""
         self._template = template
         self._output = -1
         self._is_over = False
@@ -79,7 +80,11 @@ class TemplateWorker:
         self._is_over = True
         self._template.kill(self.number)
         status = self._template.ending_of(self.number, REAPED)
-        return reason_of(status) if status is not None else self._template.own_ending(REAPED)
+        if status is None:
+            return self._template.own_ending(REAPED)
+        found = reason_of(status)
+        self.how = ended_by(found, os.waitstatus_to_exitcode(status)) if status >= 0 else ""
+        return found
 
     def close(self) -> None:
         self.finish()

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import _pickle as pickle  # `pickle`, `socket` and `traceback` bring a dozen modules, for nothing that is used here
 import importlib
-import marshal
 import mmap
 import os
 import select
 import struct
 import sys
-import types
 from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC
 
-from pysandbox.pipeline import calls, codec
+from pysandbox.pipeline import calls, codec, placing
 from pysandbox.pipeline.calls import Record
 
 TYPE_CHECKING = False
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     Names = Mapping[str, Any]  # what a function sees beside what its own source defines
 
 SOON = 50  # ms
+OURS = ("<pysandbox ", "<frozen ")  # files
 MOST_TEXT = 16_000  # letters of a traceback that are told
 
 
@@ -41,7 +40,7 @@ def answer_call(sock: socket, around: Names) -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError as error:  # its output is full
+        except OSError as error:
             kind, answer = calls.RAISED, codec.encode(told(error))
         except (ValueError, AttributeError):  # the function has closed it, or put something else there
             pass
@@ -71,17 +70,17 @@ def _outcome(record: Record, fds: list[int], around: Names) -> tuple[int, list[A
 def prepared(sock: socket) -> bool:
     """Makes the call that comes first, whose answer nobody waits for; that it failed is told, and the end of all."""
     try:
-        return made(sock)
+        return made(sock, {})
     except BaseException as error:
         _send(sock, calls.RAISED, 0, codec.encode(told(error)))
         return False
 
 
-def made(sock: socket) -> bool:
+def made(sock: socket, around: Names) -> bool:
     """Makes the next call and answers nothing; False where the host has gone. Raises whatever the function does."""
     record, fds = receive(sock)
     if record is not None:
-        _called(_pieces(record, fds), {})
+        _called(_pieces(record, fds), around)
     return record is not None
 
 
@@ -99,8 +98,7 @@ def _pieces(record: Record, fds: list[int]) -> list[memoryview]:
 def _called(pieces: list[memoryview], around: Names) -> Any:
     """As `packing` has it."""
     name, many, sources = pickle.loads(pieces[0])
-    for module, (source, code) in sources.items():  # first: the arguments may be of its module's classes
-        _place(module, source, marshal.loads(code), around)
+    placing.place(sources, around)  # first: the arguments may be of its modules' classes
     function, arguments, named = pickle.loads(pieces[1], buffers=pieces[2:])
     if name is not None:
         function = _named(*name)
@@ -112,41 +110,6 @@ def _named(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return getattr(found, "__wrapped__", found)
-
-
-def _place(name: str, source: str, code: types.CodeType, around: Names) -> None:
-    """The part of a module's source that is needed, as that module."""
-    _place_packages(name)
-    found = sys.modules[name] = types.ModuleType(name)
-    found.__dict__["__loader__"] = _SourceOf(source)
-    found.__dict__.update({each: around[each] for each in _mentioned(code) if each in around})
-    exec(code, found.__dict__)
-
-
-class _SourceOf:
-    """Where a traceback finds the lines (linecache(3))."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-
-    def get_source(self, _: str) -> str:
-        return self._source
-
-
-def _mentioned(code: types.CodeType) -> set[str]:
-    """Every name that it, and what is defined in it, looks up."""
-    nested = (_mentioned(each) for each in code.co_consts if isinstance(each, types.CodeType))
-    return set(code.co_names).union(*nested)
-
-
-def _place_packages(name: str) -> None:
-    """Those that the module is in, for whoever imports it by its name: the real ones, where the cage sees them."""
-    for end in [at for at, letter in enumerate(name) if letter == "."]:
-        try:
-            importlib.import_module(name[:end])
-        except ImportError:
-            sys.modules[name[:end]] = types.ModuleType(name[:end])
-            sys.modules[name[:end]].__path__ = []
 
 
 def told(error: BaseException) -> tuple[str, str, str]:
@@ -161,7 +124,7 @@ def told(error: BaseException) -> tuple[str, str, str]:
 
 def _trace(error: BaseException) -> str:
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals is globals():  # those of this file say nothing
+    while frames is not None and _says_nothing(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     try:
         import traceback
@@ -169,6 +132,11 @@ def _trace(error: BaseException) -> str:
         return "".join(traceback.format_exception(type(error), error, frames))
     except Exception:  # it may have used up what an import needs
         return ""
+
+
+def _says_nothing(file: str) -> bool:
+    """Frames between us and what failed."""
+    return file.startswith(OURS) or file == importlib.__file__
 
 
 def _send(sock: socket, kind: int, call: int, pieces: list[Any]) -> None:
@@ -196,6 +164,7 @@ def main() -> None:
     from _socket import socket
 
     sock = socket(fileno=int(sys.argv[1]))
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it may end without a word
     if all(prepared(sock) for _ in range(int(sys.argv[2]))):
         sock.sendall(calls.encode(Record(calls.READY, 0)))
         warm_up(sock)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pysandbox.cage import PIPE, STDOUT, Cage
 from pysandbox.errors import CageError
 from pysandbox.pipeline.booted import BOOT, given_code
+from pysandbox.pipeline.exchange import ended_by
 from pysandbox.pipeline.memory import send_call
 from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.sockets import socket_pair
@@ -31,7 +32,7 @@ class Interpreter:
     says_ready = True
 
     def __init__(self, process: Process[bytes], sock: socket.socket) -> None:
-        self.process, self.sock = process, sock
+        self.process, self.sock, self.how = process, sock, ""
         self._output = process.state.streams.readers()["stdout"]
         self._read_to_its_end = False
 
@@ -59,7 +60,9 @@ class Interpreter:
         if reason is not None or self.process.poll() is None:
             self.process.stop(reason or "cancelled")
         self._output.read_available()
-        return self.process.state.result().reason
+        result = self.process.state.result()
+        self.how = "" if reason is not None else ended_by(result.reason, result.returncode)
+        return result.reason
 
     def close(self) -> None:
         self.process.close()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import resource
-import threading
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 
 from pysandbox.errors import SandboxedError
 from pysandbox.pipeline.answers import declared, returned_by
-from pysandbox.pipeline.dispatch import CageFuture, Dispatcher, QueuedCall
+from pysandbox.pipeline.dispatch import KEPT, CageFuture, Dispatcher, QueuedCall, in_order
 from pysandbox.pipeline.exchange import CallWorker
 from pysandbox.pipeline.packing import SentCall, packed, sent
 from pysandbox.shapes import Any, Protocol, dataclass
@@ -21,7 +21,6 @@ from pysandbox.shapes import Any, Protocol, dataclass
 LARGEST = 16 << 20  # bytes of a result
 SPARE = 40  # descriptors that are left to the rest of the program
 OF_EACH = 3
-AHEAD = 2  # calls for each running worker whose arguments are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +60,29 @@ class LentWorkers:
 
 def map_items(
     template: LendsWorkers, function: Callable[[Any], object], items: Iterable[object], workers: int | None,
-    timeout: float | None,
-) -> list[WorkerResult]:  # fmt: skip
-    """Raises TypeError, ValueError, and what no item has to do with: CageClosedError, OSError."""
+    timeout: float | None, kept: int | None = KEPT,
+) -> Iterator[WorkerResult]:  # fmt: skip
+    """Items are taken as they are needed: `kept` results for each worker may wait for one before them. Raises
+    TypeError, ValueError, and what no item has to do with: CageClosedError, OSError."""
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     most = min(workers or 2 * (os.cpu_count() or 1), _room_for_workers())
     named, shapes = sent(function), declared(returned_by(function))
-    calls, futures = Dispatcher(LentWorkers(template), most), list[CageFuture[object]]()
-    places = threading.Semaphore(AHEAD * most)
-    try:
-        for item in items:
-            places.acquire()
-            futures.append(CageFuture())
-            futures[-1].add_done_callback(lambda _: places.release())
-            pieces = packed(SentCall(named, (item,)))
-            calls.submit(QueuedCall(futures[-1], pieces, lambda: shapes, timeout, LARGEST))
-        return [_result(each) for each in futures]
-    finally:
-        for each in futures:
-            each.cancel()
-        calls.shutdown(wait=True, cancel_futures=True)
+    calls = Dispatcher(LentWorkers(template), most)
+
+    def submitted(item: object) -> CageFuture[object]:
+        future: CageFuture[object] = CageFuture()
+        calls.submit(QueuedCall(future, packed(SentCall(named, (item,))), lambda: shapes, timeout, LARGEST))
+        return future
+
+    def results() -> Iterator[WorkerResult]:
+        try:
+            for done in in_order(map(submitted, items), most, sys.maxsize if kept is None else kept * most):
+                yield _result(done)
+        finally:
+            calls.shutdown(wait=True, cancel_futures=True)
+
+    return results()
 
 
 def _result(future: CageFuture[object]) -> WorkerResult:

@@ -1,6 +1,6 @@
 """A call as it goes into a cage: a pickle of function and arguments, and the sources of what the cage cannot import.
 
-    pieces[0]   a pickle of (the function's names or None, many calls or one, source and code by module)
+    pieces[0]   a pickle of (the function's names or None, many calls or one, what `gathering` has of the sources)
     pieces[1]   a pickle of (the function or None, arguments, named arguments)
     the rest    its large buffers, out of band
 
@@ -12,26 +12,23 @@ is installed, on both sides; nothing comes back that way.
 from __future__ import annotations
 
 import io
-import marshal
 import pickle
 import sys
-from functools import cache, lru_cache
+from functools import cache
 from types import FunctionType
 
 from pysandbox.pipeline import calls
 from pysandbox.pipeline.codec import BESIDE
+from pysandbox.pipeline.gathering import Definitions, gathered
 from pysandbox.pipeline.shipping import Definition, Shipped, is_installed, needed_source, shipped
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
     from pysandbox.shapes import Any
 
     Piece = bytes | memoryview
-
-Definitions = dict[str, set[Definition]]  # by module
 
 
 class _Bytes:
@@ -91,15 +88,8 @@ def _packed(call: SentCall, pickler: Any) -> list[Piece]:
     given = _written(pickler, content, definitions, buffers.append)
     if len(buffers) + 2 > calls.MOST_PIECES:
         given, buffers = _written(pickler, content, definitions, None), []
-    sources = {module: _compiled(sys.modules[module], frozenset(each)) for module, each in definitions.items()}
-    return [pickle.dumps((name, call.many, sources), protocol=5), given, *(each.raw() for each in buffers)]
-
-
-@lru_cache(256)
-def _compiled(module: ModuleType, definitions: frozenset[Definition]) -> tuple[str, bytes]:
-    """Compiled once, by the interpreter that runs in the cage, too; the source is for tracebacks."""
-    source = needed_source(module, definitions)
-    return source, marshal.dumps(compile(source, f"<{module.__name__}>.py", "exec", dont_inherit=True))
+    first = pickle.dumps((name, call.many, gathered(definitions)), protocol=5)
+    return [first, given, *(each.raw() for each in buffers)]
 
 
 def _beside(argument: object) -> object:

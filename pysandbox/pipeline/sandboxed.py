@@ -21,9 +21,9 @@ from functools import update_wrapper
 
 from pysandbox.cage import Cage
 from pysandbox.command import check_seconds
-from pysandbox.pipeline.answers import declared, value_of
+from pysandbox.pipeline.answers import declared, returned_by, value_of
 from pysandbox.pipeline.decoder import Shapes
-from pysandbox.pipeline.dispatch import CageFuture, Dispatcher, QueuedCall
+from pysandbox.pipeline.dispatch import KEPT, CageFuture, Dispatcher, QueuedCall, in_order
 from pysandbox.pipeline.exchange import CallExchange
 from pysandbox.pipeline.interpreters import Interpreters
 from pysandbox.pipeline.packing import SentCall, packed
@@ -113,14 +113,10 @@ class SandboxedFunction(Generic[P, R]):
         return future
 
     def map(self, *iterables: Iterable[Any]) -> Iterator[R]:
-        """As the builtin, with `pool` calls at a time; in order."""
-        futures = [self.submit(*args) for args in zip(*iterables, strict=False)]  # type: ignore[call-arg]
-        try:
-            for future in futures:
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+        """As the builtin, with `pool` calls at a time; in order. Arguments are taken as they are needed, a few for each
+        call that runs, so that there may be any number of them."""
+        futures = (self.submit(*args) for args in zip(*iterables, strict=False))  # type: ignore[call-arg]
+        return (each.result() for each in in_order(futures, self._pool, KEPT * self._pool))
 
     def close(self) -> None:
         """Ends the interpreters that wait. Calls that run are waited for."""
@@ -138,8 +134,5 @@ class SandboxedFunction(Generic[P, R]):
 
     def _declared(self) -> Shapes:
         if self._shapes is None:
-            from typing import get_type_hints
-
-            returns = self._returns if self._returns is not None else get_type_hints(self.__wrapped__).get("return")
-            self._shapes = declared(returns)
+            self._shapes = declared(returned_by(self.__wrapped__) if self._returns is None else self._returns)
         return self._shapes

@@ -16,6 +16,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from importlib.util import resolve_name
 
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +37,9 @@ class Definition(NamedTuple):
     line: int = 0
     source: str = ""
     alone: bool = False
+
+
+WHOLE = Definition("*")  # all of a module
 
 
 class Shipped(NamedTuple):
@@ -60,7 +64,9 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     if elsewhere:
         own = f"{own}\n{_imports_of(function, own)}"
     definition = Definition(function.__name__, code.co_firstlineno, own, elsewhere)
-    needed_source(module, frozenset((definition,)))  # refused now rather than when it is called
+    # Refused now rather than when it is called. Who decorates has only a part of its module yet: that is not kept.
+    look = needed_source if nested else needed_source.__wrapped__
+    look(module, frozenset((definition,)))
     return Shipped(module.__name__, function.__name__, definition)
 
 
@@ -137,13 +143,19 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
     statements = [] if all(each.alone for each in definitions) else list(_outermost(_tree_of(module).body))
     targets: list[ast.stmt] = []
     for wants in definitions:
-        targets += [_function(statements, wants)] if wants.line else _binding(statements, wants.name)
+        if wants == WHOLE:
+            targets += statements
+            continue
+        targets += [_function(statements, wants)] if wants.line else _binding(module, statements, wants.name)
         targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
     wanted, kept = {name for each in targets for name in _names(each)}, {id(each): each for each in targets}
-    while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(each))]:
+    while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(module, each))]:
         for each in more:
             kept[id(each)] = each
             wanted |= set(_names(each))
+    for each in kept.values():  # in the cage it is called as a function of the same module
+        if isinstance(each, ast.FunctionDef) and type(getattr(module, each.name, None)).__name__ == "SandboxedFunction":
+            each.decorator_list = []
     body = [each for each in statements if _is_future(each) and id(each) not in kept]
     return _in_its_lines([*body, *kept.values()])
 
@@ -171,9 +183,9 @@ def _function(statements: list[ast.stmt], wanted: Definition) -> ast.stmt:
     return target
 
 
-def _binding(statements: list[ast.stmt], name: str) -> list[ast.stmt]:
+def _binding(module: ModuleType, statements: list[ast.stmt], name: str) -> list[ast.stmt]:
     """What defines a class. Raises TypeError."""
-    found = [each for each in statements if name in _bound(each)]
+    found = [each for each in statements if name in _bound(module, each)]
     if not found:
         raise TypeError(f"{name!r} cannot be sent to a cage: it is not defined at the top of its module")
     return found
@@ -219,12 +231,32 @@ def _looked_up(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _looked_up(child)
 
 
-def _bound(node: ast.stmt) -> Iterator[str]:
+def _bound(module: ModuleType, node: ast.stmt) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
         return
     for each in ast.walk(node):
-        if isinstance(each, ast.alias):
+        if isinstance(each, ast.ImportFrom) and each.names[0].name == "*":
+            yield from _exported_by(origin_of(module, each))
+        elif isinstance(each, ast.alias):
             yield (each.asname or each.name).partition(".")[0]
         elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
             yield each.id
+
+
+def _exported_by(name: str) -> list[str]:
+    """What `from name import *` binds."""
+    around = vars(sys.modules[name]) if name in sys.modules else {}
+    names: list[str] = around.get("__all__") or [each for each in around if not each.startswith("_")]
+    return names
+
+
+def origin_of(module: ModuleType, node: ast.ImportFrom) -> str:
+    """The module that it names; "" where there can be none."""
+    if not node.level:
+        return node.module or ""
+    package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
+    try:
+        return resolve_name("." * node.level + (node.module or ""), package)
+    except ImportError:
+        return ""

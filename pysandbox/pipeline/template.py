@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pysandbox.cage import DEVNULL, Cage
 from pysandbox.compile.siblings import siblings_filter
@@ -128,7 +128,8 @@ class Template:
             raise TemplateError(f"the template was not ready after {self._timeout:g} s")
         said = self._received()
         if "ready" not in said:
-            raise TemplateError(str(said.get("failed", "the template ended while it loaded its modules")))
+            ended = f"the template ended ({self.own_ending(STUCK)}) while it loaded its modules"
+            raise TemplateError(str(said.get("failed", ended)))
 
     def __enter__(self) -> Self:
         return self.open()
@@ -201,6 +202,15 @@ class Template:
         """`function(item)` for each, in a worker of its own, `workers` at a time (default: twice the processors, and no
         more than descriptors are left for). The results are in the order of the items, and there is one for each,
         whatever a worker did; none takes longer than `timeout` seconds. Raises TypeError, CageClosedError."""
+        self._require_open()
+        return list(map_items(self, function, items, workers, timeout, kept=None))
+
+    def imap(
+        self, function: Callable[[Any], object], items: Iterable[object], *, workers: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[WorkerResult]:  # fmt: skip
+        """As `map`, one result after another, and items are taken as they are needed: there may be any number of them.
+        Who stops iterating ends what runs."""
         self._require_open()
         return map_items(self, function, items, workers, timeout)
 

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import json
 import os
 import select
 import signal
 import socket
 import sys
-import traceback
 from collections import deque
 from contextlib import suppress
 
 from pysandbox.pipeline import inside, walls, zygote
 from pysandbox.pipeline.walls import RefusedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 FORK = os.fork  # what a preload does with the name is its own business
 LONGEST = 1 << 16
@@ -34,9 +38,30 @@ FOR_ANSWERS = ("dataclasses", "datetime", "decimal", "enum", "pathlib", "traceba
 # ---- preparing ---------------------------------------------------------------------------------------------------
 
 
+class KeptOutput(io.FileIO):
+    """Memory of a fixed size: what comes after that is dropped, as of a command."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data)
+        except PermissionError:
+            return memoryview(data).nbytes
+
+
+def keep_output() -> None:
+    """By lines: what was printed is told of a worker that is killed, too."""
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        errors = getattr(sys, name).errors
+        stream = io.TextIOWrapper(io.BufferedWriter(KeptOutput(fd, "w", closefd=False)), "utf-8", errors,
+                                  line_buffering=True)  # fmt: skip
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
 def prepare(control: socket.socket, order: dict[str, object]) -> None:
     """Raises RefusedError, and whatever the modules raise."""
     gc.disable()
+    keep_output()
     for name in FOR_ANSWERS:
         importlib.import_module(name)
     sys.path[:0] = list(order["paths"])  # type: ignore[call-overload]
@@ -44,7 +69,7 @@ def prepare(control: socket.socket, order: dict[str, object]) -> None:
         importlib.import_module(name)
         require_alone(f"importing {name}")
     if order["preload"]:
-        inside.made(control)
+        inside.made(control, loaded())
         require_alone("preload")
     require_nothing_shared()
     for stream in (sys.stdout, sys.stderr):
@@ -60,13 +85,25 @@ def prepare(control: socket.socket, order: dict[str, object]) -> None:
     gc.freeze()
 
 
+def loaded() -> dict[str, object]:
+    """What a function sees besides what its own module defines."""
+    return {name: each for name, each in sys.modules.items() if "." not in name}
+
+
 def require_alone(what: str) -> None:
     threads = [name for name in os.listdir("/proc/self/task") if int(name) != os.getpid()]
     if threads:
-        names = ", ".join(f"{comm(name)!r}" for name in threads)
+        names = ", ".join(f"{thread_name(name)!r}" for name in threads)
         raise RefusedError(f"{what} started threads, which no fork copies: {names}; start them in the function")
     if found := children():
         raise RefusedError(f"{what} started processes, which every worker would share: {found}; end them in preload")
+
+
+def thread_name(thread: str) -> str:
+    """Python's own; the kernel's of one that Python does not know."""
+    known = sys.modules["threading"].enumerate() if "threading" in sys.modules else []
+    found = [each.name for each in known if each.native_id == int(thread)]
+    return found[0] if found else comm(thread)
 
 
 def comm(thread: str) -> str:
@@ -202,13 +239,21 @@ def end(pid: int) -> None:
 
 def start_zygote(order: dict[str, object]) -> tuple[socket.socket, int]:
     """The socket to it, and its pid."""
-    around = {name: each for name, each in sys.modules.items() if "." not in name}
+    around = loaded()
     ours, inside_ = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with inside_:
         pid = FORK()
         if not pid:
             zygote.run(inside_, order, around)
     return ours, pid
+
+
+def told(error: BaseException) -> str:
+    """What it is first; then where, in what is not ours."""
+    if isinstance(error, RefusedError):
+        return str(error)
+    name, message, trace = inside.told(error)
+    return f"the template could not be loaded: {name}: {message}\n\n{trace}".rstrip()
 
 
 def main() -> None:
@@ -222,8 +267,7 @@ def main() -> None:
         walls.install_filter(bytes.fromhex(str(order["filter"])))
         template = ForkServer(control, order, places)
     except BaseException as error:
-        said = str(error) if isinstance(error, RefusedError) else traceback.format_exc()[-(LONGEST // 4) :]
-        control.send(json.dumps({"failed": said}).encode())
+        control.send(json.dumps({"failed": told(error)[-(LONGEST // 4) :]}).encode())
         return
     control.send(json.dumps({"ready": len(sys.modules)}).encode())
     template.serve()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import os
 import subprocess
 import sys
@@ -71,12 +72,20 @@ def fails(number: int) -> float:
 
 @sandboxed()
 def ends() -> None:
+    print("so far")
     os._exit(3)
 
 
 @sandboxed(timeout=0.5)
 def hangs() -> None:
+    print("so far")
     time.sleep(60)
+
+
+@sandboxed()
+def is_killed() -> None:
+    print("so far")
+    os.kill(os.getpid(), 9)
 
 
 @sandboxed()
@@ -120,6 +129,13 @@ def test_a_call_is_a_call() -> None:
     assert asyncio.run(add.aio(6)) == 61
 
 
+def test_what_a_map_takes_may_be_endless() -> None:
+    taken = itertools.count()
+    results = add.map(taken)
+    assert [next(results) for _ in range(3)] == [1, 11, 21]
+    assert next(taken) < 1000
+
+
 def test_what_the_annotation_declares_comes_back() -> None:
     assert turned(Point(1, 2)) == {"point": Point(2, 1)}
     with pytest.raises(SandboxedError, match="does not declare"):
@@ -144,13 +160,14 @@ def test_what_it_raises_is_told_with_its_line_and_its_output() -> None:
 
 
 @pytest.mark.parametrize("function, reason, words", [
-    (ends, "exited", "without an answer"), (hangs, "timeout", "in time"),
-    (returns_a_function, "exited", "cannot return"),
+    (ends, "exited", "exit code 3.* without an answer"), (hangs, "timeout", "in time"),
+    (is_killed, "signaled", "SIGKILL.* without an answer"), (returns_a_function, "exited", "cannot return"),
 ])  # fmt: skip
 def test_what_comes_to_nothing_says_why(function: SandboxedFunction[[], object], reason: str, words: str) -> None:
     with pytest.raises(SandboxedError, match=words) as caught:
         function()
     assert caught.value.reason == reason
+    assert caught.value.logs == ("" if function is returns_a_function else "so far\n"), "what it had printed is told"
 
 
 @pytest.mark.parametrize("size", [0, 1, 48 * 1024, 65535, 65536, 3_000_000])

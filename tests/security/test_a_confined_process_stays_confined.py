@@ -191,6 +191,7 @@ def test_no_cage_can_be_opened_from_inside_and_the_error_says_so(places: list[st
     """)  # fmt: skip
     assert report["before"].errno is None
     assert report["a cage"].errno and report["a smaller one"].errno
+    assert all("has confined itself" in str(report[name].value) for name in ("a cage", "a smaller one"))
 
 
 def test_a_cage_s_program_can_confine_itself_further(tmp_path: Path) -> None:

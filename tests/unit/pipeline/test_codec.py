@@ -12,6 +12,7 @@ import tracemalloc
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -33,6 +34,16 @@ class Rude(enum.IntEnum):
     ONE = 1
 
 
+class Way(enum.Flag):
+    NORTH = 1
+    WEST = 2
+
+
+class Row(NamedTuple):
+    number: int
+    way: Way = Way.NORTH
+
+
 @dataclass
 class Point:
     x: int
@@ -40,13 +51,14 @@ class Point:
     length: float = field(init=False, default=1.0)
 
 
-SHAPES = Shapes({name_of(Colour): Colour, name_of(Rude): Rude}, {name_of(Point): Point})
+SHAPES = Shapes({name_of(each): each for each in (Colour, Rude, Way)}, {name_of(each): each for each in (Point, Row)})
 zones = st.none() | st.integers(-1439, 1439).map(lambda each: dates.timezone(dates.timedelta(minutes=each)))
 plain = (
     st.none() | st.booleans() | st.integers(-(2**200), 2**200) | st.floats(allow_nan=False) | st.text(max_size=20)
     | st.binary(max_size=20) | st.complex_numbers(allow_nan=False) | st.dates() | st.times(timezones=zones)
     | st.datetimes(timezones=zones) | st.timedeltas() | st.uuids() | st.decimals(allow_nan=False)
-    | st.sampled_from([Colour.RED, Rude.ONE, Path("/a/b"), Path("."), Point(1, 2.0)])
+    | st.sampled_from([Colour.RED, Rude.ONE, Path("/a/b"), Path("."), Point(1, 2.0), Row(1), Row(2, Way.WEST)])
+    | st.sampled_from([Way.WEST, Way.NORTH | Way.WEST, Way(0)])
 )  # fmt: skip
 keys = (
     st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=5) | st.tuples(st.integers())
@@ -140,12 +152,12 @@ def test_what_no_answer_holds_is_refused_where_it_is_made(value: object) -> None
 
 
 def test_only_what_the_annotation_declares_is_made() -> None:
-    for value in (Colour.RED, Point(1)):
+    for value in (Colour.RED, Point(1), Row(1)):
         with pytest.raises(BadAnswer, match="does not declare"):
             decode(encode(value), Shapes())
-    extra = encode(Point(1))[0].replace(b"y", b"z")
-    with pytest.raises(BadAnswer):
-        decode([extra], SHAPES)
+    for value, part, other in ((Point(1), b"y", b"z"), (Row(1), b"number", b"nombre"), (Way(3), b"WEST", b"EAST")):
+        with pytest.raises(BadAnswer):
+            decode([encode(value)[0].replace(part, other)], SHAPES)
     assert decode(encode(Point(3, 4.0)), SHAPES) == Point(3, 4.0)
 
 
