@@ -3,6 +3,7 @@
 #include "../host/scan/escapes.h"
 #include "../host/scan/folded.h"
 #include "../host/scan/literals.h"
+#include "../host/scan/quoted.h"
 #include "../host/scan/runs.h"
 #include "../host/scan/stretches.h"
 #include "require.h"
@@ -47,6 +48,13 @@ static void read_places(const uint8_t *text, size_t size) {
     for (at = 0; (at = psb_find_compressed(text, size, at)) < size; at++) REQUIRE(memchr("\x78\x1f\x28", text[at], 3));
     for (at = 0; (at = psb_find_quoted(text, size, at)) < size; at++) REQUIRE(text[at] == '=');
     psb_is_form(text, size);
+}
+
+static void read_quoted(const uint8_t *text, size_t size) {
+    uint8_t *out = malloc(size ? size : 1);
+    REQUIRE(out);
+    REQUIRE(psb_unquote(text, size, out) <= size);
+    free(out);
 }
 
 static void read_runs(const uint8_t *text, size_t size, uint32_t bits) {
@@ -100,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_folded(text, size);
     read_escapes(text, size);
     read_places(text, size);
+    read_quoted(text, size);
     for (bits = 4; bits <= 6; bits++) read_runs(text, size, bits);
     read_literals(text, size);
     free(text);

@@ -7,13 +7,11 @@ allows, too. So it is decoded from each letter where a byte may begin: four of b
 
 from __future__ import annotations
 
-import binascii
-import re
 import zlib
 from collections.abc import Callable, Iterator
 
 from pysandbox.dlp import libraries, passes
-from pysandbox.dlp.passes import BREAK, DIGITS, LETTERS, Buffer, Text, decoded_runs
+from pysandbox.dlp.passes import DIGITS, LETTERS, Buffer, Text, decoded_runs
 from pysandbox.dlp.work import Undecodable
 
 BASE64 = LETTERS + DIGITS + b"+/"
@@ -30,24 +28,19 @@ _BASE32 = [passes.alphabet(each, b"\r\n", least=26) for each in (BASE32, BASE32.
 _HEX = passes.also(
     passes.alphabet(DIGITS + b"abcdef", BLANKS + b":,;.-_|\\x", least=32, skips_0x=True), b"ABCDEF", b"abcdef"
 )
-_ESCAPED = re.compile(rb"=(?:\r?\n|([0-9A-Fa-f]{2}))")
 
 
 def decoded(text: Text) -> Iterator[tuple[str, Buffer]]:
-    """What is encoded in a text, each with the name of the encoding; each is used before the next is asked for. Raises
-    Undecodable."""
+    """What is encoded in a text, each with the name of the encoding; each is used before the next is asked for. Where the
+    text is long there are empty ones between: moments at which others may have their turn. Raises Undecodable."""
     for part in passes.unescaped_parts(text):
         yield "escapes", _unescaped(part)
-    for name, decode in TEXT:
-        if plain := decode(text):
-            yield name, plain
-            del plain  # which may be as large as the text
-    for said in base64s(text):
-        yield "base64", said
-    for said in base32s(text):
-        yield "base32", said
-    for said in hexes(text):
-        yield "hex", said
+    for name, decode in ENCODINGS:
+        for said in decode(text):
+            yield name, said
+            del said  # which may be as large as the text
+        if len(text) >= passes.LARGE:
+            yield name, b""
 
 
 def escapes(text: Text) -> Text:
@@ -61,41 +54,15 @@ def _unescaped(plain: Text | None) -> Text:
     return plain
 
 
-def quoted(text: Text) -> bytes:
-    """The lines of quoted-printable: those with a soft break at their end, and those that are escaped throughout."""
-    pieces, last = [], 0
-    found = passes.next_quoted(text, 0)
-    while found >= 0:
-        begin = max(text.rfind(b"\n", 0, found) + 1, last)
-        last = _end_of_quoted(text, found + 1)
-        pieces.append(_ESCAPED.sub(_of_quoted, text[begin:last]))
-        found = passes.next_quoted(text, last)
-    return BREAK.join(pieces)
+def quoted(text: Text) -> Iterator[Text]:
+    """The lines of quoted-printable."""
+    yield passes.unquoted(text)
 
 
-def _of_quoted(found: re.Match[bytes]) -> bytes:
-    return binascii.unhexlify(found[1]) if found[1] else b""
-
-
-def _end_of_quoted(text: Text, at: int) -> int:
-    """Where the first line ends that has no soft break."""
-    while True:
-        end = text.find(b"\n", at)
-        if end < 0:
-            return len(text)
-        if text[max(0, end - 2) : end].rstrip(b"\r")[-1:] != b"=":
-            return end
-        at = end + 1
-
-
-def form(text: Text) -> Text:
+def form(text: Text) -> Iterator[Text]:
     """A plus is a blank in a form: of use to the two credentials with a blank in them."""
-    return text.replace(b"+", b" ") if passes.is_form(text) else b""
-
-
-TEXT: tuple[tuple[str, Callable[[Text], Text]], ...] = (
-    ("quoted-printable", quoted), ("form", form),
-)  # fmt: skip
+    if passes.is_form(text):
+        yield text.replace(b"+", b" ")
 
 
 def base64s(text: Text) -> Iterator[Buffer]:
@@ -114,6 +81,11 @@ def base32s(text: Text) -> Iterator[Buffer]:
 def hexes(text: Text) -> Iterator[Buffer]:
     """With separators or without, with 0x before each byte or not."""
     return decoded_runs(text, _HEX)
+
+
+ENCODINGS: tuple[tuple[str, Callable[[Text], Iterator[Buffer]]], ...] = (
+    ("quoted-printable", quoted), ("form", form), ("base64", base64s), ("base32", base32s), ("hex", hexes),
+)  # fmt: skip
 
 
 def inflated(

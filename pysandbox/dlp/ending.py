@@ -117,9 +117,9 @@ def _plain(text: bytes) -> Iterator[bytes]:
     if any(mark in line for mark in (b"%", b"\\", b"&")):
         yield bytes(decode.escapes(text))
     if b"=" in (line := _with_soft_breaks(text, len(text) - len(line))):
-        yield decode.quoted(line)
+        yield from map(bytes, decode.quoted(line))
     if b"+" in line:
-        yield bytes(decode.form(text))
+        yield from map(bytes, decode.form(text))
 
 
 def _with_soft_breaks(text: bytes, at: int) -> bytes:

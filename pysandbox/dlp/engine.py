@@ -14,7 +14,7 @@ from pysandbox.dlp import chance
 from pysandbox.dlp.decode import decoded, inflated
 from pysandbox.dlp.detector import Detector, compiled
 from pysandbox.dlp.nominate import Nominator
-from pysandbox.dlp.passes import DIGITS, LARGE, LETTERS, Buffer, Text, parts
+from pysandbox.dlp.passes import DIGITS, LARGE, LETTERS, PART, Buffer, Text, parts
 from pysandbox.dlp.redact import fingerprint
 from pysandbox.dlp.registry import ALL, BEARER
 from pysandbox.dlp.text import texts
@@ -65,20 +65,28 @@ class Scan:
             found = next(waiting[-1], None)
             if found is None:
                 waiting.pop()
+            elif isinstance(found, int):
+                yield found
             elif self._is_new(*found):
                 yield len(found[0])
-                self._look(*found)
+                yield from self._look(*found)
                 waiting.append(self._within(*found))
 
-    def _within(self, text: Text, via: tuple[str, ...]) -> Iterator[View]:
-        """What is encoded in a text. Each is gone through to its end before the next is made: they may lie in the same
-        memory, and all of them together may be many times as large as the text."""
+    def _within(self, text: Text, via: tuple[str, ...]) -> Iterator[View | int]:
+        """What is encoded in a text, and between two of a long one an int: so many bytes were gone through. Each is gone
+        through to its end before the next is made: they may lie in the same memory, and all of them together may be many
+        times as large as the text."""
         for name, said in decoded(text):
-            yield from self._views(said, (*via, name))
+            if said:
+                yield from self._views(said, (*via, name))
+            if len(text) >= LARGE:
+                yield len(said) or LARGE
 
-    def _views(self, blob: Buffer, via: tuple[str, ...]) -> Iterator[View]:
+    def _views(self, blob: Buffer, via: tuple[str, ...]) -> Iterator[View | int]:
         for text in texts(blob, is_guess=via[-1:] in GUESSES):
             yield text, via
+        if len(blob) >= LARGE:
+            yield len(blob)
         for name, said in inflated(blob, self._work.take, self._longest):
             yield from self._views(said, (*via, name))
 
@@ -104,18 +112,23 @@ class Scan:
             raise Undecodable(f"more than {self._depth} encodings inside each other")
         self._work.take(len(text))
 
-    def _look(self, text: Text, via: tuple[str, ...]) -> None:
+    def _look(self, text: Text, via: tuple[str, ...]) -> Iterator[int]:
         found: list[tuple[Detector, int, int]] = []
-        for detector, at in self._nominator.places(text):
-            found.extend(self._verified(detector, text, at))
+        for begin in range(0, len(text), PART):
+            if begin:
+                yield PART
+            for detector, at in self._nominator.places(text, begin, begin + PART):
+                found.extend(self._verified(detector, text, at))
         for detector, begin, end in _by_the_particular(found, text):
             self._tell(detector, text[begin:end], via)
         if self._bare is not None and (not via or len(text) < LARGE):
-            self._look_at_letters(text, (*via, LETTERS_ALONE), self._bare)
+            yield from self._look_at_letters(text, (*via, LETTERS_ALONE), self._bare)
 
-    def _look_at_letters(self, text: Text, via: tuple[str, ...], nominator: Nominator) -> None:
+    def _look_at_letters(self, text: Text, via: tuple[str, ...], nominator: Nominator) -> Iterator[int]:
         known = {name for name, _ in self._found}
         for begin, end in parts(text):
+            if begin:
+                yield end - begin
             letters = bytes(text[begin:end]).translate(None, BETWEEN)
             for nominated, at in nominator.places(letters):
                 for detector, first, last in self._verified(nominated, letters, at):

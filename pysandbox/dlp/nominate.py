@@ -10,6 +10,7 @@ from pysandbox.dlp.passes import Text
 from pysandbox.shapes import Any
 
 SHORTEST: int = lib.PSB_SHORTEST_LITERAL
+LONGEST: int = lib.PSB_LONGEST_LITERAL
 
 
 class Nominator:
@@ -22,17 +23,20 @@ class Nominator:
         self._table = _table(sorted(by_literal))
         self._found = ffi.new("struct psb_nominations *")
 
-    def places(self, text: Text) -> Iterator[tuple[Detector, int]]:
-        """Each detector with each place that one of its literals nominates. One at a time."""
-        found, size, buffer = self._found, len(text), ffi.from_buffer(text)
-        at = 0
-        while at < size:
-            found.next = at
+    def places(self, text: Text, begin: int = 0, end: int | None = None) -> Iterator[tuple[Detector, int]]:
+        """Each detector with each place, from `begin` on and before `end`, that one of its literals nominates. One at a
+        time."""
+        found, buffer = self._found, ffi.from_buffer(text)
+        last = len(text) if end is None else end
+        size = min(last + LONGEST - 1, len(text))
+        while begin < size:
+            found.next = begin
             lib.psb_find_literals(buffer, size, self._table, found)
-            at = found.next
+            begin = found.next
             for index in range(found.count):
-                for detector in self._rows[found.which[index]]:
-                    yield detector, found.at[index]
+                if (at := found.at[index]) < last:
+                    for detector in self._rows[found.which[index]]:
+                        yield detector, at
 
 
 def _table(literals: list[bytes]) -> Any:

@@ -85,8 +85,8 @@ def alike(pairs: dict[bytes, bytes]) -> Any:
 
 
 def unescaped_parts(text: Text) -> Iterator[Text | None]:
-    """As `unescaped` has them, of one part after the other. Bytes in which something compressed may begin are not cut:
-    their part goes on to the end of the line, beyond which no escape goes."""
+    """As `unescaped` has them, of one part after the other, each also where that is nothing. Bytes in which something
+    compressed may begin are not cut: their part goes on to the end of the line, beyond which no escape goes."""
     after, buffer = 0, ffi.from_buffer(text)
     for begin, end in parts(text) if lib.psb_is_escaped(buffer, len(text)) else ():
         if end <= after:
@@ -95,8 +95,7 @@ def unescaped_parts(text: Text) -> Iterator[Text | None]:
         if plain and end < len(text) and next(compressed(plain), None) is not None and bytes_of(plain)[1]:
             after = text.find(b"\n", end) % (len(text) + 1)  # or to the end
             plain = unescaped(memoryview(text)[begin:after])
-        if plain is None or plain:
-            yield plain
+        yield plain
 
 
 def compressed(blob: Buffer) -> Iterator[int]:
@@ -123,10 +122,16 @@ def unescaped(text: Buffer) -> Text | None:
     return None if result.is_too_often else _kept(out, result.said)
 
 
-def next_quoted(text: Buffer, at: int) -> int:
-    """Where quoted-printable may be told, from there on; -1 when nowhere."""
-    found = int(lib.psb_find_quoted(ffi.from_buffer(text), len(text), at))
-    return found if found < len(text) else -1
+def unquoted(text: Buffer) -> Text:
+    """The lines of quoted-printable without it: those with a soft break at their end, and those that are escaped
+    throughout. Between lines that are not one behind the other is a break."""
+    buffer, size = ffi.from_buffer(text), len(text)
+    if lib.psb_find_quoted(buffer, size, 0) == size:
+        return b""
+    out = bytearray(size)
+    with ffi.from_buffer(out) as said:
+        size = lib.psb_unquote(buffer, size, said)
+    return _kept(out, size)
 
 
 def is_form(text: Buffer) -> bool:

@@ -34,12 +34,9 @@ def texts(blob: Buffer, *, is_guess: bool = False) -> Iterator[Text]:
     if not (has_nul or is_beyond_ascii):
         yield bytes(blob) if isinstance(blob, memoryview) else blob
         return
-    joined = passes.stretches(blob, skips_nul=True) if has_nul else b""
-    if (joined or not has_nul) and (text := passes.stretches(blob, skips_nul=False)):
-        yield text
-        del text  # which may be as large as the blob
-    if joined:
-        yield joined
-    del joined
+    for skips_nul in (False, True)[: 1 + has_nul]:
+        if text := passes.stretches(blob, skips_nul=skips_nul):
+            yield text
+            del text  # which may be as large as the blob
     if is_beyond_ascii and (is_utf8 or not is_guess):
         yield from passes.folded(blob, ALIKE)

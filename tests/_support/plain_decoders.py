@@ -37,6 +37,7 @@ NAMED = {
 }
 IN_NAMES = re.compile(b"&(" + b"|".join(NAMED) + b")")
 QUOTED = re.compile(rb"=(?:\r?\n|[0-9A-Fa-f]{2}=[0-9A-Fa-f]{2}=)")
+QUOTED_ONCE = re.compile(rb"=(?:\r?\n|([0-9A-Fa-f]{2}))")
 
 
 class TooOften(Exception):
@@ -145,6 +146,19 @@ def of_html(found: re.Match[bytes]) -> bytes:
 
 def utf8(code: int) -> bytes:
     return b"" if code > 0x10FFFF or 0xD800 <= code < 0xE000 else chr(code).encode()
+
+
+def unquoted(text: bytes) -> bytes:
+    pieces: list[bytes] = []
+    last = 0
+    while found := QUOTED.search(text, last):
+        begin = max(text.rfind(b"\n", 0, found.start()) + 1, last)
+        last = found.start() + 1
+        while (last := text.find(b"\n", last)) >= 0 and text[max(0, last - 2) : last].rstrip(b"\r")[-1:] == b"=":
+            last += 1
+        last = len(text) if last < 0 else last
+        pieces.append(QUOTED_ONCE.sub(lambda each: bytes.fromhex((each[1] or b"").decode()), text[begin:last]))
+    return b"\x01".join(pieces)
 
 
 def base64s(text: bytes) -> Iterator[bytes]:

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "letters.h"
 #include "stretches.h"
 
 /* What an escape stands for, and how long it was; `size` 0: it was none. */
@@ -16,25 +17,6 @@ struct escape {
 typedef struct escape (*reads)(const uint8_t *text, uint64_t left);
 
 static const struct escape NO_ESCAPE;
-
-static int digit(uint8_t c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* How many hexadecimal digits there are, `most` at most. */
-static unsigned digits(const uint8_t *text, uint64_t left, unsigned most) {
-    unsigned count = 0;
-    while (count < left && count < most && digit(text[count]) >= 0) count++;
-    return count;
-}
-
-static unsigned value(const uint8_t *text, unsigned count, unsigned base) {
-    unsigned i, sum = 0;
-    for (i = 0; i < count; i++) sum = sum * base + (unsigned)digit(text[i]);
-    return sum;
-}
 
 static unsigned zeros(const uint8_t *text, unsigned count) {
     unsigned i = 0;
@@ -61,21 +43,21 @@ static struct escape character(uint64_t size, unsigned code) {
 
 /* %41 */
 static struct escape read_percent(const uint8_t *text, uint64_t left) {
-    return left > 2 && digits(text + 1, 2, 2) == 2 ? byte(3, value(text + 1, 2, 16)) : NO_ESCAPE;
+    return left > 2 && psb_digits(text + 1, 2, 2) == 2 ? byte(3, psb_number(text + 1, 2, 16)) : NO_ESCAPE;
 }
 
 /* %u0041 */
 static struct escape read_percent_u(const uint8_t *text, uint64_t left) {
-    int is_one = left > 5 && text[1] == 'u' && digits(text + 2, 4, 4) == 4;
-    return is_one ? character(6, value(text + 2, 4, 16)) : NO_ESCAPE;
+    int is_one = left > 5 && text[1] == 'u' && psb_digits(text + 2, 4, 4) == 4;
+    return is_one ? character(6, psb_number(text + 2, 4, 16)) : NO_ESCAPE;
 }
 
 /* {41}, with up to four zeros before up to six digits */
 static struct escape read_braces(const uint8_t *text, uint64_t left) {
-    unsigned count = digits(text + 3, left - 3, 11);
+    unsigned count = psb_digits(text + 3, left - 3, 11);
     if (!count || count > 10 || (count > 6 && zeros(text + 3, count) < count - 6)) return NO_ESCAPE;
     if (left - 3 <= count || text[3 + count] != '}') return NO_ESCAPE;
-    return character(4 + count, value(text + 3, count, 16));
+    return character(4 + count, psb_number(text + 3, count, 16));
 }
 
 static int is_octal(const uint8_t *text) {
@@ -85,10 +67,10 @@ static int is_octal(const uint8_t *text) {
 /* \u{41} \u0041 \x41 \101 */
 static struct escape read_json(const uint8_t *text, uint64_t left) {
     if (left < 4) return NO_ESCAPE;
-    if (text[1] == 'x') return digits(text + 2, 2, 2) == 2 ? byte(4, value(text + 2, 2, 16)) : NO_ESCAPE;
-    if (text[1] != 'u') return is_octal(text + 1) ? byte(4, value(text + 1, 3, 8)) : NO_ESCAPE;
+    if (text[1] == 'x') return psb_digits(text + 2, 2, 2) == 2 ? byte(4, psb_number(text + 2, 2, 16)) : NO_ESCAPE;
+    if (text[1] != 'u') return is_octal(text + 1) ? byte(4, psb_number(text + 1, 3, 8)) : NO_ESCAPE;
     if (text[2] == '{') return read_braces(text, left);
-    return digits(text + 2, left - 2, 4) == 4 ? character(6, value(text + 2, 4, 16)) : NO_ESCAPE;
+    return psb_digits(text + 2, left - 2, 4) == 4 ? character(6, psb_number(text + 2, 4, 16)) : NO_ESCAPE;
 }
 
 /* Two backslashes that are one, before what one stands before too. Called at the last of the backslashes of a run. */
@@ -105,7 +87,7 @@ static struct escape read_html(const uint8_t *text, uint64_t left) {
     if (left < 3 || text[1] != '#') return NO_ESCAPE;
     is_hex = text[2] == 'x' || text[2] == 'X';
     begin = 2 + is_hex;
-    count = digits(text + begin, left - begin, 16);
+    count = psb_digits(text + begin, left - begin, 16);
     nulls = zeros(text + begin, count);
     after = begin + count;
     if (count == 16 || !count) return NO_ESCAPE;
@@ -117,7 +99,7 @@ static struct escape read_html(const uint8_t *text, uint64_t left) {
             if (text[begin + i] > '9') return NO_ESCAPE;
     }
     return character(after + (after < left && text[after] == ';'),
-                     value(text + begin + nulls, count - nulls, is_hex ? 16 : 10));
+                     psb_number(text + begin + nulls, count - nulls, is_hex ? 16 : 10));
 }
 
 /* HTML 5's names of what is ASCII, but for &amp;. */
@@ -234,11 +216,6 @@ static uint64_t unescape_line(uint8_t *line, uint64_t size, struct psb_unescaped
     return size;
 }
 
-static uint64_t find(const uint8_t *text, uint64_t size, uint64_t at, uint8_t byte) {
-    const uint8_t *found = at < size ? memchr(text + at, byte, size - at) : NULL;
-    return found ? (uint64_t)(found - text) : size;
-}
-
 static int is_of_url(const uint8_t *text, uint64_t left) {
     return read_percent(text, left).size || read_percent_u(text, left).size;
 }
@@ -267,7 +244,7 @@ struct ahead {
 };
 
 static uint64_t find_escape(const uint8_t *text, uint64_t size, uint64_t at, const struct language *language) {
-    for (at = find(text, size, at, language->first); at < size; at = find(text, size, at + 1, language->first))
+    for (at = psb_find(text, size, at, language->first); at < size; at = psb_find(text, size, at + 1, language->first))
         if (language->is_escape(text + at, size - at)) break;
     return at;
 }
@@ -288,7 +265,7 @@ static int next_line(const uint8_t *text, uint64_t size, struct ahead *ahead, ui
         if (ahead->at[i] < found) found = ahead->at[i];
     }
     if (found == size) return 0;
-    *end = find(text, size, found, '\n');
+    *end = psb_find(text, size, found, '\n');
     while (found > *at && text[found - 1] != '\n') found--;
     *at = found;
     return 1;
@@ -326,21 +303,9 @@ void psb_unescape(const uint8_t *text, uint64_t size, uint8_t *out, struct psb_u
     }
 }
 
-static int is_quoted(const uint8_t *text, uint64_t left) {
-    if (left > 1 && text[1] == '\n') return 1;
-    if (left > 2 && text[1] == '\r' && text[2] == '\n') return 1;
-    return left > 6 && text[3] == '=' && text[6] == '=' && digits(text + 1, 2, 2) == 2 && digits(text + 4, 2, 2) == 2;
-}
-
-uint64_t psb_find_quoted(const uint8_t *text, uint64_t size, uint64_t at) {
-    for (at = find(text, size, at, '='); at < size; at = find(text, size, at + 1, '='))
-        if (is_quoted(text + at, size - at)) return at;
-    return size;
-}
-
 int psb_is_form(const uint8_t *text, uint64_t size) {
     uint64_t at;
-    for (at = find(text, size, 0, '+'); at < size; at = find(text, size, at + 1, '+'))
+    for (at = psb_find(text, size, 0, '+'); at < size; at = psb_find(text, size, at + 1, '+'))
         if (at >= 5 && (!memcmp(text + at - 5, "BEGIN", 5) || !memcmp(text + at - 5, "earer", 5))) return 1;
     return 0;
 }

@@ -26,10 +26,6 @@ uint64_t psb_escaped_size(const uint8_t *text, uint64_t size);
 /* The lines that have escapes, without them, however often they were escaped; with a break between two of them. */
 void psb_unescape(const uint8_t *text, uint64_t size, uint8_t *out, struct psb_unescaped *result);
 
-/* Where a line of quoted-printable may be told, from `at` on: a soft break at its end, or two escapes in a row. The
- * size when nowhere. */
-uint64_t psb_find_quoted(const uint8_t *text, uint64_t size, uint64_t at);
-
 /* Whether a plus stands for a blank in it where a credential has a blank: after BEGIN, or after Bearer. */
 int psb_is_form(const uint8_t *text, uint64_t size);
 
