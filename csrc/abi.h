@@ -124,12 +124,13 @@ enum psb_message_kind {
 };
 
 enum psb_setup_flag {
-    PSB_SETUP_LANDLOCK = 1,  /* commands enter PSB_FD_RULESET */
-    PSB_SETUP_SUBREAPER = 2, /* no PID namespace: adopt orphans */
-    PSB_SETUP_SCOPED = 4,    /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
-    PSB_SETUP_LISTENER = 16  /* the filter hands calls to a listener (seccomp_unotify(2)), whose number is answered.
-                              * The host takes it with pidfd_getfd(2) before it sends anything else, and then
-                              * cage-init closes its own. Only with a filter */
+    PSB_SETUP_LANDLOCK = 1,   /* commands enter PSB_FD_RULESET */
+    PSB_SETUP_SUBREAPER = 2,  /* no PID namespace: adopt orphans */
+    PSB_SETUP_SCOPED = 4,     /* ... but a Landlock domain that no signal leaves: kill(-1) means the cage */
+    PSB_SETUP_NO_WAY_OUT = 8, /* a network namespace of its own, from which nothing leads anywhere */
+    PSB_SETUP_LISTENER = 16   /* the filter hands calls to a listener (seccomp_unotify(2)), whose number is answered.
+                               * The host takes it with pidfd_getfd(2) before it sends anything else, and then
+                               * cage-init closes its own. Only with a filter */
 };
 
 /* The answer to a setup with PSB_SETUP_LISTENER. */
@@ -214,7 +215,7 @@ struct psb_report {
     int32_t status;         /* as wait4(2) */
     uint32_t killed_others; /* one-shot: processes that were still running and were killed */
     uint32_t timed_out;     /* the wall time ran out */
-    uint32_t pad;
+    uint32_t sought_host;   /* of PSB_SETUP_NO_WAY_OUT, where it failed: a name was looked up, or an address called */
     uint64_t user_us;
     uint64_t system_us;
     uint64_t max_rss_kb;

@@ -170,6 +170,7 @@ class ProcessState:
             self.request.caged,
             (*self.request.prepared.weaker, *self._last_words()),
             self.live.services.counts(),
+            self._final is not None and self._final.sought_host,
         )
 
     def _forks_denied(self) -> Iterator[Denial]:

@@ -40,6 +40,8 @@ class Outcome(Protocol):
     def notes(self) -> tuple[Note, ...]: ...
     @property
     def caged(self) -> bool: ...
+    @property
+    def sought_host(self) -> bool: ...
 
 
 def short(result: Outcome) -> str:
@@ -68,6 +70,8 @@ def told(result: Outcome) -> str:
     lines += map(_refused, result.denials[:MOST_DENIALS])
     if len(result.denials) > MOST_DENIALS:
         lines.append(f"refused: {len(result.denials) - MOST_DENIALS} more, in denials")
+    if result.sought_host:
+        lines.append("a host was looked for, and the cage has no network; to allow one: hosts=[...]")
     return "\n".join([*lines, *(f"note: {note.key}: {note.message}" for note in _said(result))])
 
 

@@ -43,6 +43,7 @@ struct cage {
     int32_t oom_score;       /* until the setup; -1: none */
     int32_t listener;        /* until the host has taken it; 0: none */
     uint64_t blocks_written; /* by all that was reaped */
+    uint64_t no_routes;      /* when a command last failed (no_route.c) */
     struct bpf_instruction filter[PSB_MAX_FILTER];
     struct command commands[PSB_MAX_COMMANDS];
 };
@@ -129,6 +130,12 @@ void signal_command(struct cage *cage, const struct psb_signal *request);
 void signal_all(const struct cage *cage, int32_t signal);
 /* Kills every process of the cage but this one; returns how many were still running. */
 uint32_t kill_everything(struct cage *cage);
+
+/* no_route.c: whether the cage looked for a host since this was last asked */
+int has_sought_host(struct cage *cage);
+
+/* tree.c: a file of /proc that cage-init itself opens, whatever is decided about the cage's; -errno */
+long open_own(const char *path, int flags);
 
 /* tree.c: signals every process of a command's session, and all that descends from these */
 void signal_tree(int32_t leader, int32_t signal);

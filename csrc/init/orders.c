@@ -4,7 +4,8 @@
 #include "init.h"
 
 /* A flag we do not know may ask for a confinement we would not make. */
-static const uint32_t SETUP_FLAGS = PSB_SETUP_LANDLOCK | PSB_SETUP_SUBREAPER | PSB_SETUP_SCOPED | PSB_SETUP_LISTENER;
+static const uint32_t SETUP_FLAGS =
+    PSB_SETUP_LANDLOCK | PSB_SETUP_SUBREAPER | PSB_SETUP_SCOPED | PSB_SETUP_NO_WAY_OUT | PSB_SETUP_LISTENER;
 static const uint32_t EXEC_FLAGS = PSB_EXEC_ONESHOT | PSB_EXEC_TERMINAL | PSB_EXEC_BODY_FD | PSB_EXEC_QUIET;
 
 int check_setup(const void *message, size_t size) {

@@ -14,7 +14,13 @@ static struct command *find(struct cage *cage, int32_t pid) {
     return NULL;
 }
 
-static void tell_exit(struct command *command, int32_t status, const struct usage *usage, uint32_t killed) {
+/* With an exit code of its own: who was killed does not say why. */
+static int has_failed(int32_t status) {
+    return !(status & 0x7f) && status >> 8;
+}
+
+static void tell_exit(struct cage *cage, struct command *command, int32_t status, const struct usage *usage,
+                      uint32_t killed) {
     struct psb_report record;
     fill(&record, 0, sizeof record);
     record.kind = PSB_REPORT_EXITED;
@@ -22,6 +28,7 @@ static void tell_exit(struct command *command, int32_t status, const struct usag
     record.status = status;
     record.killed_others = killed;
     record.timed_out = command->stage != WALLTIME_RUNNING;
+    record.sought_host = has_failed(status) && has_sought_host(cage);
     record.user_us = (uint64_t)(usage->user_s * 1000000 + usage->user_us);
     record.system_us = (uint64_t)(usage->system_s * 1000000 + usage->system_us);
     record.max_rss_kb = (uint64_t)usage->max_rss;
@@ -40,7 +47,7 @@ static int nobody_left(void) {
 static void finish(struct cage *cage, struct command *command, int32_t status, const struct usage *usage) {
     const int oneshot = command->oneshot != 0;
     const uint32_t killed = oneshot && !nobody_left() ? kill_everything(cage) : 0;
-    tell_exit(command, status, usage, killed);
+    tell_exit(cage, command, status, usage, killed);
     if (oneshot) sys_exit(0);
 }
 

@@ -3,7 +3,7 @@
 #define PSB_LAUNCHER_FAILURE_H
 
 /* Whether the end may have been the cage's doing, so that Python is to look: a program that was not found, or an
- * argument that names a file which most cages do not show. */
-int may_be_the_cage(int code, char *const *argv);
+ * argument that names a file which most cages do not show; or a host was looked for. */
+int may_be_the_cage(int code, int sought_host, char *const *argv);
 
 #endif

@@ -92,25 +92,26 @@ static int try_kept(const char *self, char **arguments, struct run *run) {
 }
 
 /* Python says the line that may help, and exits with the same code; where it cannot, there is none. */
-static void tell_why(const char *self, int code, int argc, char **argv) {
-    char number[16], **told = calloc((size_t)argc + 3, sizeof *told);
+static void tell_why(const char *self, int code, const struct run *run, int argc, char **argv) {
+    char number[16], **told = calloc((size_t)argc + 4, sizeof *told);
     if (!told) return;
     snprintf(number, sizeof number, "%d", code);
     told[0] = argv[0];
     told[1] = AFTER_FAILURE;
     told[2] = number;
-    memcpy(told + 3, argv + 2, ((size_t)argc - 2) * sizeof *told);
+    told[3] = run->sought_host ? "1" : "0";
+    memcpy(told + 4, argv + 2, ((size_t)argc - 2) * sizeof *told);
     hand_over(self, told);
     _exit(code);
 }
 
 /* A line about a command that failed, where the cage may be why and nobody has said so. */
 static void advise(const char *self, int code, const struct run *run, int argc, char **argv) {
-    if (code <= 0 || run->told || !may_be_the_cage(code, run->argv)) return;
+    if (code <= 0 || run->told || !may_be_the_cage(code, run->sought_host, run->argv)) return;
     if (run->kept->head->flags & PSB_KEPT_ALONE)
         say("", "if the sandbox may be why it failed: pysandbox run --why ...");
     else
-        tell_why(self, code, argc, argv);
+        tell_why(self, code, run, argc, argv);
 }
 
 /* Whether a Python has just kept the plan, and is not to be asked for that again. It says so by a variable, for a list

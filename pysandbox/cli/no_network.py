@@ -1,8 +1,9 @@
-"""What a command that failed may have wanted of a network, in a cage without one: read off its arguments alone. Pure.
+"""What a command that failed may have wanted of a network, in a cage without one: read off its arguments. Pure.
 
-Nothing hears a name looked up, or an address called, where there is no way out: that is why such a cage costs nothing.
-Who asks with --why is told what was tried (`policy.way_out.has_doors`); everybody else gets this guess, and only where
-an argument names a host, or a tool was asked for what it can do over a network alone.
+Nobody hears which name is looked up, or which address called, where there is no way out: that is why such a cage costs
+nothing. Who asks with --why is told what was tried (`policy.way_out.has_doors`); everybody else gets this guess, where
+an argument names a host, or a tool was asked for what it can do over a network alone; and else that a host was looked
+for, if one was: the kernel counts it (csrc/init/no_route.c).
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
 )
 
 
-def line(argv: Sequence[str], policy: Policy) -> str:
+SOUGHT = "it looked for a host, and the sandbox has no network; to see which: --why; to allow one: --host NAME"
+
+
+def line(argv: Sequence[str], policy: Policy, sought_host: bool) -> str:
     """ "" where the cage has a way out, where it was told to have none, or where nothing speaks of a network."""
     if not policy.caged or policy.egress != "proxy-only" or effective_egress(policy) != "none" or policy.left_out:
         return ""
@@ -40,7 +44,9 @@ def line(argv: Sequence[str], policy: Policy) -> str:
         return (f"the sandbox has a loopback of its own; to reach the host's: --host-loopback-port {port}, and "
                 f"host.pysandbox.internal:{port} for the address")  # fmt: skip
     flag = _named_host(argv[1:]) or _recipe(argv)
-    return f"the sandbox has no network; to allow it: {flag}" if flag else ""
+    if flag:
+        return f"the sandbox has no network; to allow it: {flag}"
+    return SOUGHT if sought_host else ""
 
 
 def _named_host(arguments: Sequence[str]) -> str:

@@ -50,7 +50,8 @@ def line(result: Result, policy: Policy, plan: Plan, cwd: str, *, recorded: bool
     if result.denials:
         return refused(result.denials, recorded=recorded)
     code = result.exit_code
-    return without_record(result.argv, code, plan, cwd, policy) or pointer(result.reason, code, policy)
+    told = without_record(result.argv, code, plan, cwd, policy, result.sought_host)
+    return told or pointer(result.reason, code, policy)
 
 
 def all_the_same(denials: Sequence[Denial], *, recorded: bool) -> str:
@@ -74,11 +75,13 @@ def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
 # ---- without a record --------------------------------------------------------------------------------------------
 
 
-def without_record(argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy) -> str:
-    """What the arguments alone tell, and the exit code."""
+def without_record(
+    argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy, sought_host: bool
+) -> str:  # fmt: skip
+    """What the arguments alone tell, the exit code, and whether a host was looked for."""
     return (
         absent(_named_paths(argv, cwd, policy), plan, policy, cwd)
-        or no_network.line(argv, policy)
+        or no_network.line(argv, policy, sought_host)
         or needs.tracing(argv, policy)
         or needs.repository(code, plan)
     )

@@ -18,12 +18,13 @@ NAMESPACES = ("USER", "PID", "NS", "IPC", "UTS", "CGROUP")
 HOSTS, RESOLV, NSSWITCH = "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"
 HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 "  # the cage's own name follows
 # Without a way out a name that is not in /etc/hosts does not exist, and that is the answer, at once: a resolver that is
-# out of reach would mean "try again", which npm, pip and others then do for minutes.
-# musl asks a server at 127.0.0.1 where none is named, and waits for it for as long as the file says.
-NOBODY_TEXT = "# this cage has no network\noptions timeout:0\n"
+# out of reach would mean "try again", which npm, pip and others then do for minutes. So the files have the last word,
+# and before it a server is asked that no route leads to (RFC 5737): the kernel counts that (csrc/init/no_route.c).
+# musl waits for an answer for as long as the file says.
+NOBODY_TEXT = "# this cage has no network\nnameserver 192.0.2.1\noptions timeout:0 attempts:1\n"
 # Names come from the door and nowhere else: no daemon of the host answers in the cage.
 NSSWITCH_TEXT = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"
-ALONE_TEXT = NSSWITCH_TEXT.replace("hosts: files dns", "hosts: files")
+ALONE_TEXT = NSSWITCH_TEXT.replace("hosts: files dns", "hosts: files dns files")
 
 # Clients that try again whatever the answer was, and wait between: npm for 70 seconds, pip for 8.
 NO_RETRIES: Mapping[str, str] = {"npm_config_fetch_retries": "0", "PIP_RETRIES": "0"}

@@ -155,6 +155,7 @@ class Report:
         "kind",
         "max_rss_kb",
         "pid",
+        "sought_host",
         "status",
         "system_time",
         "timed_out",
@@ -170,6 +171,7 @@ class Report:
         self.user_time: float = record.user_us / 1e6
         self.system_time: float = record.system_us / 1e6
         self.max_rss_kb: int = record.max_rss_kb
+        self.sought_host = bool(record.sought_host)
         self.error = native.start_error(record.error) if record.error.step else None
 
 

@@ -145,6 +145,8 @@ def _setup_message(plan: Plan, scoped: bool) -> bytes:
         setup.flags |= lib.PSB_SETUP_LANDLOCK
     if not plan.namespaces:
         setup.flags |= lib.PSB_SETUP_SUBREAPER | (lib.PSB_SETUP_SCOPED if scoped else 0)
+    if "NET" in plan.namespaces and plan.net is None:
+        setup.flags |= lib.PSB_SETUP_NO_WAY_OUT
     return bytes(ffi.buffer(setup)) + plan.seccomp + plan.seccomp_late
 
 

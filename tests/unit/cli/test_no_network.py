@@ -36,12 +36,12 @@ LAUNCHER = Path(__file__).parents[3] / "csrc" / "launcher" / "failure.c"
     ],
 )
 def test_the_flag_that_an_argument_asks_for(argv: list[str], flag: str) -> None:
-    assert no_network.line(argv, NONE).partition("to allow it: ")[2] == flag
+    assert no_network.line(argv, NONE, False).partition("to allow it: ")[2] == flag
 
 
 @pytest.mark.parametrize("host", ["localhost", "host.pysandbox.internal", "127.0.0.1", "127.1.2.3", "[::1]"])
 def test_a_server_of_the_host_is_asked_for_by_its_port(host: str) -> None:
-    said = no_network.line(["curl", f"http://{host}:8000/a"], NONE)
+    said = no_network.line(["curl", f"http://{host}:8000/a"], NONE, False)
     assert "--host-loopback-port 8000" in said and "host.pysandbox.internal:8000" in said
     assert "--allow-ip" not in said
 
@@ -51,7 +51,13 @@ def test_a_server_of_the_host_is_asked_for_by_its_port(host: str) -> None:
                Policy(egress="direct", unsafe_direct=True), Policy(caged=False)]
 )  # fmt: skip
 def test_nothing_is_said_where_a_network_was_decided_on(policy: Policy) -> None:
-    assert no_network.line(["curl", "https://origin.example/"], policy) == ""
+    assert no_network.line(["curl", "https://origin.example/"], policy, False) == ""
+    assert no_network.line(["curl"], policy, True) == ""
+
+
+def test_what_an_argument_names_goes_before_what_was_only_counted() -> None:
+    assert no_network.line(["curl", "https://origin.example/"], NONE, True).endswith(": --host origin.example")
+    assert no_network.line(["make"], NONE, True) == no_network.SOUGHT
 
 
 def test_the_launcher_knows_the_same_words() -> None:

@@ -118,11 +118,12 @@ def test_names_come_from_the_door_alone() -> None:
     assert "localhost" in files["/etc/hosts"]
 
 
-def test_in_a_cage_without_a_way_out_no_name_is_asked_for() -> None:
+def test_in_a_cage_without_a_way_out_no_name_is_there() -> None:
     """A resolver that cannot be reached would say "try again", and programs do."""
     files = made(Policy(allow=SYSTEM, ports=["8080"]))
     assert files.keys() == {"/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"}
-    assert "nameserver" not in files["/etc/resolv.conf"] and "hosts: files\n" in files["/etc/nsswitch.conf"]
+    assert "nameserver 192.0.2.1\n" in files["/etc/resolv.conf"], "to which no route leads"
+    assert "hosts: files dns files\n" in files["/etc/nsswitch.conf"], "the answer is that there is no such name"
 
 
 def test_without_base_they_are_made_all_the_same() -> None:

@@ -1,0 +1,31 @@
+/* Whether something in a cage without a way out looked for a host: the kernel counts what it had no route for, for each
+ * network namespace (RFC 1213, ipOutNoRoutes), and names are asked of a server to which there is none
+ * (pysandbox/compile/network.py). So nobody has to watch, and it is read when a command has failed. */
+#include "../uapi.h"
+#include "init.h"
+
+#define OUT_NO_ROUTES 12 /* of the numbers in the second line (net/ipv4/proc.c) */
+
+static uint64_t number_of_line(const char *text, const char *end) {
+    uint64_t value = 0;
+    int number = 0;
+    while (text < end && *text++ != '\n') {}
+    for (; text < end && *text != '\n' && number <= OUT_NO_ROUTES; text++) {
+        if (*text == ' ') number++;
+        if (number == OUT_NO_ROUTES && *text >= '0' && *text <= '9') value = value * 10 + (uint64_t)(*text - '0');
+    }
+    return value;
+}
+
+int has_sought_host(struct cage *cage) {
+    char text[1024];
+    const uint64_t before = cage->no_routes;
+    long fd, size;
+    if (!(cage->flags & PSB_SETUP_NO_WAY_OUT)) return 0;
+    fd = open_own("/proc/self/net/snmp", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    size = sys_call(SYS_read, fd, text, sizeof text, 0, 0, 0);
+    sys_close((int)fd);
+    if (size > 0) cage->no_routes = number_of_line(text, text + size);
+    return cage->no_routes > before;
+}
