@@ -2,7 +2,8 @@
 network away is not held up and is told the truth: nothing leaves any more.
 
 The servers are the host's own, on loopback; the doors are those of a cage with one host and one address. What is
-attacked is the one loop that serves the doors of all cages: a reader that never runs dry, a crowd of connections.
+attacked is the one loop that serves the doors of all cages: a reader that never runs dry, a crowd of connections,
+names that a slow name server leaves without an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from _support.nameserver import NameServer
 from pysandbox import PIPE, Cage
+from pysandbox.events import Event
+from pysandbox.policy.host import HostRule
+from pysandbox.runtime.runtime import Runtime
 
 from .harness import first_line, policy, program
 
@@ -217,3 +222,46 @@ def held_up(cage: Cage, names: dict[str, object]) -> float:
     result = cage.run(program(HEAD, WORK, **names), timeout=60)
     assert result.ok, result.stderr
     return float(str(result.stdout))
+
+
+# ---- a slow name server ---------------------------------------------------------------------------------------------
+
+# Each makes names up, as fast as the door takes them, and waits for no answer.
+ASKING = {
+    "by UDP": """
+        s = socket.socket(type=socket.SOCK_DGRAM); s.connect((DOOR, 53))
+        for n in range(200): s.send(question(b"n%d.slow.test" % n)); time.sleep(0.001)
+    """,
+    "by TCP": """
+        s = dial(DOOR, 53)
+        s.sendall(b"".join(framed(b"n%d.slow.test" % n) for n in range(60)))
+    """,
+    "by CONNECT": """
+        held = []
+        for n in range(60):
+            held.append(dial(DOOR, 3128))
+            held[-1].sendall(b"CONNECT n%d.slow.test:443 HTTP/1.1\\r\\nHost: n%d.slow.test:443\\r\\n\\r\\n" % (n, n))
+    """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ASKING)
+def test_names_that_nobody_answers_leave_the_other_cages_their_doors(way: str, sinks: tuple[Sink, Sink]) -> None:
+    """Their questions, and what the host tells the reader meanwhile, are numbered each for itself."""
+    events: list[Event] = []
+    names = {"PORT": sinks[0].port, "QUIET": sinks[1].port}
+    with NameServer({}, silent=True) as server:
+        runtime = Runtime(sink=events.append, nameservers=[server.place])
+        asking = policy(egress="proxy-only", hosts=[HostRule(domain="*.slow.test")])
+        rules = policy(egress="proxy-only", allow_host_loopback=True)
+        with Cage(asking, runtime=runtime) as slow, Cage(rules, runtime=runtime) as other:
+            alone = held_up(other, names)  # the control: nobody waits
+            with slow.spawn(program(HEAD, ASKING[way], GO, **names), stdout=PIPE, cwd="/tmp") as waiting:
+                assert first_line(waiting) == b"ready\n"
+                beside = [held_up(other, names) for _ in range(8)]
+                waiting.kill()
+        assert len(server.asked) > 16  # they were on their way
+        runtime.drain()
+
+    assert sorted(beside)[4] < max(BAR, TIMES * alone)
+    assert not [each for each in events if each.type == "gatekeeper.failed"]

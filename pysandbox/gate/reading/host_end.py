@@ -22,7 +22,9 @@ from pysandbox.shapes import NamedTuple
 
 READ_AT_ONCE = 32  # records
 BOOKED_MS = 2000  # for the host program to look who has been refused
+# What answers a call. Any other record has the number of a door, a cage or a connection, which a call may have as well.
 ANSWERS = frozenset((Verb.DIALLED, Verb.REFUSED, Verb.FAILED, Verb.ANSWERED, Verb.BOOKED))
+ENDS = ANSWERS | {Verb.OVER}  # ... or a call that nobody waits for, which the relay's thread alone is asked
 
 
 class HostGone(OSError):
@@ -149,12 +151,12 @@ class HostEnd:
 
     def _take(self, received: Received) -> None:
         record = received.record
-        told = self._told.pop(record.number, None)
+        told = self._told.pop(record.number, None) if record.kind in ENDS else None
         if told is not None:
             self.unanswered -= 1
             told(received)
             return
-        if record.kind not in ANSWERS and record.number not in self._calls:
+        if record.kind not in ANSWERS:
             self._obey(received)
             return
         self.unanswered -= record.kind is not Verb.BOOKED
