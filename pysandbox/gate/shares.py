@@ -1,5 +1,5 @@
-"""What all cages of a gatekeeper use together, and how much of it one may have: descriptors of the host program, and
-questions to its name servers.
+"""What all cages of a gatekeeper use together, and how much of it one may have: descriptors of the host program,
+questions to its name servers, and calls of the reader that wait for an answer.
 
 Half of the descriptors that this process may have are for what cages have opened; the other half is the program's own,
 whatever its cages do. A cage may take as much of it as stays free for the others: one cage alone has half, each of two
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 HOST_PART = 2  # the host program keeps one part in so many of its descriptors
 
@@ -32,7 +33,7 @@ class Account:
     def __init__(self, limit: Callable[[], int] = descriptors) -> None:
         self._limit = limit
         self.taken = 0
-        self._waiting: deque[tuple[Share, int, asyncio.Future[None]]] = deque()
+        self._waiting: OrderedDict[Share, OrderedDict[asyncio.Future[None], int]] = OrderedDict()
 
     def share(self, most: int = 1 << 30, full: Callable[[int], object] = lambda _: None) -> Share:
         return Share(self, most, full)
@@ -47,17 +48,32 @@ class Account:
 
     def wait(self, share: Share, count: int) -> asyncio.Future[None]:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((share, count, turn))
+        self._waiting.setdefault(share, OrderedDict())[turn] = count
         return turn
 
+    def leave(self, share: Share, turn: asyncio.Future[None]) -> None:
+        """Somebody does not wait any more."""
+        queue = self._waiting.get(share)
+        if queue is not None and queue.pop(turn, None) is not None and not queue:
+            del self._waiting[share]
+
     def freed(self) -> None:
-        """Serves those who wait, in their order. One whose count is too large does not hold up the others."""
-        for each in list(self._waiting):
-            share, count, turn = each
-            if not turn.done() and share.take(count):
-                turn.set_result(None)
-            if turn.done():
-                self._waiting.remove(each)
+        """Serves those who wait: the first of each share in its order, and the shares in turn. A share with thousands
+        who wait costs the others no more than one with a single one."""
+        while any([self._serve_first(share) for share in list(self._waiting)]):
+            pass
+
+    def _serve_first(self, share: Share) -> bool:
+        queue = self._waiting[share]
+        turn, count = next(iter(queue.items()))
+        if not turn.done():
+            if not share.take(count):
+                return False
+            turn.set_result(None)
+        self.leave(share, turn)
+        if queue:
+            self._waiting.move_to_end(share)
+        return True
 
 
 class Share:
@@ -99,9 +115,19 @@ class Share:
         try:
             await turn
         except asyncio.CancelledError:
+            self._account.leave(self, turn)
             if turn.done() and not turn.cancelled():
                 self.give(count)
             raise
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Has one for as long as this lasts."""
+        await self.room()
+        try:
+            yield
+        finally:
+            self.give()
 
     def note(self, count: int = 1) -> None:
         """Counts what exists already, even beyond the share: it cannot be refused any more."""

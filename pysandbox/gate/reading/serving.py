@@ -17,6 +17,7 @@ from pysandbox.gate.tcp import refused, streams
 from pysandbox.gate.udp import lost
 from pysandbox.shapes import Any
 
+CALLS_AT_ONCE = 1536  # of all cages: fewer than the host program takes, which reads none of any cage beyond (requests)
 ROUNDS = 5  # of the loop, in which a door that was opened begins to be served, and tells what waits there
 
 
@@ -26,7 +27,7 @@ class Reader:
         self._relay = HostEnd(dials, loop, self._obey)
         self._dialling = Dialling(self._host, self._relay)
         room = descriptors()  # nobody can ask later
-        self._account = Account(lambda: room)
+        self._account, self._calls = Account(lambda: room), Account(lambda: CALLS_AT_ONCE)
         self._cages: dict[int, RemoteSession] = {}
         self._doors: dict[int, asyncio.Task[None]] = {}
         self._work: set[asyncio.Task[None]] = set()
@@ -40,7 +41,7 @@ class Reader:
         (kind, number, fields), fd = received
         if kind is Verb.CAGE:
             self._cages[number] = RemoteSession(
-                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account
+                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account, self._calls
             )
         elif kind is Verb.DOOR and fd is not None:
             self._open(number, int(fields[0]), fields[1].decode(), fields[2].decode(), fd)

@@ -194,8 +194,10 @@ class RemoteInspector:
 
 class RemoteSession:
     def __init__(
-        self, number: int, rules: bytes, inspected: bool, host: HostEnd, dialling: Dialling, account: Account
+        self, number: int, rules: bytes, inspected: bool, host: HostEnd, dialling: Dialling, account: Account,
+        calls: Account,
     ) -> None:  # fmt: skip
+        """`calls`: what all cages may have under way at the host program."""
         self.loop = asyncio.get_running_loop()
         self.number, self.host, self._dialling = number, host, dialling
         self.net = ReadPlan(True if inspected else None)
@@ -203,6 +205,7 @@ class RemoteSession:
         self.ledger = RemoteLedger(number, host)
         self.turns = LoopTurns(self.loop)
         self.descriptors = account.share(full=partial(self.ledger.crowded, "descriptors"))
+        self.calls = calls.share()
         self.monitors = Monitors(self.loop)
         self.connections = RemoteConnections(dialling)
         self.relay = RemoteRelay(self.connections, dialling)
@@ -226,7 +229,8 @@ class RemoteSession:
 
     async def dial(self, target: DialTarget) -> tuple[DialTarget, socket.socket]:
         """Raises Denied, Unreachable."""
-        answer = await self._dialling.dial(self.number, *target, lambda: write_peer(asking()))
+        async with self.calls.one():
+            answer = await self._dialling.dial(self.number, *target, lambda: write_peer(asking()))
         fields = [each.decode("utf-8", "replace") for each in answer.record.fields]
         if answer.fd is not None:
             return DialTarget(fields[1], int(fields[2])), self.connections.add(int(fields[0]), answer.fd)
@@ -293,9 +297,10 @@ class RemoteAnswers:
     async def _found(self, question: message.Question, peer: bytes) -> bytes:
         flags = question.recursion | question.edns << 1
         labels = b"".join(bytes((len(each),)) + each for each in question.labels)
-        answer = await self._session.host.call(
-            Verb.LOOKUP, self._session.number, question.number, flags, question.kind, question.raw, labels, peer
-        )
+        async with self._session.calls.one():
+            answer = await self._session.host.call(
+                Verb.LOOKUP, self._session.number, question.number, flags, question.kind, question.raw, labels, peer
+            )
         if answer.record.kind is not Verb.ANSWERED or not answer.record.fields[0]:
             raise HostGone("it has no answer")
         return answer.record.fields[0]

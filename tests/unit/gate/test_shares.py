@@ -60,6 +60,55 @@ def test_one_that_is_cancelled_while_it_waits_takes_nothing():
     asyncio.run(run())
 
 
+def test_a_crowd_that_waits_costs_the_others_no_more_than_one_who_does(monkeypatch):
+    taken: list[Share] = []
+    take = Share.take
+    monkeypatch.setattr(Share, "take", lambda share, count=1: taken.append(share) or take(share, count))
+
+    async def run() -> None:
+        account = Account(lambda: 12)
+        one, other, third = account.share(), account.share(), account.share()
+        greedy(one), greedy(other)
+        crowd = [asyncio.ensure_future(one.room()) for _ in range(1000)]
+        few = asyncio.ensure_future(other.room())
+        third.note(account.free)  # nothing is left
+        late = asyncio.ensure_future(account.share().room())
+        await asyncio.sleep(0)
+        taken.clear()
+        one.give(1)
+        await asyncio.wait_for(late, 5)
+        assert len(taken) < 10 and not few.done()
+        for each in (few, *crowd):
+            each.cancel()
+        await asyncio.gather(few, *crowd, return_exceptions=True)
+        taken.clear()
+        one.give(1)
+        assert not taken  # nobody waits any more
+
+    asyncio.run(run())
+
+
+def test_those_who_wait_are_served_in_turn():
+    async def run() -> None:
+        account = Account(lambda: 12)
+        one, other, holder = account.share(), account.share(), account.share()
+        holder.note(12)
+        served: list[str] = []
+
+        async def wait(share: Share, name: str) -> None:
+            await share.room()
+            served.append(name)
+
+        tasks = [asyncio.ensure_future(wait(one, f"a{n}")) for n in range(3)]
+        tasks += [asyncio.ensure_future(wait(other, f"b{n}")) for n in range(3)]
+        await asyncio.sleep(0)
+        holder.give(12)
+        await asyncio.wait_for(asyncio.gather(*tasks), 5)
+        assert served == ["a0", "b0", "a1", "b1", "a2", "b2"]
+
+    asyncio.run(run())
+
+
 def test_who_goes_without_is_told_of():
     told: list[int] = []
     share = Account(lambda: 4).share(full=told.append)
