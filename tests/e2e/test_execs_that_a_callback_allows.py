@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from pysandbox import DEVNULL, PIPE, Cage, Policy
+from pysandbox import DEVNULL, PIPE, Cage, Event, Policy
+from pysandbox.runtime.runtime import Runtime
 from pysandbox.supervise.context import Context
 from pysandbox.supervise.policy_fn import CallEvent
 
@@ -215,3 +216,31 @@ def test_a_process_that_is_traced_already_executes_nothing() -> None:
         os.waitpid(pids[0], WALL)  # its end is the tracer's to take note of
         said, _ = process.communicate(timeout=30)
     assert process.wait(timeout=30) == 126 and said == b""
+
+
+def test_who_hears_of_a_refused_exec_holds_up_neither_its_caller_nor_its_record() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pids: list[int] = []
+    hears, goes_on, was_late = threading.Event(), threading.Event(), threading.Event()
+
+    def sink(event: Event) -> None:
+        if event.type == "cage.denied":
+            hears.set()
+            if not goes_on.wait(60):
+                was_late.set()
+
+    runtime = Runtime(sink=sink)
+    with Cage(Policy(), runtime=runtime, policy_fn=lambda event, _: pids.append(event.pid), watch=("exec",)) as cage:
+        shell = ["/bin/sh", "-c", "read line; exec /bin/echo ran"]
+        process = cage.spawn(shell, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+        assert process.stdin is not None
+        assert libc.ptrace(PTRACE_SEIZE, pids[0], 0, 0) == 0, os.strerror(ctypes.get_errno())
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        assert hears.wait(60)
+        os.waitpid(pids[0], WALL)  # it has been told, and has ended, while the sink waits
+        goes_on.set()
+        assert process.wait(timeout=30) == 126
+        assert [(each.rule, each.count) for each in cage.denials] == [("cannot be traced", 1)]
+    runtime.drain()
+    assert not was_late.is_set()

@@ -155,6 +155,28 @@ def test_one_that_was_fetched_and_cut_is_told_as_such(dialler: Dialler) -> None:
     there.close(), offered.close()
 
 
+@pytest.mark.parametrize("when", ["on its way to the reader", "fetched"])
+def test_one_that_was_fetched_is_nobody_s_when_its_cage_has_ended(dialler: Dialler, when: str) -> None:
+    """What the reader has of it by then is a duplicate, and of no use."""
+    offered = OfferedPair(dialler)
+    there = dialler.accepts()
+    assert exactly(offered.client, len(ANSWER)) == ANSWER
+    offered.says(Verb.FETCH)
+    kept = dialler.hears() if when == "fetched" else None
+    dialler.cage.judged.leave()
+    heard, fds = kept or dialler.hears()
+    if heard.kind is Verb.DIALLED:  # it was in the channel before its cage ended
+        with socket.socket(fileno=fds[0]) as server, pytest.raises(OSError):
+            server.sendall(b"afterwards")
+            server.sendall(b"afterwards")
+    assert is_reset(there)
+    assert dialler.cage.judged.connections() == []
+    for kind, fields in ((Verb.GO, (b"a secret",)), (Verb.FETCH, ()), (Verb.LET_GO, ())):
+        offered.says(kind, *fields)
+    assert dialler.misses(dialler.cage.number)  # the channel goes on
+    there.close(), offered.close()
+
+
 @pytest.mark.parametrize("twice", [True, False])
 def test_what_makes_no_sense_ends_the_channel(dialler: Dialler, twice: bool) -> None:
     """A second GO while the first waits for its server; a GO for a client that was passed on."""

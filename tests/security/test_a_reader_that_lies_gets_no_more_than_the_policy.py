@@ -195,6 +195,25 @@ def test_after_the_rules_were_tightened_nothing_is_left(
             pass
 
 
+def test_what_it_lets_go_of_is_of_no_use_to_it(runtime: Any, stand_in: StandIn, service: socket.socket) -> None:
+    """It keeps a duplicate, which nobody would find when the rules are tightened. The control: it works until then."""
+    live = lied(
+        runtime, stand_in,
+        f"kind, fields, fds = dial({HOST_ALIAS!r}, PORT); kept = socket.socket(fileno=fds[0]); kept.send(b'one');"
+        "say(LET_GO, int(fields[0])); kept.settimeout(20); tell(kind == DIALLED, kept.recv(1).decode())\n"
+        "for each in range(2):\n try: sent = kept.send(b'two')\n except OSError: sent = 'over'\ntell(sent)\n"
+        "say(SPLICE, int(fields[0]), 0, b'three', fds=[os.dup(fds[0])])",
+    )  # fmt: skip
+    assert stand_in.tells() == [True, ""]
+    assert stand_in.tells() == ["over"]
+    service.setblocking(True)
+    with service.accept()[0] as there:
+        there.settimeout(20)
+        assert everything(there) in (b"one", b"")
+    assert len(live.session.connections) == 0
+    assert wait_until(lambda: live.session.descriptors.taken == 0, 20)
+
+
 def test_it_has_no_connection_to_a_host_with_a_contract(
     runtime: Any, stand_in: StandIn, service: socket.socket
 ) -> None:
@@ -223,6 +242,13 @@ def heard_of(there: socket.socket) -> bytes:
         return there.recv(99)
     except ConnectionResetError:
         return b""
+
+
+def everything(there: socket.socket) -> bytes:
+    said = b""
+    while more := heard_of(there):
+        said += more
+    return said
 
 
 def has_failed(runtime: Any) -> bool:
