@@ -2,8 +2,9 @@
 
 A neighbour of the same host program runs a command in its open cage, runs one in a new cage, and makes a call that the
 supervisor decides, one after another, while a hostile cage does one thing without pause. Beside them the host starts a
-program without any cage: what the machine does to all (attackers use its processors, too) is in that row, and only what
-exceeds it is the library's. Calm and attacked rounds alternate; the hostile cage is paused in the calm ones. What the
+program without any cage, and one in namespaces of its own (unshare(1)): what the machine and its kernel do to all
+(attackers use the processors, and processes that fork hold up whoever makes a namespace) is in those rows, and only
+what exceeds them is the library's. Calm and attacked rounds alternate; the hostile cage is paused in the calm ones. What the
 doors cost beside each other is bench.fairness.
 """
 
@@ -23,6 +24,8 @@ from bench.report import percentiles
 from pysandbox import Cage, Policy
 
 BAR = 100.0  # ms that the slowest neighbour may cost
+ALONE, UNSHARED = "no cage (the machine)", "namespaces (the kernel)"
+NAMESPACES = ["unshare", "--user", "--map-root-user", "--pid", "--net", "--mount", "--ipc", "--fork", "/bin/true"]
 PYTHON = ["/usr/bin/python3", "-I", "-S", "-c"]
 DECIDED = """
 import socket, sys, time
@@ -122,7 +125,8 @@ class Neighbour:
 
     def _asks(self) -> dict[str, Callable[[], float]]:
         return {
-            "no cage (the machine)": lambda: timed(lambda: subprocess.run(["/bin/true"], stdout=DEVNULL)),
+            ALONE: lambda: timed(lambda: subprocess.run(["/bin/true"], stdout=DEVNULL)),
+            UNSHARED: lambda: timed(lambda: subprocess.run(NAMESPACES, stdout=DEVNULL, stderr=DEVNULL)),
             "a run in an open cage": lambda: timed(lambda: self._cage.run(["/bin/true"])),
             "a run in a new cage": lambda: timed(lambda: Cage(self._policy).run(["/bin/true"])),
             "a decided call": self._call,
@@ -190,7 +194,7 @@ def compare(neighbour: Neighbour, attack: str, common: dict[str, Any], seconds: 
             for name, taken in neighbour.ask(seconds / 6).items():
                 kept.setdefault(name, []).extend(taken)
     for name, taken in beside.items():
-        over = " over 100" if max(taken) > BAR + max(beside["no cage (the machine)"]) else ""
+        over = " over 100" if max(taken) > BAR + max(*beside[ALONE], *beside[UNSHARED]) else ""
         print(
             f"{attack:26} {name:23} {percentiles(calm[name])}   {percentiles(taken)} {len(taken):6}{over}", flush=True
         )

@@ -9,11 +9,16 @@ events.jsonl.head            number and hash of the last record and the size of 
 from __future__ import annotations
 
 import os
+import stat
 
 from pysandbox.audit.chain import START, Link
 from pysandbox.errors import AuditError
 from pysandbox.launch.private import is_private, make_private
 from pysandbox.probe.state import audit_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
 
 NAME = "events.jsonl"
 OFF = "off"  # as a value of VARIABLE
@@ -50,6 +55,26 @@ def all_files(path: str) -> list[str]:
         return []
     full = sorted(each for each in names if each.startswith(f"{name}.") and each[len(name) + 1 :].isdigit())
     return [os.path.join(directory, each) for each in (*full, *([name] if name in names else []))]
+
+
+def open_stream(path: str) -> IO[bytes]:
+    """Opens a file of a stream for reading, and waits for nobody. Raises AuditError for what is no file, OSError."""
+    require_file(os.stat(path), path)  # to open a device may do something by itself
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        require_file(os.fstat(fd), path)
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def require_file(found: os.stat_result, path: str) -> None:
+    """Raises AuditError for a directory, a pipe, a device."""
+    if stat.S_ISDIR(found.st_mode):
+        raise AuditError("is a directory", None, path, f"name the stream in it, as {os.path.join(path, NAME)}")
+    if not stat.S_ISREG(found.st_mode):
+        raise AuditError("is no regular file", None, path, "name the file that holds the stream")
 
 
 def make_directory(directory: str) -> None:

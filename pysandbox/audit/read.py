@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 from pysandbox.audit import files
 from pysandbox.audit.chain import START, Link, hash_of
@@ -18,6 +19,7 @@ from pysandbox.errors import AuditError
 from pysandbox.events import AUDIT_RESUMED
 from pysandbox.shapes import IO, Any, dataclass
 
+LONGEST_LINE = 64 << 20  # bytes; what has no line's end for longer is no record
 DAMAGED = "not a record as it was written"
 
 
@@ -80,11 +82,11 @@ def _take_picture(path: str) -> tuple[_Picture, IO[bytes] | None]:
     with ExitStack() as stack:
         head = None
         if os.path.exists(files.head_path(path)):
-            file = stack.enter_context(open(files.head_path(path), "rb"))
+            file = stack.enter_context(files.open_stream(files.head_path(path)))
             fcntl.flock(file, fcntl.LOCK_SH)  # no writer is in the middle of a record
-            head = file.read()
+            head = file.read(files.HEAD_SIZE + 1)
         found = tuple((each, os.path.getsize(each)) for each in files.all_files(path))
-        current = open(path, "rb") if found and found[-1][0] == path else None  # noqa: SIM115 - the caller's
+        current = files.open_stream(path) if found and found[-1][0] == path else None
         return _Picture(head, found), current
 
 
@@ -100,7 +102,7 @@ def read(path: str, since: int = 0) -> Iterator[AuditRecord | Break]:
         for file, size in picture.files:
             if file != path and int(file.rpartition(".")[2]) <= since:
                 continue
-            stream = current if file == path and current else stack.enter_context(open(file, "rb"))
+            stream = current if file == path and current else stack.enter_context(files.open_stream(file))
             for each in _in_file(file, _lines(stream, size), after, last=file == picture.files[-1][0]):
                 if isinstance(each, AuditRecord):
                     after = Link(each.seq, each.hash)
@@ -109,7 +111,7 @@ def read(path: str, since: int = 0) -> Iterator[AuditRecord | Break]:
 
 
 def _lines(stream: IO[bytes], size: int) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(stream, 1):
+    for number, line in enumerate(iter(partial(stream.readline, LONGEST_LINE), b""), 1):
         yield number, line[:size]
         size -= len(line)
         if size <= 0:
@@ -216,8 +218,8 @@ def records(path: str, since: int = 0) -> Iterator[AuditRecord]:
 def last_written(path: str) -> int:
     """The number of the last record, 0 where there is none or the head cannot tell."""
     try:
-        with open(files.head_path(path), "rb") as stream:
-            head = files.read_head(stream.read())
+        with files.open_stream(files.head_path(path)) as stream:
+            head = files.read_head(stream.read(files.HEAD_SIZE + 1))
     except FileNotFoundError:
         return 0
     return head[0].seq if head else 0

@@ -107,13 +107,27 @@ class AuditStream:
     # ---- files --------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        flags = os.O_CLOEXEC | os.O_CREAT | os.O_NOFOLLOW
+        flags = os.O_CLOEXEC | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would wait for its reader
         try:
             self._head = os.open(files.head_path(self.path), flags | os.O_RDWR, 0o600)
             self._file = os.open(self.path, flags | os.O_WRONLY | os.O_APPEND, 0o600)
+            files.require_file(os.fstat(self._head), files.head_path(self.path))
+            files.require_file(os.fstat(self._file), self.path)
+        except AuditError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
+            self._require_file()
             raise AuditError("cannot be opened", error.errno, self.path, ROOM) from None
+
+    def _require_file(self) -> None:
+        """Raises AuditError where it is there, and is none."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return
+        files.require_file(found, self.path)
 
     def _follow(self) -> None:
         """Another writer may have rotated since; with the lock held, nobody does so now."""
@@ -127,7 +141,7 @@ class AuditStream:
         self._renew()
 
     def _renew(self) -> None:
-        flags = os.O_CLOEXEC | os.O_CREAT | os.O_NOFOLLOW | os.O_WRONLY | os.O_APPEND
+        flags = os.O_CLOEXEC | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_WRONLY | os.O_APPEND
         fresh = os.open(self.path, flags, 0o600)
         os.dup2(fresh, self._file, inheritable=False)  # one number for its whole life: another thread may sync it
         os.close(fresh)
@@ -168,7 +182,7 @@ def last_record(path: str) -> tuple[Link, int]:
     """The last whole record of a stream and how many bytes of its current file follow it."""
     after = -1
     for file in reversed(files.all_files(path)):
-        with open(file, "rb") as stream:
+        with files.open_stream(file) as stream:
             lines = stream.read().split(b"\n")
         for line in reversed(lines):
             found = link_of(line)

@@ -6,6 +6,7 @@ Exit code of `scan`: 0 when nothing was found, 1 when something was, 2 when a fi
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from argparse import Namespace
 from collections.abc import Container, Iterator
@@ -161,8 +162,15 @@ def _listed(policy: Policy, host: str) -> tuple[str, ...]:
     return nearest.contract.credentials if nearest and nearest.contract else ()
 
 
+class NothingWritten(Exception):
+    """A pipe without a writer, or whose writer had nothing to say."""
+
+
 def _scan_file(name: str, key: bytes, wanted: Wanted, belongs: Container[str]) -> ScannedFile:
-    text = _read(name)
+    try:
+        text = _read(name)
+    except NothingWritten:
+        return ScannedFile(name, [], "it is a pipe, and nobody has written anything to it")
     if len(text) > LARGEST:
         return ScannedFile(name, [], f"it has more than {LARGEST >> 20} MiB; split it")
     try:
@@ -176,8 +184,17 @@ def _scan_file(name: str, key: bytes, wanted: Wanted, belongs: Container[str]) -
 def _read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1)
-    with open(name, "rb") as file:
-        return file.read(LARGEST + 1)
+    with open(name, "rb", opener=_open) as file:
+        os.set_blocking(file.fileno(), True)
+        text = file.read(LARGEST + 1)
+        if not text and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise NothingWritten
+        return text
+
+
+def _open(name: str, flags: int) -> int:
+    """Of a pipe: waits for no writer."""
+    return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _lines(scanned: list[ScannedFile]) -> Iterator[str]:

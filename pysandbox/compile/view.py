@@ -94,6 +94,15 @@ def _asked(policy: Policy, paths: PathFacts) -> Iterator[tuple[str, str, str, bo
         yield absolute(grant.path, cwd), UNIX_SOCKETS, "read", grant.optional
 
 
+def missing(path: str, fact: PathFact, key: str) -> SandboxPathMissing:
+    if fact.unseen:
+        return SandboxPathMissing(
+            f"{path!r} cannot be looked at: you may not search {parent(fact.real)!r}", key=key,
+            suggestion="grant what you may see yourself, run as a user who may, or mark it optional",
+        )  # fmt: skip
+    return SandboxPathMissing(f"{path!r} does not exist", key=key, suggestion="create it, or mark it optional")
+
+
 def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts, places: Mapping[str, bool]) -> None:
     full, own = policy.isolation == "full", {**paths.accounts, **own_files(policy)}
     view.own = {path: text for path, text in own.items() if path in OF_THE_DOORS}
@@ -105,8 +114,7 @@ def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts, places: Ma
         fact = paths[path]
         if fact.kind == "missing":
             if not optional:
-                raise SandboxPathMissing(f"{path!r} does not exist", key=key,
-                                         suggestion="create it, or mark it optional")  # fmt: skip
+                raise missing(path, fact, key)
             absent.append(path)
             continue
         if (link := replaceable(fact, places)) is not None:

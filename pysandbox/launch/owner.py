@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 
 from pysandbox.launch.proctext import after_name, field
-from pysandbox.shapes import NamedTuple
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pysandbox.errors import UnsupportedError
 
 PARTS = 3
 
@@ -53,13 +56,26 @@ _self: Owner | None = None
 
 
 def this_process() -> Owner:
-    """Read once; a forked copy reads its own."""
+    """Read once; a forked copy reads its own. Raises UnsupportedError where it may not look at itself."""
     global _self
     if _self is None or _self.pid != os.getpid():
-        _self = owner_of(os.getpid())
+        try:
+            _self = owner_of(os.getpid())
+        except PermissionError as error:
+            raise _hidden(error) from None
         if _self is None:
             raise FileNotFoundError("/proc is not mounted: a process cannot be named")
     return _self
+
+
+def _hidden(error: PermissionError) -> UnsupportedError:
+    from pysandbox.errors import UnsupportedError
+
+    return UnsupportedError(
+        f"this process may not read {error.filename}, its own, as in a cage of isolation = \"landlock\": no cage is made "
+        "inside of one",
+        feature="proc", fix="start both from outside; a program that is confined already needs no second cage",
+    )  # fmt: skip
 
 
 def _namespace() -> int:

@@ -63,6 +63,7 @@ class PathFact:
     `real`: where it ends; when `kind` ("dir", "file", "socket", "other") is "missing", the first path that is missing.
     "placeholder" is a file of ours that stands for a name that is missing (`probe.placeholders`).
     `names`: how many hard links a file has. `loose`: those of `links` that the caller could replace.
+    `unseen`: "missing" may be there: the caller may not search the directory that `real` lies in.
     """
 
     path: str
@@ -73,6 +74,7 @@ class PathFact:
     ino: int = 0
     names: int = 1
     loose: tuple[str, ...] = ()
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)

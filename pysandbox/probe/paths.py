@@ -42,9 +42,10 @@ class PathEntry(NamedTuple):
     ino: int = 0
     names: int = 1
     loose: bool = False  # of a link: whether the caller may write the directory it lies in
+    unseen: bool = False  # of what is missing: whether the caller may not look there
 
 
-_MISSING = PathEntry("missing")
+_MISSING, _UNSEEN = PathEntry("missing"), PathEntry("missing", unseen=True)
 
 
 class KnownPaths(NamedTuple):
@@ -320,7 +321,7 @@ def follow(path: str, entries: dict[str, PathEntry]) -> PathFact:
             if entry.target.startswith("/"):
                 real = ""
         elif entry.kind in ("link", "missing"):
-            return PathFact(path, here, "missing", tuple(links), loose=tuple(loose))
+            return PathFact(path, here, "missing", tuple(links), loose=tuple(loose), unseen=entry.unseen)
         elif ahead:  # a name below something that is no directory
             return PathFact(path, f"{here}/{ahead[-1]}", "missing", tuple(links), loose=tuple(loose))
         else:
@@ -342,6 +343,8 @@ def _examine(here: str) -> PathEntry:
         found = os.lstat(here)
         if stat.S_ISLNK(found.st_mode):
             return PathEntry("link", os.readlink(here), loose=os.access(here.rpartition("/")[0] or "/", os.W_OK))
+    except PermissionError:
+        return _UNSEEN
     except OSError:
         return _MISSING
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "other")

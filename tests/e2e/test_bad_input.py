@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,3 +233,37 @@ def test_fifty_failures_leave_no_descriptor() -> None:
         return len(os.listdir("/proc/self/fd"))
 
     assert failures(50) == failures(1)
+
+
+@pytest.mark.parametrize("isolation", ["full", "landlock"])
+@pytest.mark.parametrize("option", ["allow", "allow_write"])
+def test_a_path_that_the_caller_may_not_look_for_is_not_said_to_be_absent(
+    tmp_path: Path, isolation: str, option: str
+) -> None:
+    closed = tmp_path / "closed"
+    (closed / "inner").mkdir(parents=True)
+    closed.chmod(0o600)
+    if os.access(closed, os.X_OK):
+        pytest.skip("whoever runs this may search everything")
+    policy: dict[str, Any] = {"isolation": isolation, "run_as": "self", option: [f"{closed}/inner"]}
+    try:
+        with pytest.raises(SandboxPathMissing, match=f"'{closed}/inner.* cannot be looked at: .*'{closed}'"):
+            Cage(Policy(**policy)).run(["/bin/true"])
+    finally:
+        closed.chmod(0o700)
+
+
+@pytest.mark.guest
+def test_a_cage_inside_a_cage_of_landlock_says_what_it_is(tmp_path: Path) -> None:
+    inner = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(os.path.dirname(pysandbox.__file__))!r})
+import pysandbox
+try: pysandbox.run(["/bin/true"], policy=pysandbox.Policy(isolation="landlock", run_as="self"))
+except pysandbox.UnsupportedError as error: print(error.feature, error)
+"""
+    shown = [each for each in {os.path.realpath(each) for each in sys.path if os.path.isdir(each)}]
+    outer = Policy(isolation="landlock", run_as="self", allow=[*shown, sys.prefix])
+    result = pysandbox.run([sys.executable, "-c", inner], policy=outer)
+    assert result.stdout.startswith("proc this process may not read /proc/"), result.stderr
+    assert "no cage is made inside of one; start both from outside" in result.stdout

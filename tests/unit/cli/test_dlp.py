@@ -6,6 +6,8 @@ import base64
 import gzip
 import io
 import json
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +191,20 @@ def test_a_pack_is_looked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert dlp.main(["scan", "--to", "api.pulumi.com", "--pack", "gitleaks", str(tmp_path / "x")], False) == 0
     with pytest.raises(PolicyError, match="gitleaks"):
         dlp.main(["scan", "--pack", "gitleak", str(tmp_path / "x")], False)
+
+
+def test_a_pipe_that_nobody_writes_to_is_waited_for_by_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert dlp.main(["scan", str(tmp_path / "pipe")], False) == 2
+    assert "it is a pipe, and nobody has written anything to it" in capsys.readouterr().err
+
+
+def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a shell makes them of <(command)."""
+    near, far = os.pipe()
+    late = threading.Timer(0.2, lambda: (os.write(far, TOKEN), os.close(far)))
+    late.start()
+    assert dlp.main(["scan", f"/dev/fd/{near}"], False) == 1
+    late.join()
+    os.close(near)
+    assert f"/dev/fd/{near}:1: github_pat" in capsys.readouterr().out

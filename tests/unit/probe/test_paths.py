@@ -78,6 +78,20 @@ def test_a_missing_path_ends_at_its_first_missing_component(top: Path) -> None:
     assert fact(top / "d/absent/below") == PathFact(f"{top}/d/absent/below", f"{top}/d/absent", "missing")
 
 
+def test_what_the_caller_may_not_look_for_is_unseen(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lstat = os.lstat
+
+    def refusing(path: str) -> os.stat_result:
+        if path.startswith(f"{top}/d/"):
+            raise PermissionError
+        return lstat(path)
+
+    assert not fact(top / "d/absent").unseen
+    monkeypatch.setattr(os, "lstat", refusing)
+    found = fact(top / "d/absent/below")
+    assert (found.kind, found.real, found.unseen) == ("missing", f"{top}/d/absent", True)
+
+
 def test_a_dangling_link_is_missing_and_keeps_its_link(top: Path) -> None:
     lost = fact(top / "lost")
     assert (lost.real, lost.kind, lost.links) == (f"{top}/nowhere", "missing", ((f"{top}/lost", "nowhere/at/all"),))
