@@ -193,7 +193,7 @@ def _read(name: str) -> bytes:
 
 
 def _open(name: str, flags: int) -> int:
-    """Of a pipe: waits for no writer."""
+    """Opens a file, and a pipe without waiting for its writer."""
     return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 

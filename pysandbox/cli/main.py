@@ -145,6 +145,7 @@ def _dispatch(arguments: list[str]) -> int:
             known = ["--help", "--version", "--verbose"]
             return console.usage_error(f"unknown flag {flag!r}{console.meant(flag, known)}", "pysandbox --help")
         verbose = True
+        console.in_lines_of_json()
     if not arguments:
         return console.usage_error("no command given", "pysandbox --help")
     name, *rest = arguments
@@ -155,7 +156,6 @@ def _dispatch(arguments: list[str]) -> int:
     if verbose:
         from pysandbox.cli.flags import tell_who
 
-        console.in_lines_of_json()
         tell_who(f"pysandbox {name}")
     return _command(name)(rest, verbose)
 

@@ -27,6 +27,7 @@ OPENS = {
     ("cli/apply.py", "write"): "writes a new file, O_EXCL",
     ("cli/cages.py", "_command_line"): "/proc",
     ("cli/dlp.py", "_read"): "what the command line names to be scanned, to a bound; nothing of it is obeyed",
+    ("cli/dlp.py", "_open"): "as _read, which it opens for, without waiting",
     ("cli/explain.py", "_draw"): "writes a report",
     ("cli/fetch.py", "_write"): "writes the user's own recipe",
     ("cli/main.py", "main"): "/dev/null",

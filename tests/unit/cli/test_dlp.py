@@ -193,7 +193,9 @@ def test_a_pack_is_looked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         dlp.main(["scan", "--pack", "gitleak", str(tmp_path / "x")], False)
 
 
-def test_a_pipe_that_nobody_writes_to_is_waited_for_by_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_that_nobody_writes_to_is_waited_for_by_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert dlp.main(["scan", str(tmp_path / "pipe")], False) == 2
     assert "it is a pipe, and nobody has written anything to it" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import sys
 
@@ -40,7 +41,6 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         ([], "no command given"),
-        (["-v"], "no command given"),
         (["rnu"], "unknown command 'rnu', did you mean \"run\"?"),
         (["ls"], "to run a program: pysandbox run -- ls"),
         (["--verzion"], 'did you mean "--version"?'),
@@ -55,6 +55,15 @@ def test_wrong_usage_is_one_line_and_125(arguments: list[str], words: str, capsy
     assert line.startswith("pysandbox: error: ")
     assert words in line
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    "rest", [[], ["nosuch"], ["--nosuch"], ["check", "--nosuch"], ["run"], ["run", "--nosuch"], ["help", "nosuch"]]
+)
+def test_with_verbose_every_error_of_usage_is_a_line_of_json(rest: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-v", *rest]) == 125
+    lines = capsys.readouterr().err.splitlines()
+    assert [json.loads(each)["event"] for each in lines][-1:] == ["cli.error"]
 
 
 def test_verbose_is_heard_before_and_after_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
