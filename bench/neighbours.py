@@ -4,8 +4,8 @@ A neighbour of the same host program runs a command in its open cage, runs one i
 supervisor decides, one after another, while a hostile cage does one thing without pause. Beside them the host starts a
 program without any cage, and one in namespaces of its own (unshare(1)): what the machine and its kernel do to all
 (attackers use the processors, and processes that fork hold up whoever makes a namespace) is in those rows, and only
-what exceeds them is the library's. Calm and attacked rounds alternate; the hostile cage is paused in the calm ones. What the
-doors cost beside each other is bench.fairness.
+what exceeds them is the library's. Calm and attacked rounds alternate; the hostile cage is paused in the calm ones.
+What the doors cost beside each other is bench.fairness.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Account:
     def freed(self) -> None:
         """Serves those who wait: the first of each share in its order, and the shares in turn. A share with thousands
         who wait costs the others no more than one with a single one."""
-        while any([self._serve_first(share) for share in list(self._waiting)]):
+        while sum(self._serve_first(share) for share in list(self._waiting)):
             pass
 
     def _serve_first(self, share: Share) -> bool:

@@ -72,8 +72,8 @@ def _hidden(error: PermissionError) -> UnsupportedError:
     from pysandbox.errors import UnsupportedError
 
     return UnsupportedError(
-        f"this process may not read {error.filename}, its own, as in a cage of isolation = \"landlock\": no cage is made "
-        "inside of one",
+        f"this process may not read {error.filename}, its own, as in a cage of isolation = \"landlock\": no cage is "
+        "made inside of one",
         feature="proc", fix="start both from outside; a program that is confined already needs no second cage",
     )  # fmt: skip
 

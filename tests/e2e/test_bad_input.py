@@ -262,7 +262,7 @@ import pysandbox
 try: pysandbox.run(["/bin/true"], policy=pysandbox.Policy(isolation="landlock", run_as="self"))
 except pysandbox.UnsupportedError as error: print(error.feature, error)
 """
-    shown = [each for each in {os.path.realpath(each) for each in sys.path if os.path.isdir(each)}]
+    shown = {os.path.realpath(each) for each in sys.path if os.path.isdir(each)}
     outer = Policy(isolation="landlock", run_as="self", allow=[*shown, sys.prefix])
     result = pysandbox.run([sys.executable, "-c", inner], policy=outer)
     assert result.stdout.startswith("proc this process may not read /proc/"), result.stderr

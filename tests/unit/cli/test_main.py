@@ -60,7 +60,9 @@ def test_wrong_usage_is_one_line_and_125(arguments: list[str], words: str, capsy
 @pytest.mark.parametrize(
     "rest", [[], ["nosuch"], ["--nosuch"], ["check", "--nosuch"], ["run"], ["run", "--nosuch"], ["help", "nosuch"]]
 )
-def test_with_verbose_every_error_of_usage_is_a_line_of_json(rest: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_verbose_every_error_of_usage_is_a_line_of_json(
+    rest: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["-v", *rest]) == 125
     lines = capsys.readouterr().err.splitlines()
     assert [json.loads(each)["event"] for each in lines][-1:] == ["cli.error"]

@@ -1,5 +1,6 @@
-"""When a refused execve is recorded, when its caller learns of it, and when a sink hears of it: in this order. Until its
-caller is let go of it is traced, and its cage cannot end, so whoever listens is not called meanwhile: he may wait."""
+"""When a refused execve is recorded, when its caller learns of it, and when a sink hears of it: in this order. Until
+its caller is let go of it is traced, and its cage cannot end, so whoever listens is not called meanwhile: he may
+wait."""
 
 from __future__ import annotations
 
