@@ -17,13 +17,13 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 
-from pysandbox.command import Command, TextCoding, check_seconds, coding_of, input_bytes, run_files
+from pysandbox.command import Command, LaunchRequest, TextCoding, check_seconds, coding_of, input_bytes, run_files
 from pysandbox.errors import CageTimeout, UnsupportedError
 from pysandbox.launch.stdio import DEVNULL, PIPE, STDOUT, File
 from pysandbox.misplaced import misplaced
 from pysandbox.open_cage import OpenCage, ReservedCage, SessionControls, cage_closed
 from pysandbox.policy.model import Policy
-from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal, Self, overload, replace
+from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal, Self, overload
 
 if TYPE_CHECKING:
     import asyncio
@@ -79,31 +79,24 @@ class Cage(SessionControls):
         **unknown: Never,
     ) -> None:
         _require_unconfined()
-        from pysandbox.audit.told import labels_of
-        from pysandbox.callback_options import DEADLINE, NOBODY_ASKED, CallbackOptions
-        from pysandbox.launcher import Launcher, policy_of
-        from pysandbox.runtime.runtime import default_runtime
+        from pysandbox.launcher import Launcher
 
         if unknown:
             raise misplaced("Cage", unknown)
-        self.runtime: Runtime = runtime or default_runtime()
-        self.policy: Policy = policy_of(policy, cwd)
-        if self.runtime.no_sandbox and self.policy.caged:
-            self.policy = replace(self.policy, caged=False, strict=False)  # whatever it says (COMP-25)
-        self.caged: bool = self.policy.caged
-        self.session: Session | None = self.runtime.session(session) if isinstance(session, str) else session
-        self.labels: dict[str, object] = labels_of(labels, session) if labels or session else {}
-        asked = policy_fn is not None or watch is not None or record is not None or deadline != DEADLINE
-        self._launcher = Launcher(
-            self.runtime, self.policy, os.path.abspath(cwd) if cwd is not None else None, self.session, self.labels,
-            CallbackOptions.of(policy_fn, watch, deadline, record, self.caged) if asked else NOBODY_ASKED,
-        )  # fmt: skip
+        self._launcher = launcher = Launcher.of(policy, cwd, session, runtime, labels)
+        if policy_fn is not None or watch is not None or record is not None or deadline != launcher.callbacks.deadline:
+            launcher.ask(policy_fn, watch, deadline, record)
         if secrets or leak_fn is not None:
-            self._launcher.give(secrets, leak_fn, deadline)
+            launcher.give(secrets, leak_fn, deadline)
+        self.runtime: Runtime = launcher.runtime
+        self.policy: Policy = launcher.policy
+        self.caged: bool = launcher.policy.caged
+        self.session: Session | None = launcher.session
+        self.labels: dict[str, object] = launcher.labels
         self._opened: OpenCage | None = None
         self._closed = False
         self._lock = threading.Lock()
-        self.runtime.track(self)
+        launcher.runtime.track(self)
 
     # ---- the session --------------------------------------------------------------------------------------------
 
@@ -298,9 +291,6 @@ class Cage(SessionControls):
         reserved: ReservedCage | None = None,
     ) -> Process[Any]:
         """Sends the order; the command may not have started yet, or may never. `quiet`: its start is not reported."""
-        from pysandbox.command import LaunchRequest
-        from pysandbox.start import start
-
         if reserved is None:
             reserved = self.reserve(command)
             command = reserved.command
@@ -310,7 +300,7 @@ class Cage(SessionControls):
                 command, prepared, live, live.commands.begin(), opened is None, self.caged, files, pass_fds, pty,
                 coding, quiet,
             )  # fmt: skip
-            process = start(request, self.runtime)
+            process = self._launcher.start(request, self.runtime)
         except BaseException:
             reserved.give_back()
             raise

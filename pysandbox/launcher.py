@@ -8,16 +8,18 @@ start     a command in it, sent on its way by `start.start`, and told to the aud
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from pysandbox.audit.told import spawn_event
+from pysandbox.audit.told import labels_of, spawn_event
+from pysandbox.callback_options import NOBODY_ASKED, CallbackOptions
 from pysandbox.errors import PolicyError, StartError
 from pysandbox.events import LIMITS_NOT_ENFORCED, LIMITS_SKIPPED, Event, ignore
 from pysandbox.policy.model import Policy
-from pysandbox.shapes import TYPE_CHECKING, dataclass, replace
+from pysandbox.runtime.runtime import default_runtime
+from pysandbox.shapes import IO, TYPE_CHECKING, dataclass, replace
+from pysandbox.start import start
 
 if TYPE_CHECKING:
-    from pysandbox.callback_options import CallbackOptions
     from pysandbox.command import Command, LaunchRequest
     from pysandbox.compile.plan import Plan
     from pysandbox.gate.secrets import CageSecrets
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
     from pysandbox.runtime.prepared import Prepared
     from pysandbox.runtime.runtime import Runtime
+    from pysandbox.supervise.policy_fn import PolicyFn
     from pysandbox.workspace.apart import KeptApart
 
 NONE: Mapping[str, str] = {}
@@ -37,15 +40,39 @@ SYSTEM = ("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/")  # every cage has them, 
 class Launcher:
     """Starts the commands of one Cage. It holds no cage itself."""
 
+    start = staticmethod(start)
+
     runtime: Runtime
     policy: Policy
     cwd: str | None  # in which the policy is read; None: the host's
     session: Session | None  # whose directory is shared, where the plan has one
-    labels: Mapping[str, object]
+    labels: dict[str, object]
     callbacks: CallbackOptions
     secrets: CageSecrets | None = None  # None: none was given, and none needed yet
     leak_caller: LeakCaller | None = None  # where the host has a callback for what is sent
     path: str | None = None  # of what the policy shows beside the system; None: nobody has looked yet
+
+    @classmethod
+    def of(
+        cls, policy: Policy | str | None, cwd: str | os.PathLike[str] | None, session: Session | str | None,
+        runtime: Runtime | None, labels: Mapping[str, object] | None,
+    ) -> Launcher:  # fmt: skip
+        """As `Cage` was given them. Raises PolicyError, TypeError, ValueError."""
+        runtime = runtime or default_runtime()
+        if policy.__class__ is not Policy:
+            policy = policy_of(policy, cwd)
+        if runtime.no_sandbox and policy.caged:
+            policy = replace(policy, caged=False, strict=False)  # whatever it says (COMP-25)
+        told = labels_of(labels, session) if labels or session else {}
+        shared = runtime.session(session) if isinstance(session, str) else session
+        where = os.path.abspath(cwd) if cwd is not None else None
+        return cls(runtime, policy, where, shared, told, NOBODY_ASKED)
+
+    def ask(
+        self, policy_fn: PolicyFn | None, watch: Sequence[str] | None, deadline: float, record: IO[str] | None
+    ) -> None:
+        """Who decides its calls. Raises PolicyError, TypeError, ValueError."""
+        self.callbacks = CallbackOptions.of(policy_fn, watch, deadline, record, self.policy.caged)
 
     def policy_for(self, command: Command) -> Policy:
         """The policy of a cage that one command has to itself. Raises PolicyError."""

@@ -21,7 +21,7 @@ from pysandbox.errors import CageClosedError
 from pysandbox.events import POLICY_VIOLATION, Event, ignore
 from pysandbox.launch import orders
 from pysandbox.probe.planted import warning
-from pysandbox.result import Reason, Result, outcome, reason_of, returncode_of, usage_of
+from pysandbox.result import KILLED, Reason, Result, outcome, reason_of, returncode_of, usage_of
 from pysandbox.shapes import TYPE_CHECKING, Any, replace
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ProcessState:
         self.pid: int | None = None
         self.began = time.monotonic()
         self.ended: float | None = None
-        self.returncode = returncode_of(None)  # the exit code, once it has ended
+        self.returncode = KILLED  # the exit code, once it has ended
         self.end_of_session = False  # it was asked to end because its cage was closed
         self._runtime = runtime
         self._final: orders.Report | None = None  # None after the end: the cage died with it
@@ -85,17 +85,17 @@ class ProcessState:
                 return
             self.ended = time.monotonic()
             self._final, self.returncode = report, returncode_of(report)
-            if report is not None and report.error is None:
-                self.live.commands.leads(self.request.id, report.pid)
-            self.live.commands.end(self.request.id)
+            self.live.commands.end(self.request.id, report.pid if report is not None and report.error is None else 0)
             if self.live.services and not self.end_of_session:
                 self.live.services.command_ended(well=self.returncode == 0)
-            self._ask_limits()
+            if report is None or report.status or self._runtime.sink is not ignore or not self.request.oneshot:
+                self._ask_limits()  # one that succeeded, untold and alone, is asked nothing
             if self.request.prepared.absences.names:
                 self._look_for_planted()
             if self.request.oneshot and not self.request.quiet:  # it wakes the worker: a quiet one does that at close
                 self._runtime.collect(self.live)
-        self.streams.stdio.wait_flushed()
+        if self.streams.stdio.has_go_betweens:
+            self.streams.stdio.wait_flushed()
         if self._runtime.sink is not ignore:
             self._record_end()
 
@@ -105,9 +105,7 @@ class ProcessState:
             self._cause = "oom"
         elif self.returncode == -SIGKILL and self.live.kill_reason is not None:
             self._cause, self._limit = self.live.kill_reason.reason, self.live.kill_reason.limit
-        is_told = bool(self.returncode) or self._runtime.sink is not ignore
-        if is_told or not self.request.oneshot:  # one that succeeded, untold and alone, is asked nothing
-            self._refused_forks = self.live.new_refused_forks(self.request.id)
+        self._refused_forks = self.live.new_refused_forks(self.request.id)
 
     def _look_for_planted(self) -> None:
         """All of a one-shot cage has ended when it is reported; of a session each thing is told once."""
@@ -147,7 +145,8 @@ class ProcessState:
 
     def raise_failure(self) -> None:
         """Raises StartError when the command never ran, OSError when not all of its input or output has arrived."""
-        if (failure := self.streams.stdio.failure) is not None:
+        stdio = self.streams.stdio
+        if stdio.has_go_betweens and (failure := stdio.failure) is not None:
             raise failure
         if self._final is not None and self._final.error is not None:
             self.live.services.explain(self._final.error, self.argv, self.began)
@@ -157,19 +156,23 @@ class ProcessState:
 
     def result(self) -> Result[Any]:
         """What is known so far."""
+        live, streams, notes = self.live, self.streams, self.request.prepared.weaker
+        is_served = bool(live.services)
+        if self._planted or live.kill_reason is not None:
+            notes = (*notes, *self._last_words())
         return Result(
             self.argv,
             self.returncode,
             reason_of(self._final, self._cause, self._blamed),
-            self.streams.output("stdout"),
-            self.streams.output("stderr"),
-            self.streams.truncated,
+            streams.output("stdout"),
+            streams.output("stderr"),
+            streams.truncated,
             (self.ended or time.monotonic()) - self.began,
             usage_of(self._final),
-            self._denials(),
+            self._denials() if is_served or live.cgroup is not None else (),
             self.request.caged,
-            (*self.request.prepared.weaker, *self._last_words()),
-            self.live.services.counts(),
+            notes,
+            live.services.counts() if is_served else {},
             self._final is not None and self._final.sought_host,
         )
 
@@ -182,11 +185,9 @@ class ProcessState:
 
     def _denials(self) -> tuple[Denial, ...]:
         """What this command was refused, as far as that can be told from what others of its cage were."""
-        live = self.live
-        if not live.services and live.cgroup is None:
-            return ()
         from pysandbox.live.askers import gone
 
+        live = self.live
         over = gone(live.commands, live.pid) if not self.request.oneshot else ()  # first: they can ask nothing more
         found = live.services.denials()
         live.commands.close(tuple(over))

@@ -30,6 +30,7 @@ else:
 Reason = Literal["exited", "signaled", "timeout", "oom", "seccomp", "cancelled"]
 
 SIGKILL, SIGSYS = 9, 31
+KILLED = -SIGKILL  # the return code of what ended without a report: cage-init was killed, and everything with it
 _NOT_CAPTURED: Any = None  # the types leave it out: whoever has captured nothing knows it
 
 
@@ -138,8 +139,8 @@ class ExitError(CageError):
 
 
 def returncode_of(final: LastReport | None) -> int:
-    """Popen's view of the end. Without a report cage-init was killed, and everything with it."""
-    return -SIGKILL if final is None else os.waitstatus_to_exitcode(final.status)
+    """Popen's view of the end."""
+    return KILLED if final is None else os.waitstatus_to_exitcode(final.status)
 
 
 def reason_of(final: LastReport | None, cause: Reason | None = None, blamed: Reason | None = None) -> Reason:
@@ -151,6 +152,8 @@ def reason_of(final: LastReport | None, cause: Reason | None = None, blamed: Rea
         return cause
     if final is None:
         return "cancelled"
+    if not final.status and blamed is None:
+        return "exited"
     code = returncode_of(final)
     if blamed == "timeout" or (blamed is not None and code < 0):
         return blamed

@@ -88,7 +88,7 @@ def _send(request: LaunchRequest, stdio: Stdio, runtime: Runtime) -> ProcessStat
 
 
 def _directory(request: LaunchRequest) -> str:
-    """The command's working directory, as the cage has it."""
+    """The command's working directory, as the cage has it, where that is not just the plan's."""
     plan, asked = request.prepared.plan, request.command.cwd
     path = plan.cwd if asked is None else os.path.join(plan.cwd, asked)
     if plan.copies is None:
@@ -98,25 +98,38 @@ def _directory(request: LaunchRequest) -> str:
     return located(path, plan, request.live.layers)
 
 
-def encode(request: LaunchRequest, targets: Sequence[int]) -> orders.ExecMessage:
-    """`targets` are the numbers of its descriptors in the cage. The caller's variables win over the policy's,
-    which win over false credentials, and the placeholders of secrets over all. An uncaged command has the host's."""
-    command, plan = request.command, request.prepared.plan
+def _variables(request: LaunchRequest) -> tuple[list[str], str]:
+    """NAME=value of each, and the PATH among them. The caller's variables win over the policy's, which win over false
+    credentials, and the placeholders of secrets over all. An uncaged command has the host's."""
+    command, prepared, live = request.command, request.prepared, request.live
+    is_plain = request.caged and not (command.env or live.canaries or live.placeholders)
+    if is_plain and prepared.variables is not None:
+        return prepared.variables
     env = {} if request.caged else dict(os.environ)
-    env.update(plan.env)
-    if SCRATCH in env.values():
-        env.update((name, request.live.scratch) for name, value in plan.env if value == SCRATCH)
+    env.update(prepared.plan.env)
+    if has_scratch := SCRATCH in env.values():
+        env.update((name, live.scratch) for name, value in prepared.plan.env if value == SCRATCH)
     env.update(command.env)
-    if request.live.canaries:
+    if live.canaries:
         from pysandbox.dlp.canary import besides
 
-        env = {**besides(env, request.live.canaries), **env}
-    env.update(request.live.placeholders)
+        env = {**besides(env, live.canaries), **env}
+    env.update(live.placeholders)
+    variables = list(map("=".join, env.items())), env.get("PATH", orders.DEFAULT_PATH)
+    if is_plain and not has_scratch:
+        prepared.variables = variables
+    return variables
+
+
+def encode(request: LaunchRequest, targets: Sequence[int]) -> orders.ExecMessage:
+    """`targets` are the numbers of its descriptors in the cage."""
+    command, plan = request.command, request.prepared.plan
+    env, path = _variables(request)
     return orders.encode_exec(
         argv=command.argv,
-        env=list(map("=".join, env.items())),
-        paths=orders.candidates(command.argv[0], env.get("PATH", orders.DEFAULT_PATH)),
-        cwd=_directory(request),
+        env=env,
+        paths=orders.candidates(command.argv[0], path),
+        cwd=plan.cwd if command.cwd is None and plan.copies is None else _directory(request),
         targets=targets,
         limits=request.prepared.limits,
         n_limits=len(plan.limits),

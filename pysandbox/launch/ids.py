@@ -11,7 +11,7 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
 def new_id() -> str:
     """26 characters: 48 bits of milliseconds since the epoch, 80 bits of randomness."""
     number = (int(time.time() * 1000) << 80) | int.from_bytes(os.urandom(10), "big")
-    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(125, -5, -5))
+    return "".join([ALPHABET[(number >> shift) & 31] for shift in range(125, -5, -5)])
 
 
 def hostname(prefix: str, cage_id: str) -> str:

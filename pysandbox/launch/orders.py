@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import sys
 
 from pysandbox._native import ffi, lib
 from pysandbox.errors import StartError
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 
 LONGEST_MS = 2**32 - 1  # of struct psb_exec: 49 days, and as good as for ever for a command
 
-# struct psb_exec is all uint32_t: its field names, in order, come from the C declaration.
-_EXEC_FIELDS = tuple(name for name, _ in ffi.typeof("struct psb_exec").fields)
-_EXEC_STRUCT = struct.Struct(f"={len(_EXEC_FIELDS)}I")
+# The fields of struct psb_exec, all uint32_t, in the order of the C declaration (which a test holds this to).
+EXEC_FIELDS = (
+    "kind", "flags", "id", "n_fds", "n_limits", "n_paths", "n_argv", "n_env", "body_size", "walltime_ms", "grace_ms",
+    "pad",
+)  # fmt: skip
+_EXEC_STRUCT = struct.Struct(f"={len(EXEC_FIELDS)}I")
+_FOUR_NUMBERS = struct.Struct("=4I")
+_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 _EXEC, _ONESHOT, _TERMINAL = lib.PSB_MESSAGE_EXEC, lib.PSB_EXEC_ONESHOT, lib.PSB_EXEC_TERMINAL
-_BODY_FD, _QUIET, _MAX_INLINE = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET, lib.PSB_MAX_INLINE
+_BODY_FD, _QUIET = lib.PSB_EXEC_BODY_FD, lib.PSB_EXEC_QUIET
+_MAX_INLINE, _MAX_BODY = lib.PSB_MAX_INLINE, lib.PSB_MAX_BODY
 
 MOST_FDS: int = lib.PSB_MAX_FDS  # of one command, stdin, stdout and stderr included
 
@@ -67,30 +74,30 @@ def encode_exec(
     quiet: bool,
 ) -> ExecMessage:
     """The struct psb_exec and its body. Strings must hold no NUL (checked by the caller, who knows their names)."""
-    padded = [*targets, 0] if len(targets) & 1 else targets
-    texts = os.fsencode("\0".join((cwd, *paths, *argv, *env, "")))
-    body = struct.pack(f"={len(padded)}I", *padded) + limits + texts
-    in_fd = len(body) > _MAX_INLINE
-    if len(body) > lib.PSB_MAX_BODY:
+    n_fds = len(targets)
+    texts = "\0".join((cwd, *paths, *argv, *env, "")).encode(_ENCODING, _ERRORS)
+    if n_fds == 3:  # as most commands have
+        numbers = _FOUR_NUMBERS.pack(*targets, 0)
+    else:
+        padded = [*targets, 0] if n_fds & 1 else targets
+        numbers = struct.pack(f"={len(padded)}I", *padded)
+    body = numbers + limits + texts
+    size = len(body)
+    in_fd = size > _MAX_INLINE
+    if size > _MAX_BODY:
         raise StartError("exec", errno.E2BIG, None, native.HINTS["exec", errno.E2BIG])
-    fields = {
-        "kind": _EXEC,
-        "flags": (_ONESHOT if oneshot else 0)
+    flags = (
+        (_ONESHOT if oneshot else 0)
         | (_TERMINAL if terminal else 0)
         | (_BODY_FD if in_fd else 0)
-        | (_QUIET if quiet else 0),
-        "id": command_id,
-        "n_fds": len(targets),
-        "n_limits": n_limits,
-        "n_paths": len(paths),
-        "n_argv": len(argv),
-        "n_env": len(env),
-        "body_size": len(body),
-        "walltime_ms": 0 if walltime is None else min(max(1, round(walltime * 1000)), LONGEST_MS),
-        "grace_ms": min(round(grace * 1000), LONGEST_MS),
-        "pad": 0,
-    }
-    return ExecMessage(_EXEC_STRUCT.pack(*map(fields.__getitem__, _EXEC_FIELDS)), body, in_fd)
+        | (_QUIET if quiet else 0)
+    )
+    walltime_ms = 0 if walltime is None else min(max(1, round(walltime * 1000)), LONGEST_MS)
+    grace_ms = min(round(grace * 1000), LONGEST_MS)
+    header = _EXEC_STRUCT.pack(
+        _EXEC, flags, command_id, n_fds, n_limits, len(paths), len(argv), len(env), size, walltime_ms, grace_ms, 0
+    )  # EXEC_FIELDS
+    return ExecMessage(header, body, in_fd)
 
 
 def send_exec(control: int, order: ExecMessage, report_fd: int, fds: Sequence[int]) -> None:

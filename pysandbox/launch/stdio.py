@@ -35,6 +35,7 @@ else:
 PIPE = -1  # as subprocess.PIPE, STDOUT, DEVNULL
 STDOUT = -2
 DEVNULL = -3
+NULL_DEVICE = os.makedev(1, 3)  # null(4)
 TIOCGPTPEER = 0x5441  # ioctl_tty(2)
 TIOCSPTLCK = 0x40045431
 
@@ -51,6 +52,7 @@ class Stdio:
         self.relays: list[OutputRelay | PipeRelay] = []
         self.feeds: list[InputFeed] = []
         self.intakes: list[Intake] = []
+        self.has_go_betweens = False  # whether there are any of these three
         self._null_fd = -1
         self._given: list[int] = []  # opened for the child: closed once it has them
         self._relayed: dict[tuple[int, int], int] = {}  # what is relayed already, and the child's end of that
@@ -91,11 +93,11 @@ class Stdio:
         for index, (fd, number) in enumerate(self.child):
             if fd in self._given:
                 continue
-            found = _examine(fd, _name_of(number))
-            if number == 0:
-                self.child[index] = self._own_input(fd, found), number
-            elif number <= 2:
-                self.child[index] = self._own_output(fd, found), number
+            found = _examine(fd, number)
+            if number > 2 or (found.st_rdev == NULL_DEVICE and stat.S_ISCHR(found.st_mode)):
+                continue  # the null device is no terminal, and is passed as it is
+            own = self._own_input if number == 0 else self._own_output
+            self.child[index] = own(fd, found), number
 
     def _own_input(self, fd: int, found: os.stat_result) -> int:
         kind = found.st_mode
@@ -123,6 +125,7 @@ class Stdio:
         self._given.append(inside)
         try:
             among.append(make(sink))
+            self.has_go_betweens = True
         except OSError:
             os.close(sink)
             raise
@@ -149,14 +152,11 @@ class Stdio:
             self.relays.append(
                 OutputRelay(source, fd) if by_interpreter else PipeRelay(source, fd, is_pipe=stat.S_ISFIFO(kind))
             )
+            self.has_go_betweens = True
         except OSError:
             os.close(source)
             raise
         return inside
-
-    @property
-    def has_go_betweens(self) -> bool:
-        return bool(self.relays or self.feeds or self.intakes)
 
     def serve(self) -> None:
         """Call it when the command runs. From now on threads pass on what it writes and reads, one for each stream."""
@@ -306,18 +306,19 @@ def open_stdio(
     return stdio
 
 
-def _examine(fd: int, name: str) -> os.stat_result:
+def _examine(fd: int, number: int) -> os.stat_result:
     """A directory's entries lie outside every mount and rule of the cage: chmod, utimes and `..` through it would reach
     the host. Raises ValueError, also for a descriptor that is not open."""
     try:
         found = os.fstat(fd)
     except OSError as error:
-        raise ValueError(f"{name}: {fd} is not an open descriptor") from error
-    if stat.S_ISDIR(found.st_mode):
-        raise ValueError(f"{name}: {fd} is a directory; grant it by the policy (filesystem.allow)")
-    if fd <= 2 and not stat.S_ISCHR(found.st_mode) and not standard_streams.is_inherited(fd):
+        raise ValueError(f"{_name_of(number)}: {fd} is not an open descriptor") from error
+    kind = stat.S_IFMT(found.st_mode)
+    if kind == stat.S_IFDIR:
+        raise ValueError(f"{_name_of(number)}: {fd} is a directory; grant it by the policy (filesystem.allow)")
+    if fd <= 2 and kind != stat.S_IFCHR and not standard_streams.is_inherited(fd):
         now = "it was closed, and is another thing now (os.set_inheritable, if that is meant)"
-        raise ValueError(f"{name}: {fd} is no standard stream of this program: {now}")
+        raise ValueError(f"{_name_of(number)}: {fd} is no standard stream of this program: {now}")
     return found
 
 

@@ -13,7 +13,19 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from pysandbox.shapes import NamedTuple
+
 IDLE = 5.0  # seconds
+
+
+def always() -> bool:
+    return True
+
+
+class PutOff(NamedTuple):
+    due: float  # time.monotonic()
+    task: Callable[[], object]
+    is_wanted: Callable[[], bool]  # still, asked before this is waited for
 
 
 class Worker:
@@ -27,7 +39,7 @@ class Worker:
         self._tasks: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self._on_idle = on_idle
         self._lock = threading.RLock()
-        self._later: list[tuple[float, Callable[[], object]]] = []  # by time.monotonic()
+        self._later: list[PutOff] = []
         self._draining = 0  # threads
         self._pending = 0
         self._quiet = threading.Condition(self._lock)
@@ -43,11 +55,15 @@ class Worker:
                     thread.start()
                     self._thread = thread
 
-    def put_off(self, task: Callable[[], object], seconds: float) -> None:
-        """For a task, which runs in this thread: what is to run so much later."""
+    def put_off(self, task: Callable[[], object], seconds: float, is_wanted: Callable[[], bool] = always) -> None:
+        """Has it run so much later, unless it is not wanted any more when the worker has done the rest. Nobody is woken
+        for it while there is a rest."""
         with self._lock:
+            wakes = self._pending == len(self._later)
             self._pending += 1
-            self._later.append((0.0 if self._draining else time.monotonic() + seconds, task))
+            self._later.append(PutOff(0.0 if self._draining else time.monotonic() + seconds, task, is_wanted))
+            if wakes:
+                self.submit(lambda: None)
 
     def drain(self) -> None:
         """Returns when every task submitted so far has run."""
@@ -55,7 +71,7 @@ class Worker:
             self._draining += 1
             if self._later and self._thread is not None:  # it may wait for the time
                 self.submit(lambda: None)
-            self._later = [(0.0, task) for _, task in self._later]
+            self._later = [each._replace(due=0.0) for each in self._later]
         try:
             while (task := self._left_over()) is not None:
                 self._do(task)
@@ -76,18 +92,33 @@ class Worker:
         """What was put off until now, and is not any more."""
         with self._lock:
             now = time.monotonic()
-            for place, (due, task) in enumerate(self._later):
-                if due <= now:
+            for place, each in enumerate(self._later):
+                if each.due <= now:
                     del self._later[place]
-                    return task
+                    return each.task
         return None
+
+    def _still_wanted(self) -> list[PutOff]:
+        """What else was put off is forgotten."""
+        with self._lock:
+            before, self._later = self._later, [each for each in self._later if each.is_wanted()]
+            self._have_ended(len(before) - len(self._later))
+            return self._later
+
+    def _have_ended(self, tasks: int) -> None:
+        """With the lock."""
+        self._pending -= tasks
+        if self._draining:  # who else would wait for that
+            self._quiet.notify_all()
 
     def _next(self) -> Callable[[], object]:
         """Raises queue.Empty after some time without a task."""
         while True:
-            if self._later and (task := self._due()) is not None:
+            if not self._later:
+                return self._tasks.get(timeout=IDLE)
+            if (task := self._due()) is not None:
                 return task
-            waiting = [max(0.0, due - time.monotonic()) for due, _ in self._later]
+            waiting = [max(0.0, each.due - time.monotonic()) for each in self._still_wanted()]
             try:
                 return self._tasks.get(timeout=min([IDLE, *waiting]))
             except queue.Empty:
@@ -110,9 +141,8 @@ class Worker:
 
     def _do(self, task: Callable[[], object]) -> None:
         self._attempt(task)
-        with self._quiet:
-            self._pending -= 1
-            self._quiet.notify_all()
+        with self._lock:
+            self._have_ended(1)
 
     def _attempt(self, task: Callable[[], object]) -> object:
         try:

@@ -67,9 +67,11 @@ class Commands:
         if (command := self._known.get(number)) is not None:
             command.pid = pid
 
-    def end(self, number: int) -> None:
-        """The first process has ended; others of the command may run on in a session."""
+    def end(self, number: int, pid: int = 0) -> None:
+        """The first process has ended, which had this number in the cage, where that is known; others of the command
+        may run on in a session."""
         if (command := self._known.get(number)) is not None:
+            command.pid = pid or command.pid
             command.ended = command.ended or time.monotonic()
 
     def sole(self) -> int | None:

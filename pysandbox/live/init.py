@@ -8,6 +8,7 @@ holds any more closes itself.
 from __future__ import annotations
 
 import os
+import select
 import signal
 from _thread import allocate_lock  # threading's Lock, without its imports
 
@@ -47,8 +48,7 @@ class CageInit:
         uppers: OpenedUppers | None = None,
     ) -> None:
         self.id = cage_id
-        self.hostname = ""  # of the cage, where it has one of its own
-        self.layers = ""  # the host directory behind LAYERS, "" if the plan has none
+        self.hostname = self.layers = ""  # its own, and the host directory behind LAYERS, where it has them
         self.cgroup = cgroup  # the cage's own; removed with it
         self.tree = tree  # what the watchdog looks at, when the plan has it watch
         self.kill_reason: KillReason | None = None  # why the watchdog has killed the cage
@@ -76,6 +76,8 @@ class CageInit:
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
         self.pidfd, self._control = opened.pidfd, opened.control  # of cage-init; closed here and nowhere else
+        self._end = select.poll()  # of cage-init; asked under the lock, as it serves one thread at a time
+        self._end.register(self.pidfd, select.POLLIN)
         self._reaped = False  # from here on it is ours to close
         opened.release()
 
@@ -285,7 +287,7 @@ class CageInit:
         if not self._lock.acquire(blocking=wait):
             return False
         try:
-            return self._reaped or is_over(self.pidfd)
+            return self._reaped or bool(self._end.poll(0))
         finally:
             self._lock.release()
 
@@ -328,7 +330,7 @@ class CageInit:
             return os.open(f"/proc/{self.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _require_open(self) -> None:
-        if self.closed:
+        if self._control < 0 or os.getpid() != self._owner:  # `closed`
             raise CageClosedError(f"cage {self.id} is closed")
 
 

@@ -87,12 +87,15 @@ class CageServices:
 
     def end(self) -> None:
         """Ends all of them, whatever goes wrong with one."""
-        if self._all or self._covers:
+        ended = self._each
+        if len(ended) > 1:
             from contextlib import ExitStack
 
             with ExitStack() as ending:
-                for each in reversed(self._each):
+                for each in reversed(ended):
                     ending.callback(each.end)
+        elif ended:
+            ended[0].end()
 
     @property
     def _each(self) -> tuple[CageService, ...]:

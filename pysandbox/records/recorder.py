@@ -52,7 +52,7 @@ class Recorder:
             self._waiting.append(Waiting(live, argv, plan, time.time()))
             if len(self._waiting) > 1:
                 return
-        self._worker.submit(self._write_soon)
+        self._worker.put_off(self._write_all, LASTING, self._any_lasts)
 
     def stop(self) -> None:
         """No more records: the host ends. The one that is being written is waited for, so that it goes, too."""
@@ -60,8 +60,11 @@ class Recorder:
         if self._writing.acquire(timeout=LONGEST_WRITE):
             self._writing.release()
 
-    def _write_soon(self) -> None:
-        self._worker.put_off(self._write_all, LASTING)
+    def _any_lasts(self) -> bool:
+        """Most are over before anything is written, and the worker is not woken for them."""
+        with self._lock:
+            self._waiting = [each for each in self._waiting if not each.live.closed]
+            return bool(self._waiting)
 
     def _write_all(self) -> None:
         with self._lock:

@@ -68,7 +68,8 @@ class Pool:
             elif slot is not None and not slot.idle:
                 slot.wanted = max(min(slot.wanted * 2, self._size), slot.kept)
             if slot is not None:
-                slot.spare = min(slot.spare, max(0, len(slot.idle) - 1))
+                if self._follows:
+                    slot.spare = min(slot.spare, max(0, len(slot.idle) - 1))
                 slot.missed = not slot.idle
                 self._slots[key] = slot  # the last is the most recently used
             ready = slot.idle.pop() if slot is not None and slot.idle else None

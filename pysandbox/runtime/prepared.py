@@ -42,6 +42,7 @@ class Prepared:
     can_wait: bool  # whether cages of it may be opened ahead of their command
     absences: Absences  # guarded names that the cage may create
     weaker: tuple[Note, ...]  # of the plan's notes, the worst first
+    variables: tuple[list[str], str] | None = None  # what commands without any of their own are told (`start.encode`)
     spawn_record: dict[str, object] = field(default_factory=dict)  # what every spawn tells, once made (audit)
     shown_path: ShownPath | None = None  # what of the user's PATH its cages show, once asked for (`commanded`)
     trusted: str = ""  # the file of the host that stands for TRUST in cages that are opened now; another, another cage

@@ -48,6 +48,32 @@ def changed(order: orders.ExecMessage, **fields: int) -> bytes:
     return bytes(ffi.buffer(header)) + order.body
 
 
+def test_the_numbers_of_an_order_stand_where_the_declaration_has_them() -> None:
+    assert tuple(name for name, _ in ffi.typeof("struct psb_exec").fields) == orders.EXEC_FIELDS
+    asked = {"limits": b"", "n_limits": 3, "walltime": 1.5, "grace": 0.25, "command_id": 7}
+    flags = {"oneshot": True, "terminal": False, "quiet": True}
+    order = orders.encode_exec(
+        argv=["a"], env=["B=c", "D="], paths=["/e"], cwd="/", targets=[0, 1, 2], **asked, **flags
+    )  # fmt: skip
+    header = ffi.from_buffer("struct psb_exec *", order.header)
+    named = {name: getattr(header, name) for name in orders.EXEC_FIELDS}
+    assert named == {
+        "kind": lib.PSB_MESSAGE_EXEC, "flags": lib.PSB_EXEC_ONESHOT | lib.PSB_EXEC_QUIET, "id": 7, "n_fds": 3,
+        "n_limits": 3, "n_paths": 1, "n_argv": 1, "n_env": 2, "body_size": len(order.body), "walltime_ms": 1500,
+        "grace_ms": 250, "pad": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_what_follows_the_descriptors_is_aligned(count: int) -> None:
+    rest = {"limits": b"12345678", "n_limits": 0, "walltime": None, "grace": 0, "command_id": 1}
+    flags = dict.fromkeys(("oneshot", "terminal", "quiet"), False)
+    targets = list(range(count))
+    order = orders.encode_exec(argv=["a"], env=[], paths=[], cwd="/", targets=targets, **rest, **flags)
+    numbers = struct.pack(f"={count}I", *targets)
+    assert order.body == numbers + bytes(len(numbers) % 8) + b"12345678/\0a\0"
+
+
 FIRST = {
     "nothing": b"",
     "less than a kind": b"\1\0\0",

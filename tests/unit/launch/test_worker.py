@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -88,3 +89,42 @@ def test_without_a_thread_drain_does_what_is_put_off(monkeypatch: pytest.MonkeyP
     worker.submit(lambda: worker.put_off(lambda: done.append(1), 3600))
     worker.drain()
     assert done == [1]
+
+
+def test_any_thread_may_put_something_off() -> None:
+    over = threading.Event()
+    worker = Worker(lambda: True, lambda _: None)
+    worker.put_off(over.set, 0.01)
+    assert over.wait(60)
+    worker.drain()
+
+
+def test_what_is_put_off_while_there_is_something_to_do_wakes_nobody() -> None:
+    begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
+    worker = Worker(lambda: True, lambda _: None)
+    worker.submit(lambda: (begun.set(), go_on.wait(60)))
+    assert begun.wait(60)
+    worker.put_off(over.set, 0.01)
+    assert worker._tasks.empty()
+    go_on.set()
+    assert over.wait(60)
+    worker.drain()
+
+
+def test_what_is_not_wanted_any_more_is_forgotten() -> None:
+    done, wanted = list[object](), [True]
+    worker = Worker(lambda: True, done.append)
+    worker.put_off(lambda: done.append("put off"), 3600, lambda: wanted[0])
+    seen = threading.Event()
+    worker.submit(seen.set)
+    assert seen.wait(60) and len(worker._later) == 1, "the control"
+    wanted.clear()
+    wanted.append(False)
+    again = threading.Event()
+    worker.submit(again.set)
+    assert again.wait(60)
+    deadline = time.monotonic() + 60
+    while worker._later and time.monotonic() < deadline:
+        time.sleep(0.001)
+    worker.drain()
+    assert not done and worker._pending == 0
