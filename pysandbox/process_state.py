@@ -173,7 +173,7 @@ class ProcessState:
             self.request.caged,
             notes,
             live.services.counts() if is_served else {},
-            self._final is not None and self._final.sought_host,
+            self._final is not None and self._final.no_route,
         )
 
     def _forks_denied(self) -> Iterator[Denial]:

@@ -61,7 +61,7 @@ class Result(Generic[Output_co]):
     `stdout` and `stderr` are str or bytes as asked for, None where they were not captured. `duration` in seconds.
     `denials` are the command's own; `Cage.denials` has those of the whole cage.
     `network` counts what the gatekeeper has let through and refused for the whole cage so far, by type of event
-    ("gatekeeper.dns_denied", "gatekeeper.tcp_denied", ...). `sought_host`: it failed in a cage without a way out, where
+    ("gatekeeper.dns_denied", "gatekeeper.tcp_denied", ...). `no_route`: it failed in a cage without a way out, where
     meanwhile a name was looked up, or an address called. repr() is one line; str() is for a person, with the output,
     cut, and what was refused.
     """
@@ -78,7 +78,7 @@ class Result(Generic[Output_co]):
     caged: bool = True
     notes: tuple[Note, ...] = ()
     network: Mapping[str, int] = field(default_factory=dict)
-    sought_host: bool = False
+    no_route: bool = False
 
     def __hash__(self) -> int:
         """Without `network`, which no hash can be made of."""

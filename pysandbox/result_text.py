@@ -41,7 +41,7 @@ class Outcome(Protocol):
     @property
     def caged(self) -> bool: ...
     @property
-    def sought_host(self) -> bool: ...
+    def no_route(self) -> bool: ...
 
 
 def short(result: Outcome) -> str:
@@ -70,7 +70,7 @@ def told(result: Outcome) -> str:
     lines += map(_refused, result.denials[:MOST_DENIALS])
     if len(result.denials) > MOST_DENIALS:
         lines.append(f"refused: {len(result.denials) - MOST_DENIALS} more, in denials")
-    if result.sought_host:
+    if result.no_route:
         lines.append("a host was looked for, and the cage has no network; to allow one: hosts=[...]")
     return "\n".join([*lines, *(f"note: {note.key}: {note.message}" for note in _said(result))])
 

@@ -132,7 +132,7 @@ void signal_all(const struct cage *cage, int32_t signal);
 uint32_t kill_everything(struct cage *cage);
 
 /* no_route.c: whether the cage looked for a host since this was last asked */
-int has_sought_host(struct cage *cage);
+int met_no_route(struct cage *cage);
 
 /* tree.c: a file of /proc that cage-init itself opens, whatever is decided about the cage's; -errno */
 long open_own(const char *path, int flags);

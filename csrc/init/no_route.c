@@ -17,7 +17,7 @@ static uint64_t number_of_line(const char *text, const char *end) {
     return value;
 }
 
-int has_sought_host(struct cage *cage) {
+int met_no_route(struct cage *cage) {
     char text[1024];
     const uint64_t before = cage->no_routes;
     long fd, size;

@@ -60,9 +60,9 @@ static int is_tracer(const char *program) {
     return 0;
 }
 
-int may_be_the_cage(int code, int sought_host, char *const *argv) {
+int may_be_the_cage(int code, int no_route, char *const *argv) {
     char cwd[PATH_MAX];
-    if (sought_host) return 1;
+    if (no_route) return 1;
     if (code == NOT_EXECUTABLE || code == NOT_FOUND || code == GIT_FAILED) return 1;
     if (code <= 0 || code >= OUT_OF_TIME || !getcwd(cwd, sizeof cwd)) return 0;
     if (is_tracer(argv[0])) return 1;

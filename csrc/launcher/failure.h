@@ -4,6 +4,6 @@
 
 /* Whether the end may have been the cage's doing, so that Python is to look: a program that was not found, or an
  * argument that names a file which most cages do not show; or a host was looked for. */
-int may_be_the_cage(int code, int sought_host, char *const *argv);
+int may_be_the_cage(int code, int no_route, char *const *argv);
 
 #endif

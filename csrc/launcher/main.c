@@ -99,7 +99,7 @@ static void tell_why(const char *self, int code, const struct run *run, int argc
     told[0] = argv[0];
     told[1] = AFTER_FAILURE;
     told[2] = number;
-    told[3] = run->sought_host ? "1" : "0";
+    told[3] = run->no_route ? "1" : "0";
     memcpy(told + 4, argv + 2, ((size_t)argc - 2) * sizeof *told);
     hand_over(self, told);
     _exit(code);
@@ -107,7 +107,7 @@ static void tell_why(const char *self, int code, const struct run *run, int argc
 
 /* A line about a command that failed, where the cage may be why and nobody has said so. */
 static void advise(const char *self, int code, const struct run *run, int argc, char **argv) {
-    if (code <= 0 || run->told || !may_be_the_cage(code, run->sought_host, run->argv)) return;
+    if (code <= 0 || run->told || !may_be_the_cage(code, run->no_route, run->argv)) return;
     if (run->kept->head->flags & PSB_KEPT_ALONE)
         say("", "if the sandbox may be why it failed: pysandbox run --why ...");
     else

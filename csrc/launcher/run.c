@@ -230,7 +230,7 @@ static int end_code(struct run *run) {
     const int has_report = read_report(run, &last) == 1;
     if (tell_end(run, has_report ? &last : NULL)) return -1;
     if (!has_report) return KILLED; /* cage-init was killed, and everything with it */
-    run->sought_host = last.sought_host != 0;
+    run->no_route = last.no_route != 0;
     if (last.timed_out) return OUT_OF_TIME;
     return WIFSIGNALED(last.status) ? 128 + WTERMSIG(last.status) : WEXITSTATUS(last.status);
 }

@@ -25,9 +25,9 @@ struct run {
     struct streams streams;
     struct services services;
     struct attendance attendance;
-    int sought_host; /* it failed, and had looked for a host that it has no way to */
-    int told;        /* Python has said why the command failed, or what went wrong */
-    int records;     /* the directory of the records of live cages, -1 while there is none of ours */
+    int no_route; /* it failed, and had looked for a host that it has no way to */
+    int told;     /* Python has said why the command failed, or what went wrong */
+    int records;  /* the directory of the records of live cages, -1 while there is none of ours */
 };
 
 /* The exit code, or -1: nothing was started, and nothing is left. */

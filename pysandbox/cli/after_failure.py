@@ -1,8 +1,9 @@
 """What is said of a command that the launcher has run, and that failed (csrc/launcher/failure.c). Nobody types it.
 
-    pysandbox-python after-failure CODE SOUGHT [flags of run] -- COMMAND ...
+    pysandbox-python after-failure CODE NO_ROUTE [flags of run] -- COMMAND ...
 
-SOUGHT is 1 where the command looked for a host that it has no way to, else 0. Exits with CODE whatever happens: the run is over, and its exit code is the command's.
+NO_ROUTE is 1 where the command looked for a host that it has no way to, else 0. Exits with CODE whatever happens: the
+run is over, and its exit code is the command's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def main(arguments: list[str], verbose: bool) -> int:
     return code
 
 
-def _say(code: int, sought_host: bool, arguments: list[str]) -> None:
+def _say(code: int, no_route: bool, arguments: list[str]) -> None:
     import os
 
     from pysandbox.cli import console, why_failed
@@ -31,7 +32,7 @@ def _say(code: int, sought_host: bool, arguments: list[str]) -> None:
     policy = policy_of(namespace.recipe, command=argv, extra=policy_values(namespace), pty=wants_pty(namespace)).policy
     prepared = Runtime(warm=0).prepare(policy, os.getcwd())
     policy, plan = prepared.policy, prepared.plan
-    line = why_failed.without_record(argv, code, plan, os.getcwd(), policy, sought_host)
+    line = why_failed.without_record(argv, code, plan, os.getcwd(), policy, no_route)
     line = line or why_failed.pointer("", code, policy)
     if line:
         console.say(line)

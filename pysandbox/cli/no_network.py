@@ -32,10 +32,10 @@ TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
 )
 
 
-SOUGHT = "it looked for a host, and the sandbox has no network; to see which: --why; to allow one: --host NAME"
+NO_ROUTE = "it looked for a host, and the sandbox has no network; to see which: --why; to allow one: --host NAME"
 
 
-def line(argv: Sequence[str], policy: Policy, sought_host: bool) -> str:
+def line(argv: Sequence[str], policy: Policy, no_route: bool) -> str:
     """ "" where the cage has a way out, where it was told to have none, or where nothing speaks of a network."""
     if not policy.caged or policy.egress != "proxy-only" or effective_egress(policy) != "none" or policy.left_out:
         return ""
@@ -46,7 +46,7 @@ def line(argv: Sequence[str], policy: Policy, sought_host: bool) -> str:
     flag = _named_host(argv[1:]) or _recipe(argv)
     if flag:
         return f"the sandbox has no network; to allow it: {flag}"
-    return SOUGHT if sought_host else ""
+    return NO_ROUTE if no_route else ""
 
 
 def _named_host(arguments: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ def line(result: Result, policy: Policy, plan: Plan, cwd: str, *, recorded: bool
     if result.denials:
         return refused(result.denials, recorded=recorded)
     code = result.exit_code
-    told = without_record(result.argv, code, plan, cwd, policy, result.sought_host)
+    told = without_record(result.argv, code, plan, cwd, policy, result.no_route)
     return told or pointer(result.reason, code, policy)
 
 
@@ -76,12 +76,12 @@ def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
 
 
 def without_record(
-    argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy, sought_host: bool
+    argv: Sequence[str], code: int, plan: Plan, cwd: str, policy: Policy, no_route: bool
 ) -> str:  # fmt: skip
     """What the arguments alone tell, the exit code, and whether a host was looked for."""
     return (
         absent(_named_paths(argv, cwd, policy), plan, policy, cwd)
-        or no_network.line(argv, policy, sought_host)
+        or no_network.line(argv, policy, no_route)
         or needs.tracing(argv, policy)
         or needs.repository(code, plan)
     )

@@ -31,8 +31,8 @@ _HEX = passes.also(
 
 
 def decoded(text: Text) -> Iterator[tuple[str, Buffer]]:
-    """What is encoded in a text, each with the name of the encoding; each is used before the next is asked for. Where the
-    text is long there are empty ones between: moments at which others may have their turn. Raises Undecodable."""
+    """What is encoded in a text, each with the name of the encoding; each is used before the next is asked for. Where
+    the text is long there are empty ones between: moments at which others may have their turn. Raises Undecodable."""
     for part in passes.unescaped_parts(text):
         yield "escapes", _unescaped(part)
     for name, decode in ENCODINGS:

@@ -73,9 +73,9 @@ class Scan:
                 waiting.append(self._within(*found))
 
     def _within(self, text: Text, via: tuple[str, ...]) -> Iterator[View | int]:
-        """What is encoded in a text, and between two of a long one an int: so many bytes were gone through. Each is gone
-        through to its end before the next is made: they may lie in the same memory, and all of them together may be many
-        times as large as the text."""
+        """What is encoded in a text, and between two of a long one an int: so many bytes were gone through. Each is
+        gone through to its end before the next is made: they may lie in the same memory, and all of them together may
+        be many times as large as the text."""
         for name, said in decoded(text):
             if said:
                 yield from self._views(said, (*via, name))

@@ -161,8 +161,8 @@ class Report:
         "killed_others",
         "kind",
         "max_rss_kb",
+        "no_route",
         "pid",
-        "sought_host",
         "status",
         "system_time",
         "timed_out",
@@ -178,7 +178,7 @@ class Report:
         self.user_time: float = record.user_us / 1e6
         self.system_time: float = record.system_us / 1e6
         self.max_rss_kb: int = record.max_rss_kb
-        self.sought_host = bool(record.sought_host)
+        self.no_route = bool(record.no_route)
         self.error = native.start_error(record.error) if record.error.step else None
 
 

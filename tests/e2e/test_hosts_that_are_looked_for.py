@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pysandbox import Cage, Policy
-from pysandbox.cli.no_network import SOUGHT
+from pysandbox.cli.no_network import NO_ROUTE
 
 PYTHON = "/usr/bin/python3"
 Lines = Callable[..., list[str]]
@@ -46,7 +46,7 @@ def lines(tmp_path: Path) -> Lines:
 @pytest.mark.parametrize("program", [UNKNOWN, CALLED, SENT])
 def test_who_looked_for_a_host_is_told(lines: Lines, program: str) -> None:
     for _ in range(3):  # from the second time on from a kept plan, where there is one
-        assert lines("--", PYTHON, "-c", program) == [f"pysandbox: {SOUGHT}"]
+        assert lines("--", PYTHON, "-c", program) == [f"pysandbox: {NO_ROUTE}"]
 
 
 def test_who_looked_for_none_is_not(lines: Lines) -> None:
@@ -65,7 +65,7 @@ def test_who_succeeded_all_the_same_is_not(lines: Lines) -> None:
 def test_where_there_is_a_way_or_was_to_be_none_it_is_not(lines: Lines, options: list[str]) -> None:
     """Control: the first test of this file."""
     for _ in range(2):
-        assert not any(SOUGHT in line for line in lines(*options, "--", PYTHON, "-c", UNKNOWN))
+        assert not any(NO_ROUTE in line for line in lines(*options, "--", PYTHON, "-c", UNKNOWN))
 
 
 def test_the_switch_that_the_line_names_tells_the_host(lines: Lines) -> None:
@@ -83,7 +83,7 @@ def test_a_name_is_unknown_and_not_out_of_reach() -> None:
 def test_each_command_of_a_cage_is_told_its_own() -> None:
     with Cage(Policy()) as cage:
         sought = [
-            cage.run([PYTHON, "-c", each]).sought_host
+            cage.run([PYTHON, "-c", each]).no_route
             for each in (UNKNOWN, "raise SystemExit(1)", CALLED, AT_HOME, "pass")
         ]
     assert sought == [True, False, True, False, False]

@@ -57,7 +57,7 @@ def test_nothing_is_said_where_a_network_was_decided_on(policy: Policy) -> None:
 
 def test_what_an_argument_names_goes_before_what_was_only_counted() -> None:
     assert no_network.line(["curl", "https://origin.example/"], NONE, True).endswith(": --host origin.example")
-    assert no_network.line(["make"], NONE, True) == no_network.SOUGHT
+    assert no_network.line(["make"], NONE, True) == no_network.NO_ROUTE
 
 
 def test_the_launcher_knows_the_same_words() -> None:
