@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Mapping
+from enum import IntEnum
 from ipaddress import IPv4Address
 
 from pysandbox.gate.monitors import Monitors
@@ -72,12 +73,61 @@ class Passed(NamedTuple):
     cut: Callable[[], object]
 
 
+class Fetched(NamedTuple):
+    """A connection of the relay's thread that is gone on with here."""
+
+    target: DialTarget
+    server: ClientStream
+
+
 class Offered(NamedTuple):
     """A connection that a client was promised, at the relay's thread."""
 
     go: Callable[[bytes], object]  # these first words of the client's were judged
     fetch: Callable[[], object]  # it is to be gone on with here, when it is there
     cut: Callable[[], object]
+
+
+class RepeatClient(NamedTuple):
+    """One that has said what was heard before (reading/repeats.py), and is to be gone on with. `call`: by which it was
+    offered a connection, 0 if it was not; `has_spoken`: or hung up, since then."""
+
+    sock: socket.socket
+    call: int
+    is_greeted: bool
+    has_spoken: bool
+    asked: bytes
+    words: bytes
+
+
+class Repeat(IntEnum):
+    """What it is that means something (csrc/host/repeats/repeats.h). A client that has said GREETING is answered; one
+    with any of the others is offered a connection, and told that it has it: REQUEST (after a greeting), HEAD (at once),
+    PLACE (an address and a port, to which it was redirected)."""
+
+    GREETING = 0
+    REQUEST = 1
+    HEAD = 2
+    PLACE = 3
+
+
+class RepeatWords(Protocol):
+    """What was said at a door, and is known when it is said again (reading/repeats.py)."""
+
+    def learn(self, what: Repeat, said: bytes, answer: bytes) -> None:
+        """It is answered by that."""
+
+    def learn_offer(self, what: Repeat, said: bytes, asked: DialTarget, answer: bytes) -> None:
+        """It asks for that, and is answered when it is there."""
+
+    def forget(self, said: bytes | None = None) -> None:
+        """It is read anew; all is without `said`."""
+
+    def make_up(self) -> None:
+        """For one that was handed back there is room for another."""
+
+    def end(self) -> None:
+        """Hands back whoever is there, at once."""
 
 
 class DoorConnections(Protocol):
@@ -133,11 +183,20 @@ class DoorSession(CarriedSession, Protocol):
         """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's."""
 
     def offer(
-        self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, ClientStream | None], None]
+        self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, Fetched | None], None]
     ) -> Offered:
         """Has a client answered when a known target is connected, and kept until it was judged what it says next. The
         client stays the caller's. `told` hears once: whether all is over, and the connection where it was fetched, or
         had to be; neither where the target was not known any more, and nothing has happened."""
+
+    def adopt(self, call: int, asked: DialTarget, told: Callable[[bool, Fetched | None], None]) -> Offered:
+        """Goes on with what a client was offered when it said what was heard before; as `offer`."""
+
+    def learn_at(
+        self, listener: socket.socket, each: int, go_on: Callable[[RepeatClient], object], *, redirected: bool
+    ) -> RepeatWords | None:
+        """What is heard at a door, each client of which needs so many descriptors; `go_on` gets who is not served by
+        that. None where that cannot be had."""
 
     def note_refused(self, address: IPv4Address, port: int) -> None:
         """The kernel has refused a connection to that address."""

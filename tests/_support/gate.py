@@ -39,6 +39,12 @@ class ServedSession(CageSession):
     def offer(self, *_: object) -> Offered:
         raise AssertionError("nothing is known")
 
+    def adopt(self, *_: object) -> Offered:
+        raise AssertionError("nothing was said before")
+
+    def learn_at(self, *_: object, redirected: bool) -> None:
+        """Nothing is."""
+
     def note_refused(self, address: IPv4Address, port: int) -> None:
         refused.tell(self, address, port)
 

@@ -21,6 +21,7 @@ from pysandbox.gate import refusal
 from pysandbox.gate.http import forward
 from pysandbox.gate.http import messages as http
 from pysandbox.gate.own_limits import set_own_limits
+from pysandbox.gate.reading.repeats import RepeatSelector
 from pysandbox.gate.reading.serving import Reader
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp import inspected
@@ -32,11 +33,12 @@ LOADED = forward, inspected, refusal  # what is imported only where a connection
 def main(channel_fd: int, dials_fd: int) -> None:
     host, dials = socket.socket(fileno=channel_fd), socket.socket(fileno=dials_fd)
     set_own_limits()
-    loop = asyncio.new_event_loop()
+    selector = RepeatSelector()
+    loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
     loop.set_exception_handler(lambda *_: None)  # what strangers say is told nowhere
     _rehearse()
-    reader = Reader(host, dials, loop)
+    reader = Reader(host, dials, loop, selector)
     gc.freeze()
     if failed := lib.psb_confine_reader():
         raise OSError(-failed, f"the reader cannot confine itself: {os.strerror(-failed)}")

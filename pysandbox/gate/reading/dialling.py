@@ -72,6 +72,11 @@ class Dialling:
         told: Callable[[Received | None], None],
     ) -> Offered:  # fmt: skip
         """Has a client answered when it is connected; the client stays the caller's."""
+        number = self._relay.ask(Verb.OFFER, told, cage, *asked, answer, fds=(client.fileno(),))
+        return self.adopt(cage, number, asked, told)
+
+    def adopt(self, cage: int, number: int, asked: DialTarget, told: Callable[[Received | None], None]) -> Offered:
+        """Goes on with what was offered by a call; `told` hears the answer."""
 
         def answered(received: Received | None) -> None:
             late.cancel()
@@ -80,7 +85,7 @@ class Dialling:
             told(received)
 
         say = self._relay.say
-        number = self._relay.ask(Verb.OFFER, answered, cage, *asked, answer, fds=(client.fileno(),))
+        self._relay.expect(number, answered)
         late = self._loop.call_later(PATIENCE, say, Verb.GIVE_UP, number)
         return Offered(
             partial(say, Verb.GO, number), partial(say, Verb.FETCH, number), partial(say, Verb.LET_GO, number)

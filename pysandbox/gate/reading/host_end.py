@@ -22,6 +22,7 @@ from pysandbox.shapes import NamedTuple
 
 READ_AT_ONCE = 32  # records
 BOOKED_MS = 2000  # for the host program to look who has been refused
+ELSEWHERE = 1  # the first two bits of the number of a call that was not made here (csrc/host/repeats)
 # What answers a call. Any other record has the number of a door, a cage or a connection, which a call may have as well.
 ANSWERS = frozenset((Verb.DIALLED, Verb.REFUSED, Verb.FAILED, Verb.ANSWERED, Verb.BOOKED))
 ENDS = ANSWERS | {Verb.OVER}  # ... or a call that nobody waits for, which the relay's thread alone is asked
@@ -48,6 +49,7 @@ class HostEnd:
         self._told: dict[int, Told] = {}  # of calls that nobody waits for
         self.unanswered = 0  # calls, also of those who do not wait any more
         self._later: deque[Received] = deque()  # what came while a refusal was booked
+        self.stray: Callable[[Received], bool] = lambda _: False  # takes an answer to what was not asked here
         self.gone: asyncio.Future[None] = loop.create_future()
         loop.add_reader(sock.fileno(), self._read)
 
@@ -77,9 +79,16 @@ class HostEnd:
         """Asks; `told` hears the answer. The number of the call."""
         number = next(self._numbers)
         self.say(kind, number, *fields, fds=fds)
-        self._told[number] = told
-        self.unanswered += 1
+        self.expect(number, told)
         return number
+
+    def expect(self, number: int, told: Told) -> None:
+        """`told` hears the answer to a call, whoever has made it."""
+        self.unanswered += number not in self._told
+        self._told[number] = told
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
 
     async def call(self, kind: Verb, *fields: str | int | bytes, patience: float = 0.0) -> Received:
         """Asks, and waits for the answer; gives up after so many seconds, which is answered as well. Raises
@@ -151,6 +160,8 @@ class HostEnd:
 
     def _take(self, received: Received) -> None:
         record = received.record
+        if record.number not in self._told and record.number >> 62 == ELSEWHERE and self.stray(received):
+            return
         told = self._told.pop(record.number, None) if record.kind in ENDS else None
         if told is not None:
             self.unanswered -= 1
@@ -158,6 +169,9 @@ class HostEnd:
             return
         if record.kind not in ANSWERS:
             self._obey(received)
+            return
+        if record.number >> 62 == ELSEWHERE:
+            self._drop(received)
             return
         self.unanswered -= record.kind is not Verb.BOOKED
         answer = self._calls.pop(record.number, None)

@@ -11,6 +11,7 @@ from pysandbox.gate.dns import door as dns
 from pysandbox.gate.reading.dialling import Dialling
 from pysandbox.gate.reading.host_end import HostEnd, Received
 from pysandbox.gate.reading.kinds import Verb
+from pysandbox.gate.reading.repeats import RepeatDoors, RepeatSelector
 from pysandbox.gate.reading.session import RemoteSession
 from pysandbox.gate.shares import Account, descriptors
 from pysandbox.gate.tcp import refused, streams
@@ -22,10 +23,13 @@ ROUNDS = 5  # of the loop, in which a door that was opened begins to be served, 
 
 
 class Reader:
-    def __init__(self, channel: socket.socket, dials: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, channel: socket.socket, dials: socket.socket, loop: asyncio.AbstractEventLoop, selector: RepeatSelector
+    ) -> None:
         self._host = HostEnd(channel, loop, self._obey)
         self._relay = HostEnd(dials, loop, self._obey)
         self._dialling = Dialling(self._host, self._relay)
+        self._repeats = RepeatDoors(selector, self._relay, loop)
         room = descriptors()  # nobody can ask later
         self._account, self._calls = Account(lambda: room), Account(lambda: CALLS_AT_ONCE)
         self._cages: dict[int, RemoteSession] = {}
@@ -41,7 +45,8 @@ class Reader:
         (kind, number, fields), fd = received
         if kind is Verb.CAGE:
             self._cages[number] = RemoteSession(
-                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account, self._calls
+                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account, self._calls,
+                self._repeats,
             )
         elif kind is Verb.DOOR and fd is not None:
             self._open(number, int(fields[0]), fields[1].decode(), fields[2].decode(), fd)

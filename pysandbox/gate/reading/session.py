@@ -16,10 +16,12 @@ from ipaddress import IPv4Address
 from pysandbox.gate.askers import asking
 from pysandbox.gate.dns import message
 from pysandbox.gate.dns.door import QUESTIONS_AT_ONCE
+from pysandbox.gate.doors import Fetched
 from pysandbox.gate.monitors import Monitors
 from pysandbox.gate.reading.dialling import Dialling
 from pysandbox.gate.reading.host_end import HostEnd, HostGone, Received
 from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, write_peer
+from pysandbox.gate.reading.repeats import RepeatDoor, RepeatDoors
 from pysandbox.gate.rules import Decision, GateRules
 from pysandbox.gate.shares import Account
 from pysandbox.gate.tasks import CageTasks
@@ -30,7 +32,7 @@ from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from pysandbox.gate.dns.door import Answering
-    from pysandbox.gate.doors import Offered, Passed
+    from pysandbox.gate.doors import Offered, Passed, RepeatClient
     from pysandbox.gate.held import HeldConnection
 
 T = TypeVar("T")
@@ -195,11 +197,11 @@ class RemoteInspector:
 class RemoteSession:
     def __init__(
         self, number: int, rules: bytes, inspected: bool, host: HostEnd, dialling: Dialling, account: Account,
-        calls: Account,
+        calls: Account, repeats: RepeatDoors,
     ) -> None:  # fmt: skip
         """`calls`: what all cages may have under way at the host program."""
         self.loop = asyncio.get_running_loop()
-        self.number, self.host, self._dialling = number, host, dialling
+        self.number, self.host, self._dialling, self._repeats = number, host, dialling, repeats
         self.net = ReadPlan(True if inspected else None)
         self.rules: GateRules = pickle.loads(rules)  # the host's own words
         self.ledger = RemoteLedger(number, host)
@@ -217,6 +219,7 @@ class RemoteSession:
 
     def narrow(self, rules: bytes) -> None:
         self.rules = pickle.loads(rules)  # the host's own words
+        self._repeats.forget(self.number)
 
     def start(self, serving: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs a coroutine, at most for as long as the cage lives."""
@@ -249,17 +252,28 @@ class RemoteSession:
         return self._dialling.pass_on(self.number, asked, said, client)
 
     def offer(
-        self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, ClientStream | None], None]
+        self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, Fetched | None], None]
     ) -> Offered:
         """Has a client answered when a known target is connected. The client stays the caller's."""
         return self._dialling.offer(self.number, asked, answer, client, partial(self._offered, told))
 
-    def _offered(self, told: Callable[[bool, ClientStream | None], None], received: Received | None) -> None:
+    def adopt(self, call: int, asked: DialTarget, told: Callable[[bool, Fetched | None], None]) -> Offered:
+        """Goes on with what a client was offered when it said what was heard before."""
+        return self._dialling.adopt(self.number, call, asked, partial(self._offered, told))
+
+    def _offered(self, told: Callable[[bool, Fetched | None], None], received: Received | None) -> None:
         if received is None or received.fd is None:
             told(received is None or received.record.kind is Verb.OVER, None)
         else:
-            server = self.connections.add(int(received.record.fields[0]), received.fd)
-            told(False, ClientStream(server, self.turns))
+            number, name, port, _ = received.record.fields
+            server = self.connections.add(int(number), received.fd)
+            told(False, Fetched(DialTarget(name.decode(), int(port)), ClientStream(server, self.turns)))
+
+    def learn_at(
+        self, listener: socket.socket, each: int, go_on: Callable[[RepeatClient], object], *, redirected: bool
+    ) -> RepeatDoor | None:
+        """What is heard at a door. None where that cannot be had."""
+        return self._repeats.open(self.number, self.descriptors, each, listener, go_on, redirected=redirected)
 
     # ---- what arrives nowhere -----------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.gate.doors import DoorSession, Passed
+    from pysandbox.gate.tcp.offered import OfferedClients
 
 WORDS = 16384  # bytes that are read of it at once
 Leave = Callable[[], object]
@@ -28,12 +29,14 @@ Leave = Callable[[], object]
 class PassedClients:
     """The clients of one door. `back` gets one that is to be served otherwise after all, and what frees its place."""
 
-    def __init__(self, session: DoorSession, back: Callable[[ClientStream, Leave], object]) -> None:
-        self._session, self._back = session, back
+    def __init__(
+        self, session: DoorSession, back: Callable[[ClientStream, Leave], object], offered: OfferedClients
+    ) -> None:
+        self._session, self._back, self._offered = session, back, offered
         self._passed: dict[Passed, ClientStream] = {}
 
     def takes(self, client: ClientStream, leave: Leave) -> bool:
-        """Whether it does; `leave` is called when it is over. What was read stays in `client.said`."""
+        """Whether it does; `leave` is called when it is over. What was read is in `client.said`, or stays there."""
         try:
             address, port = original(client.sock)
         except OSError:
@@ -43,13 +46,14 @@ class PassedClients:
         if target is None or not self._is_plain(target, client):
             return False
         passed = self._session.pass_on(asked, client.said, client.sock)
+        self._offered.learn_place(asked)
         self._passed[passed] = client
         passed.over.add_done_callback(partial(self._over, passed, client, leave))
         return True
 
     def _is_plain(self, target: DialTarget, client: ClientStream) -> bool:
         with suppress(OSError):  # that it is silent
-            client.said = client.sock.recv(WORDS)
+            client.said = client.said or client.sock.recv(WORDS)
         if not client.said:
             return False
         sniffer = Sniffer(target, self._session.rules.may_name_at_address)
@@ -65,6 +69,7 @@ class PassedClients:
             self._back(client, leave)
 
     def end(self) -> None:
+        self._offered.end()
         for passed in list(self._passed):
             passed.cut()
             passed.over.cancel()

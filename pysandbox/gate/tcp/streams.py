@@ -49,9 +49,13 @@ async def serve(session: DoorSession, kind: str, listener: socket.socket) -> Non
     def serve_one(client: ClientStream, leave: Callable[[], object], serve: Serve | None = None) -> None:
         begin(_served_in_a_slot(slots, serve or served, session, client), client, leave)
 
-    passing = PassedClients(session, serve_one) if kind == "tcp" else OfferedClients(session, kind, serve_one)
-    at_once = partial(_at_once, session, listener, slots, passing, serve_one)
+    offered = OfferedClients(session, kind, serve_one)
+    passing = PassedClients(session, serve_one, offered) if kind == "tcp" else offered
+    take = partial(_take, passing, serve_one)
+    at_once = partial(_at_once, session, listener, slots, take)
     listener.setblocking(False)
+    if listener.family == socket.AF_INET:
+        offered.learn_at(listener, EACH, slots.locked, take)
     try:
         while True:
             await _until_readable(listener, at_once)
@@ -91,8 +95,8 @@ async def _until_readable(listener: socket.socket, at_once: Callable[[], bool]) 
 
 
 def _at_once(
-    session: DoorSession, listener: socket.socket, slots: asyncio.Semaphore, passing: PassedClients | OfferedClients,
-    serve_one: Callable[[ClientStream, Callable[[], object]], None],
+    session: DoorSession, listener: socket.socket, slots: asyncio.Semaphore,
+    take: Callable[[ClientStream, Callable[[], object]], None],
 ) -> bool:  # fmt: skip
     """Accepts one connection where nothing has to be waited for; whether it did. It is passed on, or served."""
     if slots.locked() or not session.turns.now() or not session.descriptors.take(EACH):
@@ -102,10 +106,16 @@ def _at_once(
     if isinstance(accepted, OSError):
         leave()
         return _is_nobody(accepted)
-    client = ClientStream(accepted, session.turns)
+    take(ClientStream(accepted, session.turns), leave)
+    return True
+
+
+def _take(
+    passing: PassedClients | OfferedClients, serve_one: Callable[[ClientStream, Callable[[], object]], None],
+    client: ClientStream, leave: Callable[[], object],
+) -> None:  # fmt: skip
     if not passing.takes(client, leave):
         serve_one(client, leave)
-    return True
 
 
 async def _let_in(session: DoorSession, slots: asyncio.Semaphore) -> Callable[[], None]:
