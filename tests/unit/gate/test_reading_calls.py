@@ -36,7 +36,9 @@ def test_cages_that_wait_leave_the_host_program_room_for_another_s_calls():
         calls, descriptors = Account(lambda: CALLS_AT_ONCE), Account(lambda: 1 << 20)
         none: Any = None
         rules = pickle.dumps(GateRules.of(net_plan("*.test")))
-        sessions = [RemoteSession(number, rules, False, none, dialling, descriptors, calls, none) for number in range(6)]
+        sessions = [
+            RemoteSession(number, rules, False, none, dialling, descriptors, calls, none) for number in range(6)
+        ]
         crowd = [asyncio.ensure_future(each.dial(DialTarget("a.test", 443))) for each in sessions[:5] * 1024]
         await asyncio.sleep(0)
         before = dialling.under_way
