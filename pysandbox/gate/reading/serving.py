@@ -45,7 +45,13 @@ class Reader:
         (kind, number, fields), fd = received
         if kind is Verb.CAGE:
             self._cages[number] = RemoteSession(
-                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account, self._calls,
+                number,
+                fields[0],
+                fields[1] == b"1",
+                self._host,
+                self._dialling,
+                self._account,
+                self._calls,
                 self._repeats,
             )
         elif kind is Verb.DOOR and fd is not None:
