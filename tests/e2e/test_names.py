@@ -99,6 +99,12 @@ def test_the_line_that_a_refusal_gives_lets_the_name_resolve(runtime):
     assert cage_python(Cage(allowed, runtime=runtime), RESOLVE, "b.test")[0].startswith("198.18.1.")
 
 
+def test_a_host_without_an_ipv4_address_says_what_takes_another(runtime):
+    for policy, hint in ((hosts("c.test"), True), (hosts("c.test", dns_ipv6="resolve"), False)):
+        said = Cage(policy, runtime=runtime).run(["curl", "-sS", "http://c.test/"]).stdout
+        assert "c.test has no" in said and ('dns.ipv6 = "resolve"' in said) is hint
+
+
 def test_two_cages_are_answered_by_their_own_rules(runtime):
     with Cage(hosts("a.test"), runtime=runtime) as one, Cage(hosts("b.test"), runtime=runtime) as other:
         mine, not_mine = cage_python(one, RESOLVE, "a.test", "b.test")

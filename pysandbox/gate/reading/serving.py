@@ -45,15 +45,9 @@ class Reader:
         (kind, number, fields), fd = received
         if kind is Verb.CAGE:
             self._cages[number] = RemoteSession(
-                number,
-                fields[0],
-                fields[1] == b"1",
-                self._host,
-                self._dialling,
-                self._account,
-                self._calls,
+                number, fields[0], fields[1] == b"1", self._host, self._dialling, self._account, self._calls,
                 self._repeats,
-            )
+            )  # fmt: skip
         elif kind is Verb.DOOR and fd is not None:
             self._open(number, int(fields[0]), fields[1].decode(), fields[2].decode(), fd)
         elif kind is Verb.SHUT and number in self._doors:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pysandbox.gate.cage_session import CageSession
     from pysandbox.policy.parent import ParentProxy
 
+NO_ADDRESS = "has no address"
+NO_IPV4 = 'has no IPv4 address; where it has one of IPv6: dns.ipv6 = "resolve"'
 CONNECT_SECONDS = 30.0  # for all the addresses of a name together
 NEXT_ADDRESS_SECONDS = 0.25  # until the next address is tried beside the one that does not answer (RFC 8305)
 ADDRESSES_TRIED = 8
@@ -78,7 +80,7 @@ async def _addresses(session: CageSession, target: DialTarget, host: str | IPAdd
     except NotAsked as refused:
         raise deny(session, target._replace(host=refused.shown), refused.decision) from None
     if not found:
-        raise Unreachable(errno.EHOSTUNREACH, f"{host} has no address")
+        raise Unreachable(errno.EHOSTUNREACH, f"{host} {NO_ADDRESS if session.net.ipv6 == 'resolve' else NO_IPV4}")
     decided = [(each, check_resolved(session, host, each, target.port)) for each in found]
     allowed = [each for each, decision in decided if decision.allowed]
     if not allowed:
