@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVNULL", "PIPE", "STDOUT", "Cage"]
 
+CONFINEMENT = "pysandbox.confinement"
+
 
 class Cage(SessionControls):
     """Commands under one policy. Thread-safe; `close()` is idempotent, and leaving the `with` block closes.
@@ -78,7 +80,8 @@ class Cage(SessionControls):
         leak_fn: LeakFn | None = None,
         **unknown: Never,
     ) -> None:
-        _require_unconfined()
+        if CONFINEMENT in sys.modules:  # before anything is imported: the walls may hide our own files
+            _require_unconfined()
         from pysandbox.launcher import Launcher
 
         if unknown:
@@ -337,9 +340,8 @@ class Cage(SessionControls):
 
 
 def _require_unconfined() -> None:
-    """Raises UnsupportedError. Before anything is imported: the walls may hide our own files."""
-    confinement = sys.modules.get("pysandbox.confinement")
-    if confinement is not None and confinement.has_confined_itself():
+    """Raises UnsupportedError."""
+    if sys.modules[CONFINEMENT].has_confined_itself():
         raise UnsupportedError(
             "this process has confined itself (confine), and no cage can be opened from inside", feature="confine",
             fix="confine a process of its own, or open cages from one that is not confined",
