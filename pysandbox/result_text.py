@@ -71,7 +71,7 @@ def told(result: Outcome) -> str:
     if len(result.denials) > MOST_DENIALS:
         lines.append(f"refused: {len(result.denials) - MOST_DENIALS} more, in denials")
     if result.no_route:
-        lines.append("a host was looked for, and the cage has no network; to allow one: hosts=[...]")
+        lines.append("a host was looked for, and the policy lets the cage reach none")
     return "\n".join([*lines, *(f"note: {note.key}: {note.message}" for note in _said(result))])
 
 

@@ -44,6 +44,7 @@ struct cage {
     int32_t listener;        /* until the host has taken it; 0: none */
     uint64_t blocks_written; /* by all that was reaped */
     uint64_t no_routes;      /* when a command last failed (no_route.c) */
+    uint32_t others_ended;   /* since then */
     struct bpf_instruction filter[PSB_MAX_FILTER];
     struct command commands[PSB_MAX_COMMANDS];
 };
@@ -131,8 +132,8 @@ void signal_all(const struct cage *cage, int32_t signal);
 /* Kills every process of the cage but this one; returns how many were still running. */
 uint32_t kill_everything(struct cage *cage);
 
-/* no_route.c: whether the cage looked for a host since this was last asked */
-int met_no_route(struct cage *cage);
+/* no_route.c: whether a command that has failed looked for a host, where no other one ran meanwhile */
+int met_no_route(struct cage *cage, const struct command *command);
 
 /* tree.c: a file of /proc that cage-init itself opens, whatever is decided about the cage's; -errno */
 long open_own(const char *path, int flags);

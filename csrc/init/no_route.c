@@ -17,7 +17,15 @@ static uint64_t number_of_line(const char *text, const char *end) {
     return value;
 }
 
-int met_no_route(struct cage *cage) {
+/* Nothing is read when a command succeeds or begins: so what was counted may be another one's. */
+static int was_alone(const struct cage *cage, const struct command *command) {
+    uint32_t i;
+    for (i = 0; i < cage->n_commands; i++)
+        if (cage->commands[i].pid && &cage->commands[i] != command) return 0;
+    return !cage->others_ended;
+}
+
+int met_no_route(struct cage *cage, const struct command *command) {
     char text[1024];
     const uint64_t before = cage->no_routes;
     long fd, size;
@@ -27,5 +35,5 @@ int met_no_route(struct cage *cage) {
     size = sys_call(SYS_read, fd, text, sizeof text, 0, 0, 0);
     sys_close((int)fd);
     if (size > 0) cage->no_routes = number_of_line(text, text + size);
-    return cage->no_routes > before;
+    return cage->no_routes > before && was_alone(cage, command);
 }

@@ -28,7 +28,8 @@ static void tell_exit(struct cage *cage, struct command *command, int32_t status
     record.status = status;
     record.killed_others = killed;
     record.timed_out = command->stage != WALLTIME_RUNNING;
-    record.no_route = has_failed(status) && met_no_route(cage);
+    record.no_route = has_failed(status) && met_no_route(cage, command);
+    cage->others_ended = !has_failed(status);
     record.user_us = (uint64_t)(usage->user_s * 1000000 + usage->user_us);
     record.system_us = (uint64_t)(usage->system_s * 1000000 + usage->system_us);
     record.max_rss_kb = (uint64_t)usage->max_rss;

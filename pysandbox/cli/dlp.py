@@ -6,10 +6,13 @@ Exit code of `scan`: 0 when nothing was found, 1 when something was, 2 when a fi
 from __future__ import annotations
 
 import os
+import re
+import select
 import stat
 import sys
 from argparse import Namespace
 from collections.abc import Container, Iterator
+from contextlib import suppress
 
 from pysandbox.cli import console
 from pysandbox.cli.actions import Action, act, answer, parser_of
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 FOUND, NOT_SCANNED = 1, 2
 LARGEST = 64 << 20  # bytes of a file
+WRITER_SECONDS = 5.0  # for a pipe's writer to come
+OWN = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")  # a descriptor of this process
 HELP = """\
 Usage: pysandbox dlp ACTION ...
 
@@ -163,14 +168,14 @@ def _listed(policy: Policy, host: str) -> tuple[str, ...]:
 
 
 class NothingWritten(Exception):
-    """A pipe without a writer, or whose writer had nothing to say."""
+    """A pipe that nobody writes to."""
 
 
 def _scan_file(name: str, key: bytes, wanted: Wanted, belongs: Container[str]) -> ScannedFile:
     try:
         text = _read(name)
     except NothingWritten:
-        return ScannedFile(name, [], "it is a pipe, and nobody has written anything to it")
+        return ScannedFile(name, [], f"it is a pipe, and nobody has written to it for {WRITER_SECONDS:g} seconds")
     if len(text) > LARGEST:
         return ScannedFile(name, [], f"it has more than {LARGEST >> 20} MiB; split it")
     try:
@@ -185,16 +190,27 @@ def _read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1)
     with open(name, "rb", opener=_open) as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            _await_writer(file.fileno())
         os.set_blocking(file.fileno(), True)
-        text = file.read(LARGEST + 1)
-        if not text and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            raise NothingWritten
-        return text
+        return file.read(LARGEST + 1)
 
 
 def _open(name: str, flags: int) -> int:
-    """Opens a file, and a pipe without waiting for its writer."""
+    """Opens a file, and a pipe without waiting for its writer. What this process has already is not opened again: the
+    writer of `<(...)` may have said all it had, and no other pipe would tell that."""
+    if (number := OWN.fullmatch(name)) is not None:
+        with suppress(OSError):  # there is none; to open it says so by name
+            return os.dup(int(number[1]))
     return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _await_writer(fd: int) -> None:
+    """Until there is something, or whoever had opened it has closed it. Raises NothingWritten."""
+    pipe = select.poll()
+    pipe.register(fd, select.POLLIN)
+    if not pipe.poll(WRITER_SECONDS * 1000):
+        raise NothingWritten
 
 
 def _lines(scanned: list[ScannedFile]) -> Iterator[str]:

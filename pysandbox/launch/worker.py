@@ -25,7 +25,7 @@ def always() -> bool:
 class PutOff(NamedTuple):
     due: float  # time.monotonic()
     task: Callable[[], object]
-    is_wanted: Callable[[], bool]  # still, asked before this is waited for
+    is_wanted: Callable[[], bool]  # still, asked before this is waited for, without the worker's lock
 
 
 class Worker:
@@ -99,11 +99,15 @@ class Worker:
         return None
 
     def _still_wanted(self) -> list[PutOff]:
-        """What else was put off is forgotten."""
+        """What else was put off is forgotten. It is asked without the lock: who is asked has one of its own, and holds
+        it where a garbage collection may submit something here."""
         with self._lock:
-            before, self._later = self._later, [each for each in self._later if each.is_wanted()]
+            asked = list(self._later)
+        unwanted = {id(each) for each in asked if not each.is_wanted()}
+        with self._lock:
+            before, self._later = self._later, [each for each in self._later if id(each) not in unwanted]
             self._have_ended(len(before) - len(self._later))
-            return self._later
+            return list(self._later)
 
     def _have_ended(self, tasks: int) -> None:
         """With the lock."""

@@ -48,8 +48,9 @@ class Recorder:
 
     def add(self, live: CageInit, argv: tuple[str, ...], plan: Plan) -> None:
         """`argv` is that of the only command, empty for a session."""
+        waiting = Waiting(live, argv, plan, time.time())
         with self._lock:
-            self._waiting.append(Waiting(live, argv, plan, time.time()))
+            self._waiting.append(waiting)
             if len(self._waiting) > 1:
                 return
         self._worker.put_off(self._write_all, LASTING, self._any_lasts)
@@ -63,8 +64,10 @@ class Recorder:
     def _any_lasts(self) -> bool:
         """Most are over before anything is written, and the worker is not woken for them."""
         with self._lock:
-            self._waiting = [each for each in self._waiting if not each.live.closed]
-            return bool(self._waiting)
+            before, self._waiting = self._waiting, [each for each in self._waiting if not each.live.closed]
+            any_lasts = bool(self._waiting)
+        del before  # what ends with it ends without the lock
+        return any_lasts
 
     def _write_all(self) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox import Cage, Policy
+from pysandbox import PIPE, Cage, Policy
 from pysandbox.cli.no_network import NO_ROUTE
 
 PYTHON = "/usr/bin/python3"
@@ -89,7 +89,22 @@ def test_each_command_of_a_cage_is_told_its_own() -> None:
     assert sought == [True, False, True, False, False]
 
 
+def test_no_command_is_told_another_s() -> None:
+    """What one looked for that succeeded, or that runs meanwhile, is not told of one that fails then."""
+    swallowed = f"try: {UNKNOWN}\nexcept OSError: pass"
+    with Cage(Policy()) as cage:
+        assert cage.run([PYTHON, "-c", swallowed]).ok
+        assert not cage.run([PYTHON, "-c", "raise SystemExit(3)"]).no_route
+        with cage.spawn([PYTHON, "-c", f"{swallowed}\nprint(flush=True); input()"], stdin=PIPE, stdout=PIPE) as other:
+            other.stdout.readline()
+            assert not cage.run([PYTHON, "-c", "raise SystemExit(3)"]).no_route
+            other.stdin.close()
+        assert cage.run([PYTHON, "-c", UNKNOWN]).returncode and cage.run([PYTHON, "-c", UNKNOWN]).no_route, (
+            "the control"
+        )
+
+
 def test_the_result_says_it_in_words() -> None:
     with Cage(Policy()) as cage:
         failed, other = cage.run([PYTHON, "-c", UNKNOWN]), cage.run(["false"])
-    assert "the cage has no network" in str(failed) and "network" not in str(other)
+    assert "a host was looked for" in str(failed) and "a host" not in str(other)

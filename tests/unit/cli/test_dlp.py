@@ -193,12 +193,35 @@ def test_a_pack_is_looked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         dlp.main(["scan", "--pack", "gitleak", str(tmp_path / "x")], False)
 
 
-def test_a_pipe_that_nobody_writes_to_is_waited_for_by_nobody(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for_for_ever(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dlp, "WRITER_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
     assert dlp.main(["scan", str(tmp_path / "pipe")], False) == 2
-    assert "it is a pipe, and nobody has written anything to it" in capsys.readouterr().err
+    assert "it is a pipe, and nobody has written to it for 0.05 seconds" in capsys.readouterr().err
+
+
+def test_a_pipe_whose_writer_comes_later_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dlp, "WRITER_SECONDS", 60.0)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    late = threading.Timer(0.2, lambda: pipe.write_bytes(TOKEN))
+    late.start()
+    assert dlp.main(["scan", str(pipe)], False) == 1
+    late.join()
+    assert "github_pat" in capsys.readouterr().out
+
+
+def test_a_pipe_whose_writer_had_nothing_to_say_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `<(printf "")`."""
+    monkeypatch.setattr(dlp, "WRITER_SECONDS", 60.0)
+    near, far = os.pipe()
+    os.close(far)
+    assert dlp.main(["scan", f"/dev/fd/{near}"], False) == 0
+    os.close(near)
 
 
 def test_a_pipe_that_somebody_writes_to_is_read_to_its_end(capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,3 +128,23 @@ def test_what_is_not_wanted_any_more_is_forgotten() -> None:
         time.sleep(0.001)
     worker.drain()
     assert not done and worker._pending == 0
+
+
+def test_who_is_asked_is_asked_without_the_lock() -> None:
+    """It has a lock of its own, and who holds that may submit something, in a garbage collection."""
+    was_free: list[bool] = []
+    asked = threading.Event()
+
+    def is_wanted() -> bool:
+        other = threading.Thread(target=worker.submit, args=(lambda: None,), daemon=True)
+        other.start()
+        other.join(5)
+        was_free.append(not other.is_alive())
+        asked.set()
+        return False
+
+    worker = Worker(lambda: True, lambda _: None)
+    worker.put_off(lambda: None, 3600, is_wanted)
+    assert asked.wait(60)
+    worker.drain()
+    assert was_free[0]
