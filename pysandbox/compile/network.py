@@ -20,8 +20,8 @@ HOSTS_TEXT = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127
 # Without a way out a name that is not in /etc/hosts does not exist, and that is the answer, at once: a resolver that is
 # out of reach would mean "try again", which npm, pip and others then do for minutes. So the files have the last word,
 # and before it a server is asked that no route leads to (RFC 5737): the kernel counts that (csrc/init/no_route.c).
-# musl waits for an answer for as long as the file says. Go's own resolver, which has no last word, says at once that the
-# network is unreachable.
+# musl waits for an answer for as long as the file says. Go's own resolver takes no last word, and says at once that
+# the network is unreachable.
 NOBODY_TEXT = "# this cage has no network\nnameserver 192.0.2.1\noptions timeout:0 attempts:1\n"
 # Names come from the door and nowhere else: no daemon of the host answers in the cage.
 NSSWITCH_TEXT = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n"
