@@ -78,6 +78,15 @@ def _hints_of(found: Any, around: dict[str, Any] | None = None) -> dict[str, Any
         return {}
 
 
+def _said(annotation: Any, name: str) -> Any:
+    """None where it says nothing, or what cannot be read: since Python 3.12 it is evaluated when it is asked for, and
+    may name what only a type checker sees."""
+    try:
+        return getattr(annotation, name, None)
+    except (NameError, TypeError, AttributeError):
+        return None
+
+
 def _named_by(annotation: Any, found: Shapes) -> list[Any]:
     """Notes it, where answers may hold its values, and gives what it is made of."""
     from dataclasses import is_dataclass
@@ -85,8 +94,9 @@ def _named_by(annotation: Any, found: Shapes) -> list[Any]:
 
     if not isinstance(annotation, type) or get_origin(annotation) is not None:
         # list[X], X | Y, Annotated[X, ...]; Box[X] of a generic class; what NewType, a TypeVar and `type` stand for
-        others = (getattr(annotation, each, None) for each in ("__supertype__", "__bound__", "__value__"))
-        made_of = [*get_args(annotation), *getattr(annotation, "__constraints__", ()), get_origin(annotation), *others]
+        others = [_said(annotation, each) for each in ("__supertype__", "__bound__", "__value__")]
+        others += _said(annotation, "__constraints__") or ()
+        made_of = [*get_args(annotation), get_origin(annotation), *others]
         return [type(each) if isinstance(each, enum.Enum) else each for each in made_of if each is not None]
     name = name_of(annotation)
     if issubclass(annotation, enum.Enum):

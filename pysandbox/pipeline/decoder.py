@@ -28,6 +28,7 @@ from pysandbox.pipeline.codec import (
     U32,
     U64,
     has_own_hash,
+    is_named_tuple,
 )
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 5_000_000
 # As how many values something counts beside itself, where it takes more memory than most: of 80 bytes each.
-HEAVY = {b"d": 1, b"S": 3, b"Z": 3, b"A": 4, b"R": 16, b"C": 1, b"D": 1, b"P": 2}
+HEAVY = {b"d": 1, b"S": 3, b"Z": 3, b"A": 4, b"R": 16, b"C": 1, b"E": 1, b"D": 1, b"P": 2}
 MOST_CHOSEN_IN_ALL = 65536  # keys of all containers whose hash a stranger can choose
+MOST_COMBINED = 4096  # different combinations of flags: enum(3) keeps each for as long as the program runs
 DTYPE = re.compile(r"[<>|][biufc][0-9]{1,2}")  # as ndarray.dtype.str tells one of NUMBERS
 MOST_DIMENSIONS = 32
 
@@ -63,6 +65,7 @@ class _ValueReader:
         self.buffers_read = 0
         self.left = MOST_VALUES
         self.chosen = MOST_CHOSEN_IN_ALL
+        self.combined: dict[tuple[Any, str], Any] = {}
 
     def take(self, size: int) -> memoryview:
         if size > len(self.data) - self.at:
@@ -178,12 +181,21 @@ def _read_enum(reader: _ValueReader, depth: int) -> Any:
         return kind[name]
     if type(name) is not str or not issubclass(kind, _imported("enum").Flag):
         raise BadAnswer(f"has an enum that {kind.__name__} lacks")
-    found, names = kind(0), name.split("|", len(kind.__members__)) if name else []  # a flag of several, or of none
-    for each in names:
-        if each not in kind.__members__:
-            raise BadAnswer(f"has a flag that {kind.__name__} lacks")
-        found |= kind[each]
-    return found
+    if (kind, name) not in reader.combined:
+        if len(reader.combined) == MOST_COMBINED:
+            raise BadAnswer(f"has more than {MOST_COMBINED} different combinations of flags: return their values")
+        reader.combined[kind, name] = kind(_combined(kind, name))
+    return reader.combined[kind, name]
+
+
+def _combined(kind: Any, name: str) -> int:
+    """The value of several flags, or of none. Each once, as they are defined: so a value is written in one way."""
+    value, left = 0, iter(kind.__members__)
+    for each in name.split("|", len(kind.__members__)) if name else ():
+        if each not in left:
+            raise BadAnswer(f"has a flag that {kind.__name__} lacks, or flags in another order than it defines")
+        value |= kind[each].value
+    return value
 
 
 def _of_annotation(kinds: dict[str, Any], told: memoryview) -> Any:
@@ -200,9 +212,10 @@ def _read_class(reader: _ValueReader, depth: int) -> Any:
     given = reader.value(depth + 1)
     if type(given) is not dict:
         raise BadAnswer(f"has no fields for {kind.__name__}")
-    fields = getattr(kind, "_fields", None) or (
-        each.name for each in _imported("dataclasses").fields(kind) if each.init
-    )
+    if is_named_tuple(kind):
+        fields = kind._fields
+    else:
+        fields = [each.name for each in _imported("dataclasses").fields(kind) if each.init]
     if set(given) - set(fields):
         raise BadAnswer(f"has fields that {kind.__name__} lacks")
     return kind(**given)

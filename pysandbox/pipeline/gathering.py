@@ -1,8 +1,11 @@
 """The sources that go with a call: of each module of one's own that it needs, the statements that are needed.
 
-A function of `tools.py` that says `from .shapes import area` needs the part of `shapes.py` that makes `area`, and of
-`import shapes` all of it. That goes on until nothing is named that is neither here nor the interpreter's own. Only what
-this program has imported is looked at: nothing is imported, and nothing is run, to find out.
+A function of `tools.py` that says `from .shapes import area` needs the part of `shapes.py` that makes `area`, and so
+does one that says `shapes.area` after `import shapes`: a constant that nobody names, which may be a secret, stays here.
+All of a module goes along where it is used in another way: passed on, imported by `*`, or named by other modules.
+
+That goes on until nothing is named that is neither here nor the interpreter's own. Only what this program has imported
+is looked at: nothing is imported, and nothing is run, to find out.
 """
 
 from __future__ import annotations
@@ -22,45 +25,61 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Definitions = dict[str, set[Definition]]  # by module
-Sources = dict[str, tuple[str, list[bytes], bool, bool]]  # as `placing` has them
+Statements = list[tuple[tuple[str, int], bytes]]
+Sources = dict[str, tuple[str, Statements, bool, bool]]  # as `placing` has them
 
 
 def gathered(definitions: Mapping[str, set[Definition]]) -> Sources:
     """Raises TypeError."""
-    return _gathered(frozenset((sys.modules[name], frozenset(each)) for name, each in definitions.items()))
+    wanted = frozenset((name, sys.modules[name], frozenset(each)) for name, each in definitions.items())
+    sources, absent = _gathered(wanted)
+    if any(name in sys.modules for name in absent):  # the program has imported it since
+        for each in (_gathered, _compiled, needed_source):
+            each.cache_clear()
+        sources, _ = _gathered(wanted)
+    return sources
 
 
 @lru_cache(256)
-def _gathered(definitions: frozenset[tuple[ModuleType, frozenset[Definition]]]) -> Sources:
-    wanted: Definitions = {module.__name__: set(each) for module, each in definitions}
-    at_once, todo = set(wanted), list(wanted)
+def _gathered(definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]]) -> tuple[Sources, frozenset[str]]:
+    """And the names of modules that would have been looked at, had this program imported them."""
+    wanted: Definitions = {name: set(each) for name, _, each in definitions}
+    at_once, todo, absent = set(wanted), list(wanted), set()
     while todo:
-        module = sys.modules[todo.pop()]
-        source = needed_source(module, frozenset(wanted[module.__name__]))
-        for name, definition in _imported_by(module, ast.parse(source)):
+        importer = todo.pop()
+        source = needed_source(sys.modules[importer], frozenset(wanted[importer]))
+        for name, found in _imported_by(sys.modules[importer], ast.parse(source), wanted[importer]):
+            if name not in sys.modules:
+                absent.add(name)
+            if not _is_ones_own(name):
+                continue
             there = wanted.setdefault(name, set())
-            if definition not in there and _can_be_sent(name, definition):
+            definition = _sendable(name, found)
+            if definition is not None and definition not in there:
                 there.add(definition)
                 todo.append(name)
-    return {
-        name: (*_compiled(sys.modules[name], frozenset(each)), hasattr(sys.modules[name], "__path__"), name in at_once)
+    sources = {
+        name: (*_compiled(name, sys.modules[name], frozenset(each)), _is_package(name), name in at_once)
         for name, each in wanted.items()
-        if each
+        if each or _can_be_sent(name, WHOLE)
     }
+    return sources, frozenset(absent)
 
 
 @lru_cache(256)
-def _compiled(module: ModuleType, definitions: frozenset[Definition]) -> tuple[str, list[bytes]]:
+def _compiled(name: str, module: ModuleType, definitions: frozenset[Definition]) -> tuple[str, Statements]:
     """Each statement alone: compiled once, and by the interpreter that runs in the cage, too."""
     source = needed_source(module, definitions)
-    body, file = ast.parse(source).body, f"<{module.__name__}>.py"
+    body, file = ast.parse(source).body, f"<{name}>.py"
     flags = 0
     for each in body:
         if isinstance(each, ast.ImportFrom) and each.module == "__future__":
             for alias in each.names:
                 flags |= getattr(__future__, alias.name).compiler_flag
-    alone = (ast.Module([each], []) for each in body)
-    return source, [marshal.dumps(compile(each, file, "exec", flags, dont_inherit=True)) for each in alone]
+    texts = [ast.unparse(each) for each in body]
+    alone = (compile(ast.Module([each], []), file, "exec", flags, dont_inherit=True) for each in body)
+    return source, [((text, texts[:at].count(text)), marshal.dumps(each))
+                    for at, (text, each) in enumerate(zip(texts, alone, strict=True))]  # fmt: skip
 
 
 def _can_be_sent(name: str, definition: Definition) -> bool:
@@ -72,26 +91,77 @@ def _can_be_sent(name: str, definition: Definition) -> bool:
     return True
 
 
-def _imported_by(module: ModuleType, tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """What it imports of modules of one's own, also in its functions."""
+def _sendable(name: str, definition: Definition | None) -> Definition | None:
+    """It, or what the module itself says it is asked for; None of what the cage has to look for."""
+    asked = () if definition is None else (definition, Definition("__getattr__"))
+    return next((each for each in asked if _can_be_sent(name, each)), None)
+
+
+def _imported_by(
+    module: ModuleType, tree: ast.Module, wanted: set[Definition]
+) -> Iterator[tuple[str, Definition | None]]:
+    """What it imports, also in its functions, and what it uses of that; None where it is to be there at least."""
+    from_outside, used = {each.name for each in wanted}, _used(tree)
+    nodes = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    named = {alias.name for each in nodes if isinstance(each, ast.Import) for alias in each.names}
+    here = {".".join(parts[:end]) for parts in (each.split(".") for each in named) for end in range(1, len(parts) + 1)}
+
+    def as_module(name: str, bound: str) -> Iterator[tuple[str, Definition | None]]:
+        yield name, WHOLE if from_outside & {bound, "*"} else None
+        for chain in used.get(bound, ()):
+            yield from _reached(name, chain, here)
+
+    for each in nodes:
+        origin = origin_of(module, each) if isinstance(each, ast.ImportFrom) else ""
+        for alias in each.names:
+            top, bound = alias.name.partition(".")[0], alias.asname or alias.name
+            if isinstance(each, ast.Import):
+                yield alias.name, None
+                yield from as_module(alias.name if alias.asname else top, alias.asname or top)
+            elif origin and _is_module_of(origin, alias.name):
+                yield from as_module(f"{origin}.{alias.name}", bound)
+            elif origin:
+                yield f"{origin}.{alias.name}", None
+                yield origin, WHOLE if alias.name == "*" else Definition(alias.name)
+
+
+def _used(tree: ast.Module) -> dict[str, set[tuple[str, ...]]]:
+    """By name, the attributes of attributes that are asked of it: () where it is used in another way."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    inner = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
     for each in ast.walk(tree):
-        if isinstance(each, ast.Import):
-            for alias in each.names:
-                parts = alias.name.split(".")
-                names = [alias.name] if alias.asname else [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
-                yield from ((name, WHOLE) for name in names if _is_ones_own(name))
-        elif isinstance(each, ast.ImportFrom) and (origin := origin_of(module, each)):
-            for alias in each.names:
-                inner = f"{origin}.{alias.name}"
-                if _is_ones_own(inner):
-                    yield inner, WHOLE
-                elif _is_ones_own(origin):
-                    yield origin, _defined(origin, alias.name)
+        chain: list[str] = []
+        node = each if id(each) not in inner else None
+        while isinstance(node, ast.Attribute):
+            chain.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, set()).add(tuple(chain))
+    return found
 
 
-def _defined(origin: str, name: str) -> Definition:
-    """All of a module of which a name cannot be found in its source."""
-    return Definition(name) if name != "*" and _can_be_sent(origin, Definition(name)) else WHOLE
+def _reached(name: str, chain: tuple[str, ...], here: set[str]) -> Iterator[tuple[str, Definition | None]]:
+    """What `name.a.b` needs, of modules below one another; those of `here` are imported by who says it."""
+    for each in chain:
+        if each == "__dict__":
+            break
+        inner = f"{name}.{each}"
+        if inner not in here:
+            yield name, Definition(each)
+        if not _is_module_of(name, each):
+            return
+        name = inner
+    yield name, WHOLE
+
+
+def _is_module_of(package: str, name: str) -> bool:
+    """Whether that is what it means there: `from .parse import parse` makes a function of a module's name."""
+    found = sys.modules.get(f"{package}.{name}")
+    return found is not None and getattr(sys.modules.get(package), name, found) is found
+
+
+def _is_package(name: str) -> bool:
+    return hasattr(sys.modules[name], "__path__")
 
 
 def _is_ones_own(name: str) -> bool:

@@ -135,5 +135,5 @@ def _note(found: Any, definitions: Definitions) -> bool:
         needed_source(module, frozenset((definition,)))
     except TypeError:  # by its name or by its value, as the pickler can
         return False
-    definitions.setdefault(module.__name__, set()).add(definition)
+    definitions.setdefault(found.__module__, set()).add(definition)
     return True

@@ -2,9 +2,10 @@
 
     sources = {name: (text, statements, whether it is a package, whether it is to be there at once)}
 
-Each statement runs once in an interpreter, in the order of its module, also where a later call needs others of the same
-module: so what an initializer or a preload has bound is there for the calls after it. What is not wanted at once is
-imported by whoever needs it, as any module is, and only where the interpreter itself finds no module of that name.
+Each statement runs once in a module, in the order of its source, also where a later call needs others of the same one:
+so what an initializer or a preload has bound is there for the calls after it. One that raises has not run, and a module
+that is imported anew begins anew. What is not wanted at once is imported by whoever needs it, as any module is, and
+only where the interpreter itself finds no module of that name.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import Any
 
-    Sources = Mapping[str, tuple[str, list[bytes], bool, bool]]
+    # A statement is known by its text, and which of those alike it is: marshal writes the same code in several ways.
+    Statement = tuple[tuple[str, int], bytes]
+    Sources = Mapping[str, tuple[str, list[Statement], bool, bool]]
 else:
     ModuleSpec = type(sys.__spec__)
 
-_ran: dict[str, set[bytes]] = {}  # statements by module, of those that are there
+RAN = "__pysandbox_ran__"  # in a module that is put here: the statements that have run in it
 
 
 class _Finder:
@@ -45,6 +48,7 @@ class _Finder:
         return None
 
     def exec_module(self, module: types.ModuleType) -> None:
+        module.__dict__[RAN] = set()
         _run(module)
 
     def get_source(self, name: str) -> str:
@@ -60,33 +64,36 @@ def place(sources: Sources, around: Mapping[str, Any]) -> None:
     if _FINDER not in sys.meta_path:
         sys.meta_path.append(_FINDER)
     for name, (_, _, is_package, at_once) in sources.items():
-        if name in _ran:
+        parent = name.rpartition(".")[0]
+        if at_once and parent and not _is_here(name):
+            importlib.import_module(parent)  # the real one, where the cage sees it; it may import this one
+        if _is_here(name):
             _run(sys.modules[name])
         elif at_once:
-            parent = name.rpartition(".")[0]
-            if parent:
-                importlib.import_module(parent)  # the real one, where the cage sees it
-            if name in _ran:  # its package has imported it
-                continue
             found = sys.modules[name] = types.ModuleType(name)
             found.__loader__ = _FINDER  # type: ignore[assignment]
             found.__package__ = name if is_package else parent
             if is_package:
                 found.__path__ = []
+            found.__dict__[RAN] = set()
             _run(found)
 
 
+def _is_here(name: str) -> bool:
+    """Whether there is one of this name that came with a call."""
+    return RAN in getattr(sys.modules.get(name), "__dict__", ())
+
+
 def _run(module: types.ModuleType) -> None:
-    name = module.__name__
-    ran = _ran.setdefault(name, set())
-    for statement in _FINDER.sources.get(name, ("", [], False, False))[1]:
-        if statement not in ran:
-            ran.add(statement)
+    ran = module.__dict__.setdefault(RAN, set())
+    for known_by, statement in _FINDER.sources.get(module.__name__, ("", [], False, False))[1]:
+        if known_by not in ran:
             code = marshal.loads(statement)
             for each in _mentioned(code):
                 if each in _FINDER.around:
                     module.__dict__.setdefault(each, _FINDER.around[each])
             exec(code, module.__dict__)
+            ran.add(known_by)
 
 
 def _mentioned(code: types.CodeType) -> set[str]:

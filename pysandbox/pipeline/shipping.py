@@ -67,7 +67,7 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     # Refused now rather than when it is called. Who decorates has only a part of its module yet: that is not kept.
     look = needed_source if nested else needed_source.__wrapped__
     look(module, frozenset((definition,)))
-    return Shipped(module.__name__, function.__name__, definition)
+    return Shipped(function.__module__, function.__name__, definition)
 
 
 def _refused_kind(function: Callable[..., Any], nested: bool) -> str:
@@ -148,14 +148,14 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
             continue
         targets += [_function(statements, wants)] if wants.line else _binding(module, statements, wants.name)
         targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
+    for each in statements:  # in the cage it is called as a function of the same module
+        if isinstance(each, ast.FunctionDef) and type(getattr(module, each.name, None)).__name__ == "SandboxedFunction":
+            each.decorator_list = []  # first: what only these name stays here
     wanted, kept = {name for each in targets for name in _names(each)}, {id(each): each for each in targets}
     while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(module, each))]:
         for each in more:
             kept[id(each)] = each
             wanted |= set(_names(each))
-    for each in kept.values():  # in the cage it is called as a function of the same module
-        if isinstance(each, ast.FunctionDef) and type(getattr(module, each.name, None)).__name__ == "SandboxedFunction":
-            each.decorator_list = []
     body = [each for each in statements if _is_future(each) and id(each) not in kept]
     return _in_its_lines([*body, *kept.values()])
 

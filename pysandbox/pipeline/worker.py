@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FORK = os.fork  # what a preload does with the name is its own business
 LONGEST = 1 << 16
+MOST_TOLD = LONGEST // 13  # letters of why a template failed: each may take 12 bytes of JSON
 FOR_ANSWERS = ("dataclasses", "datetime", "decimal", "enum", "pathlib", "traceback", "uuid")  # loaded once, for all
 
 
@@ -256,6 +257,12 @@ def told(error: BaseException) -> str:
     return f"the template could not be loaded: {name}: {message}\n\n{trace}".rstrip()
 
 
+def shortened(text: str) -> str:
+    """Its beginning says what was raised, and its end where."""
+    half = MOST_TOLD // 2
+    return text if len(text) <= MOST_TOLD else f"{text[:half]}\n[...]\n{text[-half:]}"
+
+
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
@@ -267,7 +274,7 @@ def main() -> None:
         walls.install_filter(bytes.fromhex(str(order["filter"])))
         template = ForkServer(control, order, places)
     except BaseException as error:
-        control.send(json.dumps({"failed": told(error)[-(LONGEST // 4) :]}).encode())
+        control.send(json.dumps({"failed": shortened(told(error))}).encode())
         return
     control.send(json.dumps({"ready": len(sys.modules)}).encode())
     template.serve()

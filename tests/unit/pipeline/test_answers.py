@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar
@@ -73,3 +74,24 @@ def reads(one: Unseen) -> Point:
 
 def test_parameters_may_name_what_only_a_type_checker_sees() -> None:
     assert returned_by(reads) is Point
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="statements of Python 3.12")
+def test_what_is_evaluated_late_may_name_it_too() -> None:
+    around: dict[str, Any] = {"Point": Point}
+    exec("type Alias = list[Unseen]\ntype Seen = list[Point]\ndef of[T: Unseen](one: T) -> T: ...\n"
+         "def among[T: (Unseen, int)](one: T) -> T: ...\n", around)  # fmt: skip
+    for each in (around["Alias"], returned_by(around["of"]), returned_by(around["among"])):
+        assert not declared(each).classes
+    assert set(declared(around["Seen"]).classes.values()) == {Point}
+
+
+class Late:
+    """As a TypeVar or `type` of Python 3.12 is."""
+
+    def __getattr__(self, name: str) -> object:
+        raise NameError(name)
+
+
+def test_what_cannot_be_read_of_an_annotation_declares_nothing() -> None:
+    assert not declared(Late()).classes

@@ -12,7 +12,7 @@ import tracemalloc
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -275,3 +275,63 @@ def test_arrays() -> None:
 def test_an_identifier_is_its_bytes() -> None:
     value = uuid.UUID(int=5)
     assert decode(encode(value), SHAPES) == value
+
+
+def flags(count: int) -> tuple[Any, Shapes]:
+    kind = enum.Flag("Many", [f"F{each}" for each in range(count)])  # type: ignore[misc]
+    return kind, Shapes({name_of(kind): kind})
+
+
+def combined(kind: Any, name: str) -> bytes:
+    return named(b"E", name_of(kind).encode()) + named(b"s", name.encode())
+
+
+def kept(kind: Any) -> int:
+    return len(kind._value2member_map_)
+
+
+def test_flags_are_made_once_and_in_one_spelling() -> None:
+    kind, shapes = flags(24)
+    everything = ~kind(0)
+    before = kept(kind)
+    assert decode(encode(everything), shapes) is everything and kept(kind) == before
+    for name in ("F1|F0", "F0|F0", "F0|", "|F0", "F0|F99", "F0|F1|F1", "F0|0x1000000"):
+        with pytest.raises(BadAnswer, match="flag"):
+            decode([combined(kind, name)], shapes)
+    assert kept(kind) == before
+    assert decode([combined(kind, "F0|F5|F9")], shapes) == kind.F0 | kind.F5 | kind.F9
+    assert kept(kind) == before + 1 + 1  # `F0 | F5` of the line above is one of its own
+
+
+def test_flags_that_are_defined_in_another_order_than_their_values() -> None:
+    kind: Any = enum.Flag("Mixed", {"HIGH": 8, "LOW": 1, "BOTH": 9, "MIDDLE": 2})  # type: ignore[misc]
+    shapes = Shapes({name_of(kind): kind})
+    for value in range(12):
+        if value & 4 == 0:
+            assert decode(encode(kind(value)), shapes) is kind(value)
+
+
+def test_different_combinations_of_flags_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "MOST_COMBINED", 3)
+    kind, shapes = flags(8)
+    many = [combined(kind, f"F0|F{each}") for each in (1, 2, 3)]
+    before = kept(kind)
+    assert len(decode([b"l" + struct.pack("<Q", 6) + b"".join(many * 2)], shapes)) == 6
+    with pytest.raises(BadAnswer, match="more than 3 different"):
+        decode([b"l" + struct.pack("<Q", 5) + b"".join(many) + combined(kind, "F4|F5") * 2], shapes)
+    assert kept(kind) == before + 3
+
+
+class Nothing(NamedTuple):
+    pass
+
+
+@dataclass
+class Fields:
+    _fields: int
+
+
+def test_whose_fields_are_none_or_are_called_so() -> None:
+    shapes = Shapes({}, {name_of(each): each for each in (Nothing, Fields)})
+    for value in (Nothing(), Fields(3)):
+        assert same(decode(encode(value), shapes), value)

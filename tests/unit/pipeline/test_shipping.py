@@ -44,6 +44,16 @@ def caller():
 """
 
 
+DECORATED = """
+from pysandbox import Policy, sandboxed
+TOKEN = "secret"
+SECONDS = {TOKEN: 5}
+@sandboxed(Policy(), timeout=SECONDS[TOKEN])
+def inner(): return 1
+def outer(): return inner()
+"""
+
+
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     (tmp_path / "script_of_names.py").write_text(SCRIPT)
@@ -73,3 +83,18 @@ def test_all_that_it_looks_up_comes_along_and_what_that_looks_up(script: ModuleT
 def test_what_it_binds_at_the_top_of_the_module_is_looked_up_there(script: ModuleType) -> None:
     source = needed(script, "caller")
     assert "rows = open" in source and "dumps" in source
+
+
+def test_what_only_the_decorator_of_another_sandboxed_function_names_stays_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "script_of_decorated.py").write_text(DECORATED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("script_of_decorated")
+    try:
+        source = needed(module, "outer")
+    finally:
+        del sys.modules["script_of_decorated"]
+    assert "def inner" in source
+    for part in ("secret", "SECONDS", "sandboxed"):
+        assert part not in source, part
