@@ -114,8 +114,8 @@ class Repeat(IntEnum):
 class RepeatWords(Protocol):
     """What was said at a door, and is known when it is said again (reading/repeats.py)."""
 
-    def learn(self, what: Repeat, said: bytes, answer: bytes) -> None:
-        """It is answered by that."""
+    def learn(self, what: Repeat, said: bytes, answer: bytes) -> bool:
+        """It is answered by that; False where it cannot be kept."""
 
     def learn_offer(self, what: Repeat, said: bytes, asked: DialTarget, answer: bytes) -> None:
         """It asks for that, and is answered when it is there."""

@@ -127,6 +127,12 @@ class RepeatWait:
         self.socks.extend(socket.socket(fileno=fd) for fd in fds)
         return channel.decode(said, FIELDS), fds
 
+    def passed(self, fd: int) -> socket.socket:
+        """A client that came with what the relay's thread was told."""
+        (found,) = (each for each in self.socks if each.fileno() == fd)
+        found.settimeout(PATIENCE)
+        return found
+
     def is_told_nothing(self) -> bool:
         self.waits()
         return not is_readable(self.relay)

@@ -18,6 +18,7 @@ from pysandbox._native import ffi, lib
 
 from _support.repeats import (
     GREETING,
+    HEAD,
     LONGEST,
     METHOD,
     MOST_REPEATS,
@@ -221,6 +222,86 @@ def test_what_is_not_for_here_is_python_s_to_read(wait: RepeatWait) -> None:
         assert channel.decode(wait.near.recv(99), FIELDS) == ChannelRecord(Verb.OVER, number, (b"0",))
     wait.says(Verb.OVER, call, b"0")
     assert wait.waits() == [] and lib.psb_repeat_over(wait.repeats, call) == 0
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+def test_an_event_of_who_had_the_number_reads_nothing_of_who_has_it_now(wait: RepeatWait, is_stale: bool) -> None:
+    """Evidence: all bytes come to the relay. Control: who had the number has said nothing in that round."""
+    old, call = wait.offered(wait.socks_door(1))
+    listener = wait.doors[wait.door(2, redirected=True)]
+    host, port = listener.getsockname()
+    wait.learn(2, Repeat.PLACE, socket.inet_aton(host) + struct.pack("!H", port))
+    wait.says(Verb.OVER, call, b"0")  # the first event of the round
+    said = b"\0" * 40000
+    wait.client(2, said)  # the second
+    if is_stale:
+        old.sendall(b"hello\n")  # the third
+    time.sleep(0.1)  # all have arrived
+    wait.waits(0)  # one round
+    record, fds = wait.told()
+    assert record.kind is Verb.PASS and record.number & 0xFFFFFF == call & 0xFFFFFF != 0
+    assert wait.is_told_nothing() and wait.backs(0) == []
+    assert record.fields[3] + exactly(wait.passed(fds[0]), len(said) - len(record.fields[3])) == said
+
+
+def test_a_stale_event_of_a_watched_client_is_tried_in_vain(wait: RepeatWait) -> None:
+    door = wait.socks_door(1)
+    old, call = wait.offered(door)
+    wait.says(Verb.OVER, call, b"0")
+    new = wait.client(door, GREETING)
+    old.sendall(b"hello\n")
+    time.sleep(0.1)
+    wait.waits(0)
+    assert exactly(new, 2) == METHOD and wait.backs(0) == []
+    new.sendall(REQUEST)
+    record, _ = wait.told()
+    assert record.kind is Verb.OFFER and record.number & 0xFFFFFF == call & 0xFFFFFF
+
+
+def offered(wait: RepeatWait, door: int, count: int) -> list[int]:
+    """The calls of so many clients. Some may have been given up meanwhile, and are there all the same."""
+    assert wait.learn(door, Repeat.HEAD, HEAD, b"yes") == 0
+    calls: list[int] = []
+    for _ in range(count):
+        wait.client(door, HEAD)
+    while len(calls) < count:
+        record, _ = wait.told()
+        calls += [record.number] * (record.kind is Verb.OFFER)
+    return calls
+
+
+def test_many_ends_hold_up_no_answer_of_python_s(wait: RepeatWait) -> None:
+    door = wait.socks_door(places=48)
+    for call in offered(wait, door, 24):
+        wait.says(Verb.OVER, call, b"0")
+    wait.says(Verb.FAILED, 7, b"0", b"", b"0", b"")
+    assert wait.waits(0) == [wait.near.fileno()]  # the first round
+    assert lib.psb_repeat_free_places(wait.repeats, door) == 48
+    assert channel.decode(wait.near.recv(999), FIELDS).kind is Verb.FAILED
+
+
+def test_a_round_takes_so_many_ends_and_no_more(wait: RepeatWait) -> None:
+    door = wait.socks_door(places=48)
+    for call in offered(wait, door, 40):
+        wait.says(Verb.OVER, call, b"0")
+    free = []
+    for _ in range(2):
+        assert wait.waits(0) == []
+        free.append(lib.psb_repeat_free_places(wait.repeats, door))
+    assert free == [48 - 8, 48]
+
+
+def test_clients_are_counted_until_they_are_taken(wait: RepeatWait) -> None:
+    """So that a call that goes to Python is counted by one of them at each moment."""
+    door = wait.socks_door()
+    _, call = wait.offered(door)
+    client, other = wait.offered(door)
+    assert lib.psb_repeat_clients(wait.repeats) == 2
+    client.sendall(b"\x16")
+    wait.until(lambda: lib.psb_repeat_has_back(wait.repeats))
+    assert lib.psb_repeat_clients(wait.repeats) == 2
+    assert [each.call for each in wait.backs()] == [other] and lib.psb_repeat_clients(wait.repeats) == 1
+    assert lib.psb_repeat_over(wait.repeats, call) == 1 and lib.psb_repeat_clients(wait.repeats) == 0
 
 
 def test_descriptors_that_come_with_a_record_are_python_s(wait: RepeatWait) -> None:

@@ -74,15 +74,11 @@ void hand_back(struct psb_repeats *repeats, struct repeat_client *client) {
     client->door->used--;
     client->door->places--; /* goes along */
     client->door = NULL;
-    repeats->clients--;
 }
 
-void free_repeat(struct psb_repeats *repeats, struct repeat_client *client) {
+void free_repeat(struct repeat_client *client) {
     leave_queue(client);
-    if (client->door) {
-        client->door->used--;
-        repeats->clients--;
-    }
+    if (client->door) client->door->used--;
     free(client->words);
     free(client);
 }
@@ -91,7 +87,8 @@ void end_repeat(struct psb_repeats *repeats, struct repeat_client *client) {
     stop_watching(repeats, client);
     know_fd(repeats, client->fd, (struct repeat_fd){.kind = REPEAT_NOBODY});
     close(client->fd);
-    free_repeat(repeats, client);
+    repeats->clients--;
+    free_repeat(client);
 }
 
 /* ---- the relay's thread ------------------------------------------------------------------------------------------ */
@@ -209,8 +206,11 @@ static int go(struct psb_repeats *repeats, struct repeat_client *client) {
 }
 
 void serve_repeat(struct psb_repeats *repeats, struct repeat_client *client) {
-    const ssize_t got = recv(client->fd, repeats->words, sizeof repeats->words, MSG_DONTWAIT);
-    const size_t size = got > 0 ? (size_t)got : 0;
+    ssize_t got;
+    size_t size;
+    if (client->state == REPEAT_GONE) return; /* what it says is the relay's to read */
+    got = recv(client->fd, repeats->words, sizeof repeats->words, MSG_DONTWAIT);
+    size = got > 0 ? (size_t)got : 0;
     if (got < 0 && (errno == EAGAIN || errno == EINTR) && client->state != REPEAT_NEW) return;
     if (size && client->state != REPEAT_OFFERED && understand(repeats, client, repeats->words, size)) return;
     if (size && !keep_words_of(client, repeats->words, size)) {

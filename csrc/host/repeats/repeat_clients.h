@@ -15,6 +15,7 @@ void serve_late(struct psb_repeats *repeats);
 /* Python is to go on with it; it may have been told what its words are. */
 void hand_back(struct psb_repeats *repeats, struct repeat_client *client);
 void end_repeat(struct psb_repeats *repeats, struct repeat_client *client);
-void free_repeat(struct psb_repeats *repeats, struct repeat_client *client);
+/* One that is Python's, or at its end. */
+void free_repeat(struct repeat_client *client);
 
 #endif

@@ -69,7 +69,7 @@ struct repeat_fd {
 
 struct psb_repeats {
     int epoll, channel;
-    uint32_t unanswered, clients;
+    uint32_t unanswered, clients; /* calls of Python's own; who is here, until Python has taken it */
     uint64_t round, last_call;
     struct repeat_door *doors;
     struct repeat_queue greeted, offered, others, back;

@@ -13,6 +13,7 @@
 
 #define EVENTS 256
 #define RECORD_HEAD 10
+#define ENDS 32 /* of clients in one round, as many records as Python reads at once (gate/reading/host_end.py) */
 
 static uint64_t number_at(const unsigned char *bytes) {
     uint64_t number = 0;
@@ -21,12 +22,18 @@ static uint64_t number_at(const unsigned char *bytes) {
     return number;
 }
 
-/* The end of a client's connection is for here. Whatever else there is Python reads, which asks whose it is. */
-static int serve_record(struct psb_repeats *repeats) {
+/* The ends of clients' connections are for here. Whatever else there is Python reads, which asks whose it is, and in
+ * this round: what is behind many ends may be another cage's. */
+static int serve_records(struct psb_repeats *repeats) {
     unsigned char head[64];
-    if (recv(repeats->channel, head, sizeof head, MSG_PEEK | MSG_DONTWAIT) < RECORD_HEAD) return 0;
-    if (head[0] != VERB_OVER || !psb_repeat_over(repeats, number_at(head + 1))) return 0;
-    return recv(repeats->channel, head, sizeof head, MSG_DONTWAIT) > 0;
+    int i;
+    for (i = 0; i < ENDS; i++) {
+        const ssize_t got = recv(repeats->channel, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+        if (got < 0 && errno == EAGAIN) return 1;
+        if (got < RECORD_HEAD || head[0] != VERB_OVER || !psb_repeat_over(repeats, number_at(head + 1))) return 0;
+        if (recv(repeats->channel, head, sizeof head, MSG_DONTWAIT) <= 0) return 0;
+    }
+    return 1;
 }
 
 static int has_turn(struct psb_repeats *repeats, struct repeat_door *door) {
@@ -37,15 +44,21 @@ static int has_turn(struct psb_repeats *repeats, struct repeat_door *door) {
     return door->turns++ < TURNS;
 }
 
-/* Whether it was for here. Who has no turn is told of again. */
+/* Whether it was for here. Who has no turn is told of again.
+ *
+ * An event has no more than a number, and whose that is may have changed since the round began: an end closes the
+ * client's descriptor, and the next one who is accepted gets it. One who is not watched is the relay's, and nothing of
+ * his is read here; from one who is watched it is tried in vain. Listeners, the channel and what is Python's are closed
+ * by Python alone, which runs between rounds, so their events are their own. */
 static int serve(struct psb_repeats *repeats, int fd) {
     const struct repeat_fd who = who_has(repeats, fd);
     switch (who.kind) {
-    case REPEAT_CHANNEL: return serve_record(repeats);
+    case REPEAT_CHANNEL: return serve_records(repeats);
     case REPEAT_DOOR:
         if (who.door->places <= who.door->used) return 0;
         return !has_turn(repeats, who.door) || accept_repeat(repeats, who.door);
     case REPEAT_CLIENT:
+        if (!who.client->is_watched) return 1;
         if (has_turn(repeats, who.client->door)) serve_repeat(repeats, who.client);
         return 1;
     default: return 0;

@@ -24,7 +24,7 @@ struct psb_repeats *psb_repeat_new(int epoll) {
 }
 
 static void forget_taken(struct psb_repeats *repeats) {
-    if (repeats->taken) free_repeat(repeats, repeats->taken);
+    if (repeats->taken) free_repeat(repeats->taken);
     repeats->taken = NULL;
 }
 
@@ -103,6 +103,10 @@ void psb_repeat_forget(struct psb_repeats *repeats, uint32_t number, const char 
     if (door) forget_words(door, said, size);
 }
 
+uint32_t psb_repeat_clients(const struct psb_repeats *repeats) {
+    return repeats->clients;
+}
+
 /* ---- who is Python's --------------------------------------------------------------------------------------------- */
 
 int psb_repeat_has_back(const struct psb_repeats *repeats) {
@@ -120,6 +124,7 @@ int psb_repeat_take(struct psb_repeats *repeats, struct psb_repeat_client *out) 
     else
         repeats->back.last = NULL;
     client->queue = NULL;
+    repeats->clients--;
     repeats->taken = client;
     *out = (struct psb_repeat_client){.call = client->call,
                                       .door = client->door_number,

@@ -49,6 +49,8 @@ void psb_repeat_allow(struct psb_repeats *repeats, uint32_t door, int32_t places
 uint32_t psb_repeat_free_places(struct psb_repeats *repeats, uint32_t door);
 /* How many clients were answered there so far. */
 uint64_t psb_repeat_served(struct psb_repeats *repeats, uint32_t door);
+/* How many clients are here, at all doors, until they are taken: each may have a call at the relay's thread. */
+uint32_t psb_repeat_clients(const struct psb_repeats *repeats);
 /* What these bytes mean from now on. -EMSGSIZE, -ENOMEM, -ENOENT: no such door. */
 int psb_repeat_learn(struct psb_repeats *repeats, uint32_t door, enum psb_repeat_meaning meaning, const char *said,
                      size_t size, const char *answer, size_t answer_size);

@@ -16,7 +16,7 @@ from pysandbox.gate.reading.host_end import HostEnd, Received
 from pysandbox.gate.reading.kinds import OF_DIALLER, Verb
 from pysandbox.gate.tcp.target import DialTarget
 
-MOST_UNANSWERED = 1000  # calls of the relay's thread, which keeps no more answers than it has room for
+MOST_UNANSWERED = 1000  # calls of the relay's thread, those of csrc/host/repeats too: it has room for few more answers
 MOST_KNOWN = 4096
 PATIENCE = 0.25  # seconds for an address to answer, until others are tried beside it
 
@@ -50,7 +50,7 @@ class Dialling:
 
     def known(self, cage: int, host: str, port: int) -> DialTarget | None:
         """What a target means that is known to the relay's thread, as far as is known here."""
-        return self._known.get((cage, host, port)) if self._relay.unanswered < MOST_UNANSWERED else None
+        return self._known.get((cage, host, port)) if self._relay.outstanding < MOST_UNANSWERED else None
 
     def pass_on(self, cage: int, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
         """Has a client relayed of which this was read, and judged; the client stays the caller's."""

@@ -48,6 +48,7 @@ class HostEnd:
         self._calls: dict[int, asyncio.Future[Received]] = {}
         self._told: dict[int, Told] = {}  # of calls that nobody waits for
         self.unanswered = 0  # calls, also of those who do not wait any more
+        self.elsewhere: Callable[[], int] = lambda: 0  # calls on this channel that were not made here
         self._later: deque[Received] = deque()  # what came while a refusal was booked
         self.stray: Callable[[Received], bool] = lambda _: False  # takes an answer to what was not asked here
         self.gone: asyncio.Future[None] = loop.create_future()
@@ -86,6 +87,11 @@ class HostEnd:
         """`told` hears the answer to a call, whoever has made it."""
         self.unanswered += number not in self._told
         self._told[number] = told
+
+    @property
+    def outstanding(self) -> int:
+        """Calls that the other end may still have to answer, whoever has made them."""
+        return self.unanswered + self.elsewhere()
 
     def fileno(self) -> int:
         return self._sock.fileno()

@@ -15,6 +15,7 @@ import math
 import os
 import selectors
 import socket
+from collections import Counter
 from collections.abc import Callable
 from select import EPOLLIN, EPOLLOUT
 
@@ -30,6 +31,7 @@ from pysandbox.shapes import Any
 
 AT_ONCE = 256  # descriptors of which the loop hears in one round
 PLACES = 16  # of a door: a cage has no more connections at the relay's thread
+PART = 16  # of all descriptors one in so many is the most that a cage has in advance, at all its doors
 IDLE = 5.0  # seconds, after which they are given back
 
 
@@ -92,10 +94,12 @@ class RepeatDoors:
         self._repeats, self._relay, self._loop = selector.repeats, relay, loop
         self._numbers = itertools.count(1)
         self._doors: dict[int, RepeatDoor] = {}
+        self._held: Counter[int] = Counter()  # descriptors, by cage
         if failed := lib.psb_repeat_offer_at(self._repeats, relay.fileno()):
             raise OSError(-failed, os.strerror(-failed))
         selector.unanswered = lambda: relay.unanswered
         selector.handed_back = lambda: loop.call_soon(self.take_back)
+        relay.elsewhere = lambda: int(lib.psb_repeat_clients(selector.repeats)) if selector.repeats else 0
         relay.stray = self._answered
 
     def open(
@@ -121,6 +125,11 @@ class RepeatDoors:
         for door in self._doors.values():
             if door.cage == cage:
                 door.forget()
+
+    def held(self, cage: int, more: int = 0) -> int:
+        """How many descriptors a cage has here in advance, and so many more from now on."""
+        self._held[cage] += more
+        return self._held[cage] or self._held.pop(cage)
 
     def take_back(self) -> None:
         client = ffi.new("struct psb_repeat_client *")
@@ -154,16 +163,19 @@ class RepeatDoor:
         self._places = self._served = 0
         self._sweeping: asyncio.TimerHandle | None = None
 
-    def learn(self, what: Repeat, said: bytes, answer: bytes) -> None:
+    def learn(self, what: Repeat, said: bytes, answer: bytes) -> bool:
         """What cannot be kept is read each time."""
-        lib.psb_repeat_learn(self._repeats, self._number, what, said, len(said), answer, len(answer))
+        kept = lib.psb_repeat_learn(self._repeats, self._number, what, said, len(said), answer, len(answer))
+        return int(kept) == 0
 
     def learn_offer(self, what: Repeat, said: bytes, asked: DialTarget, answer: bytes) -> None:
         fields = str(self.cage).encode(), asked.host.encode(), str(asked.port).encode(), answer
-        self.learn(what, said, channel.encode(ChannelRecord(Verb.OFFER, 0, fields)))
-        if not self._places and self._share.take(PLACES * self._each):
-            self._allow(PLACES)
-            self._sweeping = self._loop.call_later(IDLE, self._sweep)
+        kept = self.learn(what, said, channel.encode(ChannelRecord(Verb.OFFER, 0, fields)))
+        places = min(PLACES, self._room())
+        if kept and not self._places and places > 0 and self._share.take(places * self._each):
+            self._allow(places)
+            if self._sweeping is None:  # places may go while it waits
+                self._sweeping = self._loop.call_later(IDLE, self._sweep)
 
     def forget(self, said: bytes | None = None) -> None:
         lib.psb_repeat_forget(self._repeats, self._number, ffi.NULL if said is None else said, len(said or b""))
@@ -173,21 +185,29 @@ class RepeatDoor:
             self._sweeping.cancel()
         self._doors.shut(self._number)
         self._share.give(self._places * self._each)
-        self._places = 0
+        self._hold(-self._places)
 
     # ---- places -------------------------------------------------------------------------------------------------
 
     def handed_back(self, client: RepeatClient) -> None:
-        self._places -= 1  # it has its own
+        self._hold(-1)  # it has its own
         self._go_on(client)
 
     def make_up(self) -> None:
         """For one that was handed back there is room for another."""
-        if 0 < self._places < PLACES and self._share.take(self._each):
+        if 0 < self._places < PLACES and self._room() > 0 and self._share.take(self._each):
             self._allow(1)
 
-    def _allow(self, places: int) -> None:
+    def _room(self) -> int:
+        """How many places the cage may still have."""
+        return (self._share.all // PART - self._doors.held(self.cage)) // self._each
+
+    def _hold(self, places: int) -> None:
         self._places += places
+        self._doors.held(self.cage, places * self._each)
+
+    def _allow(self, places: int) -> None:
+        self._hold(places)
         lib.psb_repeat_allow(self._repeats, self._number, places)
 
     def _sweep(self) -> None:

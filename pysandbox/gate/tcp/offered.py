@@ -238,10 +238,12 @@ class OfferedClients:
             self._session.turns.later(goes_on)
 
     def _go_on(self, each: OfferedClient, repeat: RepeatClient) -> None:
-        if each not in self._all or self._is_ended:
+        if self._is_ended:
             return
         if self._repeats is not None and not self._is_full():
             self._repeats.make_up()
+        if each not in self._all:
+            return  # answered before it had its turn
         if each.offered is not None:
             if repeat.has_spoken:
                 self._judge(each, repeat.words)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pysandbox.gate.doors import Offered
+from pysandbox.gate.doors import Offered, RepeatClient
 from pysandbox.gate.tcp.offered import PATIENCE, OfferedClients
 from pysandbox.gate.tcp.stream import ClientStream
 from pysandbox.gate.tcp.target import DialTarget
@@ -83,3 +83,33 @@ def test_who_waits_for_a_turn_is_not_forgotten_when_its_time_is_over(monkeypatch
         return count
 
     assert asyncio.run(given_back()) == 1
+
+
+@pytest.mark.parametrize("is_answered_first", [False, True])
+def test_who_was_handed_back_is_made_up_for_when_its_turn_comes(
+    monkeypatch: pytest.MonkeyPatch, is_answered_first: bool
+) -> None:
+    """Control: it is still there then."""
+    made_up: list[bool] = []
+    held: list[Any] = []
+    told: list[Any] = []
+
+    async def serve() -> None:
+        door: Any = Door(0)
+        repeats = SimpleNamespace(make_up=lambda: made_up.append(True), end=lambda: None)
+        door.descriptors = SimpleNamespace(give=lambda _: None)
+        door.learn_at = lambda *_, **__: repeats
+        door.adopt = lambda call, asked, hears: told.append(hears) or door.offer()
+        with socket.socket() as listener, socket.socket() as client:
+            door.clients.learn_at(listener, 3, lambda: False, lambda *_: None)
+            monkeypatch.setattr(door.turns, "now", lambda: False)
+            monkeypatch.setattr(door.turns, "later", held.append)
+            door.clients._handed_back(RepeatClient(client, 5, True, False, REQUEST, b""))
+            if is_answered_first:
+                told[0](True, None)
+            assert not made_up
+            held[0]()
+            door.close()
+
+    asyncio.run(serve())
+    assert made_up == [True]
