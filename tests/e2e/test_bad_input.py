@@ -254,6 +254,7 @@ def test_a_path_that_the_caller_may_not_look_for_is_not_said_to_be_absent(
 
 
 @pytest.mark.guest
+@pytest.mark.landlock(6)
 def test_a_cage_inside_a_cage_of_landlock_says_what_it_is(tmp_path: Path) -> None:
     inner = f"""
 import sys

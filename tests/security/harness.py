@@ -206,6 +206,11 @@ class Victim:
         heard = select.select([self.process.stdout], [], [], 0)[0]
         return self.process.poll() is None and not heard
 
+    def is_touched(self) -> bool:
+        """For a control, which waits until it has shown."""
+        assert self.process.stdout is not None
+        return bool(select.select([self.process.stdout], [], [], 30)[0])
+
     def memory(self) -> str:
         """What the victim itself finds at `address` now."""
         assert self.process.stdin is not None and self.process.stdout is not None
