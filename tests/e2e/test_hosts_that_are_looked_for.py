@@ -80,6 +80,7 @@ def test_a_name_is_unknown_and_not_out_of_reach() -> None:
         assert cage.run([PYTHON, "-c", program]).stdout == "True\n"
 
 
+@pytest.mark.guest
 def test_each_command_of_a_cage_is_told_its_own() -> None:
     with Cage(Policy()) as cage:
         sought = [
