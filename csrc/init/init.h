@@ -137,6 +137,8 @@ int met_no_route(struct cage *cage, const struct command *command);
 
 /* tree.c: a file of /proc that cage-init itself opens, whatever is decided about the cage's; -errno */
 long open_own(const char *path, int flags);
+/* tree.c: the number that stands next, behind blanks; `at` is left behind it. */
+long number_at(const char **at, const char *end);
 
 /* tree.c: signals every process of a command's session, and all that descends from these */
 void signal_tree(int32_t leader, int32_t signal);

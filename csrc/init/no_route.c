@@ -7,14 +7,11 @@
 #define OUT_NO_ROUTES 12 /* of the numbers in the second line (net/ipv4/proc.c) */
 
 static uint64_t number_of_line(const char *text, const char *end) {
-    uint64_t value = 0;
-    int number = 0;
+    long value = 0;
+    int number;
     while (text < end && *text++ != '\n') {}
-    for (; text < end && *text != '\n' && number <= OUT_NO_ROUTES; text++) {
-        if (*text == ' ') number++;
-        if (number == OUT_NO_ROUTES && *text >= '0' && *text <= '9') value = value * 10 + (uint64_t)(*text - '0');
-    }
-    return value;
+    for (number = 0; number <= OUT_NO_ROUTES; number++) value = number_at(&text, end); /* the first is its name */
+    return (uint64_t)value;
 }
 
 /* Nothing is read when a command succeeds or begins: so what was counted may be another one's. */

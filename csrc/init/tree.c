@@ -22,7 +22,7 @@ struct stat_line { /* the fields of /proc/<pid>/stat that are needed here */
     long parent, session;
 };
 
-static long number_at(const char **at, const char *end) {
+long number_at(const char **at, const char *end) {
     long value = 0;
     for (; *at < end && **at == ' '; ++*at) {}
     for (; *at < end && **at != ' '; ++*at)

@@ -14,14 +14,14 @@ static const struct {
     {VERB_LET_GO, 0, 0}, {VERB_PASS, 4, 1},    {VERB_OFFER, 4, 1},  {VERB_GO, 1, 0},  {VERB_FETCH, 0, 0},
 };
 
-static uint64_t number_at(const char *bytes, size_t size) {
+uint64_t number_at(const char *bytes, size_t size) {
     uint64_t number = 0;
     size_t i;
     for (i = 0; i < size; i++) number = number << 8 | (uint8_t)bytes[i];
     return number;
 }
 
-static void put_number(char *out, uint64_t number, size_t size) {
+void put_number(char *out, uint64_t number, size_t size) {
     while (size--) {
         out[size] = (char)(number & 0xff);
         number >>= 8;

@@ -45,6 +45,9 @@ struct dial_record {
 int read_record(const char *said, size_t size, struct dial_record *record);
 /* A decimal number, not above `most`: 0, or -EPROTO. */
 int read_count(const struct record_field *field, uint64_t most, uint64_t *count);
+/* A number of a record, big-endian. */
+uint64_t number_at(const char *bytes, size_t size);
+void put_number(char *out, uint64_t number, size_t size);
 /* Its size; 0 where it does not fit. */
 size_t write_record(const struct dial_record *record, char *out, size_t room);
 

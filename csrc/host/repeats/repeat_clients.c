@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../emulate/clock.h"
 #include "../relay/dial_records.h"
 #include "plain_words.h"
 #include "repeat_fds.h"
@@ -23,15 +23,9 @@
 #define CONNECT_MS 250       /* for an address to answer (gate/reading/dialling.py) */
 #define AGAIN_MS 50          /* until a channel that was full is tried again */
 
-uint64_t repeat_now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 /* ---- queues ------------------------------------------------------------------------------------------------------ */
 
-static void leave_queue(struct repeat_client *client) {
+void leave_queue(struct repeat_client *client) {
     struct repeat_queue *queue = client->queue;
     if (!queue) return;
     if (client->previous)
@@ -122,23 +116,16 @@ static void let_go(struct psb_repeats *repeats, struct repeat_client *client) {
     end_repeat(repeats, client);
 }
 
-static void put(char *out, uint64_t number, size_t size) {
-    while (size--) {
-        out[size] = (char)(number & 0xff);
-        number >>= 8;
-    }
-}
-
 /* What it has said already goes along: it was judged, so it is passed on. */
 static int offer(struct psb_repeats *repeats, struct repeat_client *client, const struct repeat_words *words) {
     const uint64_t call = OF_REPEAT | ++repeats->last_call << FD_BITS | (uint64_t)client->fd;
     const size_t size = words->answer_size, said = client->words_size;
     if (client->fd >> FD_BITS) return 0;
     memcpy(repeats->record, words->answer, size);
-    put(repeats->record + 1, call, 8);
+    put_number(repeats->record + 1, call, 8);
     if (said) {
         repeats->record[0] = VERB_PASS;
-        put(repeats->record + size - 4, said, 4); /* of its last field, which was empty */
+        put_number(repeats->record + size - 4, said, 4); /* of its last field, which was empty */
         memcpy(repeats->record + size, client->words, said);
     }
     if (!send_record(repeats, repeats->record, size + said, client->fd)) return 0;
@@ -146,7 +133,7 @@ static int offer(struct psb_repeats *repeats, struct repeat_client *client, cons
     memcpy(client->asked, words->said, words->size);
     client->asked_size = words->size;
     client->door->served++;
-    join_queue(&repeats->offered, client, repeat_now_ms() + CONNECT_MS);
+    join_queue(&repeats->offered, client, now_ms() + CONNECT_MS);
     return 1;
 }
 
@@ -173,7 +160,7 @@ static int greet(struct psb_repeats *repeats, struct repeat_client *client, cons
         return 0;
     client->is_greeted = 1;
     client->state = REPEAT_GREETED;
-    join_queue(&repeats->greeted, client, repeat_now_ms() + REQUEST_MS);
+    join_queue(&repeats->greeted, client, now_ms() + REQUEST_MS);
     return 1;
 }
 
@@ -284,7 +271,7 @@ int accept_repeat(struct psb_repeats *repeats, struct repeat_door *door) {
 }
 
 void serve_late(struct psb_repeats *repeats) {
-    const uint64_t now = repeats->greeted.first || repeats->offered.first ? repeat_now_ms() : 0;
+    const uint64_t now = repeats->greeted.first || repeats->offered.first ? now_ms() : 0;
     struct repeat_client *client;
     while ((client = repeats->greeted.first) && client->due <= now) hand_back(repeats, client);
     while ((client = repeats->offered.first) && client->due <= now) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../emulate/clock.h"
 #include "../relay/dial_records.h"
 #include "repeat_clients.h"
 #include "repeat_fds.h"
@@ -15,22 +16,15 @@
 #define RECORD_HEAD 10
 #define ENDS 32 /* of clients in one round, as many records as Python reads at once (gate/reading/host_end.py) */
 
-static uint64_t number_at(const unsigned char *bytes) {
-    uint64_t number = 0;
-    int i;
-    for (i = 0; i < 8; i++) number = number << 8 | bytes[i];
-    return number;
-}
-
 /* The ends of clients' connections are for here. Whatever else there is Python reads, which asks whose it is, and in
  * this round: what is behind many ends may be another cage's. */
 static int serve_records(struct psb_repeats *repeats) {
-    unsigned char head[64];
+    char head[64];
     int i;
     for (i = 0; i < ENDS; i++) {
         const ssize_t got = recv(repeats->channel, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
         if (got < 0 && errno == EAGAIN) return 1;
-        if (got < RECORD_HEAD || head[0] != VERB_OVER || !psb_repeat_over(repeats, number_at(head + 1))) return 0;
+        if (got < RECORD_HEAD || head[0] != VERB_OVER || !psb_repeat_over(repeats, number_at(head + 1, 8))) return 0;
         if (recv(repeats->channel, head, sizeof head, MSG_DONTWAIT) <= 0) return 0;
     }
     return 1;
@@ -69,7 +63,7 @@ static int next_timeout(const struct psb_repeats *repeats, uint64_t until, int i
     const struct repeat_client *late = repeats->greeted.first, *other = repeats->offered.first;
     uint64_t now;
     if (!late && !other && is_for_ever) return -1;
-    now = repeat_now_ms();
+    now = now_ms();
     if (is_for_ever) until = UINT64_MAX;
     if (late && late->due < until) until = late->due;
     if (other && other->due < until) until = other->due;
@@ -80,7 +74,7 @@ static int next_timeout(const struct psb_repeats *repeats, uint64_t until, int i
 int psb_repeat_wait(struct psb_repeats *repeats, int64_t timeout_ms, uint32_t unanswered,
                     struct psb_repeat_event *events, uint32_t most) {
     const int is_for_ever = timeout_ms < 0;
-    const uint64_t until = timeout_ms > 0 ? repeat_now_ms() + (uint64_t)timeout_ms : 0;
+    const uint64_t until = timeout_ms > 0 ? now_ms() + (uint64_t)timeout_ms : 0;
     struct epoll_event found[EVENTS];
     int i, n, count = 0;
     repeats->unanswered = unanswered;
@@ -93,6 +87,6 @@ int psb_repeat_wait(struct psb_repeats *repeats, int64_t timeout_ms, uint32_t un
             if (!serve(repeats, found[i].data.fd))
                 events[count++] = (struct psb_repeat_event){found[i].data.fd, found[i].events};
         serve_late(repeats);
-        if (count || repeats->back.first || !timeout_ms || (!is_for_ever && repeat_now_ms() >= until)) return count;
+        if (count || repeats->back.first || !timeout_ms || (!is_for_ever && now_ms() >= until)) return count;
     }
 }

@@ -118,12 +118,7 @@ int psb_repeat_take(struct psb_repeats *repeats, struct psb_repeat_client *out) 
     forget_taken(repeats);
     client = repeats->back.first;
     if (!client) return 0;
-    repeats->back.first = client->next;
-    if (client->next)
-        client->next->previous = NULL;
-    else
-        repeats->back.last = NULL;
-    client->queue = NULL;
+    leave_queue(client);
     repeats->clients--;
     repeats->taken = client;
     *out = (struct psb_repeat_client){.call = client->call,
