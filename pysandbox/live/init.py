@@ -288,6 +288,8 @@ class CageInit:
             return False
         try:
             return self._reaped or bool(self._end.poll(0))
+        except OSError:  # a poll that the kernel had no memory for is tried again there
+            return is_over(self.pidfd)
         finally:
             self._lock.release()
 
