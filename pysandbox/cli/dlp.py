@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import stat
 import sys
 from argparse import Namespace
@@ -26,6 +25,7 @@ from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
 from pysandbox.policy.names import BadName, canonical, matches
 from pysandbox.policy.way_out import any_bearer
+from pysandbox.polling import wait_readable
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ def _read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1)
     with open(name, "rb", opener=_open) as file:
-        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
-            _await_writer(file.fileno())
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode) and not wait_readable(file.fileno(), WRITER_SECONDS):
+            raise NothingWritten
         os.set_blocking(file.fileno(), True)
         return file.read(LARGEST + 1)
 
@@ -203,14 +203,6 @@ def _open(name: str, flags: int) -> int:
         with suppress(OSError):  # there is none; to open it says so by name
             return os.dup(int(number[1]))
     return os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
-def _await_writer(fd: int) -> None:
-    """Until there is something, or whoever had opened it has closed it. Raises NothingWritten."""
-    pipe = select.poll()
-    pipe.register(fd, select.POLLIN)
-    if not pipe.poll(WRITER_SECONDS * 1000):
-        raise NothingWritten
 
 
 def _lines(scanned: list[ScannedFile]) -> Iterator[str]:

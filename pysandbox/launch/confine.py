@@ -63,9 +63,9 @@ def _error(out: Any) -> ConfineError:
 def other_threads() -> tuple[str, ...]:
     """Python's name of each other thread, or the kernel's where Python does not know it; by Python alone where /proc
     cannot be read."""
-    known = {thread.native_id: thread.name for thread in threading.enumerate()}
-    known = {number: name for number, name in known.items() if name != threading.main_thread().name}
-    known[os.getpid()] = threading.main_thread().name  # which knows its number from before a fork
+    main = threading.main_thread()  # which knows its number from before a fork
+    known = {thread.native_id: thread.name for thread in threading.enumerate() if thread is not main}
+    known[os.getpid()] = main.name
     own = threading.get_native_id()
     try:
         kernel = {int(name): _comm(name) for name in os.listdir("/proc/self/task")}
