@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pysandbox import DEVNULL, PIPE, Cage, Event, Policy
+from pysandbox import DEVNULL, PIPE, Cage, Event, Policy, Process
 from pysandbox.runtime.runtime import Runtime
 from pysandbox.supervise.context import Context
 from pysandbox.supervise.policy_fn import CallEvent
@@ -203,23 +203,27 @@ def test_a_host_that_waits_for_any_child_delays_nothing() -> None:
 PTRACE_SEIZE, WALL = 0x4206, 0x40000000
 
 
-def test_a_process_that_is_traced_already_executes_nothing() -> None:
+def begin_a_traced_exec(cage: Cage, pids: list[int]) -> Process[bytes]:
+    """Of a shell that somebody else traces; `pids` are those that were seen to execute."""
     libc = ctypes.CDLL(None, use_errno=True)
+    process = cage.spawn(["/bin/sh", "-c", "read line; exec /bin/echo ran"], stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
+    assert process.stdin is not None
+    assert libc.ptrace(PTRACE_SEIZE, pids[0], 0, 0) == 0, os.strerror(ctypes.get_errno())
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
+    return process
+
+
+def test_a_process_that_is_traced_already_executes_nothing() -> None:
     pids: list[int] = []
     with Cage(Policy(), policy_fn=lambda event, _: pids.append(event.pid), watch=("exec",)) as cage:
-        shell = ["/bin/sh", "-c", "read line; exec /bin/echo ran"]
-        process = cage.spawn(shell, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
-        assert process.stdin is not None
-        assert libc.ptrace(PTRACE_SEIZE, pids[0], 0, 0) == 0, os.strerror(ctypes.get_errno())
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
+        process = begin_a_traced_exec(cage, pids)
         os.waitpid(pids[0], WALL)  # its end is the tracer's to take note of
         said, _ = process.communicate(timeout=30)
     assert process.wait(timeout=30) == 126 and said == b""
 
 
 def test_who_hears_of_a_refused_exec_holds_up_neither_its_caller_nor_its_record() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
     pids: list[int] = []
     hears, goes_on, was_late = threading.Event(), threading.Event(), threading.Event()
 
@@ -231,12 +235,7 @@ def test_who_hears_of_a_refused_exec_holds_up_neither_its_caller_nor_its_record(
 
     runtime = Runtime(sink=sink)
     with Cage(Policy(), runtime=runtime, policy_fn=lambda event, _: pids.append(event.pid), watch=("exec",)) as cage:
-        shell = ["/bin/sh", "-c", "read line; exec /bin/echo ran"]
-        process = cage.spawn(shell, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
-        assert process.stdin is not None
-        assert libc.ptrace(PTRACE_SEIZE, pids[0], 0, 0) == 0, os.strerror(ctypes.get_errno())
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
+        process = begin_a_traced_exec(cage, pids)
         assert hears.wait(60)
         os.waitpid(pids[0], WALL)  # it has been told, and has ended, while the sink waits
         goes_on.set()

@@ -8,15 +8,14 @@ the event loop, is seen by counting what the loop has dialled.
 
 from __future__ import annotations
 
-import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
+from _support.again import EchoService
 from pysandbox import PIPE, Cage, Process
 from pysandbox.gate import requests
 from pysandbox.policy.names import HOST_ALIAS
@@ -74,48 +73,9 @@ print("cut" if is_cut(kept) else "ALIVE", all(is_refused() for _ in range(5)), f
 """
 
 
-class EchoServer:
-    """`alive` are the connections that have not ended."""
-
-    def __init__(self) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-        self.port: int = self.listener.getsockname()[1]
-        self.alive, self.seen = 0, 0
-        self._changed = threading.Condition()
-        self._serving = threading.Thread(target=self._serve)
-        self._serving.start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                there = self.listener.accept()[0]
-                with self._changed:
-                    self.alive, self.seen = self.alive + 1, self.seen + 1
-                threading.Thread(target=self._echo, args=(there,), daemon=True).start()
-
-    def _echo(self, there: socket.socket) -> None:
-        with there, suppress(OSError):
-            while said := there.recv(4096):
-                there.sendall(said)
-        with self._changed:
-            self.alive -= 1
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self._serving.join()
-        self.listener.close()
-        assert self.wait_empty()
-
-    def wait_empty(self) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: self.alive == 0, 20)
-
-
 @pytest.fixture
-def server() -> Iterator[EchoServer]:
-    made = EchoServer()
+def server() -> Iterator[EchoService]:
+    made = EchoService()
     yield made
     made.close()
 
@@ -135,7 +95,7 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @contextmanager
-def connected(server: EchoServer, way: str = "address") -> Iterator[tuple[Cage, Process]]:
+def connected(server: EchoService, way: str = "address") -> Iterator[tuple[Cage, Process]]:
     """A cage that has made many connections, and has one."""
     rules = policy(egress="proxy-only", allow_host_loopback=True, host_loopback_ports=(server.port,))
     argv = [PYTHON, "-I", "-c", CLIENT, way, str(server.port)]
@@ -146,7 +106,7 @@ def connected(server: EchoServer, way: str = "address") -> Iterator[tuple[Cage, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_made_by_the_relay_and_counted(server: EchoServer, dialled: list[Any], way: str) -> None:
+def test_it_is_made_by_the_relay_and_counted(server: EchoService, dialled: list[Any], way: str) -> None:
     """The control."""
     with connected(server, way) as (_, process):
         assert server.seen == MANY + 1
@@ -156,16 +116,18 @@ def test_it_is_made_by_the_relay_and_counted(server: EchoServer, dialled: list[A
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_cut_with_its_grant_and_none_is_made_afterwards(server: EchoServer, dialled: list[Any], way: str) -> None:
+def test_it_is_cut_with_its_grant_and_none_is_made_afterwards(
+    server: EchoService, dialled: list[Any], way: str
+) -> None:
     with connected(server, way) as (cage, process):
         cage.restrict_network(())
-        assert server.wait_empty()
+        assert server.is_left_alone()
         assert process.communicate(b"\n", timeout=60)[0] == b"cut True\n"
     assert server.seen == MANY + 1
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_said_in_it_may_name_no_other_host(server: EchoServer, dialled: list[Any], way: str) -> None:
+def test_what_is_said_in_it_may_name_no_other_host(server: EchoService, dialled: list[Any], way: str) -> None:
     """HTTP, and a hello of TLS; the control is a word that names nobody."""
     with connected(server, way) as (_, process):
         assert process.communicate(b"attack\n", timeout=60)[0] == b"False False True\n"
@@ -173,7 +135,7 @@ def test_what_is_said_in_it_may_name_no_other_host(server: EchoServer, dialled: 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_ends_with_its_cage(server: EchoServer, dialled: list[Any], way: str) -> None:
+def test_it_ends_with_its_cage(server: EchoService, dialled: list[Any], way: str) -> None:
     with connected(server, way):
         pass
-    assert server.wait_empty()
+    assert server.is_left_alone()
