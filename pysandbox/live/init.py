@@ -11,6 +11,7 @@ import os
 import select
 import signal
 from _thread import allocate_lock  # threading's Lock, without its imports
+from contextlib import suppress
 
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native, orders
@@ -253,10 +254,8 @@ class CageInit:
     def _drop_record(self) -> None:
         forget, self._forget_record = self._forget_record, None
         if forget is not None:
-            try:
+            with suppress(OSError):  # the directory is no longer ours: nor is the record
                 forget()
-            except OSError:
-                return  # the directory is no longer ours: nor is the record
 
     def unrecord(self) -> None:
         """The host ends, and the cage with it."""
@@ -271,10 +270,8 @@ class CageInit:
 
     def __del__(self) -> None:
         if not getattr(self, "_reaped", True):
-            try:
+            with suppress(Exception):
                 self.close()
-            except Exception:
-                return
 
     def await_end(self) -> None:
         """Waits a little until nothing of a cage is left whose init is going."""

@@ -204,7 +204,7 @@ PTRACE_SEIZE, WALL = 0x4206, 0x40000000
 
 
 def begin_a_traced_exec(cage: Cage, pids: list[int]) -> Process[bytes]:
-    """Of a shell that somebody else traces; `pids` are those that were seen to execute."""
+    """A shell, traced by somebody else, is to execute; `pids` are those that were seen to execute."""
     libc = ctypes.CDLL(None, use_errno=True)
     process = cage.spawn(["/bin/sh", "-c", "read line; exec /bin/echo ran"], stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     assert process.stdin is not None
