@@ -257,6 +257,16 @@ def test_the_end_of_a_cage_cuts_what_it_was_connected_to(doors: Doors) -> None:
                     sock.recv(1)
 
 
+def test_the_end_of_a_cage_resets_who_has_said_nothing_yet(doors: Doors) -> None:
+    with connect(doors.ports["http"]) as one, connect(doors.ports["socks"]) as other:
+        for _ in range(20):  # rounds of the loop, in which both are accepted
+            doors.call(lambda: None)
+        doors.call(doors.session.close)
+        for sock in (one, other):
+            with pytest.raises(ConnectionResetError):
+                sock.recv(1)
+
+
 def test_a_head_that_never_ends_is_hung_up_on(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pysandbox.gate.http.forward.HEAD_SECONDS", 0.1)
     monkeypatch.setattr("pysandbox.gate.tcp.socks_door.HANDSHAKE_SECONDS", 0.1)

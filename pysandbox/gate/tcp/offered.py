@@ -113,6 +113,7 @@ class OfferedClients:
             self._stop_waiting(each)
             if each.offered is not None:
                 each.offered.cut()
+            each.client.reset()
             self._leave(each)
 
     # ---- what a client says -------------------------------------------------------------------------------------
