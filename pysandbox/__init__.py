@@ -14,6 +14,7 @@ The names below are the public ones; each is imported when it is first used.
     dlp/      credentials in what is sent  (pure)
     audit/    what ran, kept and told      aio.py    the same for asyncio     shim.py  the shim of a detached cage
     cli/      the command line             setup/    AppArmor and SELinux     netfilter/ nf_tables, as bytes
+    streams/  what flows in and out of a command   descriptors/ 0, 1, 2 and others, kept in order
     stages/   commands joined by pipes     pipeline/ functions called in a cage
     workspace/ what a copy-on-write cage wrote, until it is taken over or forgotten
     apps/     programs whose every effect is checked against a signed grant (document 004)

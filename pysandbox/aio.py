@@ -20,16 +20,16 @@ from functools import partial
 
 from pysandbox.aio_exchange import exchange
 from pysandbox.aio_files import AsyncFiles, in_background, in_executor
-from pysandbox.aio_streams import AsyncReader, AsyncWriter, set_ready
 from pysandbox.cage import Cage
 from pysandbox.command import Command, check_seconds, coding_of, input_bytes, run_files
 from pysandbox.errors import CageTimeout
 from pysandbox.launch.stdio import PIPE, File
-from pysandbox.line_listener import LineFunction, check_listeners
 from pysandbox.misplaced import misplaced
 from pysandbox.process import Process
 from pysandbox.result import Output, Result
 from pysandbox.shapes import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
+from pysandbox.streams.aio_streams import AsyncReader, AsyncWriter, set_ready
+from pysandbox.streams.line_listener import LineFunction, check_listeners
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pysandbox.aio_streams import set_ready
-from pysandbox.command_streams import CommandStreams, InputWriter, OutputReader
 from pysandbox.shapes import TYPE_CHECKING, Any, Protocol
+from pysandbox.streams.aio_streams import set_ready
+from pysandbox.streams.command_streams import CommandStreams, InputWriter, OutputReader
 
 if TYPE_CHECKING:
-    from pysandbox.line_listener import LineListener
     from pysandbox.process_state import ProcessState
+    from pysandbox.streams.line_listener import LineListener
 
 
 class Reporting(Protocol):

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from pysandbox.gate.sent import LeakFn
     from pysandbox.keywords import RunOptions, SpawnOptions
     from pysandbox.launch.scratch import Session
-    from pysandbox.line_listener import LineFunction
     from pysandbox.process import Process
     from pysandbox.result import Result
     from pysandbox.runtime.runtime import Runtime
     from pysandbox.stages import Pipeline, Stage
+    from pysandbox.streams.line_listener import LineFunction
     from pysandbox.supervise.policy_fn import PolicyFn
 
     Argv = str | Sequence[str | os.PathLike[str]]
@@ -223,7 +223,7 @@ class Cage(SessionControls):
         listeners = {"stdout": on_stdout, "stderr": on_stderr}
         files = run_files(data, capture_output, stdin, stdout, stderr, listeners)
         if any(listeners.values()):
-            from pysandbox.line_listener import check_listeners
+            from pysandbox.streams.line_listener import check_listeners
 
             check_listeners(listeners, files)
         command = Command.of(argv, env, cwd, shell=shell)

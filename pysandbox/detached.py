@@ -23,11 +23,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from pysandbox.denial import Denial
+from pysandbox.descriptors.polling import is_over, wait_readable
 from pysandbox.errors import CageClosedError, PolicyError, StartError, UnsupportedError
 from pysandbox.launch.stdio import DEVNULL, PIPE, File
 from pysandbox.live import processes
 from pysandbox.note import Note
-from pysandbox.polling import is_over, wait_readable
 from pysandbox.records import orphans, registry
 from pysandbox.records.orphans import SPOOL
 from pysandbox.records.registry import CageRecord

@@ -9,12 +9,12 @@ from __future__ import annotations
 import select
 import time
 
-from pysandbox.polling import LONGEST_POLL
+from pysandbox.descriptors.polling import LONGEST_POLL
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pysandbox.command_streams import InputWriter, OutputReader
     from pysandbox.process_state import ProcessState
+    from pysandbox.streams.command_streams import InputWriter, OutputReader
 
 
 def communicate(state: ProcessState, data: bytes | None, timeout: float | None) -> None:

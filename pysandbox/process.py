@@ -10,17 +10,17 @@ import signal as signals
 import time
 from contextlib import suppress
 
+from pysandbox.descriptors.polling import is_readable, wait_readable
 from pysandbox.errors import CageClosedError
 from pysandbox.exchange import communicate
-from pysandbox.polling import is_readable, wait_readable
 from pysandbox.process_state import DescriptorUse, ProcessState
 from pysandbox.result import Output, Reason, Result
 from pysandbox.shapes import IO, TYPE_CHECKING, Generic, Literal, Self
 
 if TYPE_CHECKING:
     from pysandbox.launch.relay import OutputRelay, PipeRelay
-    from pysandbox.line_listener import LineFunction
     from pysandbox.note import Note
+    from pysandbox.streams.line_listener import LineFunction
 
 LAST_REPORT_PATIENCE = 5.0  # seconds a killed command may take to be reported
 

@@ -16,13 +16,13 @@ from signal import SIGKILL
 
 from pysandbox.audit.ending import PLANTED, START_FAILED, UNGUARDED, end_records, failed_record, planted_record
 from pysandbox.audit.told import limit_values
-from pysandbox.command_streams import CommandStreams
 from pysandbox.errors import CageClosedError
 from pysandbox.events import POLICY_VIOLATION, Event, ignore
 from pysandbox.launch import orders
 from pysandbox.probe.planted import warning
 from pysandbox.result import KILLED, Reason, Result, outcome, reason_of, returncode_of, usage_of
 from pysandbox.shapes import TYPE_CHECKING, Any, replace
+from pysandbox.streams.command_streams import CommandStreams
 
 if TYPE_CHECKING:
     from pysandbox.command import LaunchRequest

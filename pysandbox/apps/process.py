@@ -21,6 +21,7 @@ from pysandbox.apps.plugin import READ, SYSTEM_PATH, WRITE, compile_plugin
 from pysandbox.apps.port import RequestDispatch, serve
 from pysandbox.apps.stopping import STOPPED
 from pysandbox.cage import Cage
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.errors import PolicyError
 from pysandbox.launch.removal import remove_tree
 from pysandbox.policy.below import covers
@@ -28,7 +29,6 @@ from pysandbox.policy.expand import quote
 from pysandbox.policy.model import Policy
 from pysandbox.policy.option import Grant
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple, replace
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.apps.stopping import RunStop

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pysandbox.cli import console
 from pysandbox.cli.actions import Action, act, answer, parser_of
 from pysandbox.cli.flags import Parser, UsageError
+from pysandbox.descriptors.polling import wait_readable
 from pysandbox.dlp import canary
 from pysandbox.dlp.detector import Detector
 from pysandbox.dlp.engine import DEPTH, Finding
@@ -25,7 +26,6 @@ from pysandbox.dlp.wanted import Wanted
 from pysandbox.dlp.work import Undecodable
 from pysandbox.policy.names import BadName, canonical, matches
 from pysandbox.policy.way_out import any_bearer
-from pysandbox.polling import wait_readable
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:

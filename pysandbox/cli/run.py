@@ -9,12 +9,12 @@ from __future__ import annotations
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from functools import cache
 
-from pysandbox import standard_streams
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import wants_pty
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.other_words import add_docker_flags, volume
 from pysandbox.cli.policy_of import DEFAULTS, ResolvedRequest, policy_of
+from pysandbox.descriptors import standard_streams
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
-from pysandbox import standard_streams
 from pysandbox.cli import console
 from pysandbox.cli.descriptors import wants_pty
 from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
 from pysandbox.cli.perform import failed, perform
 from pysandbox.cli.policy_of import DEFAULTS, ResolvedRequest, defaults, of_resolved, working_directory
 from pysandbox.cli.run import add_no_sandbox_flag, add_run_flags, check_run_flags
+from pysandbox.descriptors import standard_streams
 from pysandbox.errors import CageError, PolicyError
 from pysandbox.policy.manifest import Manifest, Sandbox
 from pysandbox.policy.merge import merge_layers

@@ -11,9 +11,9 @@ import errno
 import socket
 from contextlib import ExitStack
 
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.policy.endpoint import MAPPED
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from errno import ESHUTDOWN, ETIMEDOUT
 
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import confined
 from pysandbox.gate.held import HeldConnection, Served, book
@@ -31,7 +32,6 @@ from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelR
 from pysandbox.gate.pulse import Pulse
 from pysandbox.gate.trusted import KnownPlan, TrustFiles, plan_of
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import NetPlan

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from pysandbox.descriptors.polling import is_readable
 from pysandbox.gate.threads import in_loop
-from pysandbox.polling import is_readable
 from pysandbox.shapes import TypeAlias
 
 Record: TypeAlias = Callable[[socket.socket], None]  # of what has arrived at one of them

@@ -24,6 +24,7 @@ from contextlib import suppress
 from functools import partial
 
 from pysandbox._native import lib
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.gate import confined
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
@@ -31,7 +32,6 @@ from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, V
 from pysandbox.gate.requests import Requests
 from pysandbox.gate.threads import wait_for_loop
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     import subprocess

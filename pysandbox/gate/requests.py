@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import IPv4Address
 
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.gate.askers import DoorClient, serve_for, served
 from pysandbox.gate.dns import door as dns
 from pysandbox.gate.dns.message import LONGEST_NAME, Question
@@ -33,7 +34,6 @@ from pysandbox.gate.tcp.stream import ClientStream, until_readable
 from pysandbox.gate.tcp.target import Denied, DialTarget, Unreachable, target_of
 from pysandbox.gate.udp import lost
 from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, dataclass
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.compile.plan import Contract

@@ -11,9 +11,9 @@ import struct
 import sys
 
 from pysandbox._native import ffi, lib
+from pysandbox.descriptors.polling import is_readable
 from pysandbox.errors import StartError
 from pysandbox.launch import native
-from pysandbox.polling import is_readable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

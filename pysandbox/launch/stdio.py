@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import stat
 
-from pysandbox import standard_streams
-from pysandbox.kept_descriptor import KeptDescriptor
+from pysandbox.descriptors import standard_streams
+from pysandbox.descriptors.kept_descriptor import KeptDescriptor
 from pysandbox.launch import native, orders
 
 TYPE_CHECKING = False
@@ -328,7 +328,7 @@ def _is_stream_socket(fd: int, kind: int) -> bool:
         return False
     import socket  # costs a third of a start
 
-    from pysandbox.sockets import shared_socket
+    from pysandbox.descriptors.sockets import shared_socket
 
     with shared_socket(os.dup(fd)) as found:
         return found.type == socket.SOCK_STREAM

@@ -13,12 +13,12 @@ import signal
 from _thread import allocate_lock  # threading's Lock, without its imports
 from contextlib import suppress
 
+from pysandbox.descriptors.polling import is_over, is_writable
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native, orders
 from pysandbox.live.commands import Commands
 from pysandbox.live.new_names import NewNames
 from pysandbox.live.served import CageServices
-from pysandbox.polling import is_over, is_writable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

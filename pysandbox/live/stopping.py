@@ -27,12 +27,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 
+from pysandbox.descriptors.polling import is_over
 from pysandbox.errors import CageClosedError, UnstoppableError
 from pysandbox.events import UNSTOPPABLE, Event, Sink
 from pysandbox.launch.proctext import number
 from pysandbox.live.kill_reason import KillReason
 from pysandbox.live.processes import descendants, status_of, threads_of
-from pysandbox.polling import is_over
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:

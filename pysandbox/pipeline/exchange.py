@@ -12,11 +12,11 @@ import select
 import signal
 import time
 
+from pysandbox.descriptors.polling import LONGEST_POLL
 from pysandbox.errors import SandboxedError
 from pysandbox.pipeline import calls
 from pysandbox.pipeline.calls import BadRecord, Record
 from pysandbox.pipeline.memory import give_room, read_room, send_call
-from pysandbox.polling import LONGEST_POLL
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:

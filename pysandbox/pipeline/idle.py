@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import signal
 
+from pysandbox.descriptors.polling import is_readable
 from pysandbox.pipeline.exchange import ended_by
 from pysandbox.pipeline.memory import fixed_memory
-from pysandbox.polling import is_readable
 from pysandbox.shapes import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:

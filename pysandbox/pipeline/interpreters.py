@@ -10,12 +10,12 @@ import weakref
 from contextlib import suppress
 
 from pysandbox.cage import PIPE, STDOUT, Cage
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.errors import CageError
 from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.exchange import ended_by
 from pysandbox.pipeline.memory import send_call
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pysandbox.cage import DEVNULL, Cage
 from pysandbox.compile.siblings import siblings_filter
+from pysandbox.descriptors.polling import is_readable
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.errors import CageClosedError, PolicyError, TemplateError, UnsupportedError
 from pysandbox.launcher import policy_of, working_directory
 from pysandbox.open_cage import replaced
@@ -33,10 +35,8 @@ from pysandbox.pipeline.mapping import WorkerResult, map_items
 from pysandbox.pipeline.memory import send_call
 from pysandbox.pipeline.packing import SentCall, packed, sent
 from pysandbox.policy.model import Policy
-from pysandbox.polling import is_readable
 from pysandbox.runtime.runtime import Runtime, default_runtime
 from pysandbox.shapes import TYPE_CHECKING, Any, Self
-from pysandbox.sockets import socket_pair
 
 if TYPE_CHECKING:
     from pysandbox.process import Process

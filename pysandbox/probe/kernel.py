@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from errno import EAGAIN, EINVAL, EMFILE, ENFILE, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM
 
+from pysandbox.descriptors.kept_descriptor import KeptDescriptor
 from pysandbox.errors import StartError
-from pysandbox.kept_descriptor import KeptDescriptor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from pysandbox.descriptors.polling import is_over
 from pysandbox.launch.owner import Owner
 from pysandbox.launch.removal import remove_below, remove_tree
 from pysandbox.launch.scratch import PREFIX, scratch_parent, temporary_directory
 from pysandbox.live import layers, processes
-from pysandbox.polling import is_over
 from pysandbox.records import registry
 from pysandbox.records.registry import CageRecord, private_directory
 from pysandbox.shapes import Literal, dataclass

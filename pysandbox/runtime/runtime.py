@@ -14,11 +14,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from pysandbox import standard_streams
 from pysandbox.compile.plan import CgroupPlan, Plan
+from pysandbox.descriptors import standard_streams
+from pysandbox.descriptors.kept_descriptor import KeptDescriptor
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import LEFTOVER, NOTE, Event, Sink, ignore, in_turn
-from pysandbox.kept_descriptor import KeptDescriptor
 from pysandbox.launch import ids, native, netns
 from pysandbox.launch.removal import remove_tree
 from pysandbox.launch.scratch import Session, make_scratch

@@ -10,9 +10,9 @@ import asyncio
 
 from pysandbox.aio_exchange import exchange
 from pysandbox.aio_files import in_background
-from pysandbox.aio_streams import set_ready
 from pysandbox.shapes import TYPE_CHECKING, Any
 from pysandbox.stages.waiting import Times
+from pysandbox.streams.aio_streams import set_ready
 
 if TYPE_CHECKING:
     from pysandbox.process_state import ProcessState

@@ -6,15 +6,15 @@ import select
 import time
 from functools import partial
 
-from pysandbox.polling import LONGEST_POLL
+from pysandbox.descriptors.polling import LONGEST_POLL
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pysandbox.command_streams import CommandStreams, InputWriter, OutputReader
     from pysandbox.process_state import ProcessState
     from pysandbox.stages.joined import Joined
+    from pysandbox.streams.command_streams import CommandStreams, InputWriter, OutputReader
 
 LAST_REPORT_PATIENCE = 5.0  # seconds that killed commands may take to be reported
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from signal import SIGKILL
 
+from pysandbox.descriptors.polling import is_readable
+from pysandbox.descriptors.sockets import shared_socket
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.proctext import table
 from pysandbox.live.processes import threads_of
 from pysandbox.policy.endpoint import MAPPED, Endpoint
-from pysandbox.polling import is_readable
-from pysandbox.sockets import shared_socket
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer

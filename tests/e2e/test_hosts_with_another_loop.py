@@ -179,7 +179,7 @@ def test_under_gevent_pipelines_functions_templates_and_executors_answer(tmp_pat
 def test_under_gevent_no_worker_is_handed_out_that_has_ended_while_it_waited(tmp_path: object) -> None:
     """Its poll(2) tells nothing of a descriptor that nobody asked anything of."""
     said = under_gevent(tmp_path, """
-    from pysandbox.polling import is_readable
+    from pysandbox.descriptors.polling import is_readable
     with Template(Policy(), init="json", parked=2) as template:
         waiting = [each.number for each in template._idle]
         for number in waiting:

@@ -1,6 +1,6 @@
 """A program that has called `socket.setdefaulttimeout`, as many do: no socket that Python makes for it blocks, also for
-the process that gets it. What others wait in is made otherwise (`pysandbox.sockets`). And one whose asyncio is strict
-about sockets that may block."""
+the process that gets it. What others wait in is made otherwise (`pysandbox.descriptors.sockets`). And one whose asyncio
+is strict about sockets that may block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from _support.cage import PYTHON
 from pysandbox import Cage, CageExecutor, Policy, Template, sandboxed
-from pysandbox.sockets import shared_socket, socket_pair
+from pysandbox.descriptors.sockets import shared_socket, socket_pair
 
 AT_LEAST = 0.3  # seconds that who waits has to wait: more than the program lets its own sockets
 

@@ -22,13 +22,13 @@ RACY = 0.06  # seconds; a file that is newer makes that nothing is kept
 
 # How many of our modules, by what is asked; CPython's own differ by version.
 CEILINGS: dict[str, tuple[int, list[str]]] = {
-    "nothing": (153, []),
-    "a variable": (153, ["--env", "A=b"]),
-    "a limit of time": (153, ["--timeout", "60"]),
-    "a recipe": (156, ["-r", "python"]),
-    "memory": (153, ["--memory-mb", "512"]),
-    "an address": (160, ["--allow-ip", "203.0.113.7:443/tcp"]),
-    "a host": (160, ["--host", "example.org:443"]),
+    "nothing": (154, []),
+    "a variable": (154, ["--env", "A=b"]),
+    "a limit of time": (154, ["--timeout", "60"]),
+    "a recipe": (157, ["-r", "python"]),
+    "memory": (154, ["--memory-mb", "512"]),
+    "an address": (161, ["--allow-ip", "203.0.113.7:443/tcp"]),
+    "a host": (161, ["--host", "example.org:443"]),
 }
 OF_ROOT = 1 if os.geteuid() == 0 else 0  # who cages of root are outside: runtime.mapped
 OF_A_RUNNING_CAGE = re.compile(

@@ -1,5 +1,5 @@
-"""Sockets that another process gets are made in `pysandbox/sockets.py`, so that they wait whatever the host program has
-said of its own (`socket.setdefaulttimeout`)."""
+"""Sockets that another process gets are made in `pysandbox/descriptors/sockets.py`, so that they wait whatever the host
+program has said of its own (`socket.setdefaulttimeout`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pysandbox
 
-MAKES_THEM = "sockets.py"
+MAKES_THEM = "descriptors/sockets.py"
 # They run in processes of their own, in which no program has said anything.
 OWN_PROCESSES = {"gate/inspection/__main__.py", "pipeline/worker.py"}
 

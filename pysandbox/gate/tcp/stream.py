@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
+from pysandbox.descriptors.polling import is_writable
 from pysandbox.gate.published.inside import as_sockets
-from pysandbox.polling import is_writable
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import socket
 
 import pytest
 
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import ChannelRecord
 from pysandbox.gate.reading.host_end import ANSWERS, HostEnd, Received
 from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, Verb
-from pysandbox.sockets import socket_pair
 
 FOR_DIALLER = {Verb.PASS, Verb.OFFER, Verb.GO, Verb.FETCH}
 TO_READER = sorted(set(Verb) - FROM_READER - FOR_DIALLER | {Verb.SHUT})

@@ -17,8 +17,8 @@ from pysandbox.shapes import IO, TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pysandbox.command import TextCoding
     from pysandbox.launch.stdio import Stdio
-    from pysandbox.line_listener import LineFunction, LineListener
-    from pysandbox.text_streams import Unread
+    from pysandbox.streams.line_listener import LineFunction, LineListener
+    from pysandbox.streams.text_streams import Unread
 
 READ_SIZE = 65536
 MOST_LEFT = 64  # reads of what is left in a pipe at the end: more is being written by what still runs
@@ -105,7 +105,7 @@ class CommandStreams:
         return self._files[name]
 
     def _as_text(self, name: str, file: IO[bytes], coding: TextCoding) -> Any:
-        from pysandbox.text_streams import TextReader, TextWriter
+        from pysandbox.streams.text_streams import TextReader, TextWriter
 
         if name == "stdin":
             return TextWriter(file, coding)
@@ -167,7 +167,7 @@ class CommandStreams:
     def listen(self, name: str, function: LineFunction | None) -> None:
         """Has it called with each line of an output."""
         if function is not None:
-            from pysandbox.line_listener import LineListener
+            from pysandbox.streams.line_listener import LineListener
 
             self.listeners[name] = LineListener(function, self.coding)
 

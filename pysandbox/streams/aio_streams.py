@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from pysandbox.result import Output
 from pysandbox.shapes import TYPE_CHECKING, Any, Generic, Self, cast
-from pysandbox.text_streams import Unread
+from pysandbox.streams.text_streams import Unread
 
 if TYPE_CHECKING:
     from pysandbox.command import TextCoding

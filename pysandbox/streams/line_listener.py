@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from pysandbox.command import TextCoding
 from pysandbox.shapes import Any
-from pysandbox.text_streams import Unread
+from pysandbox.streams.text_streams import Unread
 
 LONGEST_LINE = 1 << 16  # bytes; what is longer comes in pieces
 LONGEST_TURN = 0.01  # seconds that the loop of asyncio is kept from others
