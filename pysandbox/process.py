@@ -13,6 +13,7 @@ from contextlib import suppress
 from pysandbox.descriptors.polling import is_readable, wait_readable
 from pysandbox.errors import CageClosedError
 from pysandbox.exchange import communicate
+from pysandbox.live.forgotten import end_forgotten
 from pysandbox.process_state import DescriptorUse, ProcessState
 from pysandbox.result import Output, Reason, Result
 from pysandbox.shapes import IO, TYPE_CHECKING, Generic, Literal, Self
@@ -236,8 +237,7 @@ class Process(Generic[Output]):
     def __del__(self) -> None:
         state = getattr(self, "state", None)
         if state is not None and state.report_fd >= 0:
-            with suppress(Exception):
-                self.close()
+            end_forgotten(self.close)
 
     # ---- the host's ends of the descriptors ---------------------------------------------------------------------
 

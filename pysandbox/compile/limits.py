@@ -24,10 +24,10 @@ from pysandbox.compile.notes import LIMITS_NOT_ENFORCED
 from pysandbox.compile.plan import CgroupPlan, Limit, Plan, Setting, WatchPlan
 from pysandbox.note import Note
 from pysandbox.policy.model import Policy
+from pysandbox.policy.tighter import USUAL_PROCESSES
 from pysandbox.probe.facts import HostFacts
 from pysandbox.shapes import dataclass, replace
 
-DEFAULT_PIDS = 4096
 PIDS_ROOM = 64  # by which RLIMIT_NPROC is wider than what else holds max_pids
 MIB = 1 << 20
 GIB = 1 << 30
@@ -108,7 +108,7 @@ def _nproc(policy: Policy, host: HostFacts) -> int:
     The kernel asks it before pids.max, which alone counts what it refuses; without a user namespace of the cage's own
     it counts what the user runs elsewhere. So it holds max_pids only where nothing better does."""
     if policy.max_pids is None or pids_held_by(policy, host) != "rlimit":
-        return max(DEFAULT_PIDS, (policy.max_pids or 0) + PIDS_ROOM)
+        return max(USUAL_PROCESSES, (policy.max_pids or 0) + PIDS_ROOM)
     return policy.max_pids + 1
 
 

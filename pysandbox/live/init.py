@@ -17,6 +17,7 @@ from pysandbox.descriptors.polling import is_over, is_writable
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native, orders
 from pysandbox.live.commands import Commands
+from pysandbox.live.forgotten import end_forgotten
 from pysandbox.live.new_names import NewNames
 from pysandbox.live.served import CageServices
 
@@ -270,8 +271,7 @@ class CageInit:
 
     def __del__(self) -> None:
         if not getattr(self, "_reaped", True):
-            with suppress(Exception):
-                self.close()
+            end_forgotten(self.close)
 
     def await_end(self) -> None:
         """Waits a little until nothing of a cage is left whose init is going."""

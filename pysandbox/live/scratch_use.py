@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from pysandbox.launch import native
 
@@ -24,50 +25,69 @@ class ScratchUse:
     def __init__(self, path: str) -> None:
         self.fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._ahead: list[str] = ["."]
+        self._listed: Listing | None = None  # the directory in which the last look ended
         self.found, self.names, self.blind = 0, 0, False
 
     @property
     def is_whole(self) -> bool:
         """Whether this walk is at its end."""
-        return not self._ahead
+        return not self._ahead and self._listed is None
 
     def look(self) -> int:
         """Goes on with the walk; bytes found by it so far. Begins a new one after the end of the last."""
-        if not self._ahead:
+        if self.is_whole:
             self._ahead, self.found, self.names, self.blind = ["."], 0, 0, False
-        entries = 0
-        while self._ahead and entries < SLICE:
-            entries += self._count(self._ahead.pop())
+        for _ in range(SLICE):
+            try:
+                if self._listed is not None:
+                    self._weigh_next(self._listed)
+                elif self._ahead:
+                    self._listed = Listing(self.fd, self._ahead.pop())
+                else:
+                    break
+            except OSError as error:  # what may be listed and not entered (r--), among others
+                self.blind |= error.errno not in CHANGED
+                self._leave()
         return self.found
 
-    def _count(self, path: str) -> int:
+    def _weigh_next(self, listed: Listing) -> None:
+        entry = next(listed.entries, None)
+        if entry is None:
+            self._leave()
+            return
         try:
-            fd = native.open_inside(self.fd, path, os.O_RDONLY | os.O_DIRECTORY, resolve=RESOLVE)
-        except OSError as error:
-            self.blind |= error.errno not in CHANGED
-            return 1
-        try:
-            names = os.listdir(fd)
-            for name in names:
-                self._weigh(fd, path, name)
-            return 1 + len(names)
-        except OSError as error:  # what may be listed and not entered (r--), among others
-            self.blind |= error.errno not in CHANGED
-            return 1
-        finally:
-            os.close(fd)
-
-    def _weigh(self, fd: int, path: str, name: str) -> None:
-        try:
-            seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            seen = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return
         self.found += seen.st_blocks * BLOCK
         self.names += 1
-        if seen.st_mode & 0o170000 == 0o040000:
-            self._ahead.append(f"{path}/{name}")
+        if stat.S_ISDIR(seen.st_mode):
+            self._ahead.append(f"{listed.path}/{entry.name}")
+
+    def _leave(self) -> None:
+        listed, self._listed = self._listed, None
+        if listed is not None:
+            listed.close()
 
     def close(self) -> None:
+        self._leave()
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class Listing:
+    """A directory that is being listed. Raises OSError."""
+
+    def __init__(self, top: int, path: str) -> None:
+        self.path = path
+        self._fd = native.open_inside(top, path, os.O_RDONLY | os.O_DIRECTORY, resolve=RESOLVE)
+        try:
+            self.entries = os.scandir(self._fd)  # each entry is looked at below this descriptor
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def close(self) -> None:
+        self.entries.close()
+        os.close(self._fd)

@@ -27,7 +27,7 @@ from pysandbox.policy.merge import merge_layers
 from pysandbox.policy.option import WITH_OTHERS, Grant, Option, Sentence, option
 from pysandbox.policy.refusal import CommandRefused, did_you_mean
 from pysandbox.policy.secret import Secret
-from pysandbox.policy.tighter import hides_more, reaches_less, shrinks, towards
+from pysandbox.policy.tighter import hides_more, reaches_less, same, shrinks, towards
 from pysandbox.policy.validate import KINDS
 from pysandbox.shapes import TYPE_CHECKING, Any, Field, Self, TypeVar, dataclass, fields
 
@@ -80,7 +80,7 @@ class PolicyFields(
     )  # fmt: skip
     isolation: str = option(
         "", "isolation", "full: namespaces, Landlock, seccomp. landlock: no namespaces, for hosts that forbid them.",
-        default="full", merge="last", tighter=towards("full", "landlock"), flag="--isolation",
+        default="full", merge="last", tighter=same, flag="--isolation",
         choices=("full", "landlock"),
         in_plan=True,
         sentence=Sentence("Isolation", place=0, cases={

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pysandbox.errors import PolicyError
+from pysandbox.policy import base_grants
 from pysandbox.policy.model import GRANTING, Policy
 from pysandbox.policy.option import Grant
 from pysandbox.policy.patterns import covers_path, escape, literal
@@ -26,6 +27,8 @@ LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
            "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs/ca-bundle.crt",
            "/var/lib/ca-certificates/ca-bundle.pem", "/usr/lib/ssl/cert.pem")  # fmt: skip
+
+BASE = frozenset(grant.path for grant in base_grants.ALLOW)
 
 
 def wanted_paths(policy: Policy, cwd: str) -> tuple[str, ...]:
@@ -76,9 +79,10 @@ def _hidden(policy: Policy, cwd: str) -> Iterator[tuple[str, Grant, str]]:
 
 
 def guarded_trees(policy: Policy, cwd: str) -> tuple[str, ...]:
-    """The granted paths inside which policy files are hidden: the workdir and whatever is writable."""
+    """The granted paths inside which policy files are hidden: all but those that the base has, granted by whomever."""
     workdir = () if policy.workdir == "none" else (cwd,)
-    return tuple(dict.fromkeys((*workdir, *changed_trees(policy, cwd))))
+    granted = {absolute(grant.path, cwd) for name in GRANTING for grant in getattr(policy, name)}
+    return tuple(sorted({*workdir, *granted} - BASE))
 
 
 def changed_trees(policy: Policy, cwd: str) -> tuple[str, ...]:

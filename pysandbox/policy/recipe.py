@@ -60,13 +60,15 @@ SHOWN_ANYWAY = (Grant("/etc/debian_version", optional=True),)
 
 
 def with_base(policy: P) -> P:
-    """`policy` on top of the system directories that any program needs, unless it says base = false."""
+    """`policy` on top of the system directories that any program needs, unless it says base = false. What is denied
+    in them is denied either way: a policy without the base shows no more of /etc than one with it."""
+    denied = union_grants((*base_grants.DENY, *policy.deny))
     if not policy.base:
-        return policy
+        return policy.with_checked(deny=denied)
     on_host = SHOWN_ANYWAY if policy.isolation == "landlock" else ()
     return policy.with_checked(
         allow=union_grants((*base_grants.ALLOW, *on_host, *policy.allow)),
-        deny=union_grants((*base_grants.DENY, *policy.deny)),
+        deny=denied,
     )
 
 

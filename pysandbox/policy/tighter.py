@@ -15,6 +15,7 @@ from pysandbox.policy.option import Grant, Tighter
 from pysandbox.shapes import Any
 
 _EQUAL_CPU_WEIGHT = 100  # cpu.weight of a cgroup that nobody set (cgroup-v2.rst)
+USUAL_PROCESSES = 4096  # of a cage whose policy says nothing of them (RLIMIT_NPROC)
 
 
 def _paths(grants: tuple[Grant, ...]) -> set[str]:
@@ -51,6 +52,12 @@ def executes_less(old: tuple[str, ...], new: tuple[str, ...], policy: Any) -> bo
     return not old or (bool(new) and set(new) <= set(old))  # an empty list allows every executable
 
 
+def leaves_less(old: str, new: str, policy: Any) -> bool:
+    """An egress: "direct" that addresses hold to themselves reaches none of the hosts, and not the host's loopback,
+    which the same policy would reach by "proxy-only"."""
+    return new in (old, "none") or (old == "direct" and new == "proxy-only" and not policy.allow_ips)
+
+
 def dials_less(old: tuple[str, ...], new: tuple[str, ...], policy: Any) -> bool:
     """Beside egress = "direct" an empty list allows every address, else none."""
     return executes_less(old, new, policy) if policy.egress == "direct" else set(new) <= set(old)
@@ -69,6 +76,11 @@ def falls(old: float | None, new: float | None, policy: Any) -> bool:
 
 def falls_from_lifted(old: int, new: int, policy: Any) -> bool:
     return old == 0 or 0 < new <= old  # 0 lifts the limit
+
+
+def fewer_processes(old: int | None, new: int | None, policy: Any) -> bool:
+    """None is no limit of the whole cage's, beside one of each user that every cage has."""
+    return new is not None and new <= (old or USUAL_PROCESSES)
 
 
 def no_more_weight(old: int | None, new: int | None, policy: Any) -> bool:

@@ -20,7 +20,7 @@ from pysandbox.probe.searched import BARE, MOST_NAMES, NOT_SEARCHED, search
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pysandbox.policy.model import Policy
     from pysandbox.probe.facts import PathFact
@@ -145,16 +145,17 @@ class _GuardSearch:
         self.ended_early |= bool(ahead)
 
 
-def find_guards(policy: Policy, seen: PathFacts, home: str, follow: Follow) -> Found:
-    """`seen` holds the grants of the policy and the working directory. `follow`: what a path is, and its links."""
-    from pysandbox.policy.paths_wanted import changed_trees, guarded_trees
+def find_guards(policy: Policy, seen: PathFacts, granted: Sequence[str], home: str, follow: Follow) -> Found:
+    """`granted`: where policy files are hidden (`guarded_trees`); `seen` holds these, and the working directory.
+    `follow`: what a path is, and its links."""
+    from pysandbox.policy.paths_wanted import changed_trees
 
     closed = [word for word in WORDS if word not in policy.unguarded]
     found: dict[str, Guard] = {}
     searched: list[Searched] = []
     configured: list[tuple[str, Stamp]] = []
     unsearched = []
-    for path in guarded_trees(policy, seen.cwd):
+    for path in granted:
         if seen[path].kind == "dir":
             found |= {guard.path: guard for guard in hidden(seen[path].real)}
     for path in changed_trees(policy, seen.cwd):

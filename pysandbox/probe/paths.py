@@ -99,11 +99,14 @@ def _with_patterns(policy: Policy, seen: PathFacts, entries: dict[str, PathEntry
 
 
 def _with_guards(policy: Policy, seen: PathFacts, entries: dict[str, PathEntry]) -> PathFacts:
-    if policy.workdir == "none" and not policy.allow_write and not policy.cow:
+    from pysandbox.policy.paths_wanted import guarded_trees
+
+    granted = guarded_trees(policy, seen.cwd)
+    if not granted:
         return seen
     from pysandbox.probe.guards import find_guards
 
-    found = find_guards(policy, seen, seen[seen.home].real, partial(follow, entries=entries))
+    found = find_guards(policy, seen, granted, seen[seen.home].real, partial(follow, entries=entries))
     more = {}
     for guard in found.guards:
         tree, path = guard.tree, guard.path

@@ -113,6 +113,18 @@ def test_recipes_that_are_there_are_hidden_and_cannot_be_changed(ground: Ground)
     assert all(each.errno is None for each in uncaged(program(attack, **names)).attempts.values())
 
 
+def test_what_may_be_written_is_shown_no_more_where_it_may_only_be_read(ground: Ground) -> None:
+    manifest, plain = ground.inside / "pysandbox.toml", ground.inside / "plain"
+    manifest.write_text(f"# {ground.word}\n")
+    plain.write_text(ground.word)
+    wide = policy(allow_write=[str(ground.inside)])
+    attack = program("attempt('policy', content, MANIFEST)\nattempt('other', content, PLAIN)",
+                     MANIFEST=str(manifest), PLAIN=str(plain))  # fmt: skip
+    for held in (wide, wide.narrow(allow_write=[], allow=[str(ground.inside)])):
+        report = caged(attack, held)
+        assert (report["policy"].value, report["other"].value) == ("", ground.word), held
+
+
 def test_a_recipe_named_by_its_path_cannot_be_rewritten_by_the_cage_it_makes(call: Call, ground: Ground) -> None:
     mine = ground.inside / "mine.toml"
     mine.write_text("[process]\nenv_passthrough = []\n")

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from pysandbox.policy.option import WITH_OTHERS, Grant, Sentence, option
-from pysandbox.policy.tighter import dials_less, same, says_nothing, serves_less, shrinks, towards, writes_less
+from pysandbox.policy.tighter import (
+    dials_less,
+    leaves_less,
+    same,
+    says_nothing,
+    serves_less,
+    shrinks,
+    towards,
+    writes_less,
+)
 from pysandbox.shapes import dataclass
 
 
@@ -12,7 +21,7 @@ class NetworkOptions:
     egress: str = option(
         "network", "egress", "none: loopback only. proxy-only: what [[host]], allow_ips and the host's loopback "
         "alias name, and nothing where they name nothing. direct: the host's own network, not confined.",
-        default="proxy-only", merge="last", tighter=towards("none", "proxy-only", "direct"), flag="--egress",
+        default="proxy-only", merge="last", tighter=leaves_less, flag="--egress",
         choices=("none", "proxy-only", "direct"),
         in_plan=False, recorded="network", listed="Network",
         sentences=(

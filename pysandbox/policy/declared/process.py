@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pysandbox.policy.option import Sentence, option
-from pysandbox.policy.tighter import executes_less, falls, shrinks, towards
+from pysandbox.policy.tighter import executes_less, fewer_processes, shrinks, towards
 from pysandbox.shapes import dataclass
 
 
@@ -29,7 +29,7 @@ class ProcessOptions:
     )  # fmt: skip
     max_pids: int | None = option(
         "process", "max_pids", "Most processes and threads at once; further forks fail with EAGAIN.",
-        default=None, merge="last", tighter=falls, flag="--max-pids", minimum=1,
+        default=None, merge="last", tighter=fewer_processes, flag="--max-pids", minimum=1,
         in_plan=False, recorded="limit", violation="pids", listed="Limits",
         sentence=Sentence("Uses", "At most {} processes and threads exist at once.", unlimited="processes", place=0),
     )  # fmt: skip

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from pysandbox.errors import PolicyError
 from pysandbox.policy.model import Grant, Policy, options
 from pysandbox.policy.narrow import TIGHTER
+from pysandbox.policy.recipe import with_base
 from unit.policy.strategies import POLICIES
 
 WIDE = Policy(
@@ -72,6 +73,7 @@ def test_every_choice_has_a_place_in_its_order():
         {"allow_syscalls": []},
         {"deny_syscalls": ["bpf", "keyctl"]},
         {"egress": "none", "unsafe_direct": False},
+        {"egress": "proxy-only", "unsafe_direct": False},
         {"strict": True, "limits_required": True},
         {"syscall_lists": {"allow": ["read"], "deny": ["acct", "bpf"]}},
         {"notifier": True},
@@ -90,7 +92,6 @@ def test_every_choice_has_a_place_in_its_order():
         {"hosts": []},
         {"hosts": [{"domain": "a.example", "methods": ["GET"], "contract_mode": "strict"}]},
         {"hosts": [{"domain": "c.b.example", "paths": ["/v1"], "max_request_bytes": 8}]},
-        {"isolation": "full"},
         {},
     ],
 )
@@ -115,6 +116,7 @@ def test_less_is_granted(tighter):
         ({"allow_execve": ["/bin/c"]}, "process.allow_execve"),
         ({"max_pids": 10}, "process.max_pids"),
         ({"max_pids": None}, "process.max_pids"),
+        ({"isolation": "full"}, "isolation"),  # which shows the sockets of a directory that is read: docker's
         ({"memory_mb": None}, "resources.memory_mb"),
         ({"cpu_shares": None}, "resources.cpu_shares"),
         ({"walltime_sec": 61}, "resources.walltime_sec"),
@@ -155,12 +157,26 @@ def test_anything_looser_is_refused_by_name(looser, key):
     [
         {"workdir": "read"}, {"state": "scratch"}, {"run_as": "self"}, {"limits_required": False},
         {"seccomp_mode": "deny-list"}, {"egress": "direct", "unsafe_direct": True}, {"isolation": "landlock"},
-        {"cpu_shares": 200}, {"file_size_gb": 0},
+        {"cpu_shares": 200}, {"file_size_gb": 0}, {"max_pids": 4097},
     ],
 )  # fmt: skip
 def test_the_defaults_are_not_loosened(looser):
     with pytest.raises(PolicyError, match="only be tightened"):
         Policy().narrow(**looser)
+
+
+def test_an_egress_that_addresses_hold_is_not_left_for_hosts_and_the_loopback():
+    """Beside "direct" they are idle, the host's loopback among them."""
+    held = Policy(egress="direct", allow_ips=["203.0.113.7"], allow_host_loopback=True, hosts=["a.example"],
+                  unsafe_direct=True)  # fmt: skip
+    with pytest.raises(PolicyError, match="looser"):
+        held.narrow(egress="proxy-only", unsafe_direct=False)
+    assert held.narrow(egress="none", unsafe_direct=False).egress == "none"
+
+
+def test_what_is_denied_in_the_base_is_denied_without_it():
+    for policy in (Policy(allow=["/etc"]), Policy(allow=["/etc"]).narrow(base=False)):
+        assert "/etc/shadow" in [grant.path for grant in with_base(policy).deny]
 
 
 def test_strict_and_base_are_not_switched_back():

@@ -103,8 +103,9 @@ def test_the_base_is_laid_under_a_policy_once_and_only_when_wanted():
     assert Grant("/etc/hosts") in based.allow  # asked for by name, so no longer optional
     assert based.deny[-1] == Grant("/usr/games")
     assert based.memory_mb == 64
-    bare = Policy(base=False, allow=["/proj"])
-    assert with_base(bare) is bare
+    bare = with_base(Policy(base=False, allow=["/proj"], deny=["/proj/keys"]))
+    assert bare.allow == (Grant("/proj"),)
+    assert bare.deny == (*base_grants.DENY, Grant("/proj/keys"))
 
 
 def test_no_base_grant_lies_below_another_but_those_that_landlock_mode_needs_by_name():
