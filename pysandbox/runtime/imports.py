@@ -3,8 +3,9 @@
 Python looks for a module first where the program's script lies. Where a cage may write there, the next module that is
 not loaded yet (of the standard library, for us or for whoever imported us) could be one that the cage has put there a
 moment ago, and would run outside. So from the first such cage on, a file that is newer than that cage is passed over
-for the module of that name which there is elsewhere, and is never one of ours that is not installed. A name that is
-nowhere else is imported as ever: what the program asks a cage to write is its own affair.
+for the module of that name which there is elsewhere. A name that is nowhere else is not there for this package, which
+asks for libraries that may be missing, and is imported as ever for others: what the program asks a cage to write is its
+own affair.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 COARSE = 5  # CLOCK_REALTIME_COARSE, the clock that files are stamped by
-OPTIONAL = ("h11", "jeepney", "opentelemetry", "pyroute2")  # what we import where it is installed
+OURS = __name__.partition(".")[0]
+MACHINERY = ("importlib", "_frozen_importlib", "_frozen_importlib_external")  # between who imports and a finder
 
 
 def keep_imports_apart(written: Sequence[str]) -> None:
@@ -62,8 +64,9 @@ class _Apart:
         if found is None or not _is_newer(found, min(times)):
             return None
         elsewhere = PathFinder.find_spec(name, [place for place, since in places if since is None])
-        if elsewhere is None and name in OPTIONAL:
-            raise ModuleNotFoundError(f"{found.origin!r} is not imported: a cage could have written it", name=name)
+        if elsewhere is None and _is_for_us():
+            where = found.origin or name
+            raise ModuleNotFoundError(f"{where!r} is not imported: a cage could have written it", name=name)
         return elsewhere
 
     def _written_since(self, real: str) -> int | None:
@@ -71,15 +74,23 @@ class _Apart:
         return min(times) if times else None
 
 
+def _is_for_us() -> bool:
+    """Whether it is a module of this package that imports."""
+    frame = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in MACHINERY:
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == OURS
+
+
 def _is_newer(found: ModuleSpec, since: int) -> bool:
-    """Any of what would be run, or a link or a directory on the way to it."""
-    if not found.origin or not found.has_location:
-        return False  # a package without a file: any other module comes before it
-    package = [os.path.dirname(found.origin)] if found.submodule_search_locations else []
+    """Any of what would be run, or a link or a directory on the way to it. What a package without a file (a namespace)
+    holds is not known yet, so of that its directories count."""
+    directories = list(found.submodule_search_locations or ())
+    files = [found.origin] if found.origin and found.has_location else []
     try:
-        times = [look(path).st_ctime_ns for path in (found.origin, *package) for look in (os.stat, os.lstat)]
+        times = [look(path).st_ctime_ns for path in (*files, *directories) for look in (os.stat, os.lstat)]
         if found.cached and os.path.lexists(found.cached):
             times.append(os.lstat(found.cached).st_ctime_ns)
     except OSError:
         return True
-    return max(times) >= since
+    return not times or max(times) >= since

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -61,12 +62,12 @@ NAMES = ("socket", "wave", "selectors", "array", "h11", "asyncio", "queue", "str
 
 
 def host(
-    ground: Ground, *, ours: bool, linked: bool, plant: bool = True, text: str = HOST
+    ground: Ground, *, ours: bool, linked: bool, plant: bool = True, text: str = HOST, missing: Sequence[str] = ()
 ) -> tuple[subprocess.CompletedProcess[str], str]:
     """A program in the very directory that its cage may write; what was imported of the cage's."""
     project, sign = ground.inside, ground.outside / "sign"
     sign.parent.mkdir(exist_ok=True)
-    names = list(NAMES) if plant else []
+    names = [*NAMES, *missing] if plant else []
     argv = program(PLANT, NAMES=names, SIGN=str(sign), LINKED=linked)
     script = text.format(project=project, plant=argv, ours=ours)
     (project / "agent.py").write_text(script)
@@ -95,6 +96,41 @@ def test_the_program_goes_on_with_the_modules_that_it_has(ground: Ground, ours: 
 def test_its_confined_processes_begin_with_the_modules_that_there_were(ground: Ground, linked: bool) -> None:
     done, imported = host(ground, ours=False, linked=linked, text=CONFINED)
     assert (done.stdout, imported) == ("['refused.test']\n", ""), done.stderr
+
+
+# A library that may be missing, as this package asks for it and as the program does.
+OPTIONAL = """
+from pysandbox import Cage, Policy
+from pysandbox.gate import confined
+with Cage(Policy(allow_write=("{project}",), run_as="self")) as cage:
+    assert cage.run({plant!r}, cwd="{project}").ok
+
+def tried(name, code):
+    try:
+        exec(code, {{"__name__": name}})
+    except ImportError as error:
+        print(name, "refused" if "a cage could have written it" in str(error) else "imported")
+
+confined.NEEDED += ("nowhere",)
+assert "{project}" not in set(confined._places())
+tried("pysandbox.dlp.libraries", "import nowhere")
+tried("pysandbox.audit.otel", "from nowhere.deep import name")
+tried("pysandbox", "from importlib import import_module; import_module('nowhere')")
+tried("__main__", {control!r})
+"""
+
+
+@pytest.mark.parametrize("is_namespace", [False, True], ids=["a package", "a directory without a file"])
+def test_a_library_that_is_not_installed_is_not_the_one_that_a_cage_has_put_there(
+    ground: Ground, is_namespace: bool
+) -> None:
+    control = "import nowhere.deep" if is_namespace else "import nowhere"
+    missing = ["nowhere/deep"] if is_namespace else ["nowhere"]
+    text = OPTIONAL.replace("{control!r}", repr(control))
+    done, imported = host(ground, ours=False, linked=False, text=text, missing=missing)
+    refused = [f"{name} refused" for name in ("pysandbox.dlp.libraries", "pysandbox.audit.otel", "pysandbox")]
+    assert done.stdout.splitlines() == [*refused, "__main__ imported"], done.stderr
+    assert imported == f"planted {control.partition(' ')[2]}\n"  # what it asked a cage to write is its own affair
 
 
 def test_a_module_that_shadowed_another_before_goes_on_to(ground: Ground) -> None:
