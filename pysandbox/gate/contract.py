@@ -61,7 +61,7 @@ def _method(contract: Contract, asked: Asked) -> Breach | None:
     if not contract.methods:
         return None
     allowed = _upper(contract.methods)
-    named = [asked.method, *(value.strip() for name, value in asked.fields if name in OVERRIDES)]
+    named = [asked.method, *(value.strip() for name, value in asked.fields if name.replace(b"_", b"-") in OVERRIDES)]
     for each in named:
         method = each.decode("ascii", "replace").upper()
         if method not in allowed:

@@ -22,6 +22,7 @@ from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
+    from types import FrameType
 
 COARSE = 5  # CLOCK_REALTIME_COARSE, the clock that files are stamped by
 OURS = __name__.partition(".")[0]
@@ -76,7 +77,7 @@ class _Apart:
 
 def _is_for_us() -> bool:
     """Whether it is a module of this package that imports."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in MACHINERY:
         frame = frame.f_back
     return frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == OURS

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from pysandbox.gate.inspection.heads import FRAMING, BadMessage, fields_of
+from pysandbox.gate.inspection.heads import FRAMING, BadMessage, dashed, fields_of
 from pysandbox.shapes import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Chunked(Through):
                 return False
             lines, size = bytes(buffer[: end + 2]), end + 4
         fields = fields_of(lines)
-        if any(name in FRAMING for name, _, _ in fields):
+        if any(dashed(name) in FRAMING for name, _, _ in fields):
             raise BadMessage("a trailer that would frame the message")
         del buffer[:size]
         self.done = True

@@ -24,6 +24,7 @@ HOP_BY_HOP = frozenset((
     b"transfer-encoding", b"upgrade", b"http2-settings",
 ))  # fmt: skip
 FRAMING = frozenset((b"content-length", b"host", b"transfer-encoding"))
+READ_AS_ANOTHER = FRAMING | HOP_BY_HOP | {b"content-type", b"content-encoding"}
 
 Field = tuple[bytes, bytes, bytes]  # the name in lower case, as it was written, the value
 
@@ -61,6 +62,7 @@ def take_request(buffer: bytearray) -> Head | None:
     if taken is None:
         return None
     line, fields = taken
+    require_no_second_spelling(fields)
     return Head((line[1], line[2]), int(line[3]), fields)
 
 
@@ -99,6 +101,17 @@ def fields_of(lines: bytes) -> list[Field]:
     if len(found) > MOST_FIELDS:
         raise BadMessage(f"more than {MOST_FIELDS} fields")
     return found
+
+
+def dashed(name: bytes) -> bytes:
+    """As servers of the CGI kind read it (RFC 3875, 4.1.18): to them `_` and `-` are one letter."""
+    return name.replace(b"_", b"-")
+
+
+def require_no_second_spelling(fields: list[Field]) -> None:
+    """Of what frames or types a message. Raises BadMessage."""
+    if any(b"_" in name and dashed(name) in READ_AS_ANOTHER for name, _, _ in fields):
+        raise BadMessage("a field of the message's framing, spelt with an underscore")
 
 
 def content_length(head: Head) -> int | None:

@@ -98,7 +98,9 @@ class HeldBody:
             raise
 
     def _has_room(self) -> bool:
-        if len(self._kept.content) - (self._goes if self._holding.lets_go else 0) < FREE:
+        keeps = len(self._kept.content) - (self._goes if self._holding.lets_go else 0)
+        self._room.keeps(self, keeps)
+        if self._room.spares(keeps):
             return True
         if not self._has_asked:
             self._has_asked = True
@@ -119,6 +121,7 @@ class HeldBody:
         content = self._kept.content
         before = len(content), self._body.done
         self._body.take(buffer)
+        self._room.keeps(self, len(content))
         if (len(content), self._body.done) == before and not self._looks_again:
             return
         self._looks_again = False

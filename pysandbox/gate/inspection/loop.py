@@ -17,13 +17,31 @@ LOOK_SECONDS = 0.001  # between two looks for more, while turns wait
 HOST = -1  # the share of the host program's own records
 
 
+class Timer:
+    """What is called once, unless it is cancelled before. What it would have called is let go of then: a heap keeps
+    each of its entries until it is due."""
+
+    __slots__ = ("_called",)
+
+    def __init__(self, called: Callable[[], object]) -> None:
+        self._called: Callable[[], object] | None = called
+
+    def cancel(self) -> None:
+        self._called = None
+
+    def ring(self) -> None:
+        called, self._called = self._called, None
+        if called is not None:
+            called()
+
+
 class Loop:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._called: dict[int, Callable[[int], object]] = {}
         self._masks: dict[int, tuple[int, int]] = {}  # what is waited for, and for whom
         self._turns: dict[int, dict[int, int]] = {}  # of each share, what is ready: descriptors, or those of `soon`
-        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._due: list[tuple[float, int, Timer]] = []
         self._number = itertools.count(1)
         self._looks = 0.0
 
@@ -50,9 +68,11 @@ class Loop:
         self._called[number] = lambda _: called()
         self._turns.setdefault(share, {})[number] = 0
 
-    def at(self, moment: float, called: Callable[[], object]) -> None:
+    def at(self, moment: float, called: Callable[[], object]) -> Timer:
         """Calls it once, at a moment of time.monotonic()."""
-        heapq.heappush(self._due, (moment, next(self._number), called))
+        timer = Timer(called)
+        heapq.heappush(self._due, (moment, next(self._number), timer))
+        return timer
 
     def run(self, goes_on: Callable[[], bool]) -> None:
         while goes_on():
@@ -67,7 +87,7 @@ class Loop:
             self._take_turn(share)
         now = time.monotonic()
         while self._due and self._due[0][0] <= now:
-            heapq.heappop(self._due)[2]()
+            heapq.heappop(self._due)[2].ring()
 
     def _patience(self, now: float, patience: float | None) -> float | None:
         if not self._due:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE, HIGH, LITTLE, LOW, InFlight
-from pysandbox.gate.inspection.loop import GONE, IN, OUT, Loop
+from pysandbox.gate.inspection.loop import GONE, IN, OUT, Loop, Timer
 from pysandbox.gate.inspection.mirror import AnyExchange, Mirror, NotSpoken
 from pysandbox.gate.inspection.record_meter import Broken
 from pysandbox.gate.inspection.sides import Side, TlsFailed
@@ -37,6 +37,7 @@ class InspectedPair:
         self._patience, self._over, self._untrusted, self._refused = patience, over, untrusted, refused
         self._client_ended = self._server_ended = self._ended = False
         self._waits, self._until, self._set = "", 0.0, 0.0
+        self._timer: Timer | None = None
         self._comes = False  # a turn in which it goes on with what was left
         self._in_flight, self._share, self._most = in_flight, share, AT_ONCE
         self.soon()
@@ -230,7 +231,12 @@ class InspectedPair:
             self._waits, self._until = waits, (exchange.waits_since or now) + patience
         if waits and not (now < self._set <= self._until):
             self._set = self._until
-            self._loop.at(self._set, partial(self._guarded, self._is_late))
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.at(self._set, partial(self._guarded, self._is_late))
 
     def _is_late(self) -> None:
         if self._ended or not self._waits:
@@ -238,7 +244,7 @@ class InspectedPair:
             return
         if time.monotonic() < self._until:
             self._set = self._until
-            self._loop.at(self._set, partial(self._guarded, self._is_late))
+            self._set_timer()
             return
         self._set, waited = 0.0, self._mirror is not None
         if self._waits == "answer":
@@ -259,6 +265,8 @@ class InspectedPair:
         if self._ended:
             return
         self._ended = True
+        if self._timer is not None:  # it holds all of this
+            self._timer.cancel()
         self._exchange.leave()
         self._in_flight.leave(self)
         for side in (self._client, self._server):

@@ -9,13 +9,15 @@ word waits, whatever it is (`CoveredStream`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from pysandbox.gate.inspection.spellings import readings
-from pysandbox.shapes import Protocol
+from pysandbox.shapes import Generic, Protocol, TypeVar
 
 WIDEST = 6  # bytes in which one may be written (\\u0041)
 PROBE = 4
+
+T = TypeVar("T")
 
 
 class Passing(Protocol):
@@ -91,16 +93,23 @@ class CoveredStream:
         return said[:at]
 
 
-class Watching:
-    """Whether one of these texts has come, in any reading."""
+class Watching(Generic[T]):
+    """Whose text has come, in any reading. All texts are looked for in one reading before the next one is made, which
+    costs far more."""
 
-    def __init__(self, texts: Iterable[bytes]) -> None:
-        self._texts = tuple(texts)
-        self._kept = WIDEST * max(map(len, self._texts), default=0)
+    def __init__(self, texts: Sequence[tuple[bytes, T]]) -> None:
+        self._texts = texts
+        self._kept = WIDEST * max((len(text) for text, _ in texts), default=0)
         self._tail = b""
 
-    def sees(self, said: bytes) -> bool:
-        """Whether it has, now that this has come."""
+    def sees(self, said: bytes) -> T | None:
+        """Whose has, now that this has come: the first that is found."""
+        if not self._texts:
+            return None
         said = self._tail + said
         self._tail = said[-self._kept :]
-        return any(text in reading for reading in readings(said) for text in self._texts)
+        for reading in readings(said):
+            for text, whose in self._texts:
+                if text in reading:
+                    return whose
+        return None

@@ -1,5 +1,6 @@
 """Room for the bodies of one cage that wait here to be looked at as a whole: all that one needs is taken at once, and
-waited for in order, so that bodies which are all half here never wait for each other."""
+waited for in order, so that bodies which are all half here never wait for each other. Small ones need none, as long as
+those of the cage are not many: each stream of a connection in HTTP/2 has one."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ from collections import deque
 from collections.abc import Callable
 
 MOST = 64 << 20  # bytes of one cage
-FREE = 1 << 16  # bytes of a body that needs none: a cage has so many of its connections at most
+FREE = 1 << 16  # bytes of a body that needs none
+SPARED = 16 << 20  # and of all such bodies of a cage
 
 
 class Room:
     def __init__(self, most: int = MOST) -> None:
         self._most = self._left = most
         self._taken: dict[object, int] = {}
+        self._spared: dict[object, int] = {}  # what small bodies have here
+        self._all_spared = 0
         self._queue: deque[tuple[object, int, Callable[[], object]]] = deque()
 
     def ask(self, whose: object, size: int, goes_on: Callable[[], object]) -> None:
@@ -24,11 +28,22 @@ class Room:
         else:
             self._queue.append((whose, size, goes_on))
 
+    def keeps(self, whose: object, size: int) -> None:
+        """How much a body keeps, until it says otherwise or leaves. What has room is counted there."""
+        size = 0 if whose in self._taken else size
+        self._all_spared += size - self._spared.get(whose, 0)
+        self._spared[whose] = size
+
+    def spares(self, size: int) -> bool:
+        """Whether a body that keeps so much needs no room to go on."""
+        return size < FREE and self._all_spared <= SPARED
+
     def has(self, whose: object) -> bool:
         return whose in self._taken
 
     def leave(self, whose: object) -> None:
         """Idempotent; also while it waits."""
+        self._all_spared -= self._spared.pop(whose, 0)
         self._left += self._taken.pop(whose, 0)
         if any(each[0] is whose for each in self._queue):
             self._queue = deque(each for each in self._queue if each[0] is not whose)

@@ -45,7 +45,6 @@ class KnownSecret:
     hosts: tuple[str, ...]
     places: tuple[str, ...]
     revoked: bool = False
-    needles: list[bytes] = field(default_factory=list, repr=False)
 
     @property
     def is_held(self) -> bool:
@@ -64,8 +63,7 @@ class SecretSet:
                         tuple(each["places"]))
             for each in json.loads(said)
         ]  # fmt: skip
-        for each in self.all:
-            each.needles = needles(each.placeholder)
+        self.needles = [(text, each) for each in self.all for text in needles(each.placeholder)]
         self._covering: dict[str, Replacing | None] = {}
 
     def covering(self, host: str) -> Replacing | None:
@@ -133,8 +131,9 @@ class ConnectionSecrets:
     def received_messages(self) -> Passing:
         return ReceivedMessages(self, self._covering)
 
-    def watchers(self) -> list[tuple[KnownSecret, Watching]]:
-        return [(each, Watching(each.needles)) for each in self._held.all]
+    def watching(self) -> Watching[KnownSecret]:
+        """What sees a placeholder of the cage's, or a piece of one."""
+        return Watching(self._held.needles)
 
     def refuse(self, secret: KnownSecret) -> None:
         """Raises Withheld: a placeholder was seen where it is not replaced."""
@@ -153,9 +152,9 @@ class ConnectionSecrets:
 
     def refuse_any(self, said: bytes) -> None:
         """Raises Withheld where one is seen in it."""
-        for secret, watching in self.watchers():
-            if watching.sees(said):
-                self.refuse(secret)
+        seen = self.watching().sees(said)
+        if seen is not None:
+            self.refuse(seen)
 
     def refuse_revoked(self, held: Sequence[KnownSecret]) -> None:
         """Raises Withheld for one that was held, and is no more."""
@@ -188,7 +187,7 @@ class ConnectionSecrets:
 class RequestBody:
     def __init__(self, secrets: ConnectionSecrets, usable: Sequence[KnownSecret]) -> None:
         self._secrets, self._usable = secrets, usable
-        self._watchers = secrets.watchers()
+        self._watching = secrets.watching()
         self._values = Replacing({each.placeholder: each.value for each in usable}) if usable else None
         self._blanks = Replacing({each.placeholder: BLANK for each in usable}) if usable else None
         self._pieces = Pieces(self._values) if self._values is not None else None
@@ -209,9 +208,9 @@ class RequestBody:
         return said
 
     def _look(self, said: bytes) -> None:
-        for secret, watching in self._watchers:
-            if watching.sees(said):
-                self._secrets.refuse(secret)
+        seen = self._watching.sees(said)
+        if seen is not None:
+            self._secrets.refuse(seen)
 
 
 class ResponseBody:

@@ -39,6 +39,12 @@ def test_a_method_is_not_smuggled_in_a_field(name: str) -> None:
     assert column(GET, asked(b"GET", **{name: b"get"})) == ""
 
 
+@pytest.mark.parametrize("name", [b"x_http_method_override", b"x-http_method-override", b"x_method-override"])
+def test_nor_in_one_that_servers_read_alike(name: bytes) -> None:
+    """CGI and what follows it make one letter of `_` and `-` (RFC 3875, 4.1.18)."""
+    assert column(GET, Asked(b"GET", b"/", ((name, b"DELETE"),), 0, False)) == "methods"
+
+
 @pytest.mark.parametrize("path", [b"/repos/acme/x", b"/repos/acme/x?y=/../", b"/user", b"/user/keys", b"/%75ser"])
 def test_a_path_below_a_listed_one_is_allowed(path: bytes) -> None:
     assert column(BELOW, asked(path=path)) == ""

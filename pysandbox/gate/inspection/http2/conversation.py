@@ -103,9 +103,9 @@ class Conversation(StreamTable):
     def go_on(self) -> None:
         if self.over or self.broken:  # what is left to read is nobody's
             return
-        if self._client.frames.more:
+        if self._client.more:
             self._read_client()
-        if self._server.frames.more:
+        if self._server.more:
             self._read_server()
         self._pass_on()
 
@@ -153,7 +153,7 @@ class Conversation(StreamTable):
         try:
             for event in self._client.read():
                 self._client_event(event)
-            self._last = self._last or self._client.frames.leaves is not None
+            self._last = self._last or (self._client.frames.leaves is not None and not self._client.more)
         except Flood as error:
             self._end(frames.ENHANCE_YOUR_CALM, str(error))
         except BadMessage as error:
@@ -180,6 +180,8 @@ class Conversation(StreamTable):
                 self._refuse(stream, refused_by(error))
         elif isinstance(event, StreamEnded) and stream.sent.source is not None:
             stream.sent.source.ended = True
+            if not stream.answered:
+                stream.since = self._clock()
 
     def _content_came(self, event: DataReceived, stream: Http2Stream | None, side: Http2Side) -> None:
         said, size = event.data or b"", event.flow_controlled_length or 0
@@ -296,5 +298,7 @@ class Conversation(StreamTable):
 
 
 def _owes(stream: Http2Stream) -> bool:
-    """Whether its server owes an answer."""
-    return not stream.answered and not stream.sent.body.is_looking
+    """Whether its server owes an answer: not while the client still says what is looked at as a whole before."""
+    source = stream.sent.source
+    is_said = bool(stream.beyond) or source is None or source.ended
+    return is_said and not stream.answered and not stream.sent.body.is_looking

@@ -9,7 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pysandbox.gate.inspection.heads import HOP_BY_HOP, MOST_FIELDS, TOKEN, BadMessage, Field, Head, fields_of
+from pysandbox.gate.inspection.heads import (
+    HOP_BY_HOP,
+    MOST_FIELDS,
+    TOKEN,
+    BadMessage,
+    Field,
+    Head,
+    dashed,
+    fields_of,
+    require_no_second_spelling,
+)
 
 NAME = re.compile(rb"(?![A-Z])[!#$%&'*+.^_`|~0-9a-z-]+")
 VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -36,6 +46,7 @@ def request_head(said: Iterable[tuple[bytes, bytes]]) -> Head:
         fields = [(b"host", b"host", pseudo[b":authority"]), *(each for each in fields if each[0] != b"host")]
     if any(value.lower() != b"trailers" for name, _, value in fields if name == b"te"):
         raise BadMessage("te says something other than trailers")
+    require_no_second_spelling(fields)
     return Head((method, path), 1, fields)
 
 
@@ -51,7 +62,7 @@ def response_head(said: Iterable[tuple[bytes, bytes]]) -> Head:
 def trailer_lines(said: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The lines that HTTP/1.1 would have. Raises BadMessage."""
     pseudo, fields = _apart(said)
-    if pseudo or any(name in (b"host", b"content-length") for name, _, _ in fields):
+    if pseudo or any(dashed(name) in (b"host", b"content-length") for name, _, _ in fields):
         raise BadMessage("a trailer that would change the message")
     return b"".join([b"%s: %s\r\n" % (name, value) for name, _, value in fields])
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import Event
@@ -16,6 +19,7 @@ WINDOW = 1 << 20  # of a stream; what is read of it and not yet passed on is nev
 WHOLE_WINDOW = 1 << 22  # of the connection
 FIRST_WINDOW = 65535
 ROOM = 65536  # for answers to what comes, beside what waits
+HEADS_AT_ONCE = 1 << 16  # bytes of heads in one turn: a block of few bytes may stand for many (RFC 7541, 2.3)
 
 
 class _Connection(H2Connection):
@@ -27,6 +31,7 @@ class Http2Side:
 
     def __init__(self, *, is_client: bool) -> None:
         self.come, self.to = bytearray(), bytearray()
+        self._left: deque[Event] = deque()  # for another turn
         self.frames = FrameCutter(preface=is_client)
         self.h2 = _Connection(H2Configuration(
             client_side=not is_client, header_encoding=False, validate_outbound_headers=False,
@@ -42,8 +47,22 @@ class Http2Side:
         self.h2.increment_flow_control_window(WHOLE_WINDOW - FIRST_WINDOW)
         self.flush()
 
-    def read(self) -> list[Event]:
-        """What one turn's frames say. Raises BadMessage."""
+    @property
+    def more(self) -> bool:
+        """Whether there is more to read, whatever comes."""
+        return self.frames.more or bool(self._left)
+
+    def read(self) -> Iterator[Event]:
+        """What is said in one turn. Raises BadMessage."""
+        if not self._left:
+            self._left.extend(self._received())
+        heads = 0
+        while self._left and heads < HEADS_AT_ONCE:
+            event = self._left.popleft()
+            heads += sum(len(name) + len(value) for name, value in getattr(event, "headers", None) or ())
+            yield event
+
+    def _received(self) -> list[Event]:
         said = self.frames.take(self.come)
         self.to += self.frames.answer
         self.frames.answer.clear()

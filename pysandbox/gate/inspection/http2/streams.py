@@ -58,7 +58,7 @@ class StreamTable:
 
     def _pass_on(self) -> None:
         """What may go of each stream, as far as there is room."""
-        before, self._goes_on = len(self._streams), self._client.frames.more or self._server.frames.more
+        before, self._goes_on = len(self._streams), self._client.more or self._server.more
         for stream in list(self._streams.values()):
             try:
                 self._pass_stream(stream)

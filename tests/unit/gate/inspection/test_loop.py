@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import time
+import weakref
 from collections.abc import Iterator
 from functools import partial
 
@@ -67,6 +69,24 @@ def test_what_was_asked_for_soon_is_done_once() -> None:
     for _ in range(3):
         loop.once(0)
     assert done == [1]
+
+
+def test_a_timer_that_is_cancelled_holds_nothing_until_it_was_due() -> None:
+    class Held:
+        def late(self) -> None:
+            rung.append(self)
+
+    loop, rung = Loop(), list[Held]()
+    held, other = Held(), Held()
+    gone = weakref.ref(held)
+    timer = loop.at(time.monotonic() + 3600, held.late)
+    loop.at(time.monotonic() - 1, other.late)
+    timer.cancel()
+    timer.cancel()
+    del held
+    assert gone() is None
+    loop.once(0)
+    assert rung == [other]
 
 
 def test_a_cage_is_crowded_from_its_budget_on_until_it_is_calm() -> None:
