@@ -120,11 +120,12 @@ class Spooled:
 
     def __init__(self, source: IO[bytes], file: int, cap: int) -> None:
         self.source, self.truncated = source, False
+        self.is_over = False  # all of it has come
         self._file, self._room = file, cap
         os.set_blocking(source.fileno(), False)
 
     def move(self) -> bool:
-        """Takes one piece; False when there is none now, or ever again."""
+        """Takes one piece; False when there is none now."""
         try:
             piece = os.read(self.source.fileno(), CHUNK)
         except BlockingIOError:
@@ -138,11 +139,12 @@ class Spooled:
                 self.truncated, self._room = True, 0
                 break
             kept, self._room = kept[written:], self._room - written
+        self.is_over = not piece
         return bool(piece)
 
 
 class Shim:
-    """Everything of one detached cage; `keep` returns when it is over."""
+    """Everything of one detached cage; `serve` returns when it is over."""
 
     def __init__(self, process: Process, argv: list[str], digest: str) -> None:
         self._process = process
@@ -224,9 +226,9 @@ class Shim:
         os.rename(f".{OUTCOME}", OUTCOME, src_dir_fd=self._spool, dst_dir_fd=self._spool)
 
     def _on_output(self, spooled: Spooled) -> None:
-        if not spooled.move():
-            with suppress(KeyError):
-                self._selector.unregister(spooled.source)
+        spooled.move()
+        if spooled.is_over:
+            self._selector.unregister(spooled.source)
 
     # ---- talks --------------------------------------------------------------------------------------------------
 
@@ -250,6 +252,8 @@ class Shim:
 
     def _on_message(self, talk: socket.socket) -> None:
         """What is not a message with the key ends the connection; so does what was asked, but for waiting."""
+        if talk not in self._talks:  # it was hung up on in this very round
+            return
         message = self._read(talk)
         if message.get("do") == "wait":
             self._talks[talk] = True

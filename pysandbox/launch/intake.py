@@ -34,10 +34,15 @@ class Intake:
         os.set_blocking(sink, False)
 
     def serve(self) -> None:
-        """From now on a thread does it, until the end of one of the two, and closes."""
-        self._served = True
+        """From now on a thread does it, until the end of one of the two, and closes. Raises RuntimeError."""
         self._runs.acquire()
-        start_new_thread(self._run, ())
+        self._served = True
+        try:
+            start_new_thread(self._run, ())
+        except RuntimeError:  # the user has as many threads as they may
+            self._served = False
+            self._runs.release()
+            raise
 
     def wait_flushed(self) -> None:
         """The command has ended: what it has read is taken off the host's pipe, and nothing more. Any thread may call

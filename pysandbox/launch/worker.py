@@ -152,6 +152,8 @@ class Worker:
         try:
             return task()
         except Exception as error:
-            with suppress(Exception):  # on_error ends in a sink of the user's, which must not end this thread
+            with suppress(BaseException):  # on_error ends in a sink of the user's, which must not end this thread
                 self._on_error(error)
+            return None
+        except BaseException:  # nor with SystemExit: others wait for it
             return None

@@ -7,6 +7,7 @@ each look of the background thread has those of the new one wait in their place.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 
 from pysandbox.errors import CageError, PolicyError
@@ -29,9 +30,14 @@ class Prewarmed:
     def __init__(self, prepare: Callable[[Policy, str], Prepared], keep: Keeps) -> None:
         self._prepare, self._keep = prepare, keep
         self._wanted: dict[tuple[Policy, str], tuple[Prepared, int]] = {}
+        self._lock = threading.RLock()
 
     def want(self, policy: Policy, count: int, cwd: str) -> None:
         """Raises PolicyError, UnsupportedError, StartError."""
+        with self._lock:
+            self._want(policy, count, cwd)
+
+    def _want(self, policy: Policy, count: int, cwd: str) -> None:
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST:
             raise ValueError(f"prewarm: {count!r} is not a number of cages from 0 to {MOST}")
         was = self._wanted.pop((policy, cwd), None)
@@ -57,13 +63,17 @@ class Prewarmed:
     def follow(self) -> None:
         """Has cages of a new plan wait where the old one holds no more. What cannot be compiled or opened is tried
         again at the next look, and whoever starts a command hears why."""
-        for (policy, cwd), (prepared, count) in list(self._wanted.items()):
+        for (policy, cwd), wanted in list(self._wanted.items()):
+            prepared, count = wanted
             if prepared.fresh() or not os.path.isdir(cwd):
                 continue
-            try:
-                self.want(policy, count, cwd)
-            except (CageError, OSError):
-                self._wanted[policy, cwd] = prepared, count
+            with self._lock:
+                if self._wanted.get((policy, cwd)) is not wanted:  # its user wants something else by now
+                    continue
+                try:
+                    self._want(policy, count, cwd)
+                except (CageError, OSError):
+                    self._wanted[policy, cwd] = wanted
 
     def forget(self) -> None:
         self._wanted.clear()

@@ -337,7 +337,6 @@ class Runtime:
 
     def after_fork_in_child(self) -> None:
         """In a forked copy of the host: every cage belongs to the original; drop them without touching them."""
-        self._prewarmed.forget()
         self._pool.after_fork_in_child()
         self.commanded.after_fork_in_child()
         for live in _members(self._lives):
@@ -355,6 +354,7 @@ class Runtime:
         self._worker = Worker(self._expire, self._complain)
         self._pool = Pool(self._worker, self._warm)
         self._recorder = Recorder(self._worker, self._tell)
+        self._prewarmed = Prewarmed(self.plans.prepare, self._keep)
 
 
 def _members(held: weakref.WeakSet[T]) -> list[T]:

@@ -148,3 +148,18 @@ def test_who_is_asked_is_asked_without_the_lock() -> None:
     assert asked.wait(60)
     worker.drain()
     assert was_free[0]
+
+
+@pytest.mark.parametrize("raised", [SystemExit, KeyboardInterrupt])
+def test_a_task_that_would_end_its_thread_ends_nothing(raised: type[BaseException]) -> None:
+    """A sink of the user's may call sys.exit."""
+    done: list[object] = []
+    worker = Worker(lambda: True, done.append)
+
+    def leave() -> None:
+        raise raised
+
+    worker.submit(leave)
+    worker.submit(lambda: done.append(1))
+    worker.drain()
+    assert done == [1]
