@@ -16,7 +16,7 @@ from _support.tree import PACKAGE, modules
 
 OWN = ("self", "cls", "mcs")
 # Public all the same: the methods of named tuples, which would be taken for fields otherwise, and os._exit(2).
-PUBLIC = frozenset(("_replace", "_asdict", "_fields", "_make", "_exit"))
+PUBLIC = frozenset(("_replace", "_asdict", "_fields", "_make", "_exit", "_getframe"))
 REACHES = ("getattr", "setattr", "hasattr", "delattr")
 
 

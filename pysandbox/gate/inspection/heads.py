@@ -109,7 +109,7 @@ def dashed(name: bytes) -> bytes:
 
 
 def require_no_second_spelling(fields: list[Field]) -> None:
-    """Of what frames or types a message. Raises BadMessage."""
+    """The names of what frames or types a message have one each. Raises BadMessage."""
     if any(b"_" in name and dashed(name) in READ_AS_ANOTHER for name, _, _ in fields):
         raise BadMessage("a field of the message's framing, spelt with an underscore")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -52,15 +51,16 @@ class Http2Side:
         """Whether there is more to read, whatever comes."""
         return self.frames.more or bool(self._left)
 
-    def read(self) -> Iterator[Event]:
+    def read(self) -> list[Event]:
         """What is said in one turn. Raises BadMessage."""
         if not self._left:
             self._left.extend(self._received())
+        taken: list[Event] = []
         heads = 0
         while self._left and heads < HEADS_AT_ONCE:
-            event = self._left.popleft()
-            heads += sum(len(name) + len(value) for name, value in getattr(event, "headers", None) or ())
-            yield event
+            taken.append(self._left.popleft())
+            heads += sum(len(name) + len(value) for name, value in getattr(taken[-1], "headers", None) or ())
+        return taken
 
     def _received(self) -> list[Event]:
         said = self.frames.take(self.come)
