@@ -14,13 +14,13 @@ from functools import lru_cache
 
 from pysandbox.apps.opcodes import DOMAIN, ENTRY, PATH, PEER
 from pysandbox.policy.below import covers
+from pysandbox.policy.folding import folded
 from pysandbox.shapes import NamedTuple
 
 WHOLE = "."  # the prefix that is the whole workspace
 ANY_PEER = "*"
 TRASH = ".pysandbox-trash"  # where FS_DELETE moves to: no app names it
 LONGEST_PATH = 1024
-FOLDED = {0x17F: "s", 0x212A: "k"}
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?)*")
 _COMPONENT = r"(?!\.{1,2}(?:/|\Z))[^/\0-\x1f\x7f\ud800-\udfff]+"
 _PATH = re.compile(f"{_COMPONENT}(?:/{_COMPONENT})*")
@@ -54,11 +54,6 @@ def _is_spelled(text: str) -> bool:
 
 def is_trash(name: str) -> bool:
     return folded(name) == TRASH
-
-
-def folded(name: str) -> str:
-    """A directory may fold case (ext4, casefold), with letters that nobody sees, and two that fold to ASCII ones."""
-    return "".join(each for each in name.translate(FOLDED) if each.isascii()).lower()
 
 
 def _composed(text: str) -> bool:

@@ -46,7 +46,7 @@ def weigh_what_is_absent(view: ViewDraft, policy: Policy, paths: PathFacts) -> N
 
 
 def _cover_or_tell(view: ViewDraft, policy: Policy, key: str, grant: Grant, fact: PathFact, tree: ShownTree) -> None:
-    if tree.cow:  # of what the cage makes of that name, nothing is committed
+    if tree.cow:  # what the cage makes of that name is never committed (`workspace.denied`)
         return
     message = f"{grant.path!r} does not exist, and the cage may create it in {tree.fact.path!r}"
     if grant.optional and not policy.strict:

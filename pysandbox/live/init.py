@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from _thread import allocate_lock  # threading's Lock, without its imports
+from _thread import RLock, allocate_lock  # threading's, without its imports
 from contextlib import suppress
 
 from pysandbox.descriptors.polling import is_over, is_writable
@@ -81,6 +81,9 @@ class CageInit:
         self._end = select.poll()  # of cage-init; asked under the lock, as it serves one thread at a time
         self._end.register(self.pidfd, select.POLLIN)
         self._reaped = False  # from here on it is ours to close
+        self._ending = RLock()  # held while what is left of it is done
+        self._is_ending = False
+        self._left: list[Callable[[], object]] = []  # of its end, the last first
         opened.release()
 
     @property
@@ -193,6 +196,20 @@ class CageInit:
         if self.abandoned:
             self.abandon()
             return True
+        with self._ending:  # other threads wait for the end
+            if self._is_ending:  # this one was called by what is ended
+                return True
+            if not self._collect():
+                return False
+            self._is_ending = True
+            try:
+                self._finish()
+            finally:
+                self._is_ending = False
+        return True
+
+    def _collect(self) -> bool:
+        """Waits for cage-init; whether it is gone. What is to be done then is `_left`."""
         with self._lock:
             if self._reaped:
                 return True
@@ -201,20 +218,32 @@ class CageInit:
                 if not is_over(self.pidfd, KILL_PATIENCE):
                     return False
             native.take_report(self.pidfd)
+            self._left = [self._drop_record, self._remove_scratch, self.services.end, self._close_untaken]
+            self._left += [each.close for each in (self.cgroup, self.tree) if each is not None]
             self._reaped = True  # before: a copy that is forked in between then closes nothing twice
             os.close(self.pidfd)
-            if self.tree is not None:
-                self.tree.close()
-            if self.cgroup is not None:
-                self.cgroup.close()
-            self._close_descriptors()
-            self.services.end()
-            if self.owns_scratch:
-                from pysandbox.launch.removal import remove_tree
-
-                remove_tree(self.scratch)
-            self._drop_record()
             return True
+
+    def _finish(self) -> None:
+        """All of it, whatever is raised meanwhile: a service may raise, and Ctrl-C comes at any time. Without the
+        lock, as a service may take seconds and calls the user, who may ask the cage something. What an exception
+        between two steps leaves is done by the next `reap`."""
+        while self._left:
+            try:
+                self._left[-1]()
+            finally:
+                del self._left[-1]
+                self._finish()
+
+    def _close_untaken(self) -> None:
+        with self._lock:
+            self._close_descriptors()
+
+    def _remove_scratch(self) -> None:
+        if self.owns_scratch:
+            from pysandbox.launch.removal import remove_tree
+
+            remove_tree(self.scratch)
 
     def _kill(self) -> None:
         if self.cgroup is not None:
@@ -270,7 +299,7 @@ class CageInit:
         return self.reap()
 
     def __del__(self) -> None:
-        if not getattr(self, "_reaped", True):
+        if not getattr(self, "_reaped", True) or getattr(self, "_left", False):
             end_forgotten(self.close)
 
     def await_end(self) -> None:
@@ -297,7 +326,8 @@ class CageInit:
 
     def abandon(self) -> None:
         """In a forked copy of the host: forget the cage without touching it."""
-        self._lock = allocate_lock()  # the original may have been held by another thread at the fork
+        self._lock, self._ending = allocate_lock(), RLock()  # a thread of the original may have held them at the fork
+        self._left, self._is_ending = [], False
         if not self._reaped:
             os.close(self.pidfd)
             self._reaped = True

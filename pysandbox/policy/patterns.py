@@ -62,17 +62,34 @@ def may_match_in(pattern: str, directory: str) -> bool:
     return bool(_matched(pattern, directory))
 
 
-def _matched(pattern: str, path: str) -> set[int] | None:
+def _matched(pattern: str, path: str) -> frozenset[int] | None:
     """How far the components of `pattern` may have been matched by those of `path`; None: all of them were, by `path`
     or a directory above it."""
-    parts = _parts(pattern)
-    states = _with_no_directory({0}, parts)
+    matched = Matching(pattern)
+    states: frozenset[int] | None = matched.start
     for name in filter(None, path.split("/")):
-        deeper = {at for at in states if parts[at] == ANY_DEPTH}
-        states = _with_no_directory(deeper | {at + 1 for at in states - deeper if match_name(parts[at], name)}, parts)
-        if len(parts) in states:
+        states = matched.below(states, name)
+        if states is None:
             return None
     return states
+
+
+class Matching:
+    """One pattern, on the way down: a state says how far its components may have been matched by those of a path."""
+
+    def __init__(self, pattern: str) -> None:
+        self._parts = _parts(pattern)
+        self.start = frozenset(_with_no_directory({0}, self._parts))
+
+    def below(self, states: frozenset[int] | None, name: str) -> frozenset[int] | None:
+        """That of a name in a directory. None: it matches, or lies in what does."""
+        if states is None:
+            return None
+        parts = self._parts
+        deeper = {at for at in states if parts[at] == ANY_DEPTH}
+        found = deeper | {at + 1 for at in states - deeper if match_name(parts[at], name)}
+        found = _with_no_directory(found, parts)
+        return None if len(parts) in found else frozenset(found)
 
 
 def _with_no_directory(states: set[int], parts: tuple[str, ...]) -> set[int]:

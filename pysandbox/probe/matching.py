@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.match import covers
-from pysandbox.policy.patterns import ANY_DEPTH, fixed_part, literal, match_name
+from pysandbox.policy.patterns import ANY_DEPTH, escape, fixed_part, literal, match_name
 from pysandbox.probe.facts import Matched
 from pysandbox.probe.searched import ABSENT, changed, settled
 
@@ -106,6 +106,12 @@ def find_matches(pattern: str, key: str, trees: Iterable[str]) -> Matched:
         if len(found) > MOST_MATCHES:
             raise PolicyError(f"{pattern!r} matches more than {MOST_MATCHES} names", key=key, suggestion=FIX)
     return Matched(key, search.trees, tuple(sorted(set(found))), tuple(search.searched.items()))
+
+
+def with_real_beginning(pattern: str) -> str:
+    """An absolute pattern below the real path of the directory in which it begins to have signs."""
+    directory, parts = fixed_part(pattern)
+    return "/".join((escape(os.path.realpath(directory)).rstrip("/"), *parts))
 
 
 def still_matches(pattern: str, was: Matched) -> bool:

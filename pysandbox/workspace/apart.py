@@ -9,15 +9,17 @@ from pysandbox.compile.cow import endings
 from pysandbox.errors import CageClosedError, StartError
 from pysandbox.events import WORKSPACE_RECOVERED, Event, Sink, ignore
 from pysandbox.live.services import CageService
-from pysandbox.policy.paths_wanted import hidden_paths
+from pysandbox.policy.paths_wanted import hidden_paths, hidden_patterns
+from pysandbox.probe.matching import with_real_beginning
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pysandbox.live.init import CageInit
     from pysandbox.runtime.prepared import Prepared
     from pysandbox.runtime.runtime import Runtime
+    from pysandbox.workspace.held import Hidden
     from pysandbox.workspace.upper import Upper
     from pysandbox.workspace.workspace import Workspace
 
@@ -58,18 +60,18 @@ class KeptApart(CageService):
     def _made(self, live: CageInit | None) -> tuple[Upper, ...]:
         """The one place that chooses between layers and copies."""
         prepared, opened = self._prepared, self._opened
-        denied = tuple(_denied(prepared))
+        hidden = _hidden(prepared)
         uppers: Sequence[Upper]
         if opened is not None:
             from pysandbox.workspace.overlay import open_uppers
 
-            uppers = open_uppers(opened, prepared, denied, self.is_still, live)
+            uppers = open_uppers(opened, prepared, hidden, self.is_still, live)
         else:
             from pysandbox.workspace.snapshot import open_copies
 
             if live is None:
                 raise CageClosedError(f"cage {self._cage} was closed while its first command was started")
-            uppers = open_copies(live, prepared, denied, self.is_still)
+            uppers = open_copies(live, prepared, hidden, self.is_still)
         return tuple(sorted(uppers, key=lambda upper: upper.tree.path != prepared.paths.cwd))
 
     @property
@@ -153,9 +155,13 @@ def keep_apart(runtime: Runtime, live: CageInit, prepared: Prepared, argv: tuple
     return kept
 
 
-def _denied(prepared: Prepared) -> Iterator[str]:
-    """Real paths: what is covered in the cage, and what would be if it were there."""
-    plan, paths = prepared.plan, prepared.paths
-    yield from (step.target for step in plan.mounts if step.kind in COVERING)
-    for _, _, path in hidden_paths(prepared.policy, paths.cwd):
-        yield paths[path].real
+def _hidden(prepared: Prepared) -> Hidden:
+    """What is covered in the cage, and what would be if it were there. A pattern is searched for as it is spelled, and
+    the trees have real paths: it is kept with the real path of what has no sign in it, too."""
+    from pysandbox.workspace.held import Hidden
+
+    plan, paths, policy = prepared.plan, prepared.paths, prepared.policy
+    covered = (step.target for step in plan.mounts if step.kind in COVERING)
+    named = (paths[path].real for _, _, path in hidden_paths(policy, paths.cwd))
+    patterns = [pattern for _, _, pattern in hidden_patterns(policy, paths.cwd)]
+    return Hidden((*covered, *named), tuple(dict.fromkeys((*patterns, *map(with_real_beginning, patterns)))))

@@ -121,6 +121,7 @@ def _tree(tree: Tree) -> dict[str, Any]:
     return {
         "path": tree.path, "id": inode(os.fstat(tree.fd)), "opening": tree.opening,
         "denied": [os.fsdecode(each) for each in tree.denied], "unguarded": tree.unguarded,
+        "patterns": tree.patterns,
     }  # fmt: skip
 
 
@@ -214,7 +215,8 @@ def _opened_tree(said: dict[str, Any]) -> Tree:
         os.close(fd)
         raise OSError(errno.ESTALE, "this tree has moved, or was replaced, since the workspace was opened", path)
     denied = tuple(os.fsencode(each) for each in said["denied"])
-    return Tree(path, fd, Opening(*map(int, said["opening"])), denied, tuple(map(str, said["unguarded"])))
+    unguarded, patterns = (tuple(map(str, said.get(name, ()))) for name in ("unguarded", "patterns"))
+    return Tree(path, fd, Opening(*map(int, said["opening"])), denied, unguarded, patterns)
 
 
 def _read(place: int, name: str) -> Any:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pysandbox.launch.below import open_below
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace.content import digest, same_content, user_attributes
+from pysandbox.workspace.links import leaves
 from pysandbox.workspace.risk import by_name, is_written_by_name_alone, marks
 from pysandbox.workspace.upper import Kind, Tree, Upper, UpperEntry
 from pysandbox.workspace.walk import KINDS, read_link
@@ -115,13 +116,20 @@ def before_of(tree: Tree, path: bytes) -> State | None:
 
 
 def nearest_above(tree: Tree, path: bytes) -> State:
-    """The last directory on the way to a name that the tree has now. Raises OSError."""
-    while path:
-        path = path.rpartition(b"/")[0]
-        state = before_of(tree, path) if path else None
-        if state is not None and state.kind == "dir":
-            return state
-    return State.of(os.fstat(tree.fd))
+    """The last directory on the way to a name that the tree has now. From the top, since below what is not there
+    nothing is: a cage names as long a way as it likes. Raises OSError."""
+    fd = os.dup(tree.fd)
+    try:
+        for name in path.split(b"/")[:-1]:
+            try:
+                inside = os.open(name, PLACE, dir_fd=fd)
+            except (FileNotFoundError, NotADirectoryError):
+                break
+            os.close(fd)
+            fd = inside
+        return State.of(os.fstat(fd))
+    finally:
+        os.close(fd)
 
 
 def below(tree: Tree, path: bytes) -> Iterator[tuple[bytes, State]]:
@@ -233,7 +241,8 @@ def _made(kind: ChangeKind, path: bytes, before: State | None, after: State | No
           target: bytes | None = None, copied_up: bool = False) -> Change:  # fmt: skip
     risk = marks(
         path, None if before is None else before.mode | TYPES[before.kind],
-        None if after is None else after.mode | TYPES[after.kind], target, tree.unguarded,
+        None if after is None else after.mode | TYPES[after.kind],
+        target is not None and leaves(tree.fd, path, target), tree.unguarded,
     )  # fmt: skip
     return Change(os.fsdecode(path), kind, before, after, risk, copied_up=copied_up, tree=tree.path)
 

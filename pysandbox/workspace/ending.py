@@ -1,6 +1,7 @@
 """What becomes of a workspace by itself, when its cage has ended: `workspace.on_exit` and `on_error`.
 
-Nothing here raises, since whoever waits for a command gets its result; `Workspace.outcome` says what was done. A commit
+No Exception is raised here, since whoever waits for a command gets its result; `Workspace.outcome` says what was done,
+and a warning what was not, also where warnings are errors. An interrupt (Ctrl-C) goes on to whoever waits. A commit
 that nobody looks at writes all of it or nothing, and nothing where a change carries a mark (risk.py): then, as after a
 conflict, it is kept, and a person decides.
 """
@@ -8,6 +9,7 @@ conflict, it is kept, and a person decides.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 
 from pysandbox.errors import CommitConflict, CommitError
 from pysandbox.shapes import TYPE_CHECKING
@@ -27,10 +29,20 @@ def end_as_asked(workspace: Workspace, wanted: str) -> None:
         return
     try:
         workspace.outcome = _outcome(workspace, wanted)
-    except (OSError, ValueError) as error:
-        workspace.outcome = WorkspaceOutcome("failed", reason=f"it is not kept: {error}")
+    except Exception as error:  # of whoever is told of it, too
+        what = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"
+        workspace.outcome = WorkspaceOutcome("failed", reason=f"it is not kept: {what}")
     if workspace.outcome.reason and not workspace.is_told:
-        warnings.warn(f"the workspace was not ended as asked: {workspace.outcome.reason}", stacklevel=2)
+        _warn(f"the workspace was not ended as asked: {workspace.outcome.reason}")
+
+
+def _warn(message: str) -> None:
+    """Where warnings are errors, it is shown: the command has ended, and its result is not to be lost for it."""
+    try:
+        warnings.warn(message, stacklevel=4)
+    except Warning as error:
+        with suppress(Exception):
+            warnings.showwarning(error, type(error), __file__, 0)
 
 
 def _outcome(workspace: Workspace, wanted: str) -> WorkspaceOutcome:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pysandbox.policy.match import covers
-from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 from pysandbox.workspace.upper import Quota, Tree, Upper
 from pysandbox.workspace.walk import open_file, read_link
 
@@ -76,7 +76,13 @@ class HeldUpper(Upper):
         return self._fd
 
 
-def denied_in(tree: str, denied: Sequence[str]) -> tuple[bytes, ...]:
-    """Those of the real paths `denied` that lie in a tree, relative to it."""
-    inside = (os.fsencode(path[len(tree.rstrip("/")) + 1 :]) for path in denied if covers(tree, path))
-    return tuple(dict.fromkeys(inside))
+class Hidden(NamedTuple):
+    """What the policy of a cage denies or masks: real paths, and absolute patterns."""
+
+    paths: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+    def in_tree(self, tree: str) -> tuple[bytes, ...]:
+        """Those of the paths that lie in a tree, relative to it."""
+        inside = (os.fsencode(path[len(tree.rstrip("/")) + 1 :]) for path in self.paths if covers(tree, path))
+        return tuple(dict.fromkeys(inside))

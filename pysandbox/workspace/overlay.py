@@ -5,12 +5,12 @@ Their descriptors were opened with the cage (`live.uppers`), and outlive it, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from pysandbox._native import lib
 from pysandbox.live.layers import DiskLayers
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.workspace.held import HeldUpper, denied_in
+from pysandbox.workspace.held import HeldUpper, Hidden
 from pysandbox.workspace.upper import Tree, UpperEntry
 from pysandbox.workspace.walk import walk_upper
 
@@ -41,15 +41,15 @@ def _as_of_root(entry: UpperEntry) -> UpperEntry:
 
 
 def open_uppers(
-    opened: OpenedUppers, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool],
+    opened: OpenedUppers, prepared: Prepared, hides: Hidden, is_still: Callable[[], bool],
     live: CageInit | None = None,
 ) -> tuple[OverlayUpper, ...]:  # fmt: skip
-    """One for each copy-on-write tree of a cage whose workspace was opened. `denied`: real paths. `live`: the cage,
-    where its layers lie on disk."""
+    """One for each copy-on-write tree of a cage whose workspace was opened. `live`: the cage, where its layers lie
+    on disk."""
     unguarded, swapped = prepared.policy.unguarded, prepared.plan.unrooted
     on_disk = live.services.find(DiskLayers) if live is not None else None
     uppers = []
     for opening, (path, tree_fd, fd, _) in zip(opened.openings, opened.take(), strict=True):
-        tree = Tree(path, tree_fd, opening, denied_in(path, denied), unguarded)
+        tree = Tree(path, tree_fd, opening, hides.in_tree(path), unguarded, hides.patterns)
         uppers.append(OverlayUpper(tree, fd, is_still, swapped=swapped, layers=on_disk))
     return tuple(uppers)

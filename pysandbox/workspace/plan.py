@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from pysandbox.errors import Conflict
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace.changes import Change, below, nearest_above
 from pysandbox.workspace.conflict import Stamp, changed_since, conflict_of, is_without_its_own
+from pysandbox.workspace.denied import Denied
+from pysandbox.workspace.path_sets import CarriedDown, PathSet, walk_order
 from pysandbox.workspace.risk import NOBODY_COMMITS, by_name
 from pysandbox.workspace.upper import Tree
 
 SPARE = 1 << 30  # bytes that a file may claim beside what it holds
+NOT_WRITTEN_ABOVE = "the directory that it lies in is not written"
 UNWRITTEN = {"fifo": "a FIFO", "socket": "a socket", "device": "a device"}
 
 
@@ -37,25 +40,23 @@ class Selection(NamedTuple):
 
 
 def chosen(changes: Iterable[Change], paths: Sequence[str] | None) -> list[Change]:
-    """Those at or below one of the paths, and the new directories on the way to them; by path."""
-    changes = sorted(changes, key=lambda each: os.fsencode(each.path))
+    """Those at or below one of the paths, and the new directories on the way to them; a directory right before what
+    lies in it."""
+    changes = sorted(changes, key=lambda each: walk_order(each.path))
     if paths is None:
         return changes
-    wanted = [os.path.normpath(each) for each in paths]
-    found = [each for each in changes if any(covers(path, each.path) for path in wanted)]
-    needed = {above for each in found for above in _above(each.path)}
-    names = {each.path for each in found}
-    return [each for each in changes if each.path in names or (each.path in needed and is_new_directory(each))]
+    wanted = PathSet(map(os.path.normpath, paths))
+    found: list[Change] = []
+    last = ""  # the one that was taken last: from the end, it lies in each directory on its way
+    for each in reversed(changes):
+        if wanted.covers(each.path) or (is_new_directory(each) and last.startswith(f"{each.path}/")):
+            found.append(each)
+            last = each.path
+    return found[::-1]
 
 
 def covers(above: str, path: str) -> bool:
     return above in (".", path) or path.startswith(f"{above}/")
-
-
-def _above(path: str) -> Iterator[str]:
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def is_new_directory(change: Change) -> bool:
@@ -65,38 +66,46 @@ def is_new_directory(change: Change) -> bool:
 def judged(
     tree: Tree, changes: Sequence[Change], named: Sequence[str], own: frozenset[Stamp], *, owner: int
 ) -> Selection:
-    """Raises OSError for what cannot be looked at."""
+    """`changes` in the order of `chosen`. Raises OSError for what cannot be looked at."""
     written: list[Change] = []
-    skipped: dict[str, Skipped] = {}
+    skipped: list[Skipped] = []
     conflicts: list[Conflict] = []
+    rules, left = _Rules(Denied(tree), frozenset(named), owner), CarriedDown()
     for each in changes:
-        left = next((above for above in _above(each.path) if above in skipped), None)
-        reason = "the directory that it lies in is not written" if left else _refused(tree, each, named, owner)
+        reason = NOT_WRITTEN_ABOVE if left.above(each.path) else _refused(each, rules)
         found = None if reason else _found_below(tree, each, own)
         if isinstance(found, Conflict):
             conflicts.append(found)
         elif found is not None:
             reason = found
         if reason:
-            skipped[each.path] = Skipped(each.path, reason)
+            skipped.append(Skipped(each.path, reason))
+            left.mark(each.path)
             continue
         written.append(each)
         above = nearest_above(tree, os.fsencode(each.path)) if is_without_its_own(each) else None
         if found is None and (conflict := conflict_of(each, tree.opening, own, above)) is not None:
             conflicts.append(conflict)
-    return Selection(tuple(written), tuple(skipped.values()), tuple(conflicts))
+    return Selection(tuple(written), tuple(skipped), tuple(conflicts))
 
 
-def _refused(tree: Tree, change: Change, named: Sequence[str], owner: int) -> str:
+class _Rules(NamedTuple):
+    """`named`: the paths that somebody has named; `owner`: the user whose files are written."""
+
+    denied: Denied
+    named: frozenset[str]
+    owner: int
+
+
+def _refused(change: Change, rules: _Rules) -> str:
     """Why a change is not written; empty when it is."""
     for path in filter(None, (change.path, change.renamed_from)):
-        if any(covers(denied, path) or (covers(path, denied) and not _is_kept(change))
-               for denied in map(os.fsdecode, tree.denied)):  # fmt: skip
+        if rules.denied.covers(path) or (not _is_kept(change) and rules.denied.is_around(path)):
             return "the policy denies it"
     for word in NOBODY_COMMITS:
-        if word in change.risk and change.path not in named:
+        if word in change.risk and change.path not in rules.named:
             return "programs of the host obey it: it is written only where it is named"
-    after, before = change.after, change.before
+    after, before, owner = change.after, change.before, rules.owner
     if after is not None and after.kind in UNWRITTEN:
         return f"{UNWRITTEN[after.kind]} is never written to a tree"
     if after is not None and after.uid != owner:
@@ -135,13 +144,15 @@ class Step(NamedTuple):
 
 
 def steps(written: Sequence[Change]) -> tuple[list[Step], list[Change]]:
-    """The renames, and the directories whose mode or attributes change in place; `written` by path."""
+    """The renames, and the directories whose mode or attributes change in place; `written` in the order of
+    `chosen`."""
     found: dict[str, Step] = {}
     inside: dict[str, list[Change]] = {}
     traits: list[Change] = []
+    new = CarriedDown()
     for each in written:
-        top = next((above for above in _above(each.path) if above in inside), None)
-        if top is not None:
+        top = new.above(each.path)
+        if top:
             inside[top].append(each)
         elif each.kind == "metadata" and each.after is not None and each.after.kind == "dir":
             traits.append(each)
@@ -150,10 +161,11 @@ def steps(written: Sequence[Change]) -> tuple[list[Step], list[Change]]:
             found[each.path] = Step(each, each.path, kind)
             if is_new_directory(each):
                 inside[each.path] = []
-    taken = {path for path, step in found.items() if step.kind != "put"}
+                new.mark(each.path)
+    taken = PathSet(path for path, step in found.items() if step.kind != "put")
     for each in written:
         old = each.renamed_from
-        if old and old not in found and not any(above in taken for above in _above(old)):
+        if old and old not in found and not taken.covers(old):
             found[old] = Step(each, old, "take")
     return [step._replace(inside=tuple(inside.get(path, ()))) for path, step in found.items()], traits
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from pysandbox.live.copies import Baseline, Copy, TreeCopies
 from pysandbox.live.layers import DiskLayers
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.workspace.held import HeldUpper, denied_in
+from pysandbox.workspace.held import HeldUpper, Hidden
 from pysandbox.workspace.upper import Tree, UpperEntry
-from pysandbox.workspace.walk import KINDS, check_length, marks_of, read_directory, user_attributes_of
+from pysandbox.workspace.walk import KINDS, WalkBounds, marks_of, read_directory, user_attributes_of
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
@@ -40,12 +40,11 @@ class CopyUpper(HeldUpper):
     def _rows(self) -> tuple[list[list[tuple[UpperEntry, bool]]], set[bytes]]:
         """Directory by directory the entries that were changed, and all directories; those on the way to a change."""
         rows, needed, ahead = [], set[bytes](), [b""]
-        spelled = 0
+        bounds = WalkBounds()
         while ahead:
             above = ahead.pop()
-            row = self._row(above)
-            spelled += sum(len(each.path) for each, _ in row)
-            check_length(above, spelled)
+            bounds.enter(above)
+            row = self._row(above, bounds)
             folders = [each for each, _ in row if each.kind == "dir" and each.path not in self._hollow]
             ahead += [each.path for each in reversed(folders)]
             rows.append(row)
@@ -55,7 +54,7 @@ class CopyUpper(HeldUpper):
                     above = above.rpartition(b"/")[0]
         return rows, needed
 
-    def _row(self, above: bytes) -> list[tuple[UpperEntry, bool]]:
+    def _row(self, above: bytes, bounds: WalkBounds) -> list[tuple[UpperEntry, bool]]:
         known = self._baseline.get(above, {})
         prefix = above + b"/" if above else b""
         found: list[tuple[UpperEntry, bool]] = []
@@ -66,7 +65,9 @@ class CopyUpper(HeldUpper):
                 path, state = prefix + os.fsencode(name), os.stat(name, dir_fd=fd, follow_symlinks=False)
                 is_changed = known.get(name) != (state.st_ino, state.st_ctime_ns) and path not in self._hollow
                 if is_changed or stat.S_ISDIR(state.st_mode):
-                    found.append((self._entry(fd, name, path, state, name in known), is_changed))
+                    entry = self._entry(fd, name, path, state, name in known)
+                    bounds.take(path, entry.xattrs)
+                    found.append((entry, is_changed))
             return names
 
         there = set(read_directory(self._open_fd(), above, read))
@@ -87,14 +88,15 @@ def _whiteout(path: bytes) -> UpperEntry:
     return UpperEntry(path, "whiteout", 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-def open_copies(live: CageInit, prepared: Prepared, denied: Sequence[str], is_still: Callable[[], bool]
+def open_copies(live: CageInit, prepared: Prepared, hides: Hidden, is_still: Callable[[], bool]
                 ) -> tuple[CopyUpper, ...]:  # fmt: skip
-    """One for each copy-on-write tree of a cage that waits for its first command. `denied`: real paths."""
+    """One for each copy-on-write tree of a cage that waits for its first command."""
     copies, layers = live.services.find(TreeCopies), live.services.find(DiskLayers)
     unguarded = prepared.policy.unguarded
     uppers = []
     for made in copies.take() if copies is not None else ():
-        hidden = (*denied, *(f"{made.tree.path}/{name}" for name, _ in made.tree.hollow))
-        tree = Tree(made.tree.path, made.source, made.opening, denied_in(made.tree.path, hidden), unguarded)
+        hollow = (os.fsencode(name) for name, _ in made.tree.hollow)
+        denied = tuple(dict.fromkeys((*hides.in_tree(made.tree.path), *hollow)))
+        tree = Tree(made.tree.path, made.source, made.opening, denied, unguarded, hides.patterns)
         uppers.append(CopyUpper(tree, made, is_still, layers))
     return tuple(uppers)

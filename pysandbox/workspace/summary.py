@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace.changes import Change, counted
+from pysandbox.workspace.path_sets import CarriedDown, walk_order
 from pysandbox.workspace.risk import MARKS
 
 FOLDED_FROM = 12  # names of a new directory that are one line
@@ -57,31 +58,31 @@ def size(count: int) -> str:
 
 
 def _folded(found: Sequence[Change]) -> Iterator[Line]:
-    """`found` in any order. The topmost new directory takes its files into its line where they are many."""
-    by_path = sorted(found, key=lambda each: each.path)
-    tops = {each.path: 0 for each in by_path if _is_directory(each)}
-    above = {each.path: _top(each.path, tops) for each in by_path}
-    inside = Counter(top for top in above.values() if top)
-    folded = {path for path in tops if not above[path] and inside[path] >= FOLDED_FROM}
-    for each in by_path:
-        if each.path in folded:
-            yield _folder(each, [other for other in by_path if above[other.path] == each.path])
-        elif above[each.path] not in folded:
-            yield _line(each)
+    """`found` in any order. The topmost new directory takes its files into its line where they are many. Each tree by
+    itself: two may have the same names."""
+    inside: dict[int, list[Change]] = {}  # of the line at that place: what lies in its new directory
+    alone: list[Change] = []
+    new, tree = CarriedDown(), ""
+    for each in sorted(found, key=lambda each: (each.tree, walk_order(each.path))):
+        if each.tree != tree:
+            new, tree = CarriedDown(), each.tree
+        if new.above(each.path):
+            inside[len(alone) - 1].append(each)
+            continue
+        alone.append(each)
+        if _is_directory(each):
+            new.mark(each.path)
+            inside[len(alone) - 1] = []
+    for at, each in enumerate(alone):
+        held = inside.get(at, [])
+        if len(held) >= FOLDED_FROM:
+            yield _folder(each, held)
+        else:
+            yield from map(_line, (each, *held))
 
 
 def _is_directory(change: Change) -> bool:
     return change.kind == "added" and change.after is not None and change.after.kind == "dir"
-
-
-def _top(path: str, tops: dict[str, int]) -> str:
-    """The topmost of the new directories that it lies in; empty for none."""
-    at = path.find("/")
-    while at >= 0:
-        if path[:at] in tops:
-            return path[:at]
-        at = path.find("/", at + 1)
-    return ""
 
 
 def _folder(change: Change, inside: Sequence[Change]) -> Line:

@@ -22,6 +22,7 @@ class Tree(NamedTuple):
     """The lower tree: a directory of the host. `fd` is open on it for as long as its `Upper` lives.
 
     `denied`: what the policy denies to the cage, relative to the tree; nothing at, below or around one is written.
+    `patterns`: absolute ones of what it denies; nothing that matches is written, nor what lies in it.
     `unguarded`: names of guarded files (`policy.guarded`) that the policy opens all the same.
     """
 
@@ -30,6 +31,7 @@ class Tree(NamedTuple):
     opening: Opening
     denied: tuple[bytes, ...] = ()
     unguarded: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
 
 
 class UpperEntry(NamedTuple):

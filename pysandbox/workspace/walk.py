@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from pysandbox.launch.below import open_below
 from pysandbox.launch.removal import unlocked
@@ -23,6 +23,7 @@ OVERLAY = "user.overlay."
 OPAQUE, ORIGIN, WHITEOUT = f"{OVERLAY}opaque", f"{OVERLAY}origin", f"{OVERLAY}whiteout"
 LONGEST_PATH = 16384  # bytes of a path that is read: four times what a program can name
 MOST_SPELLED = 512 << 20  # bytes of all paths of an upper
+MOST_ATTRIBUTES = 64 << 20  # and of all attributes: they are in memory until it was decided, each with every name
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a file; a FIFO or a device blocks nobody
@@ -37,23 +38,41 @@ def walk_upper(root: int) -> Iterator[UpperEntry]:
     """Everything below the open directory `root`, which stays open. However deep it is: one descriptor at a time, and
     no recursion. Raises OSError."""
     ahead: list[bytes] = [b""]
-    spelled = 0
+    bounds = WalkBounds()
     while ahead:
         above = ahead.pop()
-        found = _directory(root, above)
-        spelled += sum(len(each.path) for each in found)
-        check_length(above, spelled)
+        bounds.enter(above)
+        found = _directory(root, above, bounds)
         yield from found
         ahead += [each.path for each in reversed(found) if each.kind == "dir"]
 
 
-def check_length(path: bytes, spelled: int) -> None:
-    """Raises OSError where the names of an upper, spelled from its root, are more than anybody reads: so many bytes
-    grow with the square of its depth, which costs a cage nothing. `spelled`: of all names so far."""
-    if len(path) <= LONGEST_PATH and spelled <= MOST_SPELLED:
-        return
-    raise OSError(errno.ENAMETOOLONG, "directories lie too deep in each other to be looked at: remove them in the cage "
-                  "or abort this workspace", os.fsdecode(path[:200]))  # fmt: skip
+class WalkBounds:
+    """How much of one upper was read so far. It ends with an OSError where that is more than anybody reads and holds:
+    paths, spelled from its root, grow with the square of its depth, and what one file has of attributes counts once
+    more for each of its names; neither costs a cage much."""
+
+    def __init__(self) -> None:
+        self._spelled = self._attributes = 0
+
+    def enter(self, directory: bytes) -> None:
+        if len(directory) > LONGEST_PATH:
+            raise _too_much(errno.ENAMETOOLONG, "directories lie too deep in each other", directory)
+
+    def take(self, path: bytes, attributes: Mapping[str, bytes]) -> None:
+        """An entry and what it has set of attributes."""
+        self._spelled += len(path)
+        if self._spelled > MOST_SPELLED:
+            raise _too_much(errno.ENAMETOOLONG, "directories lie too deep in each other", path)
+        if attributes:
+            self._attributes += sum(len(name) + len(value) for name, value in attributes.items())
+            if self._attributes > MOST_ATTRIBUTES:
+                raise _too_much(errno.E2BIG, "its files have more extended attributes than are read", path)
+
+
+def _too_much(number: int, what: str, path: bytes) -> OSError:
+    return OSError(number, f"{what} to be looked at: remove them in the cage or abort this workspace",
+                   os.fsdecode(path[:200]))  # fmt: skip
 
 
 def open_file(root: int, path: bytes) -> int:
@@ -70,8 +89,8 @@ def read_link(root: int, path: bytes) -> bytes:
         os.close(fd)
 
 
-def _directory(root: int, path: bytes) -> list[UpperEntry]:
-    return read_directory(root, path, lambda fd: list(_entries(fd, path)))
+def _directory(root: int, path: bytes, bounds: WalkBounds) -> list[UpperEntry]:
+    return read_directory(root, path, lambda fd: list(_entries(fd, path, bounds)))
 
 
 def read_directory(root: int, path: bytes, read: Callable[[int], T]) -> T:
@@ -99,7 +118,7 @@ def _unlocking(root: int, path: bytes, flags: int) -> int:
             return os.open(f"/proc/self/fd/{held}", flags & ~os.O_NOFOLLOW)
 
 
-def _entries(fd: int, above: bytes) -> Iterator[UpperEntry]:
+def _entries(fd: int, above: bytes, bounds: WalkBounds) -> Iterator[UpperEntry]:
     prefix = above + b"/" if above else b""
     for text in sorted(os.listdir(fd)):
         found = os.stat(text, dir_fd=fd, follow_symlinks=False)
@@ -109,10 +128,12 @@ def _entries(fd: int, above: bytes) -> Iterator[UpperEntry]:
         marks = marks_of(fd, text) if kind in ("file", "dir") else {}
         if kind == "file" and found.st_size == 0 and WHITEOUT in marks:  # Linux 6.7
             kind = "whiteout"
+        path, attributes = prefix + os.fsencode(text), user_attributes_of(marks) if marks else {}
+        bounds.take(path, attributes)
         yield UpperEntry(
-            prefix + os.fsencode(text), kind, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_size,
+            path, kind, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_size,
             found.st_blocks, found.st_mtime_ns, found.st_dev, found.st_ino, found.st_nlink,
-            marks.get(OPAQUE) == b"y", ORIGIN in marks, user_attributes_of(marks) if marks else {},
+            marks.get(OPAQUE) == b"y", ORIGIN in marks, attributes,
         )  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 the host obey by themselves (`policy.guarded`), and pysandbox with its interpreter. A cage has mounts over them; an app
 of the machine has no cage, and its files are opened by the host, so that they are told by their names.
 
-A name counts in any directory of the workspace: a nested repository is one, and what is not there yet is closed, too.
-Where a guarded file lies in a directory (`.claude/settings.json`), no directory becomes that one. What is of the
-policies is not read either.
+A name counts in any directory of the workspace, however it is spelled (`policy.guarded_names`). Where a guarded file
+lies in a directory (`.claude/settings.json`), no directory becomes that one. What is of the policies is not read
+either.
 """
 
 from __future__ import annotations
@@ -13,33 +13,24 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from pysandbox.apps.scope import folded
 from pysandbox.policy.below import covers
-from pysandbox.policy.guarded import GIT, GIT_FILES, HOME, POLICY_FILES, PROJECT, WORDS, named
+from pysandbox.policy.guarded import GIT, OURS, WORDS, named
+from pysandbox.policy.guarded_names import ABOVE, LONGEST, parts_of, words_of
 from pysandbox.policy.user_home import home
 from pysandbox.probe.guards import our_files
 
-_TABLES = (*PROJECT.values(), *(names for names in HOME.values() if names != ("bin",)), (GIT,))
-_ANYWHERE = frozenset(tuple(folded(name).split("/")) for names in _TABLES for name in names)
-_ABOVE = frozenset(each[:end] for each in _ANYWHERE for end in range(1, len(each)))
-_LONGEST = max(map(len, _ANYWHERE))
-_OF_GIT = frozenset(folded(each) for each in (*GIT_FILES, "modules", "worktrees", "info"))
-
 
 def is_of_policies(path: str) -> bool:
-    return any(folded(part) in POLICY_FILES for part in path.split("/"))
+    return OURS in words_of(parts_of(path))
 
 
 @lru_cache(maxsize=1024)
 def is_obeyed(path: str, *, moved: bool = False) -> bool:
     """`moved`: as the place of a directory that is moved with all that it holds."""
-    parts = tuple(map(folded, path.split("/")))
-    if GIT in parts:
-        after = parts[parts.index(GIT) + 1 :]
-        return moved or not after or not _OF_GIT.isdisjoint(after)
-    if any(parts[at : at + size] in _ANYWHERE for at in range(len(parts)) for size in range(1, _LONGEST + 1)):
+    parts = parts_of(path)
+    if any(word != OURS for word in words_of(parts)):
         return True
-    return moved and any(parts[-size:] in _ABOVE for size in range(1, _LONGEST))
+    return moved and (GIT in parts or any(parts[-size:] in ABOVE for size in range(1, LONGEST)))
 
 
 def obeyed_places(root: str) -> Mapping[str, None]:

@@ -1,0 +1,43 @@
+"""Names that a file system may take for one: it folds case (ext4 and f2fs by directory, NTFS, FAT), drops letters that
+nobody sees (HFS+), or has a second, short name for a long one (FAT, NTFS). Pure.
+
+What is compared is folded further than any of them does it: who asks wants to know what a name could become.
+"""
+
+from __future__ import annotations
+
+import re
+
+FOLDED = {0x17F: "s", 0x212A: "k"}  # LATIN SMALL LETTER LONG S, KELVIN SIGN
+IGNORED = re.compile("[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+                     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]")  # fmt: skip
+_SHORT = re.compile(r"([^./~]{1,6})~[0-9]+(?:\.([^./]{0,3}))?")
+
+
+def folded(name: str) -> str:
+    """A name or a path for a comparison with names of ASCII letters: in small ones, without all others."""
+    if name.isascii():
+        return name.lower()
+    return "".join(each for each in name.translate(FOLDED) if each.isascii()).lower()
+
+
+def caseless(path: str) -> str:
+    """A name or a path for a comparison with any other: two that differ in case, in how a letter is composed, or in
+    letters that nobody sees alone become one."""
+    if path.isascii():
+        return path.lower()
+    from unicodedata import normalize
+
+    return normalize("NFD", IGNORED.sub("", normalize("NFD", path).casefold()))
+
+
+def short_name(name: str) -> tuple[str, str]:
+    """How the short name of a folded long one begins, and how it ends: ("git", "") of .git, which is GIT~1."""
+    stem, _, end = name.lstrip(".").rpartition(".")
+    return (stem or end).replace(".", "")[:6], end[:3] if stem else ""
+
+
+def as_short_name(name: str) -> tuple[str, str] | None:
+    """Likewise of what may be a short name itself, folded; None where it is none."""
+    found = _SHORT.fullmatch(name)
+    return (found[1], found[2] or "") if found else None
