@@ -114,26 +114,65 @@ class Run:
     counts: dict[str, int] = field(default_factory=dict)  # of what was counted, written or not
     records: int = 0
 
-    def command(self, number: object) -> CommandRun | None:
-        return next((each for each in self.commands if each.number == number), None)
-
 
 SPAWNS = (SPAWN.name, SPAWN_UNCAGED.name)
 _NAMES = ("project_id", "session_id", "subagent_name")
 
 
 def run_of(invocation: str, records_of: Iterable[AuditRecord]) -> Run:
-    run = Run(invocation)
+    gathered = _Gathered(Run(invocation))
     for record in records_of:
-        run.records += 1
+        gathered.run.records += 1
         take = _TAKE.get(record.type)
         if take is not None:
-            take(run, record)
-    return run
+            take(gathered, record)
+    return gathered.run
 
 
-def _spawned(run: Run, record: AuditRecord) -> None:
-    data = record.data
+class _Gathered:
+    """A run so far, and where in it is what later records speak of: a cage may have any number of commands, and each
+    of them any number of denials."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._commands: dict[object, CommandRun] = {}
+        self._counted: dict[tuple[str, str, object], tuple[int, int]] = {}  # the first of these refusals; their sum
+
+    def add_command(self, command: CommandRun) -> None:
+        self.run.commands.append(command)
+        self._commands.setdefault(command.number, command)
+
+    def command(self, number: object) -> CommandRun | None:
+        return self._commands.get(number) if isinstance(number, int) else None
+
+    def add_refusal(self, refusal: Refusal) -> None:
+        key = _key(refusal)
+        first, count = self._counted.get(key, (len(self.run.refusals), 0))
+        self._counted[key] = first, count + refusal.count
+        self.run.refusals.append(refusal)
+
+    def sum_up(self, summed: Refusal) -> None:
+        """The end of a command tells how often each denial came; what came again had no event of its own."""
+        nobodys = (summed.kind, summed.target, None)
+        same = [each for each in (nobodys, _key(summed)) if each in self._counted]
+        if not same:
+            self.add_refusal(summed)
+            return
+        missing = summed.count - sum(self._counted[each][1] for each in dict.fromkeys(same))
+        if missing > 0:
+            key = min(same, key=lambda each: self._counted[each][0])
+            at, count = self._counted[key]
+            self._counted[key] = at, count + missing
+            self.run.refusals[at] = replace(self.run.refusals[at], count=self.run.refusals[at].count + missing)
+
+
+def _key(refusal: Refusal) -> tuple[str, str, object]:
+    command = refusal.command
+    return refusal.kind, refusal.target, command if isinstance(command, int) else None if command is None else ""
+
+
+def _spawned(told: _Gathered, record: AuditRecord) -> None:
+    data, run = record.data, told.run
     run.caged = record.type == SPAWN.name
     run.summary, run.digest = str(data.get("cage_summary", "")), str(data.get("effective_cage_hash", ""))
     run.why_uncaged = str(data.get("reason", ""))
@@ -143,13 +182,13 @@ def _spawned(run: Run, record: AuditRecord) -> None:
     run.limits = {str(name): each for name, each in _table(data.get("limits")).items() if isinstance(each, int | float)}
     run.notes = [(str(_table(each).get("key")), str(_table(each).get("reason"))) for each in data.get("notes") or ()]
     number = data.get("command")
-    run.commands.append(CommandRun(
+    told.add_command(CommandRun(
         number if isinstance(number, int) else 0, _texts(data.get("argv")), str(data.get("cwd", "")), record.time
     ))  # fmt: skip
 
 
-def _ended(run: Run, record: AuditRecord) -> None:
-    command = run.command(record.data.get("command"))
+def _ended(told: _Gathered, record: AuditRecord) -> None:
+    command = told.command(record.data.get("command"))
     if command is None:
         return
     command.ended, command.reason = record.time, str(record.data.get("reason", ""))
@@ -158,25 +197,27 @@ def _ended(run: Run, record: AuditRecord) -> None:
         if isinstance(value, int):
             setattr(command, name, value)
     for each in record.data.get("denials") or ():
-        _summed(run, record.time, {**_table(each), "command": command.number})
-    run.counts |= {str(kind): each for kind, each in _table(record.data.get("counts")).items()}
+        denial = {**_table(each), "command": command.number}
+        kind, target = str(denial.get("kind", "")), str(denial.get("target", ""))
+        told.sum_up(_refusal(record.time, denial, kind, target))
+    told.run.counts |= {str(kind): each for kind, each in _table(record.data.get("counts")).items()}
 
 
-def _killed(run: Run, record: AuditRecord) -> None:
-    command = run.command(record.data.get("command"))
+def _killed(told: _Gathered, record: AuditRecord) -> None:
+    command = told.command(record.data.get("command"))
     if command is not None:
         command.killed = str(record.data.get("reason", ""))
 
 
-def _failed(run: Run, record: AuditRecord) -> None:
-    command = run.command(record.data.get("command"))
+def _failed(told: _Gathered, record: AuditRecord) -> None:
+    command = told.command(record.data.get("command"))
     if command is not None:
         step, number, path = (record.data.get(name) for name in ("step", "errno", "path"))
         command.ended, command.failed = record.time, f"{step}: errno {number}: {path}"
 
 
-def _refused(run: Run, record: AuditRecord) -> None:
-    run.refusals.append(_refusal(record.time, record.data, *_KINDS[record.type](record.data)))
+def _refused(told: _Gathered, record: AuditRecord) -> None:
+    told.add_refusal(_refusal(record.time, record.data, *_KINDS[record.type](record.data)))
 
 
 def _refusal(time: str, data: dict[str, Any], kind: str, target: str) -> Refusal:
@@ -187,21 +228,6 @@ def _refusal(time: str, data: dict[str, Any], kind: str, target: str) -> Refusal
     number = count if isinstance(count, int) else 1
     argv, command = _texts(data.get("argv")), data.get("command")
     return Refusal(time, kind, target, rule, as_also(fix), number, argv, command)
-
-
-def _summed(run: Run, time: str, denial: dict[str, Any]) -> None:
-    """The end of a command tells how often each denial came; what came again had no event of its own."""
-    summed = _refusal(time, denial, str(denial.get("kind", "")), str(denial.get("target", "")))
-    same = [
-        each for each in run.refusals
-        if (each.kind, each.target) == (summed.kind, summed.target) and each.command in (None, summed.command)
-    ]  # fmt: skip
-    missing = summed.count - sum(each.count for each in same)
-    if same and missing > 0:
-        at = run.refusals.index(same[0])
-        run.refusals[at] = replace(same[0], count=same[0].count + missing)
-    elif not same:
-        run.refusals.append(summed)
 
 
 _KINDS: dict[str, Any] = {
@@ -216,32 +242,32 @@ def _endpoint(data: dict[str, Any]) -> str:
     return f"{f'[{target}]' if ':' in target else target}:{data['port']}" if "port" in data else target
 
 
-def _reached(run: Run, record: AuditRecord) -> None:
+def _reached(told: _Gathered, record: AuditRecord) -> None:
     if record.type == DNS_ALLOWED.name:
-        run.contacts.append(Contact(record.time, str(record.data.get("hostname", "")), "name"))
+        told.run.contacts.append(Contact(record.time, str(record.data.get("hostname", "")), "name"))
     else:
-        run.contacts.append(Contact(record.time, _endpoint(record.data), "connect"))
+        told.run.contacts.append(Contact(record.time, _endpoint(record.data), "connect"))
 
 
-def _opened(run: Run, record: AuditRecord) -> None:
+def _opened(told: _Gathered, record: AuditRecord) -> None:
     count = record.data.get("count", 1)
     target, access = str(record.data.get("target", "")), str(record.data.get("access", "read"))
-    run.files.append(Contact(record.time, target, access, count if isinstance(count, int) else 1))
+    told.run.files.append(Contact(record.time, target, access, count if isinstance(count, int) else 1))
 
 
-def _violated(run: Run, record: AuditRecord) -> None:
-    run.violations.append((record.time, str(record.data.get("limit", "")), str(record.data.get("value", ""))))
+def _violated(told: _Gathered, record: AuditRecord) -> None:
+    told.run.violations.append((record.time, str(record.data.get("limit", "")), str(record.data.get("value", ""))))
 
 
-def _planted(run: Run, record: AuditRecord) -> None:
-    run.planted += _texts(record.data.get("paths"))
+def _planted(told: _Gathered, record: AuditRecord) -> None:
+    told.run.planted += _texts(record.data.get("paths"))
 
 
-def _written_apart(run: Run, record: AuditRecord) -> None:
+def _written_apart(told: _Gathered, record: AuditRecord) -> None:
     data = record.data
     counts = {str(kind): each for kind, each in _table(data.get("counts")).items() if isinstance(each, int)}
     texts = (str(data.get(name, "")) for name in ("digest", "commit", "reason"))
-    run.apart.append(WrittenApart(
+    told.run.apart.append(WrittenApart(
         record.time, record.type.rpartition(".")[2], str(data.get("workspace", "")), _texts(data.get("trees")), counts,
         _texts(data.get("paths")), *texts,
     ))  # fmt: skip

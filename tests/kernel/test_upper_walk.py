@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from _support.overlays import DirectoryUpper, Overlay
+from pysandbox.workspace import walk
 from pysandbox.workspace.changes import changes_of
 from pysandbox.workspace.upper import UpperEntry
 
@@ -103,4 +104,19 @@ def test_a_tree_deeper_than_any_path_is_read_to_its_end(overlay: Overlay) -> Non
         for _ in range({depth}): os.mkdir("deep"); os.chdir("deep")
     """)
     assert max(path.count(b"/") for path in entries(upper)) == depth - 1
+    upper.drop()
+
+
+def test_attributes_of_a_file_with_many_names_are_bounded(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are held with each name: one file and its links would fill the memory of whoever reads them."""
+    upper = overlay.write("""
+        Path("file").write_text("x"); os.setxattr("file", "user.large", b"x" * 1000)
+        os.mkdir("sub")
+        for number in range(50): os.link("file", f"sub/{number}")
+    """)
+    assert len(entries(upper)) == 52  # control
+    monkeypatch.setattr(walk, "MOST_ATTRIBUTES", 20_000)
+    with pytest.raises(OSError, match="more extended attributes than are read") as raised:
+        changes_of(upper)
+    assert raised.value.errno == errno.E2BIG
     upper.drop()

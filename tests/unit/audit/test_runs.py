@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from _support.work import growth
 from pysandbox.audit import AuditLog
+from pysandbox.audit.read import AuditRecord
 from pysandbox.audit.runs import all_runs, find_id, find_run, run_of
 from pysandbox.audit.tell import NOT_WATCHED, describe_run, fixes, refusals
 from pysandbox.errors import AuditError
 from pysandbox.events import TYPES
 
-from .samples import ID, exited, ordinary, record, silent, spawned
+from .samples import ID, denied, exited, ordinary, record, silent, spawned
 
 
 def test_a_run_holds_its_commands_with_their_ends() -> None:
@@ -111,3 +113,22 @@ def test_any_other_name_is_refused_with_what_to_do(stream: str, wanted: str, why
 def test_an_empty_stream_holds_no_run(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="holds no run"):
         find_id(str(tmp_path / "events.jsonl"), None)
+
+
+def many(count: int) -> list[AuditRecord]:
+    """Commands, each with a denial of its own and one that all have."""
+    told: list[AuditRecord] = []
+    for number in range(count):
+        said = [{"kind": "open", "target": target, "count": 2} for target in (f"/own/{number}", "/all")]
+        own = denied(1, 1, f"/own/{number}", command=number)
+        told += [spawned(1, 1, number, "true"), own, exited(1, 1, number, denials=said)]
+    return told
+
+
+def test_many_commands_are_summed_by_work_in_proportion() -> None:
+    assert growth(lambda size: run_of(ID, many(size)), 40) < 2.6
+    run = run_of(ID, many(3))
+    found = {(each.target, each.command): each.count for each in run.refusals}
+    assert found == {(f"/own/{each}", each): 2 for each in range(3)} | {("/all", each): 2 for each in range(3)}
+    nobodys = [denied(1, 1, "/all"), *many(2)]
+    assert [each.count for each in run_of(ID, nobodys).refusals if each.target == "/all"] == [2]

@@ -69,7 +69,8 @@ def test_a_guarded_name_is_one_however_it_is_spelled(name: str) -> None:
 
 @pytest.mark.parametrize(("path", "mark"), [
     ("GIT~1/config", "guarded"), ("a/git~2/HOOKS/x", "guarded"), (".git/CONFIG~1.WOR", "guarded"),
-    ("ENVRC~1", "guarded"), ("VSCODE~1/tasks.json", "guarded"), ("PYSAND~1.TOM", "policy"), ("pysandbox.TOML", "policy"),
+    ("ENVRC~1", "guarded"), ("VSCODE~1/tasks.json", "guarded"), ("PYSAND~1.TOM", "policy"),
+    ("pysandbox.TOML", "policy"),
     (".PySandbox/x", "policy"), ("GITMOD~1", "guarded"),
 ])  # fmt: skip
 def test_the_short_name_of_a_guarded_one_is_its_name(path: str, mark: str) -> None:
