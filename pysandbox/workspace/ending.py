@@ -29,9 +29,11 @@ def end_as_asked(workspace: Workspace, wanted: str) -> None:
         return
     try:
         workspace.outcome = _outcome(workspace, wanted)
-    except Exception as error:  # of whoever is told of it, too
-        what = str(error) if isinstance(error, OSError | ValueError) else f"{type(error).__name__}: {error}"
-        workspace.outcome = WorkspaceOutcome("failed", reason=f"it is not kept: {what}")
+    except (OSError, ValueError) as error:
+        workspace.outcome = WorkspaceOutcome("failed", reason=f"it is not kept: {error}")
+    except Exception as error:  # of a sink, before or after something was done
+        reason = f"whoever is told of it raised {type(error).__name__}: {error}; look at the tree and at what is kept"
+        workspace.outcome = WorkspaceOutcome("failed", reason=reason)
     if workspace.outcome.reason and not workspace.is_told:
         _warn(f"the workspace was not ended as asked: {workspace.outcome.reason}")
 

@@ -147,6 +147,6 @@ def test_whoever_is_told_and_raises_loses_no_result(project: Path) -> None:
 
     cage = Cage(landlock(on_exit="keep"), runtime=Runtime(sink=sink))
     assert cage.run(["sh", "-c", "echo x > new"]).exit_code == 0 and not left(project)
-    assert cage.workspace.outcome is not None
-    assert cage.workspace.outcome.action in ("failed", "kept")
+    outcome = cage.workspace.outcome
+    assert outcome is not None and (outcome.action, "RuntimeError: no room for it" in outcome.reason) == ("failed", True)
     cage.workspace.abort()
