@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from _thread import RLock, allocate_lock  # threading's, without its imports
+from _thread import allocate_lock  # threading's Lock, without its imports
 from contextlib import suppress
 
 from pysandbox.descriptors.polling import is_over, is_writable
@@ -18,6 +18,7 @@ from pysandbox.errors import CageClosedError
 from pysandbox.launch import native, orders
 from pysandbox.live.commands import Commands
 from pysandbox.live.forgotten import end_forgotten
+from pysandbox.live.last_steps import LastSteps, remove_scratch
 from pysandbox.live.new_names import NewNames
 from pysandbox.live.served import CageServices
 
@@ -74,16 +75,13 @@ class CageInit:
         self._forks_told = 0
         self.planted = NewNames()  # what was planted in its writable trees, and has been told
         self._asked = False  # what was written, and the answer is still to come
-        self._lock = allocate_lock()
+        self._lock, self._last_steps = allocate_lock(), LastSteps()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()
         self.pidfd, self._control = opened.pidfd, opened.control  # of cage-init; closed here and nowhere else
         self._end = select.poll()  # of cage-init; asked under the lock, as it serves one thread at a time
         self._end.register(self.pidfd, select.POLLIN)
         self._reaped = False  # from here on it is ours to close
-        self._ending = RLock()  # held while what is left of it is done
-        self._is_ending = False
-        self._left: list[Callable[[], object]] = []  # of its end, the last first
         opened.release()
 
     @property
@@ -196,20 +194,10 @@ class CageInit:
         if self.abandoned:
             self.abandon()
             return True
-        with self._ending:  # other threads wait for the end
-            if self._is_ending:  # this one was called by what is ended
-                return True
-            if not self._collect():
-                return False
-            self._is_ending = True
-            try:
-                self._finish()
-            finally:
-                self._is_ending = False
-        return True
+        return self._last_steps.take(self._collect)
 
     def _collect(self) -> bool:
-        """Waits for cage-init; whether it is gone. What is to be done then is `_left`."""
+        """Waits for cage-init; whether it is gone."""
         with self._lock:
             if self._reaped:
                 return True
@@ -218,32 +206,16 @@ class CageInit:
                 if not is_over(self.pidfd, KILL_PATIENCE):
                     return False
             native.take_report(self.pidfd)
-            self._left = [self._drop_record, self._remove_scratch, self.services.end, self._close_untaken]
-            self._left += [each.close for each in (self.cgroup, self.tree) if each is not None]
+            closed = [each.close for each in (self.tree, self.cgroup) if each is not None]
+            scratch = [lambda: remove_scratch(self.scratch)] if self.owns_scratch else []
+            self._last_steps.plan(*closed, self._close_untaken, self.services.end, *scratch, self._drop_record)
             self._reaped = True  # before: a copy that is forked in between then closes nothing twice
             os.close(self.pidfd)
             return True
 
-    def _finish(self) -> None:
-        """All of it, whatever is raised meanwhile: a service may raise, and Ctrl-C comes at any time. Without the
-        lock, as a service may take seconds and calls the user, who may ask the cage something. What an exception
-        between two steps leaves is done by the next `reap`."""
-        while self._left:
-            try:
-                self._left[-1]()
-            finally:
-                del self._left[-1]
-                self._finish()
-
     def _close_untaken(self) -> None:
         with self._lock:
             self._close_descriptors()
-
-    def _remove_scratch(self) -> None:
-        if self.owns_scratch:
-            from pysandbox.launch.removal import remove_tree
-
-            remove_tree(self.scratch)
 
     def _kill(self) -> None:
         if self.cgroup is not None:
@@ -299,7 +271,7 @@ class CageInit:
         return self.reap()
 
     def __del__(self) -> None:
-        if not getattr(self, "_reaped", True) or getattr(self, "_left", False):
+        if not getattr(self, "_reaped", True) or getattr(self, "_last_steps", False):
             end_forgotten(self.close)
 
     def await_end(self) -> None:
@@ -326,8 +298,7 @@ class CageInit:
 
     def abandon(self) -> None:
         """In a forked copy of the host: forget the cage without touching it."""
-        self._lock, self._ending = allocate_lock(), RLock()  # a thread of the original may have held them at the fork
-        self._left, self._is_ending = [], False
+        self._lock, self._last_steps = allocate_lock(), LastSteps()  # a thread of the original may have held them
         if not self._reaped:
             os.close(self.pidfd)
             self._reaped = True

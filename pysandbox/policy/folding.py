@@ -38,6 +38,6 @@ def short_name(name: str) -> tuple[str, str]:
 
 
 def as_short_name(name: str) -> tuple[str, str] | None:
-    """Likewise of what may be a short name itself, folded; None where it is none."""
+    """What `short_name` says of the long name, of a folded name that may be its short one; None where it is none."""
     found = _SHORT.fullmatch(name)
     return (found[1], found[2] or "") if found else None

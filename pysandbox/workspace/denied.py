@@ -14,7 +14,7 @@ from pysandbox.workspace.path_sets import PathSet
 from pysandbox.workspace.upper import Tree
 
 
-class Denied:
+class DeniedInTree:
     """Asked of paths in the order of a walk, it matches each directory once."""
 
     def __init__(self, tree: Tree) -> None:

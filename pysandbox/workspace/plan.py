@@ -14,7 +14,7 @@ from pysandbox.errors import Conflict
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace.changes import Change, below, nearest_above
 from pysandbox.workspace.conflict import Stamp, changed_since, conflict_of, is_without_its_own
-from pysandbox.workspace.denied import Denied
+from pysandbox.workspace.denied import DeniedInTree
 from pysandbox.workspace.path_sets import CarriedDown, PathSet, walk_order
 from pysandbox.workspace.risk import NOBODY_COMMITS, by_name
 from pysandbox.workspace.upper import Tree
@@ -70,7 +70,7 @@ def judged(
     written: list[Change] = []
     skipped: list[Skipped] = []
     conflicts: list[Conflict] = []
-    rules, left = _Rules(Denied(tree), frozenset(named), owner), CarriedDown()
+    rules, left = _Rules(DeniedInTree(tree), frozenset(named), owner), CarriedDown()
     for each in changes:
         reason = NOT_WRITTEN_ABOVE if left.above(each.path) else _refused(each, rules)
         found = None if reason else _found_below(tree, each, own)
@@ -92,7 +92,7 @@ def judged(
 class _Rules(NamedTuple):
     """`named`: the paths that somebody has named; `owner`: the user whose files are written."""
 
-    denied: Denied
+    denied: DeniedInTree
     named: frozenset[str]
     owner: int
 

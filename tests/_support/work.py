@@ -9,7 +9,7 @@ from typing import Any
 
 
 def bytecodes(act: Callable[[], object]) -> int:
-    """Of Python code that `act` runs in this thread."""
+    """How many of Python code `act` runs in this thread."""
     done = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:

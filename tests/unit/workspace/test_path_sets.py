@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pysandbox.policy.patterns import covers_path
-from pysandbox.workspace.denied import Denied, DeniedPattern
+from pysandbox.workspace.denied import DeniedInTree, DeniedPattern
 from pysandbox.workspace.path_sets import CarriedDown, PathSet, walk_order
 from pysandbox.workspace.plan import covers
 from pysandbox.workspace.upper import Tree
@@ -53,7 +53,7 @@ def test_a_pattern_is_asked_in_any_order_and_answers_the_same() -> None:
 
 def test_what_differs_from_a_denied_name_by_spelling_alone_is_denied() -> None:
     tree = Tree("/Tree", -1, None, ("Grüße/id".encode(), b".env"), (), ("/Tree/**/*.Key",))  # type: ignore[arg-type]
-    denied = Denied(tree)
+    denied = DeniedInTree(tree)
     for path in (".env", ".ENV", ".e\u200cnv/x", "GRÜSSE/ID", "gru\u0308sse/id/x", "a/b.key", "a/B.KEY", "x.K\u200bEY"):
         assert denied.covers(path), path
     for path in ("env", "Gruse/id", "a/b.keys", "Grüße", ".environment", "ключ"):
