@@ -1,7 +1,7 @@
 """Calls that wait for a worker, and those that run: one thread for all of them, which lives while there are any.
 
     queued      nothing holds it but its future
-    running     an CallExchange; every descriptor of all of them is in one poll(2)
+    running     a CallExchange; every descriptor of all of them is in one poll(2) (`driven`)
     over        its future has the value, the failure, or was cancelled: then its worker was ended
 
 The thread is no daemon, so that the interpreter's exit waits for what was submitted, as `concurrent.futures` has it;
@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import select
 import threading
-import time
 import weakref
 from collections import deque
 from concurrent.futures import Future
 
 from pysandbox.pipeline.answers import value_of
+from pysandbox.pipeline.driven import DrivenCalls
 from pysandbox.pipeline.exchange import CallExchange, CallWorker, logs_of
 from pysandbox.shapes import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
@@ -118,6 +118,7 @@ class Dispatcher:
         self._source, self._most = source, most
         self._queue: deque[QueuedCall] = deque()
         self._running: dict[CallExchange, QueuedCall] = {}
+        self._driven = DrivenCalls()
         self._thread: threading.Thread | None = None
         self._woken = -1
         self._count = 0
@@ -167,6 +168,7 @@ class Dispatcher:
 
     def _start(self) -> None:
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._driven = DrivenCalls(self._woken)
         self._thread = threading.Thread(target=self._serve, name="pysandbox-calls", daemon=False)
         try:
             self._thread.start()
@@ -188,9 +190,10 @@ class Dispatcher:
     def _serve_calls(self) -> None:
         while not self._is_over():
             self._begin_calls()
-            self._advance(self._patience())
+            self._advance()
             for exchange, call in list(self._running.items()):
                 if call.future.cancelled():
+                    self._driven.remove(exchange)
                     self._over(exchange, exchange.abandon())
 
     def _is_over(self) -> bool:
@@ -221,35 +224,13 @@ class Dispatcher:
                 _conclude(call.future, error=error)
                 continue
             self._running[exchange] = call
+            self._driven.add(exchange)
 
-    def _patience(self) -> float:
-        due = min((each for each in (exchange.due() for exchange in self._running) if each is not None), default=None)
-        return LONGEST_POLL if due is None else max(0.0, min(due - time.monotonic(), LONGEST_POLL))
-
-    def _advance(self, patience: float) -> None:
-        poller, of = select.poll(), dict[int, CallExchange]()
-        poller.register(self._woken, select.POLLIN)
-        for exchange in self._running:
-            for fd in exchange.watched():
-                poller.register(fd, select.POLLIN)
-                of[fd] = exchange
-        ready = poller.poll(patience * 1000)
-        if any(fd == self._woken for fd, _ in ready):
+    def _advance(self) -> None:
+        for exchange, outcome in self._driven.advance(LONGEST_POLL):
+            self._over(exchange, outcome)
+        if self._driven.was_woken:
             os.eventfd_read(self._woken)
-        now = time.monotonic()
-        late = [(-1, each) for each in self._running if (each.due() or now + 1) <= now]
-        for fd, exchange in [*((fd, of[fd]) for fd, _ in ready if fd in of), *late]:
-            if exchange in self._running:
-                self._listen(exchange, fd)
-
-    def _listen(self, exchange: CallExchange, fd: int) -> None:
-        try:
-            answer = exchange.advance(fd)
-        except Exception as error:
-            self._over(exchange, error)
-            return
-        if answer is not None:
-            self._over(exchange, answer)
 
     def _over(self, exchange: CallExchange, what: ReceivedAnswer | Exception) -> None:
         call = self._running.pop(exchange)

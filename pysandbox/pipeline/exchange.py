@@ -47,6 +47,9 @@ class CallWorker(Protocol):
     def begin(self) -> list[int]:
         """What goes to it with its call."""
 
+    def has_begun(self) -> None:
+        """Its call is sent: what can be done beside that is done now."""
+
     def read_output(self) -> bool:
         """Whether more may come."""
 
@@ -193,6 +196,7 @@ class CallExchange:
 
     def _send_call(self) -> None:
         send_call(self._worker.sock, self._number, self._pieces, self._worker.begin())
+        self._worker.has_begun()
         self._expected = {calls.ASK, calls.RETURNED, calls.RAISED, calls.UNFIT}
 
     def _next(self) -> Record | None:

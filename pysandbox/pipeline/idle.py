@@ -25,6 +25,7 @@ REAPED = 5.0  # seconds until the end of a killed worker is known
 class WorkerOwner(Protocol):
     """The template, as its workers know it."""
 
+    def refill(self) -> None: ...
     def kill(self, number: int) -> None: ...
     def forget(self, number: int) -> None: ...
     def ending_of(self, number: int, patience: float) -> int | None: ...
@@ -56,6 +57,9 @@ class TemplateWorker:
     def begin(self) -> list[int]:
         self._output = fixed_memory(OUTPUT)
         return [self._output]
+
+    def has_begun(self) -> None:
+        self._template.refill()
 
     def read_output(self) -> bool:
         return False

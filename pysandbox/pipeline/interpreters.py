@@ -45,6 +45,9 @@ class Interpreter:
     def begin(self) -> list[int]:
         return []
 
+    def has_begun(self) -> None:
+        pass
+
     def read_output(self) -> bool:
         if not self._output.read() and not self._output.open:
             self._read_to_its_end = True

@@ -20,6 +20,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from pysandbox.cage import DEVNULL, Cage
 from pysandbox.compile.siblings import siblings_filter
@@ -31,7 +32,7 @@ from pysandbox.open_cage import replaced
 from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.calls import send_with
 from pysandbox.pipeline.idle import TemplateWorker
-from pysandbox.pipeline.mapping import WorkerResult, map_items
+from pysandbox.pipeline.mapping import WorkerResult, imap_items, map_items
 from pysandbox.pipeline.memory import send_call
 from pysandbox.pipeline.packing import SentCall, packed, sent
 from pysandbox.policy.model import Policy
@@ -175,18 +176,21 @@ class Template:
     # ---- workers ----------------------------------------------------------------------------------------------------
 
     def take(self) -> TemplateWorker:
-        """A worker that is ready for its one call, or will be; another one is forked in its place. Raises
-        CageClosedError."""
+        """A worker that is ready for its one call, or will be. Raises CageClosedError."""
         with self._lock:
             self._require_open()
             self._require_cover()
             ended = self._hung_up()
             worker = self._idle.popleft() if self._idle else self._fork()
-            while len(self._idle) < self._wanted:
-                self._idle.append(self._fork())
         for each in ended:
             each.close()
         return worker
+
+    def refill(self) -> None:
+        """Another worker in the place of one that has its call by now, which so waits for nobody."""
+        with self._lock, suppress(OSError):  # no descriptors: who wants the next one forks it, and is told
+            while self._control is not None and len(self._idle) < self._wanted:
+                self._idle.append(self._fork())
 
     def _hung_up(self) -> list[TemplateWorker]:
         """Those at the front that were ended while they waited, or could not be forked."""
@@ -203,7 +207,7 @@ class Template:
         more than descriptors are left for). The results are in the order of the items, and there is one for each,
         whatever a worker did; none takes longer than `timeout` seconds. Raises TypeError, CageClosedError."""
         self._require_open()
-        return list(map_items(self, function, items, workers, timeout, kept=None))
+        return map_items(self, function, items, workers, timeout)
 
     def imap(
         self, function: Callable[[Any], object], items: Iterable[object], *, workers: int | None = None,
@@ -212,7 +216,7 @@ class Template:
         """As `map`, one result after another, and items are taken as they are needed: there may be any number of them.
         Who stops iterating ends what runs."""
         self._require_open()
-        return map_items(self, function, items, workers, timeout)
+        return imap_items(self, function, items, workers, timeout)
 
     def kill(self, number: int) -> None:
         """For a worker's own `kill`."""
