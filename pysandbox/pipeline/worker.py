@@ -130,12 +130,14 @@ def require_nothing_shared() -> None:
 
 
 class ForkServer:
-    def __init__(self, control: socket.socket, order: dict[str, object], places: walls.OwnPlaces) -> None:
+    def __init__(
+        self, control: socket.socket, order: dict[str, object], places: walls.OwnPlaces, hooks: zygote.SparedHooks
+    ) -> None:  # fmt: skip
         self.control, self.places = control, places
         self.workers: dict[int, int] = {}  # pid to number
         self.unborn: deque[int] = deque()  # numbers, in the order of their orders
         self.killed_unborn: set[int] = set()  # of those, whoever is to be ended at once
-        self.zygote, self.zygote_pid = start_zygote(order)
+        self.zygote, self.zygote_pid = start_zygote(order, hooks)
         self.woken, self.waking = socket.socketpair()
         for each in (self.woken, self.waking):
             each.setblocking(False)
@@ -238,14 +240,14 @@ def end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def start_zygote(order: dict[str, object]) -> tuple[socket.socket, int]:
+def start_zygote(order: dict[str, object], hooks: zygote.SparedHooks) -> tuple[socket.socket, int]:
     """The socket to it, and its pid."""
     around = loaded()
     ours, inside_ = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with inside_:
         pid = FORK()
         if not pid:
-            zygote.run(inside_, order, around)
+            zygote.run(inside_, order, around, hooks)
     return ours, pid
 
 
@@ -270,9 +272,10 @@ def main() -> None:
     order = json.loads(control.recv(LONGEST))
     try:
         places = walls.OwnPlaces()
-        prepare(control, order)
+        with zygote.SparedHooks() as hooks:
+            prepare(control, order)
         walls.install_filter(bytes.fromhex(str(order["filter"])))
-        template = ForkServer(control, order, places)
+        template = ForkServer(control, order, places, hooks)
     except BaseException as error:
         control.send(json.dumps({"failed": shortened(told(error))}).encode())
         return

@@ -15,6 +15,7 @@ that has come: until then a worker runs nothing that would need it.
 from __future__ import annotations
 
 import _signal  # signal(2) without the enums of `signal`, whose pages each worker would copy
+import _socket
 import ctypes
 import gc
 import os
@@ -49,6 +50,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Self
+
     Step = tuple[Callable[..., int], tuple[object, ...]]  # a system call and its arguments
 
 
@@ -80,8 +83,10 @@ def _limit(which: int, soft: int, hard: int) -> Step:
 class Zygote:
     """Everything that its loop touches, made before the first fork."""
 
-    def __init__(self, sock: socket.socket, order: dict[str, object], around: inside.Names) -> None:
-        self.sock, self.around = sock.fileno(), around
+    def __init__(
+        self, sock: socket.socket, order: dict[str, object], around: inside.Names, hooks: SparedHooks
+    ) -> None:  # fmt: skip
+        self.sock, self.around, self.hooks = sock.fileno(), around, hooks
         _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGCHLD,))
         self.no_signals = ctypes.create_string_buffer(128)
         chld = ctypes.create_string_buffer(128)
@@ -114,6 +119,7 @@ class Zygote:
 
     def serve(self) -> None:
         """Until the template is gone. Returns in a worker alone, whose call has come."""
+        self.hooks.are_spared = True
         BEFORE_FORK()  # once: it is always about to fork
         while True:
             if POLL(self.polled, 2, -1) < 0:
@@ -162,7 +168,7 @@ class Zygote:
             pass
 
 
-def run(sock: socket.socket, order: dict[str, object], around: inside.Names) -> None:
+def run(sock: socket.socket, order: dict[str, object], around: inside.Names, hooks: SparedHooks) -> None:
     """In the child that is to be the zygote. Never returns: what is not caught must not reach the template's loop."""
     status = 1
     try:
@@ -171,7 +177,7 @@ def run(sock: socket.socket, order: dict[str, object], around: inside.Names) -> 
         for first, last in ((SOCKET, sock.fileno() - 1), (sock.fileno() + 1, (1 << 32) - 1)):
             if first <= last:
                 SYSCALL(CLOSE_RANGE, ctypes.c_uint(first), ctypes.c_uint(last), 0)
-        zygote = Zygote(sock, order, around)
+        zygote = Zygote(sock, order, around, hooks)
         zygote.serve()
         answer(zygote)
         status = 0
@@ -181,15 +187,46 @@ def run(sock: socket.socket, order: dict[str, object], around: inside.Names) -> 
         EXIT(status)
 
 
+class SparedHooks:
+    """Hooks of fork that make locks anew which other threads may have held, those of the standard library. Between the
+    zygote, which has one thread, and its workers there is nothing to make anew, and to do it takes a quarter of the
+    pages that a worker copies. Every other fork has them: of a preload, and of what a worker runs."""
+
+    OF = frozenset(("logging", "threading"))
+
+    def __init__(self) -> None:
+        self.are_spared = False
+        self._register = os.register_at_fork
+
+    def __enter__(self) -> Self:
+        os.register_at_fork = self.register
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.register_at_fork = self._register
+
+    def register(self, **hooks: Callable[[], object]) -> None:
+        """For os.register_at_fork."""
+        if sys._getframe(1).f_globals.get("__name__") in self.OF:
+            hooks = {when: self._unless_spared(hook) for when, hook in hooks.items()}
+        self._register(**hooks)
+
+    def _unless_spared(self, hook: Callable[[], object]) -> Callable[[], object]:
+        return lambda: None if self.are_spared else hook()
+
+
 def answer(zygote: Zygote) -> None:
     """A worker, from its call to its answer."""
     IN_CHILD()
+    zygote.hooks.are_spared = False
+    if "threading" in sys.modules:
+        sys.modules["threading"].main_thread()._set_native_id()
     _signal.set_wakeup_fd(-1)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     os.environ["HOME"] = os.environ["TMPDIR"] = zygote.path.value.decode()
     reseed()
     gc.enable()
-    inside.answer_call(socket.socket(fileno=SOCKET), zygote.around)
+    inside.answer_call(_socket.socket(fileno=SOCKET), zygote.around)
 
 
 def reseed() -> None:
