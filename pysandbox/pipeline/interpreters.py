@@ -15,10 +15,11 @@ from pysandbox.errors import CageError
 from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.exchange import ended_by
 from pysandbox.pipeline.memory import send_call
+from pysandbox.polling import is_readable
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pysandbox.process import Process
     from pysandbox.result import Reason
@@ -31,8 +32,9 @@ class Interpreter:
 
     says_ready = True
 
-    def __init__(self, process: Process[bytes], sock: socket.socket) -> None:
+    def __init__(self, process: Process[bytes], sock: socket.socket, has_begun: Callable[[], None]) -> None:
         self.process, self.sock, self.how = process, sock, ""
+        self.has_begun = has_begun
         self._output = process.state.streams.readers()["stdout"]
         self._read_to_its_end = False
 
@@ -44,9 +46,6 @@ class Interpreter:
 
     def begin(self) -> list[int]:
         return []
-
-    def has_begun(self) -> None:
-        pass
 
     def read_output(self) -> bool:
         if not self._output.read() and not self._output.open:
@@ -95,15 +94,21 @@ class Interpreters:
         """Raises CageError."""
         with self._lock:
             found = self._waiting.pop(0) if self._waiting else None
-            missing = 0 if self._closed else self._ahead - len(self._waiting) - len(self._starting)
-            for _ in range(missing):
-                thread = threading.Thread(target=self._refill, name="pysandbox-interpreter", daemon=True)
-                self._starting.add(thread)
-                thread.start()
+        if found is None or not is_readable(found.sock):
+            self.refill()  # else when its call is sent, which waits for nobody
         if found is not None and not found.process.state.live.services.cover:
             found.close()  # what its cage covered was replaced on the host while it waited
             found = None
         return found or self._start()
+
+    def refill(self) -> None:
+        """Starts what is missing of those that wait, beside the caller."""
+        with self._lock:
+            missing = 0 if self._closed else self._ahead - len(self._waiting) - len(self._starting)
+            for _ in range(missing):
+                thread = threading.Thread(target=self._start_another, name="pysandbox-interpreter", daemon=True)
+                self._starting.add(thread)
+                thread.start()
 
     def close(self) -> None:
         with self._lock:
@@ -118,7 +123,7 @@ class Interpreters:
         """Those that wait are the original's."""
         self._lock, self._waiting, self._starting = threading.Lock(), [], set()
 
-    def _refill(self) -> None:
+    def _start_another(self) -> None:
         started = None
         with suppress(CageError, OSError):  # whoever needs one starts it himself, and is told why it cannot be
             started = self._start()
@@ -141,7 +146,7 @@ class Interpreters:
             raise
         for pieces in self._preparations:
             send_call(host, 0, pieces)
-        return Interpreter(process, host)
+        return Interpreter(process, host, self.refill)
 
 
 _ALL: weakref.WeakSet[Interpreters] = weakref.WeakSet()
