@@ -4,7 +4,8 @@ A function of `tools.py` that says `from .shapes import area` needs the part of 
 does one that says `shapes.area` after `import shapes`: a constant that nobody names, which may be a secret, stays here.
 All of a module goes along where it is used in another way: passed on, imported by `*`, or named by other modules.
 
-That goes on until nothing is named that is neither here nor the interpreter's own. Only what this program has imported
+That goes on until nothing is named that is neither here nor the interpreter's own; and what any module of one's own has
+done to an object that is sent (`effects`) goes along. Only what this program has imported
 is looked at: nothing is imported, and nothing is run, to find out.
 """
 
@@ -14,11 +15,12 @@ import __future__
 import ast
 import marshal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from types import ModuleType
 
-from pysandbox.pipeline.shipping import WHOLE, Definition, is_installed, needed_source, origin_of
+from pysandbox.pipeline.effects import effects_on
+from pysandbox.pipeline.shipping import WHOLE, Definition, bound_by, is_installed, needed_source, origin_of, top_statements
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,19 +34,82 @@ Sources = dict[str, tuple[str, Statements, bool, bool]]  # as `placing` has them
 def gathered(definitions: Mapping[str, set[Definition]]) -> Sources:
     """Raises TypeError."""
     wanted = frozenset((name, sys.modules[name], frozenset(each)) for name, each in definitions.items())
-    sources, absent = _gathered(wanted)
+    sources, absent = _gathered(wanted, len(sys.modules))
     if any(name in sys.modules for name in absent):  # the program has imported it since
         for each in (_gathered, _compiled, needed_source):
             each.cache_clear()
-        sources, _ = _gathered(wanted)
+        sources, _ = _gathered(wanted, len(sys.modules))
     return sources
 
 
 @lru_cache(256)
-def _gathered(definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]]) -> tuple[Sources, frozenset[str]]:
-    """And the names of modules that would have been looked at, had this program imported them."""
+def _gathered(
+    definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]], _imported: int
+) -> tuple[Sources, frozenset[str]]:
+    """And the names of modules that would have been looked at, had this program imported them. Anew where it has
+    imported any: each may have done something to what is sent."""
     wanted: Definitions = {name: set(each) for name, _, each in definitions}
-    at_once, todo, absent = set(wanted), list(wanted), set()
+    at_once, todo, absent = set(wanted), list(wanted), set[str]()
+    while todo:
+        absent |= _complete(wanted, todo)
+        for name, effect in [*effects_on(_sent_objects(wanted), wanted)]:
+            if effect not in wanted.get(name, ()) and _can_be_sent(name, effect):
+                wanted.setdefault(name, set()).add(effect)
+                at_once.add(name)  # nobody in the cage may import it
+                todo.append(name)
+    has_effects = len(at_once) > len(definitions)
+    sources = {
+        name: (*_compiled(name, sys.modules[name], frozenset(wanted[name])), _is_package(name), name in at_once)
+        for name in (_as_they_were_run(wanted) if has_effects else wanted)
+        if wanted[name] or _can_be_sent(name, WHOLE)
+    }
+    return sources, frozenset(absent)
+
+
+def _as_they_were_run(names: Iterable[str]) -> list[str]:
+    """What a module imports was run before the rest of it; what several import, when the first of them did."""
+    found: dict[str, bool] = {}
+
+    def visit(name: str) -> None:
+        left = [(name, iter(_imports_of(sys.modules[name])))]  # a chain of imports may be longer than a stack is deep
+        found[name] = False
+        while left:
+            at, others = left[-1]
+            inner = next((each for each in others if each not in found and _is_ones_own(each)), None)
+            if inner is None:
+                found[at] = found.pop(at, True)
+                left.pop()
+            else:
+                found[inner] = False
+                left.append((inner, iter(_imports_of(sys.modules[inner]))))
+
+    wanted = set(names)
+    for name in [each for each in list(sys.modules) if each in wanted]:
+        if name not in found:
+            visit(name)
+    return [each for each in found if each in wanted]
+
+
+@lru_cache(1024)
+def _imports_of(module: ModuleType) -> list[str]:
+    """By its source, as it runs; with the packages that they are in."""
+    try:
+        statements = top_statements(module)
+    except (TypeError, OSError):
+        return []
+    names: list[str] = []
+    for each in [each for top in statements if not isinstance(top, ast.FunctionDef) for each in ast.walk(top)]:
+        if isinstance(each, ast.Import):
+            names += [alias.name for alias in each.names]
+        elif isinstance(each, ast.ImportFrom) and (origin := origin_of(module, each)):
+            names += [origin, *(f"{origin}.{alias.name}" for alias in each.names)]
+    parts = (each.split(".") for each in names)
+    return [".".join(each[:end]) for each in parts for end in range(1, len(each) + 1)]
+
+
+def _complete(wanted: Definitions, todo: list[str]) -> set[str]:
+    """Adds what the modules that are to be looked at need of others. The names of those that are not imported."""
+    absent = set()
     while todo:
         importer = todo.pop()
         source = needed_source(sys.modules[importer], frozenset(wanted[importer]))
@@ -58,12 +123,18 @@ def _gathered(definitions: frozenset[tuple[str, ModuleType, frozenset[Definition
             if definition is not None and definition not in there:
                 there.add(definition)
                 todo.append(name)
-    sources = {
-        name: (*_compiled(name, sys.modules[name], frozenset(each)), _is_package(name), name in at_once)
-        for name, each in wanted.items()
-        if each or _can_be_sent(name, WHOLE)
-    }
-    return sources, frozenset(absent)
+    return absent
+
+
+def _sent_objects(wanted: Definitions) -> list[object]:
+    """What the names that are bound by what is sent are in this program."""
+    found: list[object] = []
+    for name, definitions in wanted.items():
+        if definitions and not all(each.alone for each in definitions):
+            source = needed_source(sys.modules[name], frozenset(definitions))
+            around = vars(sys.modules[name])
+            found += [around[each] for each in bound_by(sys.modules[name], source) if each in around]
+    return found
 
 
 @lru_cache(256)

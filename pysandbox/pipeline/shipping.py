@@ -31,7 +31,7 @@ IN_A_FILE = "what standard input, -c or a prompt gave Python is in no file: writ
 
 class Definition(NamedTuple):
     """At the top of its module by name, and for a function its line; or by `source`, of one in another function. With
-    `alone` nothing of its module's source goes with it."""
+    `alone` nothing of its module's source goes with it. Without a name it is the statement in that line."""
 
     name: str
     line: int = 0
@@ -140,11 +140,14 @@ def _source_of(found: Any) -> str:
 @lru_cache(256)
 def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str:
     """The statements of a module that some definitions need. Raises TypeError."""
-    statements = [] if all(each.alone for each in definitions) else list(_outermost(_tree_of(module).body))
+    statements = [] if all(each.alone for each in definitions) else top_statements(module)
     targets: list[ast.stmt] = []
     for wants in definitions:
         if wants == WHOLE:
             targets += statements
+            continue
+        if not wants.name:
+            targets += [each for each in statements if each.lineno == wants.line]
             continue
         targets += [_function(statements, wants)] if wants.line else _binding(module, statements, wants.name)
         targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
@@ -158,6 +161,11 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
             wanted |= set(_names(each))
     body = [each for each in statements if _is_future(each) and id(each) not in kept]
     return _in_its_lines([*body, *kept.values()])
+
+
+def top_statements(module: ModuleType) -> list[ast.stmt]:
+    """Those that a cage may get. Raises TypeError, OSError."""
+    return list(_outermost(_tree_of(module).body))
 
 
 def _tree_of(module: ModuleType) -> ast.Module:
@@ -242,6 +250,11 @@ def _bound(module: ModuleType, node: ast.stmt) -> Iterator[str]:
             yield (each.asname or each.name).partition(".")[0]
         elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
             yield each.id
+
+
+def bound_by(module: ModuleType, source: str) -> list[str]:
+    """The names that the statements of a part of it bind."""
+    return [name for each in ast.parse(source).body for name in _bound(module, each)]
 
 
 def _exported_by(name: str) -> list[str]:
