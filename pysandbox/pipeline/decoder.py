@@ -6,7 +6,9 @@ library; numpy is the program's own), and no name in it is looked up anywhere bu
 Who decodes reads each byte once, also of the buffers beside the message, and makes at most MOST_VALUES values, DEEPEST
 deep. What takes much memory for the few bytes that name it, an empty set or a path, counts as several (HEAVY), so that
 all that is made of small things takes some 80 bytes a value. Keys whose hash a stranger can choose (large numbers,
-Decimal, tuples, ...) are few, so that no dict takes time by the square of its size.
+Decimal, tuples, ...) are few. Those of the others differ, and yet numbers can be chosen so that all their probes in a
+dict of many end in one long chain: so who makes a large one keeps to a time, in which no dict takes the square of its
+size.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from __future__ import annotations
 import re
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from time import thread_time
 
 from pysandbox.pipeline import tables
 from pysandbox.pipeline.codec import (
@@ -39,6 +42,8 @@ MOST_VALUES = 5_000_000
 # As how many values something counts beside itself, where it takes more memory than most: of 80 bytes each.
 HEAVY = {b"d": 1, b"S": 3, b"Z": 3, b"A": 4, b"R": 16, b"C": 1, b"E": 1, b"D": 1, b"P": 2}
 MOST_CHOSEN_IN_ALL = 65536  # keys of all containers whose hash a stranger can choose
+PORTION, SMALL = 32, 256  # keys between two looks at the clock; as many as no look is worth
+PATIENCE, OF_A_KEY = 0.5, 2e-6  # seconds of this thread's CPU for all large containers: ten times what honest ones take
 MOST_COMBINED = 4096  # different combinations of flags: enum(3) keeps each for as long as the program runs
 DTYPE = re.compile(r"[<>|][biufc][0-9]{1,2}")  # as ndarray.dtype.str tells one of NUMBERS
 MOST_DIMENSIONS = 32
@@ -65,6 +70,7 @@ class _ValueReader:
         self.buffers_read = 0
         self.left = MOST_VALUES
         self.chosen = MOST_CHOSEN_IN_ALL
+        self.patience = PATIENCE
         self.combined: dict[tuple[Any, str], Any] = {}
 
     def take(self, size: int) -> memoryview:
@@ -104,6 +110,19 @@ class _ValueReader:
             raise BadAnswer(f"has {chosen} keys whose hashes can be chosen")
         return found
 
+    def portions(self, count: int) -> Iterator[slice]:
+        """Of so many keys, those that are put into their container next. Raises BadAnswer where that takes too long."""
+        if count <= SMALL:
+            yield slice(count)
+            return
+        self.patience += count * OF_A_KEY
+        for begin in range(0, count, PORTION):
+            began = thread_time()
+            yield slice(begin, begin + PORTION)
+            self.patience -= thread_time() - began
+            if self.patience < 0:
+                raise BadAnswer(f"has {count} keys whose places collide, as if they were chosen: return pairs")
+
 
 def _read_int(reader: _ValueReader, depth: int) -> int:
     data = reader.sized()
@@ -123,7 +142,19 @@ def _piece(reader: _ValueReader) -> Any:
 
 def _read_dict(reader: _ValueReader, depth: int) -> dict[Any, Any]:
     flat = reader.many(depth, 2)
-    return dict(zip(reader.keys(flat[::2]), flat[1::2], strict=True))
+    keys, values = reader.keys(flat[::2]), flat[1::2]
+    found: dict[Any, Any] = {}
+    for part in reader.portions(len(keys)):
+        found.update(zip(keys[part], values[part], strict=True))
+    return found
+
+
+def _read_set(reader: _ValueReader, depth: int) -> set[Any]:
+    keys = reader.keys(reader.many(depth))
+    found: set[Any] = set()
+    for part in reader.portions(len(keys)):
+        found.update(keys[part])
+    return found
 
 
 def _imported(name: str) -> Any:
@@ -262,8 +293,8 @@ _TAGS: dict[bytes, Callable[[_ValueReader, int], Any]] = {
     b"l": lambda reader, depth: reader.many(depth),
     b"t": lambda reader, depth: tuple(reader.many(depth)),
     b"d": _read_dict,
-    b"S": lambda reader, depth: set(reader.keys(reader.many(depth))),
-    b"Z": lambda reader, depth: frozenset(reader.keys(reader.many(depth))),
+    b"S": _read_set,
+    b"Z": lambda reader, depth: frozenset(_read_set(reader, depth)),
     b"A": _read_array,
     b"R": _read_table,
     b"E": _read_enum,

@@ -155,8 +155,7 @@ class Dispatcher:
     def after_fork_in_child(self) -> None:
         """What runs and what waits is the original's."""
         self._lock, self._thread = threading.Lock(), None
-        for exchange, call in self._running.items():
-            exchange.forget()
+        for call in self._running.values():
             call.future.after_fork_in_child()
         for call in self._queue:
             call.future.after_fork_in_child()

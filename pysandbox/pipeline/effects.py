@@ -152,10 +152,9 @@ def _along(node: ast.expr, around: Mapping[str, Any]) -> Iterator[object]:
 def _changed_by(found: object, depth: int) -> Iterator[object]:
     """A function of one's own, by its globals; a class, where it hears of those below it."""
     if isinstance(found, type) and _is_of_ones_own(found):
-        hears = [
-            found.__dict__.get("__init_subclass__"), *(type(found).__dict__.get(each) for each in ("__new__", "__init__"))
-        ]  # fmt: skip
-        if "__init_subclass__" in found.__dict__ or type(found) is not type and _is_of_ones_own(type(found)):
+        maker = vars(type(found))
+        hears = [found.__dict__.get("__init_subclass__"), maker.get("__new__"), maker.get("__init__")]
+        if "__init_subclass__" in found.__dict__ or (type(found) is not type and _is_of_ones_own(type(found))):
             yield found
         for each in hears:
             yield from _changed_by(getattr(each, "__func__", each), depth)

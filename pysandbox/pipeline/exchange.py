@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import time
+import weakref
 
 from pysandbox.descriptors.polling import LONGEST_POLL
 from pysandbox.errors import SandboxedError
@@ -104,6 +105,7 @@ class CallExchange:
         self._expected = {calls.READY, calls.RAISED}
         self._asked: Record | None = None
         self._room = -1
+        _ALL.add(self)
         if not worker.says_ready:
             try:
                 self._send_call()
@@ -252,3 +254,15 @@ class CallExchange:
         if self._room >= 0:
             os.close(self._room)
             self._room = -1
+
+
+_ALL: weakref.WeakSet[CallExchange] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """Whoever waited for them, another thread most often, is not here."""
+    for each in list(_ALL):
+        each.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -15,7 +15,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from types import FunctionType
+from types import FunctionType, MethodType
 
 from pysandbox.cage import Cage
 from pysandbox.command import check_seconds
@@ -105,7 +105,7 @@ class CageExecutor(Executor):
         future: CageFuture[Any] = CageFuture()
 
         def shapes() -> Shapes:
-            return declared(self._returns, returned_by(function) if isinstance(function, FunctionType) else None)
+            return declared(self._returns, _answer_of(function))
 
         self._calls.submit(QueuedCall(future, packed(call), shapes, self._timeout, self._most))
         return future
@@ -136,6 +136,15 @@ def _sent(function: Callable[..., object]) -> Shipped | Callable[..., object]:
         if function.__code__.co_flags & (0x20 | 0x80 | 0x200):  # a generator, a coroutine: no value could come back
             raise
         return function
+
+
+def _answer_of(function: Any) -> object:
+    """What it says that it returns: a class, itself; a method or a partial, what the function says."""
+    while isinstance(function, functools.partial | MethodType):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if isinstance(function, type):
+        return function
+    return returned_by(function if isinstance(function, FunctionType) else type(function).__call__)
 
 
 def _preparations(init: str | Sequence[str], initializer: Any, initargs: tuple[Any, ...]) -> list[list[Any]]:

@@ -20,7 +20,15 @@ from functools import lru_cache
 from types import ModuleType
 
 from pysandbox.pipeline.effects import effects_on
-from pysandbox.pipeline.shipping import WHOLE, Definition, bound_by, is_installed, needed_source, origin_of, top_statements
+from pysandbox.pipeline.shipping import (
+    WHOLE,
+    Definition,
+    bound_by,
+    is_installed,
+    needed_source,
+    origin_of,
+    top_statements,
+)
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:

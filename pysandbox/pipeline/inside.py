@@ -109,7 +109,7 @@ def _named(module: str, name: str) -> Any:
     found: Any = importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
-    return getattr(found, "__wrapped__", found)
+    return found.__wrapped__ if type(found).__name__ == "SandboxedFunction" else found
 
 
 def told(error: BaseException) -> tuple[str, str, str]:

@@ -20,7 +20,16 @@ from types import FunctionType
 from pysandbox.pipeline import calls
 from pysandbox.pipeline.codec import BESIDE
 from pysandbox.pipeline.gathering import Definitions, gathered
-from pysandbox.pipeline.shipping import Definition, Shipped, is_installed, needed_source, shipped
+from pysandbox.pipeline.shipping import (
+    IN_A_FILE,
+    Definition,
+    Shipped,
+    is_decorated,
+    is_installed,
+    is_sandboxed,
+    needed_source,
+    shipped,
+)
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,6 +38,7 @@ if TYPE_CHECKING:
     from pysandbox.shapes import Any
 
     Piece = bytes | memoryview
+BY_NAME = (FunctionType, type, type(cache(len)))
 
 
 class _Bytes:
@@ -70,7 +80,7 @@ def packed(call: SentCall) -> list[Piece]:
             ) from error
     try:
         return _packed(call, ByValue)
-    except (pickle.PicklingError, AttributeError) as error:
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(f"it cannot be sent into a cage: {error}") from error
 
 
@@ -112,15 +122,21 @@ def _noting(pickler: Any) -> Any:
         definitions: Definitions
 
         def reducer_override(self, found: Any) -> Any:
-            if isinstance(found, FunctionType | type) and _note(found, self.definitions):
+            if _note(found, self.definitions):
                 return NotImplemented
-            return super().reducer_override(found) if pickler is not pickle.Pickler else NotImplemented
+            if pickler is not pickle.Pickler:
+                return super().reducer_override(found)
+            if isinstance(found, FunctionType | type) and found.__module__ == "__main__":
+                raise pickle.PicklingError(f"{found.__qualname__!r} is in no file that could be sent; {IN_A_FILE}")
+            return NotImplemented
 
     return Writer
 
 
 def _note(found: Any, definitions: Definitions) -> bool:
-    """Whether it is defined at the top of a module whose source can be sent."""
+    """Whether it is sent by its name, as pickle does it, and is defined at the top of a module whose source can be."""
+    if not isinstance(found, BY_NAME) and not is_sandboxed(found):
+        return False
     module, name = sys.modules.get(found.__module__), found.__qualname__
     if module is None or is_installed(module) or getattr(module, name.partition(".")[0], None) is None:
         return False
@@ -129,8 +145,9 @@ def _note(found: Any, definitions: Definitions) -> bool:
         there = getattr(there, part, None)
     if there is not found:
         return False
-    plain = isinstance(found, FunctionType) and "." not in name
-    definition = Definition(name.partition(".")[0], found.__code__.co_firstlineno if plain else 0)
+    function = found.__wrapped__ if is_sandboxed(found) else found
+    plain = isinstance(function, FunctionType) and "." not in name and not is_decorated(function)
+    definition = Definition(name.partition(".")[0], function.__code__.co_firstlineno if plain else 0)
     try:
         needed_source(module, frozenset((definition,)))
     except TypeError:  # by its name or by its value, as the pickler can

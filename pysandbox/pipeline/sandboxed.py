@@ -100,6 +100,10 @@ class SandboxedFunction(Generic[P, R]):
         value: R = value_of(answer, self._declared())
         return value
 
+    def __reduce__(self) -> str:
+        """By its name, as functions are pickled. Where that is called in another cage, it is the plain function."""
+        return self.__wrapped__.__qualname__
+
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The call, awaited. A cancelled task ends it, and its cage."""
         return await asyncio.wrap_future(self.submit(*args, **kwargs))

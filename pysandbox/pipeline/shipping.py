@@ -59,6 +59,8 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     module, code = sys.modules[function.__module__], function.__code__
     if is_installed(module):
         return Shipped(module.__name__, function.__qualname__, None)
+    if is_decorated(function):
+        return _as_decorated(module, function)
     elsewhere = not _is_of_the_file(module, code.co_filename)
     own = _source_of(function) if elsewhere or "<locals>" in function.__qualname__ else ""
     if elsewhere:
@@ -70,6 +72,22 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     return Shipped(function.__module__, function.__name__, definition)
 
 
+def is_decorated(function: Callable[..., Any]) -> bool:
+    """Whether it is what a decorator has made of the one that has its name."""
+    return hasattr(function, "__wrapped__") or function.__code__.co_qualname != function.__qualname__
+
+
+def _as_decorated(module: ModuleType, function: Callable[..., Any]) -> Shipped:
+    """With its decorators, by its name. Raises TypeError."""
+    name = function.__qualname__
+    if getattr(module, name, None) is not function:
+        raise TypeError(f"{name!r} cannot be called in a cage: it has other decorators, too; decorate a plain function "
+                        "that calls it")  # fmt: skip
+    definition = Definition(name)
+    needed_source(module, frozenset((definition,)))
+    return Shipped(module.__name__, name, definition)
+
+
 def _refused_kind(function: Callable[..., Any], nested: bool) -> str:
     import inspect
 
@@ -77,7 +95,7 @@ def _refused_kind(function: Callable[..., Any], nested: bool) -> str:
         return "no plain function"
     if function.__name__ == "<lambda>":
         return "a lambda, and not written with def"
-    if function.__code__.co_freevars and nested:
+    if function.__code__.co_freevars and nested and "<locals>" in function.__qualname__:
         return f"in another function, and uses {', '.join(function.__code__.co_freevars)} from there"
     if "<locals>" in function.__qualname__ and not nested:
         return "defined in another function"
@@ -86,6 +104,10 @@ def _refused_kind(function: Callable[..., Any], nested: bool) -> str:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return "a generator"
     return "a coroutine" if inspect.iscoroutinefunction(function) else ""
+
+
+def is_sandboxed(found: object) -> bool:
+    return type(found).__name__ == "SandboxedFunction"
 
 
 def is_installed(module: ModuleType) -> bool:
@@ -152,7 +174,7 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
         targets += [_function(statements, wants)] if wants.line else _binding(module, statements, wants.name)
         targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
     for each in statements:  # in the cage it is called as a function of the same module
-        if isinstance(each, ast.FunctionDef) and type(getattr(module, each.name, None)).__name__ == "SandboxedFunction":
+        if isinstance(each, ast.FunctionDef) and is_sandboxed(getattr(module, each.name, None)):
             each.decorator_list = []  # first: what only these name stays here
     wanted, kept = {name for each in targets for name in _names(each)}, {id(each): each for each in targets}
     while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(module, each))]:
@@ -171,9 +193,15 @@ def top_statements(module: ModuleType) -> list[ast.stmt]:
 def _tree_of(module: ModuleType) -> ast.Module:
     """Raises TypeError."""
     try:
-        return ast.parse(_source_of(module))
+        tree = ast.parse(_source_of(module))
     except SyntaxError as error:
         raise TypeError(f"{module.__name__!r} cannot be sent to a cage: its source is not found ({error})") from None
+    for each in (
+        ast.walk(tree) if module.__name__ == "__main__" else ()
+    ):  # of `python -m`: in the cage it is in no package
+        if isinstance(each, ast.ImportFrom) and each.level:
+            each.module, each.level = origin_of(module, each), 0
+    return tree
 
 
 def _function(statements: list[ast.stmt], wanted: Definition) -> ast.stmt:
@@ -192,11 +220,11 @@ def _function(statements: list[ast.stmt], wanted: Definition) -> ast.stmt:
 
 
 def _binding(module: ModuleType, statements: list[ast.stmt], name: str) -> list[ast.stmt]:
-    """What defines a class. Raises TypeError."""
+    """What defines a class, a constant, or a function with its decorators. Raises TypeError."""
     found = [each for each in statements if name in _bound(module, each)]
     if not found:
         raise TypeError(f"{name!r} cannot be sent to a cage: it is not defined at the top of its module")
-    return found
+    return [each for each in found if isinstance(each, ast.FunctionDef)] or found
 
 
 def _in_its_lines(body: list[ast.stmt]) -> str:
@@ -269,6 +297,8 @@ def origin_of(module: ModuleType, node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
+    if module.__name__ == "__main__":
+        package = module.__package__ or ""
     try:
         return resolve_name("." * node.level + (node.module or ""), package)
     except ImportError:

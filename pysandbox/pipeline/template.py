@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pysandbox.process import Process
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
+NO_THREADS = {**ONE_THREAD, "JE_ARROW_MALLOC_CONF": "background_thread:false"}  # of the allocator in pyarrow
 SCOPE_ABI = 6  # of Landlock, Linux 6.12
 LONGEST = 1 << 16
 STUCK = 10.0  # seconds that it may take to hear an order
@@ -118,7 +119,7 @@ class Template:
         with inside, given_code("walls", "zygote", "worker") as code:
             argv = [sys.executable, "-I", "-X", "frozen_modules", "-c", BOOT, str(code), str(inside.fileno())]
             self._process = cage.spawn(
-                argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=ONE_THREAD, pass_fds=[inside.fileno(), code]
+                argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=NO_THREADS, pass_fds=[inside.fileno(), code]
             )
         self._control.settimeout(STUCK)
         order = {**self._order, "filter": siblings_filter(self._runtime.host.machine).hex()}

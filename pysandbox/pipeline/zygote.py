@@ -49,8 +49,7 @@ LONGEST_PATH = 64  # of "/tmp/N"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Self
+    from typing import Self
 
     Step = tuple[Callable[..., int], tuple[object, ...]]  # a system call and its arguments
 
@@ -199,7 +198,7 @@ class SparedHooks:
         self._register = os.register_at_fork
 
     def __enter__(self) -> Self:
-        os.register_at_fork = self.register
+        os.register_at_fork = self.register  # type: ignore[assignment]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -91,7 +91,9 @@ def test_also_what_takes_it_away_again(program: Path) -> None:
 
 
 def test_what_fails_there_is_told_with_its_line(program: Path) -> None:
-    (program / "plugins" / "by_item.py").write_text("from registry import HANDLERS\nHANDLERS['x'] = open('own').read()\n")
+    (program / "plugins" / "by_item.py").write_text(
+        "from registry import HANDLERS\nHANDLERS['x'] = open('own').read()\n"
+    )
     (program / "own").write_text("")
     done = subprocess.run([sys.executable, "main.py"], cwd=program, capture_output=True, text=True, timeout=120)
     assert "FileNotFoundError" in done.stderr and "by_item" in done.stderr

@@ -8,6 +8,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,6 +287,30 @@ def test_a_forked_copy_of_the_host_finds_it_closed(template: Template) -> None:
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     assert template.map(doubled, [3])[0].value == [3, 6]
+
+
+def takes(seconds):
+    import time
+
+    time.sleep(seconds)
+
+
+def sockets_of_this_process() -> int:
+    found = (os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if int(name) > 2
+             and os.path.lexists(f"/proc/self/fd/{name}"))  # fmt: skip
+    return sum(each.startswith("socket:") for each in found)
+
+
+def test_a_forked_copy_of_the_host_keeps_nothing_of_the_calls_that_run(template: Template) -> None:
+    began = sockets_of_this_process()
+    with ThreadPoolExecutor(1) as other:
+        running = other.submit(template.map, takes, [2, 2], workers=2)
+        while sockets_of_this_process() < began + 2:
+            time.sleep(0.01)
+        if not (child := os.fork()):
+            os._exit(sockets_of_this_process() >= began + 2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [each.ok for each in running.result()] == [True, True]
 
 
 def test_a_closed_template_and_a_cage_without_directories_are_refused() -> None:

@@ -14,8 +14,15 @@ from pysandbox.pipeline.effects import effects_on
 from pysandbox.pipeline.gathering import gathered
 from pysandbox.pipeline.shipping import Definition
 
-FOUND = "FOUND = {}\nLIST = []\nclass Kept: space = {}\ndef note(name, more): more_than(name)\n" \
-    "def more_than(name): FOUND[name] = 1\ndef local(FOUND): FOUND['x'] = 1\ndef again(n=1): again(n - 1) if n else None\nSECRET = 'secret'\n"
+FOUND = """FOUND = {}
+LIST = []
+class Kept: space = {}
+def note(name, more): more_than(name)
+def more_than(name): FOUND[name] = 1
+def local(FOUND): FOUND['x'] = 1
+def again(n=1): again(n - 1) if n else None
+SECRET = 'secret'
+"""
 
 
 @pytest.fixture
