@@ -7,8 +7,8 @@ Who decodes reads each byte once, also of the buffers beside the message, and ma
 deep. What takes much memory for the few bytes that name it, an empty set or a path, counts as several (HEAVY), so that
 all that is made of small things takes some 80 bytes a value. Keys whose hash a stranger can choose (large numbers,
 Decimal, tuples, ...) are few. Those of the others differ, and yet numbers can be chosen so that all their probes in a
-dict of many end in one long chain: so who makes a large one keeps to a time, in which no dict takes the square of its
-size.
+dict of many end in one long chain; and a few keys of one hash may each be long, and alike to their ends. So who makes
+such a dict keeps to a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOST_VALUES = 5_000_000
 HEAVY = {b"d": 1, b"S": 3, b"Z": 3, b"A": 4, b"R": 16, b"C": 1, b"E": 1, b"D": 1, b"P": 2}
 MOST_CHOSEN_IN_ALL = 65536  # keys of all containers whose hash a stranger can choose
 PORTION, SMALL = 32, 256  # keys between two looks at the clock; as many as no look is worth
-PATIENCE, OF_A_KEY = 0.5, 2e-6  # seconds of this thread's CPU for all large containers: ten times what honest ones take
+PATIENCE, OF_A_KEY = 0.5, 3e-6  # seconds of this thread's CPU for all such containers: ten times what honest ones take
 MOST_COMBINED = 4096  # different combinations of flags: enum(3) keeps each for as long as the program runs
 DTYPE = re.compile(r"[<>|][biufc][0-9]{1,2}")  # as ndarray.dtype.str tells one of NUMBERS
 MOST_DIMENSIONS = 32
@@ -102,23 +102,21 @@ class _ValueReader:
             raise BadAnswer("says that it has more values than bytes")
         return [self.value(depth + 1) for _ in range(count)]
 
-    def keys(self, found: list[Any]) -> list[Any]:
-        """Raises BadAnswer for those that cannot be keys, or that are made to collide."""
-        chosen = sum(1 for each in found if not has_own_hash(each))
+    def portions(self, keys: list[Any]) -> Iterator[slice]:
+        """Those that are put into their container next. Raises BadAnswer for what cannot be keys, or takes too long,
+        since they are made to collide: by their hashes, or further on."""
+        chosen, count = sum(1 for each in keys if not has_own_hash(each)), len(keys)
         self.chosen -= chosen
         if chosen > MOST_CHOSEN or self.chosen < 0:
             raise BadAnswer(f"has {chosen} keys whose hashes can be chosen")
-        return found
-
-    def portions(self, count: int) -> Iterator[slice]:
-        """Of so many keys, those that are put into their container next. Raises BadAnswer where that takes too long."""
-        if count <= SMALL:
+        if not chosen and count <= SMALL:
             yield slice(count)
             return
         self.patience += count * OF_A_KEY
-        for begin in range(0, count, PORTION):
+        step = 1 if chosen else PORTION
+        for begin in range(0, count, step):
             began = thread_time()
-            yield slice(begin, begin + PORTION)
+            yield slice(begin, begin + step)
             self.patience -= thread_time() - began
             if self.patience < 0:
                 raise BadAnswer(f"has {count} keys whose places collide, as if they were chosen: return pairs")
@@ -142,17 +140,17 @@ def _piece(reader: _ValueReader) -> Any:
 
 def _read_dict(reader: _ValueReader, depth: int) -> dict[Any, Any]:
     flat = reader.many(depth, 2)
-    keys, values = reader.keys(flat[::2]), flat[1::2]
+    keys, values = flat[::2], flat[1::2]
     found: dict[Any, Any] = {}
-    for part in reader.portions(len(keys)):
+    for part in reader.portions(keys):
         found.update(zip(keys[part], values[part], strict=True))
     return found
 
 
 def _read_set(reader: _ValueReader, depth: int) -> set[Any]:
-    keys = reader.keys(reader.many(depth))
+    keys = reader.many(depth)
     found: set[Any] = set()
-    for part in reader.portions(len(keys)):
+    for part in reader.portions(keys):
         found.update(keys[part])
     return found
 

@@ -2,8 +2,9 @@
 
 A dict looks for a place by its key's hash, which for a number is the number. Here are numbers whose hashes all differ,
 none above 2**60, and whose first places are all taken by others: each is then looked for along the one chain that every
-key goes on to, place after place, and that is as long as the dict is large. Python does this within one step of its
-interpreter: no other thread of the host would run meanwhile.
+key goes on to, place after place, and that is as long as the dict is large. Or they have one hash and are alike to their
+ends, however long they are. Python does this within one step of its interpreter: no other thread of the host would run
+meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable
 import pytest
 
 from pysandbox import CageExecutor, SandboxedError
+from pysandbox.pipeline import decoder
 from pysandbox.pipeline.codec import encode
 from pysandbox.pipeline.decoder import BadAnswer, Shapes, decode
 
@@ -120,6 +122,22 @@ def test_they_are_refused_and_their_host_goes_on() -> None:
     for data in (one, some):
         with pytest.raises(BadAnswer, match="collide"):
             decode([data], Shapes())
+
+
+def alike(length: int, count: int = 8) -> list[tuple[object, ...]]:
+    """2**count keys of one hash, since that of -1 is that of -2, each of which has to be compared to its end."""
+    return [("x" * length, *(-1 - (number >> bit & 1) for bit in range(count))) for number in range(1 << count)]
+
+
+def test_long_keys_of_one_hash_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len({hash(each) for each in alike(10)}) == 1
+    monkeypatch.setattr(decoder, "PATIENCE", 0.01)
+    differing = [(f"{number} {'x' * 30_000}", number) for number in range(256)]
+    assert decode(encode(dict.fromkeys(differing)), Shapes()) == dict.fromkeys(differing)
+    chosen = alike(30_000)
+    for said in (dict.fromkeys(chosen), set(chosen)):
+        with pytest.raises(BadAnswer, match="collide"):
+            decode(encode(said), Shapes())
 
 
 @pytest.mark.parametrize("isolate", ["cage", pytest.param("worker", marks=pytest.mark.landlock(6))])
