@@ -86,7 +86,7 @@ class DrivenCalls:
             self._of[fd] = exchange
 
     def _forget(self, fds: list[int]) -> None:
-        """Also where they are closed: the numbers are the next ones'."""
+        """Whether or not they are closed by now: their numbers are the next ones'."""
         for fd in fds:
             self._poll.unregister(fd)
             del self._of[fd]

@@ -71,7 +71,7 @@ def _may_reach(module: ModuleType, there: Mapping[int, object], homes: set[int])
 
 @lru_cache(256)
 def _changes_of(module: ModuleType) -> list[tuple[int, Callable[[], Iterator[object]]]]:
-    """Of each statement that changes anything: its line, and what that is, as the module is now."""
+    """The line of each statement that changes anything, and what that is, as the module is now."""
     try:
         statements = top_statements(module)
     except (TypeError, OSError):
@@ -170,7 +170,7 @@ def _changed_by(found: object, depth: int) -> Iterator[object]:
 
 @lru_cache(1024)
 def _parts_of(module: ModuleType, line: int) -> list[ast.expr]:
-    """Of a function, by the line where it begins."""
+    """Those of a function, by the line where it begins."""
     try:
         statements = top_statements(module)
     except (TypeError, OSError):

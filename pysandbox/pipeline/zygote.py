@@ -206,7 +206,7 @@ class SparedHooks:
 
     def register(self, **hooks: Callable[[], object]) -> None:
         """For os.register_at_fork."""
-        if sys._getframe(1).f_globals.get("__name__") in self.OF:
+        if any(getattr(hook, "__module__", None) in self.OF for hook in hooks.values()):
             hooks = {when: self._unless_spared(hook) for when, hook in hooks.items()}
         self._register(**hooks)
 

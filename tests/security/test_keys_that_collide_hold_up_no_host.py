@@ -116,7 +116,7 @@ def test_control_as_many_others_are_an_answer() -> None:
 
 
 def test_they_are_refused_and_their_host_goes_on() -> None:
-    """Of what would have taken many times as long; the keys are those of one dict, or of several smaller ones."""
+    """The keys are those of one dict, or of several smaller ones, and would have taken many times as long."""
     one = as_dict(colliding(18, 9000))
     some = b"l" + (10).to_bytes(8, "little") + as_dict(colliding(16, 6000)) * 10
     for data in (one, some):
