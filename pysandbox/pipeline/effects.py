@@ -47,8 +47,9 @@ def effects_on(found: Iterable[object], modules: Iterable[str]) -> Iterator[tupl
 
 
 def _can_be_changed(found: object) -> bool:
-    kind = found if isinstance(found, type) else type(found)
-    return isinstance(found, (*CONTAINERS, FunctionType)) or _is_of_ones_own(kind)
+    if isinstance(found, FunctionType):
+        return bool(vars(found))
+    return isinstance(found, CONTAINERS) or _is_of_ones_own(found if isinstance(found, type) else type(found))
 
 
 def _is_of_ones_own(kind: type) -> bool:

@@ -14,6 +14,7 @@ import __future__
 
 import ast
 import marshal
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -27,13 +28,17 @@ from pysandbox.pipeline.shipping import (
     is_installed,
     needed_source,
     origin_of,
-    top_statements,
+    source_of,
 )
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+BLOCKS = re.compile(r"^(?=\S)", re.MULTILINE)  # the lines of a module that begin something, with what is below them
+IMPORTS = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n#]+)|import[ \t]+([^\n#]+))", re.MULTILINE
+)
 Definitions = dict[str, set[Definition]]  # by module
 Statements = list[tuple[tuple[str, int], bytes]]
 Sources = dict[str, tuple[str, Statements, bool, bool]]  # as `placing` has them
@@ -100,17 +105,20 @@ def _as_they_were_run(names: Iterable[str]) -> list[str]:
 
 @lru_cache(1024)
 def _imports_of(module: ModuleType) -> list[str]:
-    """By its source, as it runs; with the packages that they are in."""
+    """Names that it imports as it runs, with the packages that they are in: by its text, since a program may have
+    hundreds of modules, and a name too many does no harm here."""
     try:
-        statements = top_statements(module)
+        text = source_of(module)
     except (TypeError, OSError):
         return []
     names: list[str] = []
-    for each in [each for top in statements if not isinstance(top, ast.FunctionDef) for each in ast.walk(top)]:
-        if isinstance(each, ast.Import):
-            names += [alias.name for alias in each.names]
-        elif isinstance(each, ast.ImportFrom) and (origin := origin_of(module, each)):
-            names += [origin, *(f"{origin}.{alias.name}" for alias in each.names)]
+    for block in BLOCKS.split(text):
+        if block.startswith(("def ", "async ", "class ", "@")):
+            continue
+        for dots, origin, given, plain in IMPORTS.findall(block):
+            of = [each.split()[0] for each in (plain or given.strip("() ")).split(",") if each.split()]
+            within = origin_of(module, ast.ImportFrom(origin, [], len(dots))) if given else ""
+            names += [within, *(f"{within}.{each}" for each in of)] if within else of if plain else []
     parts = (each.split(".") for each in names)
     return [".".join(each[:end]) for each in parts for end in range(1, len(each) + 1)]
 

@@ -62,7 +62,7 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     if is_decorated(function):
         return _as_decorated(module, function)
     elsewhere = not _is_of_the_file(module, code.co_filename)
-    own = _source_of(function) if elsewhere or "<locals>" in function.__qualname__ else ""
+    own = source_of(function) if elsewhere or "<locals>" in function.__qualname__ else ""
     if elsewhere:
         own = f"{own}\n{_imports_of(function, own)}"
     definition = Definition(function.__name__, code.co_firstlineno, own, elsewhere)
@@ -148,7 +148,7 @@ def _imports_of(function: Callable[..., Any], source: str) -> str:
     return "".join(f"import {each.__name__} as {name}\n" for name, each in used if isinstance(each, Module))
 
 
-def _source_of(found: Any) -> str:
+def source_of(found: Any) -> str:
     """Raises TypeError."""
     import inspect
 
@@ -193,7 +193,7 @@ def top_statements(module: ModuleType) -> list[ast.stmt]:
 def _tree_of(module: ModuleType) -> ast.Module:
     """Raises TypeError."""
     try:
-        tree = ast.parse(_source_of(module))
+        tree = ast.parse(source_of(module))
     except SyntaxError as error:
         raise TypeError(f"{module.__name__!r} cannot be sent to a cage: its source is not found ({error})") from None
     for each in (

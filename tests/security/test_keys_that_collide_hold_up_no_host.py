@@ -2,9 +2,9 @@
 
 A dict looks for a place by its key's hash, which for a number is the number. Here are numbers whose hashes all differ,
 none above 2**60, and whose first places are all taken by others: each is then looked for along the one chain that every
-key goes on to, place after place, and that is as long as the dict is large. Or they have one hash and are alike to their
-ends, however long they are. Python does this within one step of its interpreter: no other thread of the host would run
-meanwhile.
+key goes on to, place after place, and that is as long as the dict is large. Or they have one hash and are alike to
+their ends, however long they are. Python does this within one step of its interpreter: no other thread of the host
+would run meanwhile.
 """
 
 from __future__ import annotations
