@@ -62,7 +62,7 @@ class Result(Generic[Output_co]):
     `denials` are the command's own; `Cage.denials` has those of the whole cage.
     `network` counts what the gatekeeper has let through and refused for the whole cage so far, by type of event
     ("gatekeeper.dns_denied", "gatekeeper.tcp_denied", ...). `no_route`: it failed in a cage without a way out, where
-    meanwhile a name was looked up or an IPv4 address called, and no other command ran. repr() is one line; str() is for
+    meanwhile a name was looked up or an address called, and no other command ran. repr() is one line; str() is for
     a person, with the output, cut, and what was refused.
     """
 

@@ -3,6 +3,7 @@ counts what it had no route for."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -19,10 +20,14 @@ LIMIT = 60  # seconds after which a test is stuck
 UNKNOWN = "import socket; socket.getaddrinfo('origin.example', 443)"
 CALLED = "import socket; socket.create_connection(('203.0.113.9', 443))"
 SENT = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('203.0.113.9', 53))"
+CALLED6 = "import socket; socket.create_connection(('2001:db8::9', 443))"
+SENT6 = "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('2001:db8::9', 53))"
 AT_HOME = """
 import socket
 socket.getaddrinfo('localhost', 80), socket.getaddrinfo(socket.gethostname(), 80)
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 8125))
+socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).sendto(b'x', ('::1', 8125))
+assert socket.socket(socket.AF_INET6).connect_ex(('::1', 80))
 socket.create_connection(('127.0.0.1', 80))
 """
 
@@ -43,7 +48,7 @@ def lines(tmp_path: Path) -> Lines:
     return said
 
 
-@pytest.mark.parametrize("program", [UNKNOWN, CALLED, SENT])
+@pytest.mark.parametrize("program", [UNKNOWN, CALLED, SENT, CALLED6, SENT6])
 def test_who_looked_for_a_host_is_told(lines: Lines, program: str) -> None:
     for _ in range(3):  # from the second time on from a kept plan, where there is one
         assert lines("--", PYTHON, "-c", program) == [f"pysandbox: {NO_ROUTE}"]
@@ -85,9 +90,9 @@ def test_each_command_of_a_cage_is_told_its_own() -> None:
     with Cage(Policy()) as cage:
         sought = [
             cage.run([PYTHON, "-c", each]).no_route
-            for each in (UNKNOWN, "raise SystemExit(1)", CALLED, AT_HOME, "pass")
+            for each in (UNKNOWN, "raise SystemExit(1)", CALLED, AT_HOME, CALLED6, AT_HOME, "pass")
         ]
-    assert sought == [True, False, True, False, False]
+    assert sought == [True, False, True, False, True, False, False]
 
 
 def test_no_command_is_told_another_s() -> None:
@@ -103,6 +108,13 @@ def test_no_command_is_told_another_s() -> None:
         assert cage.run([PYTHON, "-c", UNKNOWN]).returncode and cage.run([PYTHON, "-c", UNKNOWN]).no_route, (
             "the control"
         )
+
+
+@pytest.mark.parametrize(("program", "told"), [(UNKNOWN, True), (CALLED6, True), (AT_HOME, False)])
+def test_the_document_says_it(tmp_path: Path, program: str, told: bool) -> None:
+    ran = subprocess.run(["pysandbox", "run", "--json", "--", PYTHON, "-c", program], cwd=tmp_path, capture_output=True,
+                         timeout=LIMIT, stdin=subprocess.DEVNULL)  # fmt: skip
+    assert json.loads(ran.stdout)["exit_code"] == 1 and json.loads(ran.stdout)["no_route"] is told
 
 
 def test_the_result_says_it_in_words() -> None:
