@@ -23,6 +23,7 @@ from pysandbox.events import (
     START_FAILED,
     TCP_ALLOWED,
     TCP_DENIED,
+    UPSTREAM_UNREACHABLE,
     WORKSPACE_ABORTED,
     WORKSPACE_COMMITTED,
     WORKSPACE_KEPT,
@@ -108,6 +109,7 @@ class Run:
     refusals: list[Refusal] = field(default_factory=list)
     contacts: list[Contact] = field(default_factory=list)
     files: list[Contact] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)  # faults of the host's name servers, and of a parent proxy
     planted: list[str] = field(default_factory=list)  # what it made that programs of the host act on
     apart: list[WrittenApart] = field(default_factory=list)
     violations: list[tuple[str, str, str]] = field(default_factory=list)  # (time, limit, value)
@@ -263,6 +265,10 @@ def _planted(told: _Gathered, record: AuditRecord) -> None:
     told.run.planted += _texts(record.data.get("paths"))
 
 
+def _unanswered(told: _Gathered, record: AuditRecord) -> None:
+    told.run.unanswered.append(str(record.data.get("error", "")))
+
+
 def _written_apart(told: _Gathered, record: AuditRecord) -> None:
     data = record.data
     counts = {str(kind): each for kind, each in _table(data.get("counts")).items() if isinstance(each, int)}
@@ -277,7 +283,8 @@ _TAKE = {
     SPAWN.name: _spawned, SPAWN_UNCAGED.name: _spawned, EXIT.name: _ended, KILLED.name: _killed,
     START_FAILED.name: _failed, DENIED.name: _refused, DNS_DENIED.name: _refused, TCP_DENIED.name: _refused,
     DNS_ALLOWED.name: _reached, TCP_ALLOWED.name: _reached, FILE_OPENED.name: _opened, POLICY_VIOLATION.name: _violated,
-    PLANTED.name: _planted, WORKSPACE_KEPT.name: _written_apart, WORKSPACE_COMMITTED.name: _written_apart,
+    PLANTED.name: _planted, UPSTREAM_UNREACHABLE.name: _unanswered,
+    WORKSPACE_KEPT.name: _written_apart, WORKSPACE_COMMITTED.name: _written_apart,
     WORKSPACE_ABORTED.name: _written_apart,
 }  # fmt: skip
 

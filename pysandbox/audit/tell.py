@@ -42,6 +42,7 @@ def describe_run(run: Run) -> Iterator[str]:
         yield from _command(command)
     yield from _listed("Weaker than the policy asks:", (f"{key}: {reason}" for key, reason in run.notes))
     yield from _listed("It made, and programs of this host act on:", run.planted)
+    yield from _listed("The host's name servers, or the parent proxy, failed it:", dict.fromkeys(run.unanswered))
     yield from _listed("Limits that were hit:", (limit for _, limit, _ in run.violations))
     yield ""
     yield from _refused(run)

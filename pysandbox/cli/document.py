@@ -85,6 +85,7 @@ def of_result(result: Result[Any], stdout: Captured, stderr: Captured, code: int
         "duration": result.duration,
         "usage": _plain(result.usage),
         "denials": [_plain(each) for each in result.denials],
+        "network": dict(result.network),
         "no_route": result.no_route,
         "caged": result.caged,
         "notes": [_plain(each) for each in result.notes],

@@ -1,9 +1,10 @@
 """The one line on standard error after a command that failed: what the cage had to do with it, and the flag that helps.
 
-Nothing here is asked while a command runs. What was recorded is told, the last refusal first. Without a record: an
-argument or a variable that names a file which is on this host and not in the cage, or a host where the cage has no
-network (`no_network`), or what the program cannot do without (`needs`). Without that: the switch that records more, but
-only where the end itself points at the cage. A command that fails ordinarily (grep, test) is left alone.
+Nothing here is asked while a command runs. What was recorded is told, the last refusal first, else that the host's
+name servers kept silent. Without a record: an argument or a variable that names a file which is on this host and not in
+the cage, or a host where the cage has no network (`no_network`), or what the program cannot do without (`needs`).
+Without that: the switch that records more, but only where the end itself points at the cage. A command that fails
+ordinarily (grep, test) is left alone.
 
 An exit code of 0 says little: a shell swallows the failure of what it runs (`curl ... || true`, a script without
 set -e). So a recorded refusal that a flag allows is told then as well; one that succeeds and was refused nothing has no
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pysandbox.cli import needs, no_network
 from pysandbox.compile.plan import MountKind
+from pysandbox.events import UPSTREAM_UNREACHABLE
 from pysandbox.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from pysandbox.policy.match import covers
 from pysandbox.policy.paths_wanted import denies
@@ -39,6 +41,7 @@ EMPTY = frozenset({MountKind.DIR, MountKind.TMPFS})  # directories of the cage's
 DENIED = frozenset({MountKind.DENY_FILE, MountKind.DENY_DIR})
 PLACES = frozenset({"HOME", "PWD", "OLDPWD", "TMPDIR"})  # variables whose directory need not be there
 LONGEST = 4096  # PATH_MAX
+LAST = "pysandbox explain --last"
 
 
 def line(result: Result, policy: Policy, plan: Plan, cwd: str, *, recorded: bool) -> str:
@@ -49,6 +52,9 @@ def line(result: Result, policy: Policy, plan: Plan, cwd: str, *, recorded: bool
         return ""
     if result.denials:
         return refused(result.denials, recorded=recorded)
+    if result.network.get(UPSTREAM_UNREACHABLE.name):
+        asked = "this host's name servers" if policy.proxy_parent is None else "the parent proxy or the name servers"
+        return f"{asked} did not answer, or late; the sandbox refused nothing" + f"; see: {LAST}" * recorded
     code = result.exit_code
     told = without_record(result.argv, code, plan, cwd, policy, result.no_route)
     return told or pointer(result.reason, code, policy)
@@ -69,7 +75,7 @@ def refused(denials: Sequence[Denial], *, recorded: bool) -> str:
     allow = f"; to allow it: {last.flag}" if last.flag else f"; by {last.rule}" if last.rule else ""
     others = len(denials) - 1
     more = f"; {others} more" if others else ""
-    return f"refused: {last.kind} {last.target}{named}{allow}{more}{'; see: pysandbox explain --last' * recorded}"
+    return f"refused: {last.kind} {last.target}{named}{allow}{more}{f'; see: {LAST}' * recorded}"
 
 
 # ---- without a record --------------------------------------------------------------------------------------------

@@ -104,7 +104,8 @@ class GateRules:
         if self._is_parent(address, port):
             return Decision(False, "proxy.parent", "")
         if not self.listed.grants_resolved(*asked, own=own):
-            return Decision(False, "network.allow_ips", _allow_ips(address, port, protocol))
+            rule = _of_loopback(port) if address.is_loopback else "network.allow_ips"
+            return Decision(False, rule, _allow_ips(address, port, protocol))
         return _left(self.left.grants_resolved(*asked, own=own))
 
     def by_parent(self, name: str) -> bool:
@@ -154,6 +155,12 @@ class GateRules:
 def sixteen(address: IPAddress) -> bytes:
     """An address as endpoints keep it."""
     return address.packed if address.version == 6 else MAPPED + address.packed
+
+
+def _of_loopback(port: int) -> str:
+    """No list and no name leads there from a cage, which has a loopback of its own; so there is no fix to apply."""
+    return (f"network.host_loopback_ports: the name leads to the host's loopback, which a sandbox reaches as "
+            f"{HOST_ALIAS}:{port} alone, with --host-loopback-port {port}")  # fmt: skip
 
 
 def _left(allowed: bool) -> Decision:

@@ -71,6 +71,16 @@ def landlock_errata() -> int | None:
     return mask if mask >= 0 else None
 
 
+def is_openat2_filtered() -> bool:
+    """Whether a kernel that has openat2(2) says that it has not."""
+    from pysandbox._native import lib
+
+    fd = int(lib.psb_open_inside(-100, b"/", os.O_PATH, 0, 0))  # AT_FDCWD
+    if fd >= 0:
+        os.close(fd)
+    return fd == -ENOSYS and version() >= (5, 6)
+
+
 def version(release: str | None = None) -> tuple[int, int]:
     """(major, minor) of a kernel release, such as 6.18.44-cloud or 6.19-rc1; of this kernel when None."""
     major, _, rest = (release or os.uname().release).partition(".")

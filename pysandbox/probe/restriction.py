@@ -153,6 +153,8 @@ LACKS = {
 USED_UP = "the limit on such namespaces (user.max_*_namespaces) is reached"
 UNKNOWN = f"a security module or a filter of system calls refuses it; {SETUP}, and see docs/troubleshooting.md"
 WITHOUT = 'or set isolation = "landlock", which needs no namespace'
+INSIDE = "this program is in a cage itself, or in a container like one, and no cage is made inside of one"
+OUTSIDE = "start both from outside; a program that is confined already needs no second cage"
 
 
 def explained(error: UnsupportedError) -> UnsupportedError:
@@ -160,6 +162,8 @@ def explained(error: UnsupportedError) -> UnsupportedError:
     that forbids it. Unchanged where neither is found."""
     if error.feature not in STANDS_ON:
         return error
+    if _is_in_cage():
+        return UnsupportedError(INSIDE, feature=error.feature, fix=OUTSIDE)
     lacking = next(((name, number) for name in STANDS_ON[error.feature] if (number := _refusal(name))), None)
     cause = find_restriction()
     if lacking is not None:
@@ -173,6 +177,18 @@ def explained(error: UnsupportedError) -> UnsupportedError:
     if cause.startswith(NO_MAP):  # others may make them here
         message = "this root cannot make a user namespace, and so none of the others that a cage is made of"
     return UnsupportedError(message, feature=error.feature, fix=f"{cause}; {error.fix}")
+
+
+def _is_in_cage() -> bool:
+    """Whether no isolation works here: this process may not look at itself in /proc, as in a cage of "landlock", or a
+    filter of system calls answers openat2 as in one of "full"."""
+    try:
+        os.close(os.open(f"/proc/{os.getpid()}/stat", os.O_RDONLY | os.O_CLOEXEC))
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return kernel.is_openat2_filtered()
 
 
 def _refusal(name: str) -> int:

@@ -253,18 +253,31 @@ def test_a_path_that_the_caller_may_not_look_for_is_not_said_to_be_absent(
         closed.chmod(0o700)
 
 
-@pytest.mark.guest
-@pytest.mark.landlock(6)
-def test_a_cage_inside_a_cage_of_landlock_says_what_it_is(tmp_path: Path) -> None:
-    inner = f"""
+INNER = """
 import sys
-sys.path.insert(0, {os.path.dirname(os.path.dirname(pysandbox.__file__))!r})
+sys.path.insert(0, {0!r})
 import pysandbox
-try: pysandbox.run(["/bin/true"], policy=pysandbox.Policy(isolation="landlock", run_as="self"))
+try: pysandbox.run(["/bin/true"], policy=pysandbox.Policy(isolation={1!r}, run_as="self"))
 except pysandbox.UnsupportedError as error: print(error.feature, error)
 """
+
+
+@pytest.mark.guest
+@pytest.mark.landlock(6)
+@pytest.mark.parametrize(
+    ("outer", "inner", "told"),
+    [
+        ("landlock", "landlock", "proc this process may not read /proc/"),
+        ("landlock", "full", "user_namespaces this program is in a cage itself"),
+        ("full", "full", "user_namespaces this program is in a cage itself"),
+    ],
+)
+def test_a_cage_inside_a_cage_says_what_it_is(outer: str, inner: str, told: str) -> None:
+    """And advises no isolation that says then that it cannot be either."""
     shown = {os.path.realpath(each) for each in sys.path if os.path.isdir(each)}
-    outer = Policy(isolation="landlock", run_as="self", allow=[*shown, sys.prefix])
-    result = pysandbox.run([sys.executable, "-c", inner], policy=outer)
-    assert result.stdout.startswith("proc this process may not read /proc/"), result.stderr
+    policy = Policy(isolation=outer, run_as="self", allow=[*shown, sys.prefix])
+    program = INNER.format(os.path.dirname(os.path.dirname(pysandbox.__file__)), inner)
+    result = pysandbox.run([sys.executable, "-c", program], policy=policy)
+    assert result.stdout.startswith(told), result.stderr
     assert "no cage is made inside of one; start both from outside" in result.stdout
+    assert "isolation" not in result.stdout.replace('of isolation = "landlock"', "")

@@ -95,6 +95,8 @@ WITHOUT_A_RESOLVER = """
     echo nameserver 127.0.0.1 > resolv && mount --bind resolv /etc/resolv.conf || exit 9
     "$@" run --host a.test --workdir none -- python3 -c 'import socket; socket.gethostbyname("a.test")'
     "$@" audit show --last
+    "$@" explain --last
+    "$@" run --json --host a.test --workdir none -- python3 -c 'import socket; socket.gethostbyname("a.test")'
 """
 
 
@@ -106,3 +108,7 @@ def test_a_resolver_that_is_gone_is_in_the_trail_and_in_what_is_told_of_it(place
     assert "Temporary failure in name resolution" in done.stderr
     assert "127.0.0.1:53" in place.last()["gatekeeper.upstream_unreachable"]["error"]
     assert "upstream_unreachable" in done.stdout
+    (line,) = [each for each in done.stderr.splitlines() if each.startswith("pysandbox: ")]
+    assert "this host's name servers did not answer" in line and "explain --last" in line
+    assert "name servers, or the parent proxy, failed it:" in done.stdout
+    assert json.loads(done.stdout.splitlines()[-1])["network"]["gatekeeper.upstream_unreachable"]

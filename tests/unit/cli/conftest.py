@@ -22,7 +22,7 @@ class FakeResult:
         self.exit_code, self.returncode, self.ok = exit_code, exit_code, exit_code == 0
         self.signal, self.reason, self.truncated, self.duration = None, "exited", False, 0.25
         self.usage, self.denials, self.caged, self.notes = {"user_time": 0.1}, (), True, ()
-        self.no_route = False
+        self.no_route, self.network = False, {}
         vars(self).update(fields)
 
 

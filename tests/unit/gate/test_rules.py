@@ -83,7 +83,8 @@ SPECIAL = [
 def test_a_name_leads_to_no_special_address_unless_that_is_listed(address):
     there = ip_address(address)
     decision = rules("example.com").resolved("example.com", there, 80, own=False)
-    assert not decision.allowed and decision.rule == "network.allow_ips"
+    assert not decision.allowed
+    assert decision.rule.partition(":")[0] == f"network.{'host_loopback_ports' if there.is_loopback else 'allow_ips'}"
     listed = rules("example.com", ips=(f"[{address}]:80" if ":" in address else f"{address}:80",))
     assert listed.resolved("example.com", there, 80, own=False).allowed
     assert not listed.resolved("example.com", there, 81, own=False).allowed
@@ -114,6 +115,14 @@ def test_the_alias_leads_to_the_ports_it_was_given():
     assert some.name(HOST_ALIAS, 5432).allowed and some.name(HOST_ALIAS, None).allowed
     assert not some.name(HOST_ALIAS, 80).allowed
     assert some.resolved(HOST_ALIAS, ip_address("127.0.0.1"), 5432, own=False).allowed
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1"])
+def test_a_name_that_leads_to_the_host_s_loopback_is_told_the_way_there(address: str) -> None:
+    decision = rules("example.com", loopback=()).resolved("example.com", ip_address(address), 8000, own=False)
+    assert not decision.allowed and "--host-loopback-port 8000" in decision.rule and HOST_ALIAS in decision.rule
+    other = rules("example.com").resolved("example.com", ip_address("10.1.2.3"), 8000, own=False)
+    assert other.rule == "network.allow_ips" and "10.1.2.3:8000" in other.fix
 
 
 def test_tightening_leaves_what_is_in_both():

@@ -120,3 +120,12 @@ def test_a_masked_proc_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = UnsupportedError("parts of /proc are hidden", feature="proc_mountable", fix="unmask it")
     monkeypatch.setattr(kernel, "probe", lambda name: errno.EPERM if name == "PROC" else 0)
     assert explained(refused) is refused
+
+
+def test_in_another_cage_no_isolation_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where a setting of the host is found as well: it is not what stands in the way."""
+    refused = UnsupportedError("no user namespaces", feature="user_namespaces", fix='or set isolation = "landlock"')
+    monkeypatch.setattr(restriction, "find_restriction", lambda: "x = 1")
+    monkeypatch.setattr(kernel, "is_openat2_filtered", lambda: True)
+    told = str(explained(refused))
+    assert "inside of one" in told and "landlock" not in told and "x = 1" not in told
