@@ -8,6 +8,7 @@ start     a command in it, sent on its way by `start.start`, and told to the aud
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 
 from pysandbox.audit.told import labels_of, spawn_event
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from pysandbox.workspace.apart import KeptApart
 
 NONE: Mapping[str, str] = {}
-TRIES = 4  # of a start; whoever adds an account replaces the same files several times
+# Seconds before another look: whoever adds an account replaces the same files several times, and is not hurried.
+PAUSES = (0.0, 0.005, 0.02, 0.05, 0.1)
+TRIES = 1 + len(PAUSES)  # of a start
 SYSTEM = ("/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/")  # every cage has them, wherever they are called
 
 
@@ -120,19 +123,21 @@ class Launcher:
         if self.leak_caller is not None:
             self.leak_caller.require_scan(prepared.plan.net)
         take = self._take_inspected if inspected else self._take
-        for _ in range(TRIES - 1):
+        for pause in PAUSES:
             try:
                 return take(prepared), prepared
             except StartError as error:
-                prepared = self._prepare_again(error, policy, prepared)
+                prepared = self._prepare_again(error, policy, prepared, pause)
         return take(prepared), prepared
 
-    def _prepare_again(self, error: StartError, policy: Policy, failed: Prepared) -> Prepared:
-        """Raises `error` where another try is none of ours."""
+    def _prepare_again(self, error: StartError, policy: Policy, failed: Prepared, pause: float) -> Prepared:
+        """Raises `error` where another try is none of ours, else waits so many seconds before it looks."""
         from pysandbox.runtime.replaced import may_be_made_again, only_the_base_changed
 
         if not may_be_made_again(error, policy, failed):
             raise error
+        if pause:
+            time.sleep(pause)
         again = self.prepare(policy)
         if not only_the_base_changed(policy, failed.paths, again.paths):
             raise error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,21 @@ def test_what_is_replaced_without_end_is_an_error(hosts: Path, isolation: str, m
     assert (error.value.step, error.value.filename, len(begun)) == ("source_changed", str(hosts), TRIES)
 
 
+def test_somebody_who_adds_an_account_is_waited_for(
+    hosts: Path, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever replaces a file in every look, and is done a twentieth of a second later, costs no start."""
+    done: list[float] = []
+
+    def still_adding() -> None:
+        done[:] = done or [time.monotonic() + 0.05]
+        if time.monotonic() < done[0]:
+            replace(hosts, "new")
+
+    before_it_is_made(monkeypatch, ALWAYS, still_adding)
+    assert read(hosts, policy(isolation), "one-shot") == "new"
+
+
 @pytest.mark.parametrize("named", ["by its name", "by a link", "as the working directory's", "of no base"])
 def test_what_the_user_named_is_an_error_the_first_time(
     hosts: Path, isolation: str, named: str, monkeypatch: pytest.MonkeyPatch
@@ -141,4 +157,4 @@ def test_a_host_that_replaces_it_all_the_time_starts_its_cages(hosts: Path, isol
                     failed += 1
         finally:
             host.kill()
-    assert failed <= 4  # the second look may be overtaken as well, on a busy host
+    assert failed <= 2  # every look may be overtaken, on a busy host
