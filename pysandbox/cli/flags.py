@@ -41,6 +41,7 @@ class Parser(argparse.ArgumentParser):
             usage=f"{prog} [flags]",
         )  # fmt: skip
         self.add_argument("-v", "--verbose", action="store_true", help="Say more on standard error.")
+        self.takes_command = False  # after the first `--`, whatever it looks like
 
     def declared(self) -> list[argparse.Action]:
         """Its flags and arguments, in the order in which they were added."""
@@ -57,7 +58,10 @@ class Parser(argparse.ArgumentParser):
 
         takes_many = any(each.nargs == "*" for each in self._get_positional_actions())
         parse = self.parse_known_intermixed_args if takes_many else self.parse_known_args
-        namespace, unknown = parse(arguments)
+        at = arguments.index("--") if self.takes_command and "--" in arguments else len(arguments)
+        namespace, unknown = parse(arguments[:at])
+        if self.takes_command:
+            namespace.command = arguments[at + 1 :]
         if unknown:
             raise UsageError(self._unknown(unknown[0].partition("=")[0]))
         if namespace.verbose:

@@ -33,7 +33,7 @@ Usage: pysandbox recipe ACTION ...
 
 Actions:
   list                          the recipes there are, where they are looked for, the baseline of system calls
-  show [-r NAME] [-- COMMAND]   the policy they come to, as TOML that is a recipe itself
+  show [NAME...] [-- COMMAND]   the policy they come to, as TOML that is a recipe itself
   explain NAME...               what a recipe does, in words
   suggest COMMAND               recipes that a command may want
   check NAME...                 whether recipes, or a manifest, can be carried out
@@ -43,8 +43,8 @@ Actions:
 Each takes --json, and --help says more. Nothing is executed.
 
 Examples:
-  pysandbox recipe show -r python -- pytest
-  pysandbox recipe show -r node -r service:npm > mine.toml
+  pysandbox recipe show python -- pytest
+  pysandbox recipe show node service:npm > mine.toml
   pysandbox recipe explain claude-code
 """
 
@@ -118,17 +118,17 @@ def _row(layer: Layer) -> dict[str, Any]:
 
 
 def _declare_show(parser: Parser) -> None:
-    parser.usage = "pysandbox recipe show [-r NAME]... [--json] [--] [COMMAND]"
-    parser.add_argument("-r", "--recipe", action="append", default=[], metavar="NAME", help="A recipe. Repeatable.")
+    parser.usage = "pysandbox recipe show [--json] [NAME]... [-- COMMAND]"
+    parser.add_argument("name", nargs="*", metavar="NAME", help="A recipe, or several that are put together.")
+    parser.add_argument("-r", "--recipe", action="append", default=[], metavar="NAME", help="Such a NAME as well.")
     parser.add_argument("--baseline", action="store_true", help="Print the baseline of system calls, a default.toml.")
-    parser.add_argument("command", nargs="...", metavar="COMMAND", help="Add the recipes that it calls for.")
+    parser.takes_command = True  # what it calls for is added
 
 
 def _show(namespace: Namespace) -> int:
     if namespace.baseline:
         return _show_baseline(namespace)
-    command = namespace.command[1:] if namespace.command[:1] == ["--"] else namespace.command
-    resolved = resolve(namespace.recipe, command=command or None)
+    resolved = resolve([*namespace.name, *namespace.recipe], command=namespace.command or None)
     policy = standalone(resolved)
     document = {"policy": _plain(policy), "layers": _layers(resolved), "digest": policy.digest}
     return answer(namespace, document, recipe_text.shown(to_toml(policy), document["layers"]))

@@ -103,6 +103,13 @@ def test_what_show_prints_is_a_recipe_for_the_same_policy(call: Call, project: P
     assert again["digest"] == document(call("recipe", "show", *flags, "--json"))["digest"]
 
 
+def test_show_takes_names_as_the_other_actions_do(call: Call) -> None:
+    """What came first was a command, and the base alone was shown, whatever was named."""
+    named = document(call("recipe", "show", "untrusted", "python", "--json"))
+    assert named["digest"] == document(call("recipe", "show", "-r", "untrusted", "-r", "python", "--json"))["digest"]
+    assert [each["name"] for each in named["layers"]] == ["base", "untrusted", "python"]
+
+
 def test_show_includes_what_a_command_calls_for_and_never_executes_it(call: Call, tmp_path: Path) -> None:
     program = tmp_path / "home" / ".cargo" / "bin" / "tool"
     program.parent.mkdir(parents=True)
@@ -181,6 +188,7 @@ def test_at_a_terminal_the_answer_counts(call: Call, project: Path, answer: byte
         (["recipe", "lst"], 'did you mean "list"?'),
         (["recipe", "list", "--jsn"], 'did you mean "--json"?'),
         (["recipe", "explain", "pythn"], 'did you mean "python"?'),
+        (["recipe", "show", "pythn"], 'did you mean "python"?'),
         (["recipe", "suggest"], "no command given"),
         (["recipe", "show", "-r", "./absent.toml"], "cannot be read"),
         (["recipe", "trust", "absent.toml"], "cannot be read"),

@@ -76,7 +76,8 @@ class ResourceOptions:
         in_plan=True, sentences=WITH_OTHERS,
     )  # fmt: skip
     output_mb: int = option(
-        "resources", "output_mb", "Most output kept of each of stdout and stderr by `run`; the rest is dropped.",
+        "resources", "output_mb", "Most that is kept of each of stdout and stderr where they are captured "
+        "(from Python, --json, --detach); the rest is dropped. What is written to your own streams is not counted.",
         default=64, merge="last", tighter=falls, flag="--output-mb", minimum=0, unit="MiB",
         in_plan=True,
     )  # fmt: skip
