@@ -52,7 +52,7 @@ def leave_to_launcher(
         prepared = plans.prepare(resolved.policy, os.getcwd())
     except (CageError, OSError):  # told by whoever comes to it again
         return
-    alone = starts_what_it_writes(resolved.policy, prepared.paths)
+    alone = starts_what_it_writes(prepared.policy, prepared.paths)
     kept = save_plan(arguments, namespace, resolved, prepared,
                      began=began, pty=pty, audited=trail is not None, alone=alone)  # fmt: skip
     if kept and not alone and _is_there(arguments, prepared):  # alone, it could not say why the command failed

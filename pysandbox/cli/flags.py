@@ -166,7 +166,16 @@ def _variable(text: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
-TYPES = {"Grant": _path, "tuple[str, str]": _variable, "int": int, "float": float}
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        found = text.rstrip("bBgGiIkKmMsS%")
+        meant = f": write {found}, in the unit of the flag" if found.isdecimal() else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number{meant}") from None
+
+
+TYPES = {"Grant": _path, "tuple[str, str]": _variable, "int": _whole, "float": float}
 
 
 def policy_values(namespace: argparse.Namespace) -> dict[str, Any]:

@@ -17,6 +17,12 @@ from pysandbox.shapes import TYPE_CHECKING
 if TYPE_CHECKING:
     from pysandbox.policy.model import Policy
 
+LINE = (" ", ";", "|", "&", ">", "<", "$", "`", "*")
+BUILTINS = frozenset({
+    ".", ":", "alias", "bg", "cd", "command", "declare", "eval", "exec", "exit", "export", "fg", "for", "function", "if",
+    "jobs", "local", "popd", "pushd", "read", "return", "set", "shift", "shopt", "source", "time", "trap", "type",
+    "ulimit", "umask", "unset", "wait", "while",
+})  # fmt: skip
 BESIDE = ("lib", "lib64", "libexec", "share")  # what a program in PREFIX/bin may need of its own
 
 
@@ -24,7 +30,7 @@ def why(program: str, policy: Policy | None = None) -> str:
     """One line. `policy`: of the run; without it, the one of a command line without flags."""
     found = _on_the_host(program)
     if found is None:
-        return f"{program!r} was not found in the cage, nor is it on this host; check the name"
+        return f"{program!r} was not found in the cage, nor is it on this host; {_meant(program)}"
     line = first_line(found)
     interpreter = line[0] if line is not None else None
     if interpreter is not None and not os.path.exists(interpreter):
@@ -39,6 +45,15 @@ def why(program: str, policy: Policy | None = None) -> str:
     flags = " ".join(f"--allow {shlex.quote(place)}" for place in dict.fromkeys(chain(*hidden.values())))
     what = " and ".join(repr(path) if path == found else f"its interpreter {path!r}" for path in hidden)
     return f"{program!r} was not found in the cage, which does not show {what} ({flags} -- {shlex.quote(found)})"
+
+
+def _meant(program: str) -> str:
+    """What to type, where it is a line for a shell, or a word that shells alone know."""
+    if any(mark in program for mark in LINE):
+        return f"to run it as a line of a shell: sh -c {shlex.quote(program)}"
+    if program in BUILTINS:
+        return f"it is a word of the shell: sh -c '{program} ...'"
+    return "check the name"
 
 
 def _by_its_path(program: str, found: str) -> str:

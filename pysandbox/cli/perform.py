@@ -257,6 +257,8 @@ def _meaning(error: CageError | OSError, program: str, policy: Policy | None) ->
         from pysandbox.cli.not_found import why
 
         return NOT_FOUND, why(program, policy)
+    if os.path.isdir(program):
+        return NOT_EXECUTABLE, f"{program!r} is a directory; the command follows the flags: pysandbox run -- PROGRAM"
     reason = f"{errno.errorcode.get(error.errno or 0)}: {error.strerror}"
     hint = "check that it is an executable file, and the recipe's allow_execve"
     return NOT_EXECUTABLE, f"{program!r} cannot be executed in the cage ({reason}); {hint}"

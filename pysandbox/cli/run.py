@@ -133,5 +133,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e9:
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+        unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+        meant = f": write {int(text[:-1]) * unit}" if unit and text[:-1].isdecimal() else ", more than 0"
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds{meant}")
     return seconds

@@ -94,13 +94,17 @@ def _asked(policy: Policy, paths: PathFacts) -> Iterator[tuple[str, str, str, bo
         yield absolute(grant.path, cwd), UNIX_SOCKETS, "read", grant.optional
 
 
+NO_PATTERN = "a grant is of one path, with all below it, and of no pattern: name the directory"
+
+
 def missing(path: str, fact: PathFact, key: str) -> SandboxPathMissing:
     if fact.unseen:
         return SandboxPathMissing(
             f"{path!r} cannot be looked at: you may not search {parent(fact.real)!r}", key=key,
             suggestion="grant what you may see yourself, run as a user who may, or mark it optional",
         )  # fmt: skip
-    return SandboxPathMissing(f"{path!r} does not exist", key=key, suggestion="create it, or mark it optional")
+    hint = NO_PATTERN if set(path) & set("*?[") else "create it, or mark it optional"
+    return SandboxPathMissing(f"{path!r} does not exist", key=key, suggestion=hint)
 
 
 def _collect_trees(view: ViewDraft, policy: Policy, paths: PathFacts, places: Mapping[str, bool]) -> None:

@@ -54,6 +54,34 @@ SENTENCES: Mapping[str, str] = {
 }  # fmt: skip
 
 
+# Keys and sections of a recipe, by what they are called first.
+HOST_TABLE = 'a host is a table of its own: [[host]], and below it domain = "pypi.org"'
+OF_NETWORK = frozenset({"allow", "allowed", "enabled", "enable", "access", "outbound"})  # in [network] alone
+SECTIONS: Mapping[str, str] = {
+    "fs": "filesystem", "file": "filesystem", "files": "filesystem", "file_system": "filesystem",
+    "limits": "resources", "limit": "resources", "resource": "resources", "rlimits": "resources", "net": "network",
+    "networking": "network", "exec": "process", "proc": "process", "processes": "process", "seccomp": "syscalls",
+    "dlp": "network.dlp",
+}  # fmt: skip
+HOST_KEYS: Mapping[str, str] = {
+    "name": "domain", "host": "domain", "hostname": "domain", "url": "domain", "port": "ports", "method": "methods",
+    "path": "paths", "subdomains": "include_subdomains",
+}  # fmt: skip
+
+
+def of_hosts(section: str, word: str) -> str | None:
+    """For a key that means hosts, wherever it was written."""
+    is_meant = word == "hosts" or FIELDS.get(word) == "hosts" or (section == "network" and word in OF_NETWORK)
+    return HOST_TABLE if is_meant else None
+
+
+def in_a_recipe(section: str, word: str, placed: Callable[[str], str | None]) -> str | None:
+    """`placed` says where a recipe has a field of Policy."""
+    if not section and word in SECTIONS:
+        return f"write [{SECTIONS[word]}]"
+    return placed(FIELDS[word]) if word in FIELDS else None
+
+
 def suggestion_for(word: str, spelled: Callable[[str], str]) -> str | None:
     """`spelled` is how the place that the word stands in writes a field."""
     if word in FIELDS:

@@ -222,9 +222,15 @@ def _unknown(path: tuple[str, ...]) -> CommandRefused:
     for word in (dotted, key):
         if word in REPLACED:
             return CommandRefused("is no longer part of a recipe", REPLACED[word])
-    if len(path) == 1:
-        return CommandRefused("no such key or section", _elsewhere(key) or did_you_mean(key, _known("")))
-    return CommandRefused("no such key", _elsewhere(key) or did_you_mean(key, _known(".".join(path[:-1]))))
+    section = ".".join(path[:-1])
+    return CommandRefused("no such key" if section else "no such key or section", _meant(section, key))
+
+
+def _meant(section: str, key: str) -> str | None:
+    from pysandbox.policy.other_words import in_a_recipe, of_hosts
+
+    known = of_hosts(section, key) or _elsewhere(key) or in_a_recipe(section, key, _elsewhere)
+    return known or did_you_mean(key, _known(section))
 
 
 def _known(section: str) -> list[str]:

@@ -303,7 +303,10 @@ def _host_rule(value: object) -> HostRule:
     names = [column.name for column in COLUMNS]
     for key in given:
         if key not in names:
-            raise CommandRefused(f"{shown(key)} is not a key of a host", did_you_mean(str(key), names), (key,))
+            from pysandbox.policy.other_words import HOST_KEYS
+
+            meant = did_you_mean(HOST_KEYS.get(str(key), str(key)), names)
+            raise CommandRefused(f"{shown(key)} is not a key of a host", meant, (key,))
     if "domain" not in given:
         raise CommandRefused("a host needs the key domain", 'write domain = "example.com"')
     return HostRule(**{each.name: _column(each, given[each.name]) for each in COLUMNS if each.name in given})
@@ -325,7 +328,8 @@ def _host_text(text: str) -> Mapping[str, object]:
     """NAME or NAME:PORT."""
     name, colon, port = text.partition(":")
     if colon and not (port.isascii() and port.isdecimal()):
-        raise CommandRefused(f"{shown(text)} is not NAME or NAME:PORT", "write example.com or example.com:443")
+        meant = text.partition("://")[2].partition("/")[0] or "example.com or example.com:443"
+        raise CommandRefused(f"{shown(text)} is not NAME or NAME:PORT", f"write {meant}")
     return {"domain": name, "ports": [int(port)]} if colon else {"domain": name}
 
 

@@ -56,6 +56,18 @@ SAME: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.parametrize("path", [".", "./", "out", "./out", "$OUT"])
+def test_a_path_as_a_recipe_spells_it_is_granted_and_kept(home: Home, path: str) -> None:
+    """The first run asked for it by letters, and failed."""
+    (home.project / "out").mkdir()
+    (home.project / "own.toml").write_text(f"[filesystem]\nworkdir = 'read'\nallow_write = ['{path}']")
+    for is_warm in (False, True):
+        ran = home.run("-r", "own.toml", "--", "touch", "out/made", OUT=str(home.project / "out"))
+        assert ran.code == 0, ran.stderr
+        assert ran.warm == is_warm or path in (".", "./")  # in which the recipe lies, and what it grants
+        (home.project / "out" / "made").unlink()
+
+
 @pytest.mark.parametrize("name", SAME)
 def test_both_ways_come_to_the_same_end(home: Home, name: str) -> None:
     cold = home.run_by_python(*SAME[name], input=b"through")
