@@ -215,7 +215,7 @@ struct psb_report {
     int32_t status;         /* as wait4(2) */
     uint32_t killed_others; /* one-shot: processes that were still running and were killed */
     uint32_t timed_out;     /* the wall time ran out */
-    uint32_t no_route; /* of PSB_SETUP_NO_WAY_OUT, where it failed: a name was looked up, or an address called */
+    uint32_t no_route;      /* of PSB_SETUP_NO_WAY_OUT, where it failed: a name was looked up, or an address called */
     uint64_t user_us;
     uint64_t system_us;
     uint64_t max_rss_kb;

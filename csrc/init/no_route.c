@@ -1,6 +1,7 @@
 /* Whether something in a cage without a way out looked for a host: the kernel counts what it had no route for, for each
  * network namespace (RFC 1213, ipOutNoRoutes; RFC 4293, ipv6IfStatsOutNoRoutes), and names are asked of a server to
- * which there is none (pysandbox/compile/network.py). So nobody has to watch, and it is read when a command has failed. */
+ * which there is none (pysandbox/compile/network.py). So nobody has to watch, and it is read when a command has failed.
+ */
 #include "../uapi.h"
 #include "init.h"
 

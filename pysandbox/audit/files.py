@@ -83,7 +83,9 @@ def make_directory(directory: str) -> None:
         make_private(directory)
         found = os.stat(directory)
     except OSError as error:
-        raise AuditError("cannot be made", error.errno, directory, f"choose another file with {VARIABLE}, or {VARIABLE}=off") from None
+        raise AuditError(
+            "cannot be made", error.errno, directory, f"choose another file with {VARIABLE}, or {VARIABLE}=off"
+        ) from None
     if not is_private(found):
         hint = f"chmod 700 {directory}, or choose a directory that is yours alone"
         raise AuditError("is open to other users", None, directory, hint)

@@ -80,17 +80,27 @@ Exit codes: the command's own; 124 out of time; 125 pysandbox failed; 126 not ex
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code. Everything printed has been flushed when this returns."""
+    code = None
     try:
         code = _reported(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # started with it closed
             sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        # Whoever read our output has gone. The interpreter flushes once more at its exit: let that succeed.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+    except BrokenPipeError:  # whoever read our output has gone
+        _write_nowhere()
         return BROKEN_PIPE
+    except OSError as error:  # a full disk
+        _write_nowhere()
+        if code != OUR_FAILURE:  # else it has been said
+            console.error(f"the output could not be written: {error.strerror}")
+        return OUR_FAILURE
+
+
+def _write_nowhere() -> None:
+    """The interpreter flushes standard output once more at its exit: let that succeed."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def script() -> None:

@@ -59,3 +59,15 @@ def test_a_slip_is_answered_with_what_to_type(call: Call, arguments: list[str], 
 def test_a_trail_that_cannot_be_written_names_the_variable_that_chooses(call: Call) -> None:
     done = call("run", "--", "true", XDG_STATE_HOME="/proc/nowhere")
     assert done.returncode == 0 and "PYSANDBOX_AUDIT=off" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["recipe", "list"], ["recipe", "show"], ["run", "--json", "--", "true"],
+                  ["run", "--json", "--", "seq", "200000"], ["--help"]],
+)  # fmt: skip
+def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "pysandbox", *arguments], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)  # fmt: skip
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1 and "No space left on device" in done.stderr
