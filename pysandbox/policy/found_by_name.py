@@ -7,7 +7,8 @@ The PATH of a cage holds the system's directories. Those of the user's PATH that
 directory, an active environment) stand with them, in the user's order, before the system's or after. But not one that
 the cage may write: what runs by a name must not be what the last command left. Of these, the programs of the Python
 environment that runs the command come after the system's; first only where the command itself is of the environment,
-and is an interpreter or a name that the system does not have. A policy that says a PATH of its own keeps it.
+and is an interpreter, or a name that the system does not have, or has as a script of Python: the pip of an active
+environment is meant, and never its ls. A policy that says a PATH of its own keeps it.
 """
 
 from __future__ import annotations
@@ -170,4 +171,12 @@ def _comes_first(search: Search, name: str, directory: str) -> bool:
         return False
     theirs = [f"{system}/{name}" for system in SYSTEM]
     search.looked.paths.update(theirs)  # what the system gains later comes first then
-    return is_python(name) or not any(map(os.path.exists, theirs))
+    return is_python(name) or all(map(_is_of_python, filter(os.path.exists, theirs)))
+
+
+def _is_of_python(program: str) -> bool:
+    """Whether a program of the system's is a script of Python (pip, pytest), in place of which an active environment
+    has its own."""
+    from pysandbox.policy.toolchain.shebang import interpreter
+
+    return any(map(is_python, interpreter(program) or ()))

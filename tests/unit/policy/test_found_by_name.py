@@ -38,6 +38,20 @@ def test_what_decides_it_is_looked_at_again(tmp_path: Path, system: Path) -> Non
     assert path_and_looks(tmp_path / "project")[0] == f"{INSIDE}:BINS"
 
 
+@pytest.mark.parametrize(
+    ("first_line", "comes_first"),
+    [("#!/usr/bin/python3", True), ("#!/usr/bin/env python3", True), ("#!/bin/sh", False), ("\x7fELF", False)],
+)
+def test_a_script_of_python_gives_way_to_the_environment_s(
+    tmp_path: Path, system: Path, first_line: str, comes_first: bool
+) -> None:
+    """`pip` was the system's in an active environment, and refused to install anything."""
+    (system / "tool").write_text(f"{first_line}\nimport this\n")
+    path, looks = path_and_looks(tmp_path / "project")
+    assert path.startswith("BINS:") is comes_first
+    assert f"{system}/tool" in looks
+
+
 @pytest.mark.parametrize("shown", ["", "tools", "tools/", "tools/bin", "tools/bin/one", "real", "real/bin", "too"])
 @pytest.mark.parametrize("path", ["tools/bin", "link/bin", "to_the_system", "bin"])
 def test_a_path_is_met_where_something_of_it_is_shown(tmp_path: Path, system: Path, path: str, shown: str) -> None:
