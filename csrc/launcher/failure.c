@@ -35,9 +35,9 @@ static int names_another_file(const char *argument, const char *cwd) {
 
 /* What tools do over a network alone: the words of pysandbox/cli/no_network.py, which looks whose they are. */
 static int is_fetching(const char *argument) {
-    static const char *const WORDS[] = {"add",  "audit",  "ci",      "clone",     "download", "fetch",
-                                        "i",    "index",  "install", "ls-remote", "publish",  "pull",
-                                        "push", "search", "update",  "view",      "wheel"};
+    static const char *const WORDS[] = {"add",  "audit", "ci",      "clone", "download",  "fetch", "get",
+                                        "i",    "index", "install", "lock",  "ls-remote", "pip",   "publish",
+                                        "pull", "push",  "search",  "sync",  "update",    "view",  "wheel"};
     size_t i;
     for (i = 0; i < sizeof WORDS / sizeof *WORDS; i++)
         if (!strcmp(argument, WORDS[i])) return 1;

@@ -25,6 +25,7 @@ SECTIONS = {
 }
 SHORT = {"--strict": ("-s",), "--port": ("-p",), "--env": ("-e",)}
 ELSEWHERE = {"--host": "network"}  # whose section is not where one would look for it
+OPENING = frozenset({"--no-sandbox", "--unsafe-direct"})  # are proposed to nobody who has misspelt another flag
 METAVARS = {"Grant": "PATH", "HostRule": "NAME[:PORT]", "tuple[str, str]": "NAME=VALUE", "int": "N", "float": "N"}
 
 
@@ -77,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         known = self._option_string_actions
         if flag in FLAGS and "--allow" in known:  # for a parser that has the flags of policies
             return f"unknown flag {flag!r}: {FLAGS[flag]}"
-        return f"unknown flag {flag!r}{meant(flag, known)}"
+        return f"unknown flag {flag!r}{meant(flag, [each for each in known if each not in OPENING])}"
 
 
 def tell_who(command: str) -> None:

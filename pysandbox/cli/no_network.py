@@ -27,6 +27,8 @@ LOCAL = ("localhost", ".localhost")
 TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("pip", frozenset({"install", "download", "wheel", "index"}), "tool:pip"),
     ("npm", frozenset({"install", "i", "ci", "add", "update", "view", "audit", "publish"}), "tool:npm"),
+    ("go", frozenset({"get", "install"}), "go"),
+    ("uv", frozenset({"add", "lock", "pip", "sync"}), "uv"),
     ("cargo", frozenset({"install", "fetch", "update", "add", "search", "publish"}), "tool:cargo"),
     ("git", frozenset({"clone", "fetch", "pull", "push", "ls-remote"}), "tool:git"),
 )
@@ -46,6 +48,8 @@ def line(argv: Sequence[str], policy: Policy, no_route: bool) -> str:
     flag = _named_host(argv[1:]) or _recipe(argv)
     if flag:
         return f"the sandbox has no network; to allow it: {flag}"
+    if no_route and (recipe := _recipe(argv, by_its_verb=False)):
+        return f"it looked for a host, and the sandbox has no network; to see which: --why; to allow its own: {recipe}"
     return NO_ROUTE if no_route else ""
 
 
@@ -65,10 +69,11 @@ def _named_host(arguments: Sequence[str]) -> str:
     return ""
 
 
-def _recipe(argv: Sequence[str]) -> str:
+def _recipe(argv: Sequence[str], *, by_its_verb: bool = True) -> str:
+    """`by_its_verb`: where it does over a network alone what it was asked for."""
     words = [os.path.basename(argv[0]), *argv[1:]]
     if len(words) > 2 and words[1] == "-m":  # python3 -m pip
         words = words[2:]
     name = re.sub(r"[\d.]+$", "", words[0])  # pip3, pip3.12
     verb = next((word for word in words[1:] if not word.startswith("-")), "")
-    return next((f"-r {recipe}" for tool, verbs, recipe in TOOLS if tool == name and verb in verbs), "")
+    return next((f"-r {recipe}" for tool, verbs, recipe in TOOLS if tool == name and (verb in verbs or not by_its_verb)), "")

@@ -17,13 +17,20 @@ _VOLUME = r"[^:]+:/[^:]*(?::[\w,]*)?"
 LEAST_MEMORY = 6 * MIB  # docker's own
 
 OF_ITSELF = "every cage has it so; leave it out"
+EMPTY = "--mask PATH shows an empty directory there; /tmp is the cage's own"
+JOINED = "pysandbox attach ID shows a detached command; in Python a Cage has many commands"
 READ, WRITE, HIDE = "--allow PATH shows it, read-only", "--allow-write PATH grants it", "--deny PATH closes it"
 NAMES = "nothing is reached but what is named with --host NAME; for nothing at all leave it out"
+RESOLVED = "the host looks names up, of those that --host names"
 EVERYTHING = "the host's own network is --egress direct --unsafe-direct; what is named alone: --host NAME"
 RECIPE = "a policy is given with -r FILE"
 WHO = "--run-as nobody, self or root is whom the command takes itself for"
 AUTHORITY = "--allow CA.pem, and the variable that the program reads: --env GIT_SSL_CAINFO=CA.pem, SSL_CERT_FILE, ..."
 A_PATH = "a path keeps its name in the cage: --allow-write PATH grants it, --allow PATH shows it read-only"
+APART = "--cow PATH keeps what is written there apart until it is committed; --workdir cow for this directory"
+INSIDE = "the cage's root, /tmp and /scratch are its own; any other path keeps its name: --allow PATH, --allow-write PATH"
+ITS_OWN = "a cage has one of its own, always; leave it out"
+DEVICES = "a cage has /dev/null, /dev/zero, /dev/random and a terminal, and no other device"
 PASSED = "--env-passthrough NAME passes one of your variables on"
 
 FLAGS = {
@@ -40,13 +47,19 @@ FLAGS = {
     "--name": "a cage is known by its id: pysandbox ps", "--shm-size": "--tmp-mb MiB bounds what is written in memory",
     "--memory-swap": "--memory bounds what is swapped out, too", "--ulimit": "--open-files N, --file-size-gb GiB",
     "--publish": "--port PORT, or HOST:CAGE, as -p does", "--expose": "--port PORT publishes it",
+    "--dns": RESOLVED, "--add-host": RESOLVED, "--gpus": DEVICES, "--device": DEVICES, "--ipc": ITS_OWN, "--pid": ITS_OWN,
+    "--userns": ITS_OWN, "--uts": ITS_OWN, "--stop-timeout": "--grace S", "--pull": "there is no image: the host's own "
+    "programs run", "--label": "a cage is known by its id: pysandbox ps",
     "--cpu-quota": "--cpu-percent %, or --cpus N", "--platform": "a cage runs programs of this machine",
     # bwrap
     "--ro-bind": READ, "--dev-bind": A_PATH, "--setenv": "--env NAME=VALUE", "--unsetenv": OF_ITSELF,
     "--clearenv": OF_ITSELF, "--chdir": "-w DIR is the command's directory", "--share-net": EVERYTHING,
     "--unshare-net": OF_ITSELF, "--unshare-all": OF_ITSELF, "--unshare-pid": OF_ITSELF, "--unshare-user": OF_ITSELF,
     "--die-with-parent": OF_ITSELF, "--new-session": OF_ITSELF, "--proc": OF_ITSELF, "--dev": OF_ITSELF,
-    "--tmpfs": "--mask PATH shows an empty directory there; /tmp is the cage's own",
+    "--tmpfs": EMPTY,
+    "--unshare-ipc": OF_ITSELF, "--unshare-uts": OF_ITSELF, "--unshare-cgroup": OF_ITSELF, "--as-pid-1": OF_ITSELF,
+    "--hostname": ITS_OWN, "--dir": INSIDE, "--symlink": INSIDE, "--chroot": INSIDE, "--overlay": APART,
+    "--overlay-src": APART, "--tmp-overlay": APART, "--ro-overlay": APART, "--overlay-tmpfs": APART,
     # firejail, deno, sandbox-exec and guesses
     "--private": "--workdir none hides this directory, too", "--whitelist": WRITE, "--blacklist": HIDE, "--hide": HIDE,
     "--noprofile": OF_ITSELF, "--noroot": OF_ITSELF, "--caps.drop": OF_ITSELF, "--nonewprivs": OF_ITSELF,
@@ -68,6 +81,23 @@ FLAGS = {
     "-c": "run -- sh -c 'LINE' runs a line of a shell; " + RECIPE, "-f": RECIPE, "--file": RECIPE,
     "--profile": "--seccomp PROFILE chooses the filter; " + RECIPE,
     "--quiet": OF_ITSELF, "-q": OF_ITSELF,
+    "--private-dev": OF_ITSELF, "--private-etc": OF_ITSELF, "--private-bin": "--allow-execve PATH, for each program",
+    "--nogroups": OF_ITSELF, "--nosound": OF_ITSELF, "--no3d": OF_ITSELF, "--nodbus": OF_ITSELF,
+    "--novideo": OF_ITSELF, "--noinput": OF_ITSELF, "--dbus-user": OF_ITSELF, "--x11": OF_ITSELF,
+    "--noexec": "--allow-execve PATH, for each program that may run", "--netfilter": NAMES, "--join": JOINED,
+    "--seccomp.drop": "--deny-syscall NAME", "--seccomp.keep": "--seccomp PROFILE, and --allow-syscall NAME",
+    "--rlimit-nproc": "--max-pids N", "--rlimit-fsize": "--file-size-gb GiB", "--rlimit-nofile": "--open-files N",
+    "--rlimit-cpu": "--walltime S",
+    # nsjail, srt
+    "--bindmount": WRITE, "-B": WRITE, "--bindmount_ro": READ, "-R": READ, "--tmpfsmount": EMPTY, "-T": EMPTY,
+    "--group": WHO, "--time_limit": "--walltime S", "--rlimit_as": "--address-space-gb GiB",
+    "--rlimit_fsize": "--file-size-gb GiB", "--rlimit_nofile": "--open-files N", "--rlimit_nproc": "--max-pids N",
+    "--cgroup_mem_max": "--memory-mb MiB", "--cgroup_pids_max": "--max-pids N", "--keep_env": PASSED,
+    "--cgroup_cpu_ms_per_sec": "--cpu-percent %", "--disable_clone_newnet": EVERYTHING,
+    "--really_quiet": OF_ITSELF, "--settings": RECIPE, "--debug": "--verbose says more; --why says what was refused",
+    "--allow-domain": NAMES, "--allow-domains": NAMES, "--allowed-domains": NAMES, "--allowed-hosts": NAMES,
+    "--allow-hosts": NAMES, "--deny-read": HIDE, "--deny-write": "--allow-write PATH names what may be written; the "
+    "rest is read-only, or not there",
     "--shell": "run -- sh -c 'LINE' runs a line of a shell", "--background": "--detach runs it on",
     "--interactive-shell": "run -- bash -i",
 }  # fmt: skip

@@ -25,6 +25,8 @@ LAUNCHER = Path(__file__).parents[3] / "csrc" / "launcher" / "failure.c"
         (["pip3.12", "install", "six"], "-r tool:pip"),
         (["python3", "-m", "pip", "-q", "download", "six"], "-r tool:pip"),
         (["/usr/bin/npm", "ci"], "-r tool:npm"),
+        (["go", "get", "./..."], "-r go"),
+        (["uv", "sync"], "-r uv"),
         (["curl", "file:///etc/passwd"], ""),
         (["curl", "http://localhost/"], ""),
         (["curl", "http://127.0.0.1/"], ""),
@@ -58,6 +60,13 @@ def test_nothing_is_said_where_a_network_was_decided_on(policy: Policy) -> None:
 def test_what_an_argument_names_goes_before_what_was_only_counted() -> None:
     assert no_network.line(["curl", "https://origin.example/"], NONE, True).endswith(": --host origin.example")
     assert no_network.line(["make"], NONE, True) == no_network.NO_ROUTE
+
+
+@pytest.mark.parametrize(("argv", "recipe"), [(["cargo", "build"], "tool:cargo"), (["go", "run", "."], "go"),
+                                              (["npm", "run", "build"], "tool:npm"), (["uv", "run", "x"], "uv")])  # fmt: skip
+def test_a_tool_that_looked_for_a_host_is_told_its_recipe(argv: list[str], recipe: str) -> None:
+    assert no_network.line(argv, NONE, True).endswith(f"-r {recipe}")
+    assert no_network.line(argv, NONE, False) == ""
 
 
 def test_the_launcher_knows_the_same_words() -> None:

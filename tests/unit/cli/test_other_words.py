@@ -39,3 +39,11 @@ def test_what_is_advised_for_a_command_is_one(word: str) -> None:
 def test_an_unknown_command_is_told_what_was_meant(capsys: pytest.CaptureFixture[str], word: str, told: str) -> None:
     assert main.main([word, "hi"]) == 125
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--no-sandboxes", "--nosandbox", "--unsafe-direc", "--unshare-direct"])
+def test_no_misspelt_flag_is_led_out_of_the_cage(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    """`--nosound`, of firejail, was told `did you mean "--no-sandbox"?`."""
+    assert main.main(["run", flag, "--", "true"]) == 125
+    told = capsys.readouterr().err
+    assert "unknown flag" in told and not re.search(r'mean "--(no-sandbox|unsafe-direct)"', told)
