@@ -7,6 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from _support.doors import ALLOWED, ALSO_ALLOWED, SYNTHETIC, Doors, server
 from _support.sockets import PATIENCE, everything, exactly
 from _support.streams import Origin, a_banner, connect, connected, echo, head, socks
+from pysandbox.gate.tcp import streams
 
 MANY = int(os.environ.get("PSB_TRIES", "10000"))
 
@@ -297,6 +299,14 @@ def test_junk_is_bounded_and_leaves_the_door_open(doors: Doors, monkeypatch: pyt
         assert code == 0
 
 
+def wait_for_full_doors(doors: Doors) -> None:
+    """Until as many streams as may be are served: what has been sent may not have been seen."""
+    deadline = time.monotonic() + PATIENCE
+    while not ((slots := streams._slots.get(doors.session)) and slots.locked()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pysandbox.gate.tcp.streams.MOST_STREAMS", 3)
     doors = Doors(tmp_path / "hosts")
@@ -304,6 +314,7 @@ def test_more_streams_than_the_bound_wait_for_their_turn(tmp_path: Path, monkeyp
         silent = [connect(doors.ports["http"]) for _ in range(3)]
         for each in silent:
             each.sendall(b"CONN")  # who has said nothing is no stream yet
+        wait_for_full_doors(doors)
         with server(echo) as port, connect(doors.ports["http"]) as late:
             late.sendall(f"CONNECT {ALLOWED}:{port} HTTP/1.1\r\nHost: {ALLOWED}:{port}\r\n\r\n".encode())
             late.settimeout(0.2)
