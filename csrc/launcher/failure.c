@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "exit_codes.h"
 
@@ -16,7 +15,7 @@ static int is_below(const char *path, const char *directory) {
     return !strncmp(path, directory, size) && (!path[size] || path[size] == '/');
 }
 
-/* What a cage shows as a rule: the system, and the directory that it was started in. */
+/* What a cage shows as a rule: the system, and the directory that the command begins in. */
 static int is_usual(const char *path, const char *cwd) {
     static const char *const SYSTEM[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/dev", "/proc"};
     size_t i;
@@ -60,11 +59,10 @@ static int is_tracer(const char *program) {
     return 0;
 }
 
-int may_be_the_cage(int code, int no_route, char *const *argv) {
-    char cwd[PATH_MAX];
+int may_be_the_cage(int code, int no_route, const char *cwd, char *const *argv) {
     if (no_route) return 1;
     if (code == NOT_EXECUTABLE || code == NOT_FOUND || code == GIT_FAILED) return 1;
-    if (code <= 0 || code >= OUT_OF_TIME || !getcwd(cwd, sizeof cwd)) return 0;
+    if (code <= 0 || code >= OUT_OF_TIME) return 0;
     if (is_tracer(argv[0])) return 1;
     for (argv++; *argv; argv++)
         if (names_another_file(*argv, cwd) || names_a_host(*argv) || is_fetching(*argv)) return 1;

@@ -3,7 +3,8 @@
 #define PSB_LAUNCHER_FAILURE_H
 
 /* Whether the end may have been the cage's doing, so that Python is to look: a program that was not found, or an
- * argument that names a file which most cages do not show; or a host was looked for. */
-int may_be_the_cage(int code, int no_route, char *const *argv);
+ * argument that names a file which most cages do not show, or which is not in `cwd`, where it began; or a host was
+ * looked for. */
+int may_be_the_cage(int code, int no_route, const char *cwd, char *const *argv);
 
 #endif

@@ -107,7 +107,8 @@ static void tell_why(const char *self, int code, const struct run *run, int argc
 
 /* A line about a command that failed, where the cage may be why and nobody has said so. */
 static void advise(const char *self, int code, const struct run *run, int argc, char **argv) {
-    if (code <= 0 || run->told || !may_be_the_cage(code, run->no_route, run->argv)) return;
+    const char *cwd = text_named(run->kept, PSB_TEXT_CWD);
+    if (code <= 0 || run->told || !may_be_the_cage(code, run->no_route, cwd, run->argv)) return;
     if (run->kept->head->flags & PSB_KEPT_ALONE)
         say("", "if the sandbox may be why it failed: pysandbox run --why ...");
     else

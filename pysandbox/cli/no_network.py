@@ -27,6 +27,10 @@ LOCAL = ("localhost", ".localhost")
 TOOLS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("pip", frozenset({"install", "download", "wheel", "index"}), "tool:pip"),
     ("npm", frozenset({"install", "i", "ci", "add", "update", "view", "audit", "publish"}), "tool:npm"),
+    ("npx", frozenset(), "tool:npm"),
+    ("pnpm", frozenset({"add", "install"}), "node-build"),
+    ("yarn", frozenset({"add", "install"}), "node-build"),
+    ("uvx", frozenset(), "uv"),
     ("go", frozenset({"get", "install"}), "go"),
     ("uv", frozenset({"add", "lock", "pip", "sync"}), "uv"),
     ("cargo", frozenset({"install", "fetch", "update", "add", "search", "publish"}), "tool:cargo"),

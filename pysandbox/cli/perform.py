@@ -22,7 +22,7 @@ from pysandbox.events import UNTRACKED
 from pysandbox.exit_codes import NOT_EXECUTABLE, NOT_FOUND, OUR_FAILURE
 from pysandbox.launch.stdio import DEVNULL
 from pysandbox.policy.compose import located
-from pysandbox.shapes import TYPE_CHECKING, Any
+from pysandbox.shapes import TYPE_CHECKING, Any, replace
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -115,7 +115,7 @@ def _run(
     _tell_end(result, cage, ending)
     code = console.exit_code_after_loss(process.loss, attendance.code(result.exit_code))
     if not namespace.json:
-        return say_why(result, cage, code), None
+        return say_why(result, cage, code, getattr(namespace, "cwd", None)), None
     from pysandbox.cli.document import of_result
 
     return code, of_result(result, outlets[0], outlets[1], code)
@@ -149,15 +149,16 @@ def _say(log: console.Log, event: Event) -> None:
         log.say(event.type, **event.data)
 
 
-def say_why(result: Result, cage: Cage, code: int) -> int:
+def say_why(result: Result, cage: Cage, code: int, directory: str | None = None) -> int:
     """One line about a command that failed, where the cage may have been why, or that was refused something on its way
-    to success. Returns the exit code."""
+    to success. `directory`: where it began, if that was said. Returns the exit code."""
     if not (code or result.denials) or not cage.caged or cage.policy.monitor:
         return code
     from pysandbox.cli import why_failed
 
     prepared = cage.runtime.prepare(cage.policy, os.getcwd())
-    line = why_failed.line(result, prepared.policy, prepared.plan, os.getcwd(), recorded=cage.runtime.audited)
+    plan = prepared.plan if directory is None else replace(prepared.plan, cwd=os.path.abspath(directory))
+    line = why_failed.line(result, prepared.policy, plan, os.getcwd(), recorded=cage.runtime.audited)
     if line:
         console.say(line)
     return code

@@ -87,6 +87,7 @@ def without_record(
     """What the arguments alone tell, the exit code, and whether a host was looked for."""
     return (
         absent(_named_paths(argv, cwd, policy), plan, policy, cwd)
+        or _elsewhere(argv, plan, cwd)
         or no_network.line(argv, policy, no_route)
         or needs.tracing(argv, policy)
         or needs.repository(code, plan)
@@ -110,6 +111,18 @@ def absent(named: Iterable[str], plan: Plan, policy: Policy, cwd: str) -> str:
         quoted = shlex.quote(real)
         return f"{path} is not in the sandbox; to allow it: --allow {quoted}, or --allow-write {quoted} to change it"
     return ""
+
+
+def _elsewhere(argv: Sequence[str], plan: Plan, cwd: str) -> str:
+    """About the first argument that names a file from here, where the command begins somewhere else."""
+    if plan.cwd == cwd:
+        return ""
+    named = (each for each in argv[1:] if each and not each.startswith(("/", "-")) and each.isprintable())
+    path = next((each for each in named if len(each) < LONGEST and os.path.isfile(os.path.join(cwd, each))), None)
+    if path is None:
+        return ""
+    whole = shlex.quote(os.path.normpath(os.path.join(cwd, path)))
+    return f"the command begins in {plan.cwd}, from where {path} is another file; name it from the root on: {whole}"
 
 
 def _named_paths(argv: Sequence[str], cwd: str, policy: Policy) -> Iterator[str]:

@@ -71,3 +71,22 @@ def test_output_that_cannot_be_written_is_one_line(arguments: list[str]) -> None
                               text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)  # fmt: skip
     assert done.returncode == 125
     assert len(done.stderr.splitlines()) == 1 and "No space left on device" in done.stderr
+
+
+def test_a_file_that_is_named_from_here_where_the_command_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    script = tmp_path / "project" / "server.py"
+    script.write_text("print('served')\n")
+    environment = os.environ | {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+
+    def run(*arguments: str) -> tuple[int, list[str]]:
+        done = subprocess.run(["pysandbox", "run", "--workdir", "none", "--allow", "server.py", "--", *arguments],
+                              cwd=script.parent, env=environment, capture_output=True, text=True, timeout=LIMIT,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+        return done.returncode, [line for line in done.stderr.splitlines() if line.startswith("pysandbox:")]
+
+    for _ in range(3):  # from the second time on from a kept plan, where there is one
+        code, lines = run("/usr/bin/python3", "server.py")
+        assert code == 2 and len(lines) == 1 and lines[0].endswith(f"name it from the root on: {script}"), lines
+        assert run("/usr/bin/python3", str(script)) == (0, [])
+        assert run("/usr/bin/python3", "-c", "raise SystemExit(3)", "other.py") == (3, [])

@@ -109,7 +109,7 @@ class FakeCage:
         return self
 
     def prepare(self, policy: Policy, cwd: str) -> SimpleNamespace:
-        return SimpleNamespace(policy=policy, plan=SimpleNamespace(mounts=(), landlock=None))
+        return SimpleNamespace(policy=policy, plan=SimpleNamespace(mounts=(), landlock=None, cwd=cwd))
 
     def drain(self) -> None:
         self.drained_after = [] if self.process is None else [*self.process.calls]

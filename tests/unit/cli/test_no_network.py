@@ -63,7 +63,8 @@ def test_what_an_argument_names_goes_before_what_was_only_counted() -> None:
 
 
 @pytest.mark.parametrize(("argv", "recipe"), [(["cargo", "build"], "tool:cargo"), (["go", "run", "."], "go"),
-                                              (["npm", "run", "build"], "tool:npm"), (["uv", "run", "x"], "uv")])  # fmt: skip
+                                              (["npm", "run", "build"], "tool:npm"), (["npx", "-y", "x"], "tool:npm"),
+                                              (["uv", "run", "x"], "uv")])  # fmt: skip
 def test_a_tool_that_looked_for_a_host_is_told_its_recipe(argv: list[str], recipe: str) -> None:
     assert no_network.line(argv, NONE, True).endswith(f"-r {recipe}")
     assert no_network.line(argv, NONE, False) == ""
