@@ -33,6 +33,7 @@ class Denial:
     errno: int = 0
 
 
+EVERY_HOST = "(every host)"  # of a cage whose doors are lost
 FURTHER = "(further targets)"  # of those that are counted, and told apart no more
 
 

@@ -185,13 +185,15 @@ class ProcessState:
 
     def _denials(self) -> tuple[Denial, ...]:
         """What this command was refused, as far as that can be told from what others of its cage were."""
+        from pysandbox.denial import EVERY_HOST
         from pysandbox.live.askers import gone
 
         live = self.live
         over = gone(live.commands, live.pid) if not self.request.oneshot else ()  # first: they can ask nothing more
         found = live.services.denials()
         live.commands.close(tuple(over))
-        return (*(each for each in found if each.command == self.request.id), *self._forks_denied())
+        own = (each for each in found if each.command == self.request.id)
+        return (*(each for each in own if self.returncode or each.target != EVERY_HOST), *self._forks_denied())
 
     def _last_words(self) -> Iterator[Note]:
         """What was planted, and why the watchdog has ended the cage."""

@@ -80,4 +80,6 @@ def _recipe(argv: Sequence[str], *, by_its_verb: bool = True) -> str:
         words = words[2:]
     name = re.sub(r"[\d.]+$", "", words[0])  # pip3, pip3.12
     verb = next((word for word in words[1:] if not word.startswith("-")), "")
-    return next((f"-r {recipe}" for tool, verbs, recipe in TOOLS if tool == name and (verb in verbs or not by_its_verb)), "")
+    return next(
+        (f"-r {recipe}" for tool, verbs, recipe in TOOLS if tool == name and (verb in verbs or not by_its_verb)), ""
+    )

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 LINE = (" ", ";", "|", "&", ">", "<", "$", "`", "*")
 BUILTINS = frozenset({
-    ".", ":", "alias", "bg", "cd", "command", "declare", "eval", "exec", "exit", "export", "fg", "for", "function", "if",
+    ".", ":", "alias", "bg", "cd", "command", "declare", "eval", "exec", "exit", "export", "fg", "for", "function",
+    "if",
     "jobs", "local", "popd", "pushd", "read", "return", "set", "shift", "shopt", "source", "time", "trap", "type",
     "ulimit", "umask", "unset", "wait", "while",
 })  # fmt: skip

@@ -28,7 +28,9 @@ WHO = "--run-as nobody, self or root is whom the command takes itself for"
 AUTHORITY = "--allow CA.pem, and the variable that the program reads: --env GIT_SSL_CAINFO=CA.pem, SSL_CERT_FILE, ..."
 A_PATH = "a path keeps its name in the cage: --allow-write PATH grants it, --allow PATH shows it read-only"
 APART = "--cow PATH keeps what is written there apart until it is committed; --workdir cow for this directory"
-INSIDE = "the cage's root, /tmp and /scratch are its own; any other path keeps its name: --allow PATH, --allow-write PATH"
+INSIDE = (
+    "the cage's root, /tmp and /scratch are its own; any other path keeps its name: --allow PATH, --allow-write PATH"
+)
 ITS_OWN = "a cage has one of its own, always; leave it out"
 DEVICES = "a cage has /dev/null, /dev/zero, /dev/random and a terminal, and no other device"
 PASSED = "--env-passthrough NAME passes one of your variables on"
@@ -47,7 +49,8 @@ FLAGS = {
     "--name": "a cage is known by its id: pysandbox ps", "--shm-size": "--tmp-mb MiB bounds what is written in memory",
     "--memory-swap": "--memory bounds what is swapped out, too", "--ulimit": "--open-files N, --file-size-gb GiB",
     "--publish": "--port PORT, or HOST:CAGE, as -p does", "--expose": "--port PORT publishes it",
-    "--dns": RESOLVED, "--add-host": RESOLVED, "--gpus": DEVICES, "--device": DEVICES, "--ipc": ITS_OWN, "--pid": ITS_OWN,
+    "--dns": RESOLVED, "--add-host": RESOLVED, "--gpus": DEVICES, "--device": DEVICES, "--ipc": ITS_OWN,
+    "--pid": ITS_OWN,
     "--userns": ITS_OWN, "--uts": ITS_OWN, "--stop-timeout": "--grace S", "--pull": "there is no image: the host's own "
     "programs run", "--label": "a cage is known by its id: pysandbox ps",
     "--cpu-quota": "--cpu-percent %, or --cpus N", "--platform": "a cage runs programs of this machine",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from pysandbox.denial import FURTHER, Denial, further_of
+from pysandbox.denial import EVERY_HOST, FURTHER, Denial, further_of
 from pysandbox.events import (
     CREDENTIAL_FOUND,
     CROWDED,
@@ -40,7 +40,6 @@ Key = tuple[str, str, str, int | None, tuple[int, ...]]  # kind, target, rule, a
 KINDS_KEPT = 256  # different refusals of one cage
 LONGEST_TARGET = 300  # characters of what is told of a target; a name has at most 253
 A_NAME, A_REQUEST = "a name", "a request"  # of which no more is told
-EVERY_HOST = "(every host)"
 CUT_OFF = (
     "the process that reads at the doors of this cage has ended: {why}. Nobody can take them over, so each connection "
     "and each name that is asked for fails from now on; run the command in a new Cage, which has doors again"
@@ -100,7 +99,7 @@ class Ledger:
 
     def cut_off(self, why: str) -> None:
         """Records that whatever the cage asks the network for fails from now on; each command that runs then, or is
-        begun later, is told so."""
+        begun later, is told so, where it has not succeeded (`ProcessState`)."""
         self._cut_off = CUT_OFF.format(why=why[:LONGEST_TARGET])
         self.denied("tcp", EVERY_HOST, None, Decision(False, self._cut_off, ""))
 

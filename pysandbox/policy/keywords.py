@@ -126,7 +126,8 @@ class PolicyOptions(TypedDict, total=False):
     """Most that is copied of the copy-on-write directories, all together, where they are copied (storage). What the
     file system shares between a file and its copy (reflinks) does not count."""
     output_mb: int
-    """Most output kept of each of stdout and stderr by `run`; the rest is dropped."""
+    """Most that is kept of each of stdout and stderr where they are captured (from Python, --json, --detach); the rest
+    is dropped. What is written to your own streams is not counted."""
     limits_required: bool
     """Refuse to run when a limit asked for cannot be enforced (else: an event)."""
     storage: Literal["memory", "disk", "copy"]

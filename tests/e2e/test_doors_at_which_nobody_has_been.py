@@ -243,5 +243,6 @@ def test_each_command_of_a_cage_whose_reader_has_died_is_told_why_its_connection
             assert each.exit_code == 1
             (told,) = each.denials
             assert (told.target == "(every host)" and "has ended" in told.rule) if dies else told.target == "evil.com"
+        assert not cage.run(["true"]).denials, "whoever needed no network was refused nothing"
     (anew,) = Cage(policy).run(LOOKS_UP).denials
     assert anew.target == "evil.com"

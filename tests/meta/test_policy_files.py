@@ -30,7 +30,7 @@ OPENS = {
     ("cli/dlp.py", "_open"): "as _read, which it opens for, without waiting",
     ("cli/explain.py", "_draw"): "writes a report",
     ("cli/fetch.py", "_write"): "writes the user's own recipe",
-    ("cli/main.py", "main"): "/dev/null",
+    ("cli/main.py", "_write_nowhere"): "/dev/null",
     ("policy/toolchain/shebang.py", "first_bytes"): "the first line of a program: never blocks, regular files alone",
 }
 READERS = ("open", "read_text", "read_bytes", "fdopen", "load")
