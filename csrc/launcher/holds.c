@@ -95,8 +95,12 @@ static int places_hold(const struct kept *kept) {
     return 1;
 }
 
+int may_begin(const struct kept *kept) {
+    return variables_hold(kept) && cgroup_holds(kept);
+}
+
 int still_holds(const struct kept *kept) {
-    return variables_hold(kept) && stamps_hold(kept) && programs_hold(kept) && places_hold(kept) &&
-           cgroup_holds(kept) && psb_still_there(table(kept, PSB_KEPT_SEEN), count_of(kept, PSB_KEPT_SEEN)) &&
+    return stamps_hold(kept) && programs_hold(kept) && places_hold(kept) &&
+           psb_still_there(table(kept, PSB_KEPT_SEEN), count_of(kept, PSB_KEPT_SEEN)) &&
            as_searched(kept);
 }

@@ -80,7 +80,7 @@ static int try_kept(const char *self, char **arguments, struct run *run) {
     static struct kept kept;
     struct request request;
     if (!are_streams_open() || split(arguments, &request) || !can_tell(request.argv)) return -1;
-    if (find_kept(self, &request, &kept) || !still_holds(&kept)) return -1;
+    if (find_kept(self, &request, &kept) || !may_begin(&kept)) return -1;
     run->kept = &kept;
     run->argv = request.argv;
     run->flags = request.flags;

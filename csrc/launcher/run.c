@@ -1,5 +1,5 @@
-/* START HERE for what the launcher does once a plan holds: the cage, the streams, the record of the start, the order,
- * the watch, the end. Until the command runs every failure leads back (-1), and Python does and tells it all anew. */
+/* START HERE for what the launcher does with a plan: the cage and, beside it, the permit (permit.c); the streams, the
+ * order, the watch, the end. Until the command runs every failure leads back (-1), and Python does and tells it all anew. */
 #include "run.h"
 
 #include <errno.h>
@@ -128,7 +128,7 @@ static int read_report(const struct run *run, struct psb_report *report) {
 
 static int order(struct run *run) {
     int ends[2], result;
-    if (await_start(&run->trail) || begin_services(&run->services) || pipe2(ends, O_CLOEXEC) < 0) return -1;
+    if (await_permit(&run->permit) || begin_services(&run->services) || pipe2(ends, O_CLOEXEC) < 0) return -1;
     run->report = ends[0];
     result = send_order(run, ends[1]);
     close(ends[1]);
@@ -144,13 +144,13 @@ static int open_all(struct run *run) {
                           : open_streams(&run->streams, run->user);
 }
 
-/* 0 when the command runs. One that does not is told of here as well, and then by Python. The record of the start goes
- * to the disk while the cage is made. */
+/* 0 when the command runs. One that does not is told of here as well, and then by Python. */
 static int start(struct run *run) {
     struct psb_report *first = &run->services.started;
     int got;
-    if (open_trail(&run->trail, run->kept) || record_start(&run->trail, run->argv)) return -1;
+    seek_permit(&run->permit);
     if (open_all(run) || order(run)) {
+        (void)await_permit(&run->permit); /* what it has recorded has an end */
         if (run->cage.error.step)
             record_failure(&run->trail, &run->cage.error);
         else
@@ -321,6 +321,12 @@ static int serve(struct run *run) {
     return result ? result : serve_output(&run->streams);
 }
 
+static void prepare_permit(struct run *run) {
+    run->permit.kept = run->kept;
+    run->permit.argv = run->argv;
+    run->permit.trail = &run->trail;
+}
+
 static void prepare_services(struct run *run) {
     struct services *services = &run->services;
     services->listener = services->channel = services->report = -1;
@@ -335,10 +341,11 @@ int run_kept(struct run *run) {
     int code, failed;
     run->records = run->report = -1;
     run->cage.control = run->cgroup.parent = run->cgroup.fd = -1;
+    prepare_permit(run);
     prepare_services(run);
     if (new_id(run) || take_signals()) return -1;
     if (start(run)) {
-        await_start(&run->trail);
+        await_permit(&run->permit);
         close_cage(run);
         close_trail(&run->trail);
         give_back_signals();

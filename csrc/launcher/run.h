@@ -1,4 +1,4 @@
-/* One command in a cage of its own, from a kept plan that holds. */
+/* One command in a cage of its own, from a kept plan. */
 #ifndef PSB_LAUNCHER_RUN_H
 #define PSB_LAUNCHER_RUN_H
 
@@ -7,6 +7,7 @@
 #include "cgroup.h"
 #include "kept.h"
 #include "key.h"
+#include "permit.h"
 #include "services.h"
 #include "streams.h"
 #include "trail.h"
@@ -22,6 +23,7 @@ struct run {
     int report;
     double started; /* seconds since the epoch */
     struct trail trail;
+    struct permit permit;
     struct streams streams;
     struct services services;
     struct attendance attendance;

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "../host/spawn/thread.h"
 #include "exit_codes.h"
 #include "host.h"
 #include "relay.h"
@@ -61,18 +60,6 @@ static int record_kept(struct trail *trail, const struct psb_kept_record *record
     return result;
 }
 
-static void *bring_to_disk(void *argument) {
-    struct trail *trail = argument;
-    trail->synced = sync_stream(&trail->stream);
-    return NULL;
-}
-
-int await_start(struct trail *trail) {
-    if (!trail->is_syncing) return 0;
-    trail->is_syncing = 0;
-    return pthread_join(trail->syncing, NULL) ? -EIO : trail->synced;
-}
-
 int record_start(struct trail *trail, char *const *argv) {
     const struct psb_kept_record *record = table(trail->kept, PSB_KEPT_RECORDS);
     struct timespec now;
@@ -86,8 +73,7 @@ int record_start(struct trail *trail, char *const *argv) {
         if (result) return result;
         if (record[i].durable) trail->has_begun = 1;
     }
-    trail->is_syncing = !start_joinable_thread(&trail->syncing, bring_to_disk, trail);
-    return trail->is_syncing ? 0 : sync_stream(&trail->stream);
+    return sync_stream(&trail->stream);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
 #ifndef PSB_LAUNCHER_TRAIL_H
 #define PSB_LAUNCHER_TRAIL_H
 
-#include <pthread.h>
 #include <time.h>
 
 #include "kept.h"
@@ -20,8 +19,6 @@ struct trail {
     const struct kept *kept;
     struct stream stream;
     int is_open, has_begun;
-    int is_syncing, synced; /* a thread brings the start to the disk; what came of it, 0 or -errno */
-    pthread_t syncing;
     char id[CAGE_ID + 1];
     struct timespec began; /* CLOCK_MONOTONIC */
     uint64_t since;        /* and by CLOCK_REALTIME, ns: what files' times are compared with */
@@ -32,10 +29,8 @@ struct trail {
 int open_trail(struct trail *trail, const struct kept *kept);
 void close_trail(struct trail *trail);
 
-/* The record of the start: 0, or -errno. It is on its way to the disk, while the cage is made. */
+/* The record of the start, on the disk when this returns 0; or -errno. Nothing may be ordered before. */
 int record_start(struct trail *trail, char *const *argv);
-/* It is on the disk when this returns 0. Nothing may be ordered before. */
-int await_start(struct trail *trail);
 
 /* The records of the end; `final` NULL: cage-init died with the command. `planted`: which of PSB_KEPT_ABSENT are there.
  * 0, or -errno. */

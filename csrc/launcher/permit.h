@@ -1,0 +1,23 @@
+/* What must be so before a command is ordered: its plan holds, and its start is on record. */
+#ifndef PSB_LAUNCHER_PERMIT_H
+#define PSB_LAUNCHER_PERMIT_H
+
+#include <pthread.h>
+
+#include "trail.h"
+
+struct permit {
+    const struct kept *kept;
+    char *const *argv;
+    struct trail *trail;
+    pthread_t thread;
+    int is_sought; /* by that thread */
+    int is_given;
+};
+
+/* Begins to find out; whoever reads the trail or what the plan depends on waits for it first. */
+void seek_permit(struct permit *permit);
+/* 0 when the command may be ordered. Waits at the first call. */
+int await_permit(struct permit *permit);
+
+#endif
