@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-static const uint32_t K[64] = {
+#include "sha256_blocks.h"
+
+const uint32_t sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -58,16 +60,24 @@ static void mix(uint32_t *s, const uint32_t *w, const uint32_t *k) {
     s[0] = a, s[1] = b, s[2] = c, s[3] = d, s[4] = e, s[5] = f, s[6] = g, s[7] = h;
 }
 
-static void take_block(struct sha256 *hash, const uint8_t *block) {
+static void take_block(uint32_t *state, const uint8_t *block) {
     uint32_t w[16], s[8];
     int i;
     read_block(block, w);
-    memcpy(s, hash->state, sizeof s);
+    memcpy(s, state, sizeof s);
     for (i = 0; i < 64; i += 16) {
         if (i) expand(w);
-        mix(s, w, K + i);
+        mix(s, w, sha256_constants + i);
     }
-    for (i = 0; i < 8; i++) hash->state[i] += s[i];
+    for (i = 0; i < 8; i++) state[i] += s[i];
+}
+
+static void take_blocks(uint32_t *state, const uint8_t *blocks, size_t count) {
+    if (has_sha256_instructions()) {
+        take_blocks_by_instructions(state, blocks, count);
+        return;
+    }
+    for (; count; count--, blocks += SHA256_BLOCK) take_block(state, blocks);
 }
 
 void sha256_begin(struct sha256 *hash) {
@@ -80,17 +90,18 @@ void sha256_begin(struct sha256 *hash) {
 
 void sha256_add(struct sha256 *hash, const void *bytes, size_t size) {
     const uint8_t *at = bytes;
-    for (; size >= SHA256_BLOCK && hash->size % SHA256_BLOCK == 0; at += SHA256_BLOCK, size -= SHA256_BLOCK) {
-        take_block(hash, at);
-        hash->size += SHA256_BLOCK;
-    }
     while (size) {
-        const size_t held = hash->size % SHA256_BLOCK, room = SHA256_BLOCK - held, some = size < room ? size : room;
-        memcpy(hash->block + held, at, some);
+        const size_t held = hash->size % SHA256_BLOCK, room = SHA256_BLOCK - held;
+        const size_t whole = held ? 0 : size / SHA256_BLOCK * SHA256_BLOCK;
+        const size_t some = whole ? whole : size < room ? size : room;
+        if (whole)
+            take_blocks(hash->state, at, whole / SHA256_BLOCK);
+        else
+            memcpy(hash->block + held, at, some);
+        if (!whole && some == room) take_blocks(hash->state, hash->block, 1);
         hash->size += some;
         at += some;
         size -= some;
-        if (some == room) take_block(hash, hash->block);
     }
 }
 

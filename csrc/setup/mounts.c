@@ -44,10 +44,13 @@ static int make_parents(struct path *path, size_t from, struct psb_error *error)
     return 0;
 }
 
+/* Most parents are there, made for what was before: they are made where the kernel misses one. */
 static int make_directory(struct path *path, size_t from, uint32_t mode, struct psb_error *error) {
-    long result;
-    if (make_parents(path, from, error)) return -1;
-    result = sys_call(SYS_mkdirat, AT_FDCWD, path->text, mode, 0, 0, 0);
+    long result = sys_call(SYS_mkdirat, AT_FDCWD, path->text, mode, 0, 0, 0);
+    if (result == -ENOENT) {
+        if (make_parents(path, from, error)) return -1;
+        result = sys_call(SYS_mkdirat, AT_FDCWD, path->text, mode, 0, 0, 0);
+    }
     if (result < 0 && result != -EEXIST) return fail(error, PSB_STEP_MKDIR, result, path->text + from);
     return 0;
 }
@@ -65,9 +68,12 @@ static long write_hostname(int fd) {
 
 static int make_file(struct path *path, size_t from, const char *content, uint32_t mode, int named,
                      struct psb_error *error) {
-    long fd, written;
-    if (make_parents(path, from, error)) return -1;
-    fd = sys_open(path->text, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, (int)mode);
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+    long fd = sys_open(path->text, flags, (int)mode), written;
+    if (fd == -ENOENT) {
+        if (make_parents(path, from, error)) return -1;
+        fd = sys_open(path->text, flags, (int)mode);
+    }
     if (fd < 0) return fail(error, PSB_STEP_FILE, fd, path->text + from);
     written = sys_write((int)fd, content, text_length(content));
     if (named && written >= 0) written = write_hostname((int)fd);
@@ -76,9 +82,11 @@ static int make_file(struct path *path, size_t from, const char *content, uint32
 }
 
 static int make_symlink(struct path *path, size_t from, const char *to, struct psb_error *error) {
-    long result;
-    if (make_parents(path, from, error)) return -1;
-    result = sys_call(SYS_symlinkat, to, AT_FDCWD, path->text, 0, 0, 0);
+    long result = sys_call(SYS_symlinkat, to, AT_FDCWD, path->text, 0, 0, 0);
+    if (result == -ENOENT) {
+        if (make_parents(path, from, error)) return -1;
+        result = sys_call(SYS_symlinkat, to, AT_FDCWD, path->text, 0, 0, 0);
+    }
     if (result < 0 && result != -EEXIST) return fail(error, PSB_STEP_SYMLINK, result, path->text + from);
     return 0;
 }
