@@ -106,7 +106,8 @@ def _write_nowhere() -> None:
 def script() -> None:
     """What the launcher hands over to (csrc/launcher/main.c): never returns."""
     gc.set_threshold(SELDOM)
-    import_argparse_alone()
+    if not {*COMMANDS, *BY_LAUNCHER}.isdisjoint(sys.argv):  # --version and --help do without: a fifth of their time
+        import_argparse_alone()
     sys.exit(main())
 
 
