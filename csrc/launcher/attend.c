@@ -178,17 +178,21 @@ static void look_at_the_clock(struct attendance *attendance) {
 
 void attend(struct attendance *attendance) {
     const struct terminal *terminal = &attendance->terminal;
+    struct streams *streams = attendance->streams;
     while (!attendance->ended) {
         const short out = terminal->sent < terminal->typed ? POLLOUT : 0;
-        struct pollfd all[OWN + MOST_POLLED] = {
+        struct pollfd all[OWN + MOST_RELAYS + MOST_POLLED] = {
             {attendance->report, POLLIN, 0},
             {signal_pipe[0], POLLIN, 0},
             {terminal->pty, (short)(POLLIN | out), 0},
             {wants_keys(terminal) ? 0 : -1, POLLIN, 0},
         };
-        const nfds_t others = poll_services(attendance->services, all + OWN);
-        if (poll(all, OWN + others, patience(attendance)) > 0) {
-            heed_services(attendance->services, all + OWN, others);
+        struct pollfd *relays = all + OWN, *served = relays + MOST_RELAYS;
+        const nfds_t others = poll_services(attendance->services, served);
+        poll_streams(streams, relays);
+        if (poll(all, OWN + MOST_RELAYS + others, patience(attendance)) > 0) {
+            heed_services(attendance->services, served, others);
+            heed_streams(streams, relays);
             if (all[0].revents) attendance->ended = 1;
             if (all[1].revents) read_signals(attendance);
             if (all[2].revents || all[3].revents) serve_terminal(attendance, all[2].revents, all[3].revents);
@@ -205,7 +209,8 @@ static int is_to_end(void) {
 }
 
 /* Whoever reads a pipe may take as long as he likes (a pager); a signal to us ends that. */
-void let_through(const struct attendance *attendance, struct streams *streams) {
+void let_through(const struct attendance *attendance) {
+    struct streams *streams = attendance->streams;
     int i;
     for (i = 0; i < streams->n_relays; i++) {
         struct relay *relay = &streams->relays[i];

@@ -15,6 +15,7 @@
 struct attendance {
     int report, control;
     struct services *services;
+    struct streams *streams;
     struct trail *trail;
     int cause; /* the exit code for having been ended by us, or NO_CAUSE */
     int insisted, ended;
@@ -34,7 +35,7 @@ void give_back_signals(void);
 /* Returns when the command has ended, or was killed because its grace ran out. */
 void attend(struct attendance *attendance);
 /* The command has ended: returns when all that it wrote has arrived, or nobody takes it. */
-void let_through(const struct attendance *attendance, struct streams *streams);
+void let_through(const struct attendance *attendance);
 /* The exit code of a command whose own is `own`. */
 int code_after(const struct attendance *attendance, int own);
 

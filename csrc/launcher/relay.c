@@ -110,6 +110,13 @@ static int pass_spliced(struct relay *relay) {
     }
 }
 
+/* Whoever still writes hears of it, and does not wait for ever. */
+static void close_relay(struct relay *relay) {
+    close(relay->source);
+    close(relay->target);
+    relay->source = -1;
+}
+
 static void *run_relay(void *argument) {
     struct relay *relay = argument;
     int state = 0;
@@ -118,28 +125,40 @@ static void *run_relay(void *argument) {
         poll(&one, 1, -1);
         pthread_mutex_lock(&relay->lock);
         state = relay->is_pipe ? pass_spliced(relay) : pass_copied(relay);
-        if (state < 0) { /* whoever still writes hears of it, and does not wait for ever */
-            close(relay->source);
-            close(relay->target);
-            relay->source = -1;
-        }
+        if (state < 0) close_relay(relay);
         pthread_mutex_unlock(&relay->lock);
     }
     return NULL;
 }
 
-int serve_relay(struct relay *relay, int source, int target, const struct stat *of_target) {
-    int result;
+int open_relay(struct relay *relay, int source, int target, const struct stat *of_target) {
     relay->source = source;
     relay->is_pipe = S_ISFIFO(of_target->st_mode);
     relay->piece = S_ISREG(of_target->st_mode) ? CHUNK : PIECE;
     pthread_mutex_init(&relay->lock, NULL);
     if (fcntl(source, F_SETFL, fcntl(source, F_GETFL) | O_NONBLOCK) < 0) return -errno;
     relay->target = fcntl(target, F_DUPFD_CLOEXEC, 3);
-    if (relay->target < 0) return -errno;
-    result = start_detached_thread(run_relay, relay, THREAD_STACK);
-    if (result) close(relay->target);
-    return result;
+    return relay->target < 0 ? -errno : 0;
+}
+
+int unserved_end(const struct relay *relay) {
+    return relay->is_served ? -1 : relay->source;
+}
+
+static void serve_relay(struct relay *relay) {
+    const int result = start_detached_thread(run_relay, relay, THREAD_STACK);
+    relay->is_served = !result;
+    if (!result) return;
+    lose(relay, -result, "the command's output could not be passed on");
+    close_relay(relay);
+}
+
+void heed_relay(struct relay *relay, short came) {
+    if (!came || relay->is_served) return;
+    if (came & POLLIN)
+        serve_relay(relay);
+    else
+        close_relay(relay); /* the last writer has gone */
 }
 
 /* Nothing is there, and the thread has nothing in hand. */
@@ -155,6 +174,7 @@ int is_flushed(struct relay *relay, int patience_ms) {
     const uint64_t end = __atomic_load_n(&relay->passed, __ATOMIC_RELAXED) + MOST_LEFT;
     uint64_t passed = 0, seen = UINT64_MAX;
     int64_t since = 0;
+    if (unserved_end(relay) >= 0 && is_readable(relay->source, 0)) serve_relay(relay); /* written at its very end */
     while (passed < end && !is_empty(relay)) {
         passed = __atomic_load_n(&relay->passed, __ATOMIC_RELAXED);
         if (passed != seen) {

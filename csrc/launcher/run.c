@@ -257,7 +257,7 @@ static int code_after_loss(const struct streams *streams, int code) {
 }
 
 static void flush_streams(struct run *run) {
-    let_through(&run->attendance, &run->streams);
+    let_through(&run->attendance);
     end_input(&run->streams);
     while (show(&run->attendance.terminal) > 0) {}
 }
@@ -295,6 +295,7 @@ static int attend_to_end(struct run *run) {
     const struct psb_kept *head = run->kept->head;
     int own;
     attendance->services = &run->services;
+    attendance->streams = &run->streams;
     attendance->report = run->report;
     attendance->control = run->cage.control;
     attendance->trail = &run->trail;

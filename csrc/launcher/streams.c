@@ -172,9 +172,20 @@ int serve_output(struct streams *streams) {
     int i, result = 0;
     for (i = 0; i < streams->n_relays && !result; i++) {
         const struct relayed *relayed = &streams->relayed[i];
-        result = serve_relay(&streams->relays[i], relayed->source, relayed->target, &relayed->of_target);
+        result = open_relay(&streams->relays[i], relayed->source, relayed->target, &relayed->of_target);
     }
     return result;
+}
+
+void poll_streams(const struct streams *streams, struct pollfd *polled) {
+    int i;
+    for (i = 0; i < MOST_RELAYS; i++)
+        polled[i] = (struct pollfd){i < streams->n_relays ? unserved_end(&streams->relays[i]) : -1, POLLIN, 0};
+}
+
+void heed_streams(struct streams *streams, const struct pollfd *polled) {
+    int i;
+    for (i = 0; i < streams->n_relays; i++) heed_relay(&streams->relays[i], polled[i].revents);
 }
 
 void end_input(struct streams *streams) {

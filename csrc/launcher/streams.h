@@ -3,6 +3,8 @@
 #ifndef PSB_LAUNCHER_STREAMS_H
 #define PSB_LAUNCHER_STREAMS_H
 
+#include <poll.h>
+
 #include "relay.h"
 
 struct intake {
@@ -14,6 +16,8 @@ struct relayed { /* until it is served */
     struct stat of_target;
 };
 
+#define MOST_RELAYS 2
+
 struct streams {
     int user;     /* whom the cage is outside, where root has started it as another; else 0 */
     int child[3]; /* the command's 0, 1, 2 */
@@ -21,8 +25,8 @@ struct streams {
     int n_given;
     int terminal; /* the host's end of a terminal of the command's own, or -1 */
     int n_relays;
-    struct relayed relayed[2];
-    struct relay relays[2];
+    struct relayed relayed[MOST_RELAYS];
+    struct relay relays[MOST_RELAYS];
     int feeds, takes_in; /* what its input comes from, if from either */
     struct feed feed;
     struct intake intake;
@@ -34,6 +38,9 @@ void close_given(struct streams *streams);
 /* The command runs: 0, or -errno. */
 int serve_input(struct streams *streams);
 int serve_output(struct streams *streams);
+/* What is to be polled while it runs, MOST_RELAYS of it, and what came. */
+void poll_streams(const struct streams *streams, struct pollfd *polled);
+void heed_streams(struct streams *streams, const struct pollfd *polled);
 /* The command has ended: what it has read is taken off the host's pipe, and nothing more. */
 void end_input(struct streams *streams);
 
