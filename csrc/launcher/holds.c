@@ -101,6 +101,5 @@ int may_begin(const struct kept *kept) {
 
 int still_holds(const struct kept *kept) {
     return stamps_hold(kept) && programs_hold(kept) && places_hold(kept) &&
-           psb_still_there(table(kept, PSB_KEPT_SEEN), count_of(kept, PSB_KEPT_SEEN)) &&
-           as_searched(kept);
+           psb_still_there(table(kept, PSB_KEPT_SEEN), count_of(kept, PSB_KEPT_SEEN)) && as_searched(kept);
 }

@@ -4,7 +4,7 @@
 
 #include "kept.h"
 
-/* What is asked before anything is made: the variables, which cost nothing, and the cgroup, which is made on the host. */
+/* Asked before anything is made: the variables, which cost nothing, and the cgroup, which is made on the host. */
 int may_begin(const struct kept *kept);
 /* All the rest: some hundred looks at files. */
 int still_holds(const struct kept *kept);

@@ -1,5 +1,5 @@
 /* START HERE for what the launcher does with a plan: the cage and, beside it, the permit (permit.c); the streams, the
- * order, the watch, the end. Until the command runs every failure leads back (-1), and Python does and tells it all anew. */
+ * order, the watch, the end. Until the command runs every failure leads back (-1), and Python does it all anew. */
 #include "run.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* SHA-256 by the SHA extensions of x86 (Intel SDM 2B, SHA256RNDS2, SHA256MSG1, SHA256MSG2): a kept plan is some 40 KB, whose
- * signature was a twentieth of a start by ordinary instructions, and is a seventh of that. */
+/* SHA-256 by the SHA extensions of x86 (Intel SDM 2B, SHA256RNDS2, SHA256MSG1, SHA256MSG2): a kept plan is some 40 KB,
+ * whose signature takes a sixth of the time that it takes by ordinary instructions. */
 #include "sha256_blocks.h"
 
 #if defined(__x86_64__) && defined(__has_include)
@@ -52,8 +52,7 @@ WITH_SHA static struct halves mix_block(struct halves before, const uint8_t *blo
     struct halves now = before;
     __m128i words[4];
     int i;
-    for (i = 0; i < 4; i++)
-        words[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(block + 16 * i)), swapped);
+    for (i = 0; i < 4; i++) words[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(block + 16 * i)), swapped);
 #pragma GCC unroll 16
     for (i = 0; i < 16; i++) {
         four_rounds(&now, words[i & 3], sha256_constants + 4 * i);

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 import pysandbox
-from _support.kept_runs import Home, write_script
+from _support.kept_runs import COMMAND, LIMIT, Home, write_script
 from pysandbox.policy.recipe import PACKAGED
 
 
@@ -219,3 +222,41 @@ def test_two_secrets_are_not_told_apart_by_who_reads_the_cache(home: Home) -> No
 def test_what_a_plan_does_not_hold_is_not_kept(home: Home, flags: list[str]) -> None:
     assert [home.run(*flags, "--", "/bin/true").warm for _ in range(2)] == [False, False]
     assert home.entries == []
+
+
+# ---- the cage that is made while the plan is looked at -----------------------------------------------------------
+
+
+def steps(home: Home, trace: Path, *arguments: str) -> list[str]:
+    """What happened, in order: a cage that is made, each program that is executed, the end of a process or thread."""
+    calls = "trace=clone,clone3,execve,execveat"
+    traced = ["strace", "-f", "-o", str(trace), "-e", calls, COMMAND, "run", *arguments]
+    subprocess.run(traced, cwd=home.project, env=home.env, capture_output=True, timeout=LIMIT, check=True)
+    executed, found = re.compile(r'execve\("([^"]*)"|execveat\(.*"(cage-init)"'), []
+    for line in trace.read_text().splitlines():
+        if told := executed.search(line):
+            found.append(os.path.basename(told[1] or told[2]))
+        elif "CLONE_NEWUSER" in line or "+++" in line:
+            found.append("cage" if "CLONE_NEWUSER" in line else "end")
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is missing: apt-get install strace")
+def test_nothing_is_ordered_of_a_plan_that_no_longer_holds(home: Home, tmp_path: Path) -> None:
+    """Its cage is made beside the looks at what it depends on, and is taken down, empty, before Python takes over."""
+    (home.project / "r.toml").write_text('[process]\nenv = { SAID = "before" }\n')
+    write_script(home.project / "tell", "echo $SAID >> told")
+    arguments = ["-r", "r.toml", "--", "./tell"]
+    home.until_warm(*arguments)
+    warm = steps(home, tmp_path / "warm", *arguments)
+    assert warm.index("cage") < warm.index("cage-init") < warm.index("tell"), warm  # the control
+    (home.project / "told").unlink()
+    (home.project / "r.toml").write_text('[process]\nenv = { SAID = "after" }\n')
+    known = len(home.records())
+    stale = steps(home, tmp_path / "stale", *arguments)
+    by_launcher = stale[: stale.index("pysandbox-python")]
+    assert by_launcher.count("cage") == by_launcher.count("cage-init") == 1, stale
+    assert "tell" not in by_launcher and by_launcher.count("end") == 2, stale  # of cage-init, and of the thread
+    assert (home.project / "told").read_text() == "after\n"
+    spawned = [each for each in home.records()[known:] if each["type"] == "subagent.spawn"]
+    assert len(spawned) == 1, spawned
