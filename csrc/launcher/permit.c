@@ -14,13 +14,13 @@ static void *find_out(void *argument) {
     return NULL;
 }
 
-void seek_permit(struct permit *permit) {
-    permit->is_sought = !start_joinable_thread(&permit->thread, find_out, permit);
-    if (!permit->is_sought) find_out(permit);
+void begin_permit(struct permit *permit) {
+    permit->has_thread = !start_joinable_thread(&permit->thread, find_out, permit);
+    if (!permit->has_thread) find_out(permit);
 }
 
 int await_permit(struct permit *permit) {
-    if (permit->is_sought && pthread_join(permit->thread, NULL)) return -1;
-    permit->is_sought = 0;
+    if (permit->has_thread && pthread_join(permit->thread, NULL)) return -1;
+    permit->has_thread = 0;
     return permit->is_given ? 0 : -1;
 }

@@ -11,12 +11,12 @@ struct permit {
     char *const *argv;
     struct trail *trail;
     pthread_t thread;
-    int is_sought; /* by that thread */
+    int has_thread; /* until it was waited for */
     int is_given;
 };
 
 /* Begins to find out; whoever reads the trail or what the plan depends on waits for it first. */
-void seek_permit(struct permit *permit);
+void begin_permit(struct permit *permit);
 /* 0 when the command may be ordered. Waits at the first call. */
 int await_permit(struct permit *permit);
 

@@ -148,7 +148,7 @@ static int open_all(struct run *run) {
 static int start(struct run *run) {
     struct psb_report *first = &run->services.started;
     int got;
-    seek_permit(&run->permit);
+    begin_permit(&run->permit);
     if (open_all(run) || order(run)) {
         (void)await_permit(&run->permit); /* what it has recorded has an end */
         if (run->cage.error.step)
