@@ -7,6 +7,7 @@ file it is.
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -27,7 +28,11 @@ class KeptDescriptor:
         """Not the caller's to close."""
         if not self._is_ours():
             fd = self._make()
-            found = os.fstat(fd)
+            try:
+                found = os.fstat(fd)
+            except OSError:
+                os.close(fd)
+                raise
             self._fd, self._file = fd, (found.st_dev, found.st_ino)
         return self._fd
 
@@ -38,8 +43,11 @@ class KeptDescriptor:
         self._fd = -1
 
     def _is_ours(self) -> bool:
+        """Raises OSError where the host is short of something: another one would be opened, and this one stay open."""
         try:
             found = os.fstat(self._fd)
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
             return False
         return (found.st_dev, found.st_ino) == self._file
