@@ -83,6 +83,13 @@ def test_a_first_run_starts_one_python_and_runs_the_command_once(home: Home) -> 
     assert ran.told == [PYTHON]
 
 
+@pytest.mark.parametrize(("word", "reads"), [("--version", False), ("--help", False), ("ps", True)])
+def test_only_a_command_reads_flags(home: Home, word: str, reads: bool) -> None:
+    env = home.env | {"PYTHONPROFILEIMPORTTIME": "1"}
+    done = subprocess.run([COMMAND, word], cwd=home.project, env=env, capture_output=True, timeout=60, check=True)
+    assert (b"argparse" in IMPORTED.findall(done.stderr)) is reads
+
+
 def test_words_of_argparse_are_english_and_the_module_is_nobody_else_s() -> None:
     script = (
         "import sys; from pysandbox.cli.main import import_argparse_alone; import_argparse_alone(); import argparse\n"
