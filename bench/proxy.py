@@ -39,10 +39,12 @@ SERVER = r"""
 import socket, ssl, sys, threading, time
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(sys.argv[1])
-LARGE = bytes(8 << 20)
+LARGE, SMALL = bytes(8 << 20), bytes(1024)
 def answer(tls, body):
-    tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + (b"" if body is LARGE else body))
+    if body is LARGE: tls.sendall(body)
 def serve(far):
+    room = bytearray(262144)
     far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with far, context.wrap_socket(far, server_side=True) as tls:
         while True:
@@ -59,8 +61,8 @@ def serve(far):
                     tls.sendall(b"data: %d\n\n" % time.monotonic_ns())
                 return
             left = (8 << 20) - len(rest) if head.startswith(b"POST") else 0
-            while left > 0: left -= len(tls.recv(262144))
-            answer(tls, LARGE if b"/asked/large" in head else bytes(1024))
+            while left > 0: left -= tls.recv_into(room)
+            answer(tls, LARGE if b"/asked/large" in head else SMALL)
 def quietly(far):
     try: serve(far)
     except OSError: pass
@@ -72,6 +74,7 @@ CLIENT = r"""
 import json, socket, ssl, sys, time
 row, port, ca, first = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 context = ssl.create_default_context(cafile=ca)
+LARGE, ROOM = bytes(8 << 20), bytearray(262144)
 def connect(number=0):
     near = socket.create_connection(("127.0.0.1", port), 30)
     near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -79,13 +82,14 @@ def connect(number=0):
 def ask(tls, number=0, what=b"small", method=b"GET", body=b""):
     length = b"Content-Length: %d\r\n" % len(body) if body else b""
     head = b"%s /asked/%s HTTP/1.1\r\nHost: n%d.bench.example\r\n%s\r\n" % (method, what, number, length)
-    tls.sendall(head + body)
+    tls.sendall(head)
+    if body: tls.sendall(body)
     said = bytearray()
     while b"\r\n\r\n" not in said: said += tls.recv(262144)
     head, _, rest = bytes(said).partition(b"\r\n\r\n")
     assert b" 200 " in head, head
     left = int(head.lower().partition(b"content-length: ")[2].split()[0]) - len(rest)
-    while left > 0: left -= len(tls.recv(262144))
+    while left > 0: left -= tls.recv_into(ROOM)
 def timed(call):
     began = time.perf_counter_ns()
     call()
@@ -107,7 +111,7 @@ else:
         ask(tls)
         if row == "get": samples = [timed(lambda: ask(tls)) for _ in range(100)]
         elif row == "down": samples = [timed(lambda: ask(tls, what=b"large")) for _ in range(3)]
-        else: samples = [timed(lambda: ask(tls, method=b"POST", body=bytes(8 << 20))) for _ in range(3)]
+        else: samples = [timed(lambda: ask(tls, method=b"POST", body=LARGE)) for _ in range(3)]
 print(json.dumps(samples))
 """
 ROWS = {  # (of the client, its bar as a ratio or None, what is told)

@@ -67,7 +67,8 @@ class InspectedPair:
         if not self._server_ended:
             self._turn_server(server)
         self._turn_client(client or (waited and self._mirror is None))
-        self._flush()
+        self._flush_client()
+        self._flush_server()
         self._exchange.go_on()
         self._in_flight.has(self, self._exchange.in_flight + self._client.kept + self._server.kept)
         if self._exchange.broken:
@@ -105,6 +106,7 @@ class InspectedPair:
             self._exchange.client_said(said)
             if len(said) < FULL and not self._client.is_over:
                 return
+            self._flush_server()
 
     def _turn_server(self, readable: bool) -> None:
         if not readable:
@@ -129,6 +131,7 @@ class InspectedPair:
             self._exchange.server_said(said)
             if len(said) < FULL and not self._server.is_over:
                 return
+            self._flush_client()
 
     @property
     def _hears_client(self) -> bool:
@@ -138,10 +141,13 @@ class InspectedPair:
     def _hears_server(self) -> bool:
         return self._exchange.hears_server and self._server.kept < MOST_KEPT
 
-    def _flush(self) -> None:
+    def _flush_client(self) -> None:
         exchange = self._exchange
         if self._client.ready and (exchange.to_client or self._client.writes):
             del exchange.to_client[: self._client.write(exchange.to_client)]
+
+    def _flush_server(self) -> None:
+        exchange = self._exchange
         if (exchange.to_server or self._server.writes) and self._server.ready and not self._server_ended:
             try:
                 del exchange.to_server[: self._server.write(exchange.to_server)]

@@ -45,15 +45,15 @@ class RecordEnds:
         self._missing, self._begun = 0, b""  # of a record; of its head
         self.is_whole = True  # what was received ends where a record does
 
-    def came(self, said: bytes) -> bool:
-        """Whether it is one record, from its beginning to its end."""
+    def came(self, said: bytes) -> int:
+        """How many records end in it."""
         at, size = self._missing, len(said)
         if self._begun:
             said, size = self._begun + said, len(self._begun) + size
-        began_whole, records = self.is_whole, 0
+        ends = 1 if 0 < at <= size else 0
         while at + HEAD <= size:
             at += HEAD + (said[at + 3] << 8 | said[at + 4])
-            records += 1
+            ends += at <= size
         self._missing, self._begun = (at - size, b"") if at >= size else (0, said[at:])
         self.is_whole = at == size
-        return began_whole and self.is_whole and records == 1
+        return ends

@@ -115,7 +115,7 @@ class ClientSide:
         self._tls.set_app_data(b"")
         self._tls.set_accept_state()
         self._out, self._meter, self._ends = bytearray(), RecordMeter(), RecordEnds()
-        self._is_one = self._is_drained = False  # one record was received last; TLS has nothing of before it
+        self._ended, self._is_drained = 0, False  # records that ended in what was received last; none of before is left
         self.ready = self.clean = self.is_over = False
 
     def agree(self, protocol: bytes) -> None:
@@ -152,13 +152,14 @@ class ClientSide:
 
     def read(self, most: int = AT_ONCE) -> bytes | None:
         got, said = self._receive(min(most, self._meter.most)), []
-        is_one = bool(got) and self._is_one and self._is_drained
+        records = self._ended if got and self._is_drained else 0
         try:
             while True:  # all that was received: the socket will not tell of it again
                 said.append(self._tls.recv(RECORD))
-                if is_one:  # and it is content: nothing else was in it, and TLS has nothing to say to it
-                    self._meter.took(len(got or b""), len(said[0]))
-                    return said[0]
+                if len(said) == records:  # each was content: nothing else came, and TLS has nothing to say to it
+                    content = said[0] if records == 1 else b"".join(said)
+                    self._meter.took(len(got or b""), len(content))
+                    return content
         except SSL.WantReadError:
             content, self._is_drained = b"".join(said), True
             self._meter.took(len(got or b""), len(content))
@@ -212,7 +213,7 @@ class ClientSide:
                     raise TlsFailed("the client hung up in the TLS handshake", untrusted=True)
                 self._tls.bio_shutdown()
                 return b""
-        self._is_one = self._ends.came(said)
+        self._ended = self._ends.came(said)
         self._tls.bio_write(said)
         return said
 
