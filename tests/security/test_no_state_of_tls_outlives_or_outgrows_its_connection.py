@@ -5,6 +5,7 @@ ones) is hung up on before that costs anybody else.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import ssl
@@ -12,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from _support.inspected import (
     ask,
     request,
     tcp_pair,
+    tls_server,
     write_certificate,
 )
 from _support.internet.space import demand
@@ -32,7 +35,7 @@ from pysandbox.compile.plan import Contract, HostGrant
 from pysandbox.gate.held import held_for
 from pysandbox.gate.inspector import InspectorProcess
 from pysandbox.gate.tcp.target import DialTarget
-from pysandbox.shapes import replace
+from pysandbox.shapes import Any, replace
 
 from .harness import wait_until
 
@@ -101,6 +104,55 @@ def test_a_ticket_resumes_its_own_host_of_its_own_policy_alone(
     assert resumed(one, server, trusting, NAME, session)[0]  # the control
     assert not resumed(one, server, trusting, OTHER, session)[0]
     assert not resumed(another, server, trusting, NAME, session)[0]
+
+
+@dataclass
+class RememberingServer(Server):
+    """`garbled`: in the place of each second answer comes what is no record of its connection."""
+
+    resumed: list[bool] = field(default_factory=list)
+    garbled: bool = False
+
+    def greet(self, far: socket.socket) -> socket.socket:
+        tls = self.context.wrap_socket(far, server_side=True)
+        self.resumed.append(bool(tls.session_reused))
+        return Garbling(tls) if self.garbled else tls
+
+
+class Garbling(socket.socket):
+    def __init__(self, tls: ssl.SSLSocket) -> None:
+        super().__init__(fileno=os.dup(tls.fileno()))
+        self._tls, self._answered = tls, False
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        return self._tls.recv(size)
+
+    def sendall(self, said: Any, flags: int = 0) -> None:
+        if self._answered:
+            super().sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+        else:
+            self._tls.sendall(said)
+        self._answered = True
+
+    def close(self) -> None:
+        self._tls.close()
+        super().close()
+
+
+@pytest.mark.parametrize("garbled", [False, True])
+def test_a_session_with_a_server_is_gone_on_with_unless_that_has_failed(
+    garbled: bool, inspector: InspectorProcess, tmp_path: Path
+) -> None:
+    """Whether a client says goodbye is its own affair: many libraries never do."""
+    server = tls_server(tmp_path, RememberingServer)
+    server.garbled = garbled
+    asking = Asking(inspector, GET, str(tmp_path / f"{NAME}.pem"))
+    for number in range(1, 4):
+        with asking.client(server) as tls:
+            assert ask(tls, request()) == ANSWER
+            assert not garbled or b" 502 " in ask(tls, request())
+        assert wait_until(lambda number=number: len(asking.ended) == number, 20)  # type: ignore[misc]
+    assert server.resumed == [False, not garbled, not garbled]
 
 
 def test_no_session_is_kept_for_a_client(inspector: InspectorProcess, server: Server, tmp_path: Path) -> None:

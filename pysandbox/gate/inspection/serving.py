@@ -285,8 +285,8 @@ class Inspector:
         cage = number >> OF_CAGE
         if cage in self._in_flight and not self._in_flight[cage].is_used:
             del self._in_flight[cage]
-        told = isinstance(server, ServerSide) and server.ready and not reset and not server.resumed
-        if isinstance(server, ServerSide) and told and (session := server.session) is not None:
+        kept = isinstance(server, ServerSide) and server.ready and not (server.has_failed or server.resumed)
+        if isinstance(server, ServerSide) and kept and (session := server.session) is not None:
             if len(plan.sessions) >= MOST_SESSIONS:
                 plan.sessions.clear()
             plan.sessions[place] = session

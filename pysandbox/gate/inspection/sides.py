@@ -237,7 +237,8 @@ class ClientSide:
 
 class ServerSide:
     """TLS towards a server, whose certificate has to be right for `name`. `offered` is for it to choose from. It is fed
-    from memory: of a socket, OpenSSL would read on for as long as records come that bring nothing."""
+    from memory: of a socket, OpenSSL would read on for as long as records come that bring nothing. `has_failed`: it has
+    said what is no TLS, or that there is to be no more."""
 
     def __init__(
         self, sock: socket.socket, context: ssl.SSLContext, name: str, session: ssl.SSLSession | None,
@@ -247,7 +248,7 @@ class ServerSide:
         self._sock, self._meter = sock, RecordMeter()
         self._in, self._written, self._out = ssl.MemoryBIO(), ssl.MemoryBIO(), bytearray()
         self._tls = context.wrap_bio(self._in, self._written, server_hostname=name, session=session)
-        self.ready = self.clean = self.is_over = self._takes_no_more = False
+        self.ready = self.clean = self.is_over = self.has_failed = self._takes_no_more = False
 
     @property
     def protocol(self) -> str:
@@ -307,6 +308,7 @@ class ServerSide:
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
             return b"".join(said)
         except ssl.SSLError as error:
+            self.has_failed = True
             raise Broken(str(error)) from None
         finally:
             self._send()
