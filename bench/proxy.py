@@ -2,8 +2,10 @@
 
 A program asks a server over loopback, by turns directly and through the inspector, which this process feeds with
 connected sockets as the gatekeeper would; names and doors are bench.network's. Client, server and inspector are
-processes of their own. Each ratio is that of the medians of one run; beside it stands what the inspector itself spends
-on one of them, which says the same on a machine that has other work too.
+processes of their own, and cost as little as Python lets them: nothing is copied or made while it is measured. Each ratio
+is the median of those of the rounds; beside it stands what the inspector itself spends on one of them, which says the same
+on a machine that has other work too. A relay that reads and writes TLS on both sides, and looks at nothing, stands beside
+it too (`relayed`): what anything in this place costs here.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ from functools import partial
 from pathlib import Path
 
 from _support.gate import net_plan
-from _support.inspected import Session, write_certificate
+from _support.chain import write_chain
+from _support.inspected import Session
 from pysandbox.compile.plan import Contract, HostGrant, InspectionPlan
 from pysandbox.events import ignore
 from pysandbox.gate.held import held_for
 from pysandbox.gate.inspector import InspectorProcess
 from pysandbox.gate.ledger import Ledger
 from pysandbox.gate.tcp.target import DialTarget
-from pysandbox.shapes import replace
+from pysandbox.shapes import NamedTuple, replace
 
 CONTRACT = Contract(("GET", "POST"), ("/asked/",), (), 1 << 30)
 IDLE, CAGES = 1000, 200
@@ -69,6 +72,31 @@ def quietly(far):
 listener = socket.create_server(("127.0.0.1", 0), backlog=256)
 print(listener.getsockname()[1], flush=True)
 while True: threading.Thread(target=quietly, args=(listener.accept()[0],), daemon=True).start()
+"""
+RELAY = r"""
+import select, socket, ssl, sys
+server, both, ca = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+near, beyond = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=ca)
+near.load_cert_chain(both)
+room = memoryview(bytearray(16384))
+def relay(one, other):
+    for each in (one, other): each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with beyond.wrap_socket(other, server_hostname="n0.bench.example") as two, near.wrap_socket(one, server_side=True) as one:
+        across = {one: two, two: one}
+        for each in across: each.settimeout(0)
+        while True:
+            for side in [each for each in across if each.pending()] or select.select([one, two], [], [])[0]:
+                try: size = side.recv_into(room)
+                except ssl.SSLWantReadError: continue
+                if not size: return
+                across[side].settimeout(30)
+                across[side].sendall(room[:size])
+                across[side].settimeout(0)
+listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+print(listener.getsockname()[1], flush=True)
+while True:
+    try: relay(listener.accept()[0], socket.create_connection(("127.0.0.1", server)))
+    except OSError: pass
 """
 CLIENT = r"""
 import json, socket, ssl, sys, time
@@ -110,8 +138,8 @@ else:
     with connect() as tls:
         ask(tls)
         if row == "get": samples = [timed(lambda: ask(tls)) for _ in range(100)]
-        elif row == "down": samples = [timed(lambda: ask(tls, what=b"large")) for _ in range(3)]
-        else: samples = [timed(lambda: ask(tls, method=b"POST", body=LARGE)) for _ in range(3)]
+        elif row == "down": samples = [timed(lambda: ask(tls, what=b"large")) for _ in range(6)]
+        else: samples = [timed(lambda: ask(tls, method=b"POST", body=LARGE)) for _ in range(6)]
 print(json.dumps(samples))
 """
 ROWS = {  # (of the client, its bar as a ratio or None, what is told)
@@ -122,6 +150,18 @@ ROWS = {  # (of the client, its bar as a ratio or None, what is told)
     "8 MiB up": ("up", 1 / 0.6),
     "an event of text/event-stream, until it is read": ("events", None),
 }
+
+
+RELAYED = ("get", "new", "down", "up")
+
+
+class Ends(NamedTuple):
+    """Ports, and what a client trusts: directly, and behind the inspector."""
+
+    server: int
+    relay: int
+    own: str
+    trusted: str
 
 
 class Door:
@@ -182,20 +222,30 @@ def busy() -> Iterator[None]:
         thread.join()
 
 
-def compare(door: Door, server: int, own: str, trusted: str, row: str, rounds: int) -> tuple[float, float, float]:
-    """Medians in ms: direct, through the inspector, and what it spends itself."""
-    direct: list[float] = []
-    looked: list[float] = []
-    spent: list[float] = []
+class Measured(NamedTuple):
+    """Medians in ms: direct, through the inspector, and what it spends itself; and of the ratios of each round to the
+    direct one: through the inspector, and through a relay that looks at nothing."""
+
+    direct: float
+    looked: float
+    spent: float
+    ratio: float
+    relayed: float
+
+
+def compare(door: Door, ends: Ends, row: str, rounds: int) -> Measured:
+    found: list[Measured] = []
     for number in range(rounds):
         first = 1 + number * 10
         door.numbers = iter(range(first, first + 10)) if row == "first" else iter(lambda: 0, 1)
-        direct += client(row, server, own, first)
+        direct = statistics.median(client(row, ends.server, ends.own, first))
         before = processor_seconds(door.inspector)
-        samples = client(row, door.port, trusted, first)
-        spent.append((processor_seconds(door.inspector) - before) * 1000 / len(samples))
-        looked += samples
-    return statistics.median(direct), statistics.median(looked), statistics.median(spent)
+        samples = client(row, door.port, ends.trusted, first)
+        spent = (processor_seconds(door.inspector) - before) * 1000 / len(samples)
+        looked = statistics.median(samples)
+        relayed = statistics.median(client(row, ends.relay, ends.own, first)) if row in RELAYED else 0.0
+        found.append(Measured(direct, looked, spent, looked / direct, relayed / direct))
+    return Measured(*map(statistics.median, zip(*found, strict=True)))
 
 
 def processor_seconds(inspector: InspectorProcess) -> float:
@@ -232,30 +282,41 @@ def idle(door: Door, trusted: str) -> str:
 
 def measure(say: Callable[[str], object], rounds: int, only: str) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-proxy-") as name, ExitStack() as undo:
-        both, own = write_certificate(Path(name), "*.bench.example")
-        process = undo.enter_context(subprocess.Popen([sys.executable, "-I", "-c", SERVER, both], stdout=-1))
-        undo.callback(process.kill)
-        assert process.stdout is not None
-        server, inspector = int(process.stdout.readline()), InspectorProcess(ignore)
+        both, own = write_chain(Path(name), "*.bench.example")
+        server = undo.enter_context(listening(SERVER, both))
+        relay = undo.enter_context(listening(RELAY, str(server), both, own))
+        inspector = InspectorProcess(ignore)
         undo.callback(inspector.retire)
         door = Door(inspector, server, own)
         undo.callback(door.close)
         began = time.perf_counter()
-        trusted = inspector.trust(door.net)
+        ends = Ends(server, relay, own, inspector.trust(door.net))
         say(f"start of the inspector, in the background: {(time.perf_counter() - began) * 1000:.0f} ms (bar 250)")
-        say(f"{'':52}{'direct':>9}{'looked into':>13}{'ratio':>7}{'bar':>6}{'its own':>9}  ms")
+        say(f"{'':48}{'direct':>9}{'looked into':>13}{'ratio':>7}{'bar':>6}{'its own':>9}  ms  relayed")
         for told, (row, bar) in ROWS.items():
             if only in told:
-                direct, looked, spent = compare(door, server, own, trusted, row, rounds)
+                found = compare(door, ends, row, rounds)
                 shown = f"{bar:.1f}" if bar else {"first": "+4 ms", "events": "2 ms"}[row]
-                say(f"{told:52}{direct:9.3f}{looked:13.3f}{looked / direct:7.2f}{shown:>6}{spent:9.3f}")
+                beside = f"{found.relayed:9.2f}" if found.relayed else ""
+                say(f"{told:48}{found.direct:9.3f}{found.looked:13.3f}{found.ratio:7.2f}{shown:>6}{found.spent:9.3f}    {beside}")
         if only in "busy host":
-            calm = compare(door, server, own, trusted, "get", rounds)[1]
+            calm = compare(door, ends, "get", rounds).looked
             with busy():
                 say(f"GET while the host program computes, to idle: "
-                    f"{compare(door, server, own, trusted, 'get', rounds)[1] / calm:.2f} (bar 1.5)")  # fmt: skip
+                    f"{compare(door, ends, 'get', rounds).looked / calm:.2f} (bar 1.5)")  # fmt: skip
         if only in "memory":
-            say(f"{idle(door, trusted)} (bar 30 + 60, of PSS)")
+            say(f"{idle(door, ends.trusted)} (bar 30 + 60, of PSS)")
+
+
+@contextmanager
+def listening(program: str, *arguments: str) -> Iterator[int]:
+    """The port that it says."""
+    with subprocess.Popen([sys.executable, "-I", "-c", program, *arguments], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.kill()
 
 
 def main() -> None:
