@@ -155,6 +155,20 @@ def test_a_session_with_a_server_is_gone_on_with_unless_that_has_failed(
     assert server.resumed == [False, not garbled, not garbled]
 
 
+def test_any_number_of_names_is_served(inspector: InspectorProcess, server: Server, tmp_path: Path) -> None:
+    """A confined process has no more executable memory, which the library wants for each certificate."""
+    asking = AskingTwo(inspector, tmp_path / f"{NAME}.pem")
+    grants = (HostGrant("*.many.example", (), False, GET), *asking.net.hosts)
+    asking.net = asking.session.net = replace(asking.net, hosts=grants)
+    asking.trusted = inspector.trust(asking.net)
+    trusting = ssl.create_default_context(cafile=asking.trusted)
+    for number in range(300):
+        name = f"n{number}.many.example"
+        with opened(asking, server, name) as (near, _), trusting.wrap_socket(near, server_hostname=name) as tls:
+            assert tls.version()
+    assert resumed(asking, server, trusting, NAME, None)[1] is not None
+
+
 def test_no_session_is_kept_for_a_client(inspector: InspectorProcess, server: Server, tmp_path: Path) -> None:
     """It would be kept for each connection of TLS 1.2 without a ticket, twenty thousand of each host."""
     asking = Asking(inspector, GET, str(tmp_path / f"{NAME}.pem"))

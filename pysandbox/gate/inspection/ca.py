@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -63,7 +63,7 @@ class SigningAuthority:
         context.use_privatekey(self._leaf_key)
         context.set_session_id(hashlib.sha256(name.encode()).digest())
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # a ticket is its client's to keep, under this context's key
-        context.set_alpn_select_callback(_agreed)
+        _choose_by(_agreed, context)
         return context
 
     def _signed_by_itself(self, patterns: Sequence[str]) -> x509.Certificate:
@@ -101,6 +101,21 @@ class SigningAuthority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
+
+
+_CHOOSING: list[Any] = []  # what calls `_agreed` from C
+
+
+def _choose_by(agreed: Callable[[SSL.Connection, list[bytes]], Any], context: Any) -> None:
+    """As `set_alpn_select_callback`, which makes executable memory for each context: this process may have no more of it
+    once it is confined, so all contexts have what the first one was given before."""
+    if not _CHOOSING:
+        context.set_alpn_select_callback(agreed)
+        _CHOOSING.append(context._alpn_select_helper)
+        return
+    lib, ffi = SSL._lib, SSL._ffi  # type: ignore[attr-defined]
+    context._alpn_select_helper, context._alpn_select_callback = _CHOOSING[0], _CHOOSING[0].callback
+    lib.SSL_CTX_set_alpn_select_cb(context._context, _CHOOSING[0].callback, ffi.NULL)
 
 
 def _agreed(connection: SSL.Connection, offered: list[bytes]) -> Any:
