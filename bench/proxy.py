@@ -2,10 +2,10 @@
 
 A program asks a server over loopback, by turns directly and through the inspector, which this process feeds with
 connected sockets as the gatekeeper would; names and doors are bench.network's. Client, server and inspector are
-processes of their own, and cost as little as Python lets them: nothing is copied or made while it is measured. Each ratio
-is the median of those of the rounds; beside it stands what the inspector itself spends on one of them, which says the same
-on a machine that has other work too. A relay that reads and writes TLS on both sides, and looks at nothing, stands beside
-it too (`relayed`): what anything in this place costs here.
+processes of their own; the ends cost as little as Python lets them: nothing large is copied or made while it is
+measured. Each ratio is the median of those of the rounds; beside it stands what the inspector itself spends on one of
+them, which says the same on a machine that has other work too, and `relayed`: the ratio of a relay that reads and
+writes TLS on both sides and looks at nothing, which is what anything in this place costs here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from _support.gate import net_plan
 from _support.chain import write_chain
+from _support.gate import net_plan
 from _support.inspected import Session
 from pysandbox.compile.plan import Contract, HostGrant, InspectionPlan
 from pysandbox.events import ignore
@@ -81,7 +81,8 @@ near.load_cert_chain(both)
 room = memoryview(bytearray(16384))
 def relay(one, other):
     for each in (one, other): each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    with beyond.wrap_socket(other, server_hostname="n0.bench.example") as two, near.wrap_socket(one, server_side=True) as one:
+    other = beyond.wrap_socket(other, server_hostname="n0.bench.example")
+    with other as two, near.wrap_socket(one, server_side=True) as one:
         across = {one: two, two: one}
         for each in across: each.settimeout(0)
         while True:
@@ -298,7 +299,10 @@ def measure(say: Callable[[str], object], rounds: int, only: str) -> None:
                 found = compare(door, ends, row, rounds)
                 shown = f"{bar:.1f}" if bar else {"first": "+4 ms", "events": "2 ms"}[row]
                 beside = f"{found.relayed:9.2f}" if found.relayed else ""
-                say(f"{told:48}{found.direct:9.3f}{found.looked:13.3f}{found.ratio:7.2f}{shown:>6}{found.spent:9.3f}    {beside}")
+                say(
+                    f"{told:48}{found.direct:9.3f}{found.looked:13.3f}{found.ratio:7.2f}{shown:>6}{found.spent:9.3f}"
+                    f"    {beside}"
+                )
         if only in "busy host":
             calm = compare(door, ends, "get", rounds).looked
             with busy():

@@ -1,9 +1,9 @@
 """Runs in the internet: `python -m bench.network.inside ROUNDS ONLY`. Prints one line for each row.
 
-Bare and each of the ways take turns, round by round, in an order that is drawn anew; what is compared is the median of a
-way's samples with that of the bare ones of the same round, and what is told the median of those ratios, with the quarter
-below and above it: what the machine does for a while is in both of a round. A row that cannot be made says why, and the
-others go on.
+Bare and each of the ways take turns, round by round, in an order that is drawn anew. What is compared is the median of
+a way's samples with that of the bare ones of the same round; what is told is the median of those ratios, with the
+quarter below and above it: what the machine does for a while is in both of a round. A row that cannot be made says why,
+and the others go on.
 """
 
 from __future__ import annotations

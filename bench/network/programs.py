@@ -50,9 +50,9 @@ for _ in range(count):
 print(json.dumps(times))
 """
 )
-# `count` MiB in each of several turns, until the server has said that it has them all: nothing is left in a buffer on the
-# way. Each turn is a connection of its own, since how two ends share the processors is settled for each anew. The second
-# program tells what both ends have spent of their processors in place of the time it took.
+# `count` MiB in each of several turns, until the server has said that it has them all: nothing is left in a buffer on
+# the way. Each turn is a connection of its own, since how two ends share the processors is settled for each anew. The
+# second program tells what both ends have spent of their processors in place of the time it took.
 BULK, BULK_SPENT = (
     DIAL
     + """

@@ -15,7 +15,9 @@ def write_chain(directory: Path, name: str) -> tuple[str, str]:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    issuer, subject = (x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, each)]) for each in ("a test's CA", name))
+    issuer, subject = (
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, each)]) for each in ("a test's CA", name)
+    )
     now, made = datetime.datetime.now(datetime.UTC), []
     for whose, key, is_authority in ((issuer, keys[0], True), (subject, keys[1], False)):
         built = (

@@ -77,7 +77,11 @@ class FakeLoop:
 class Conversation:
     def __init__(self) -> None:
         self.log = list[str]()
-        self.client, self.server, self.in_flight = FakeSide("client", self.log), FakeSide("server", self.log), InFlight()
+        self.client, self.server, self.in_flight = (
+            FakeSide("client", self.log),
+            FakeSide("server", self.log),
+            InFlight(),
+        )
         self.loop: Any = FakeLoop()
         terms = Terms(NAME, 443, True, False, Contract(("GET", "POST"), ("/",), (), 1 << 30), 1 << 30)
 
