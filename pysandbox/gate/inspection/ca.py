@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.hazmat.bindings.openssl.binding import Binding
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -28,6 +29,21 @@ LEAF_DAYS, RENEWED_AFTER = 7, 3 * 86400.0
 MOST_LEAVES = 512
 OPTIONS = SSL.OP_NO_RENEGOTIATION | SSL.OP_NO_COMPRESSION | SSL.OP_CIPHER_SERVER_PREFERENCE
 RELEASE_BUFFERS = 0x10  # SSL_MODE_RELEASE_BUFFERS: an idle connection keeps none
+
+
+CHOOSING: list[Any] = []  # what calls `_agreed` from C
+
+
+class LeafContext(SSL.Context):
+    def choose_by_alpn(self) -> None:
+        """As `set_alpn_select_callback`, which makes executable memory for each context: once it is confined, this
+        process may have no more of it, so all contexts have what the first one was given before."""
+        if not CHOOSING:
+            self.set_alpn_select_callback(_agreed)
+            CHOOSING.append(self._alpn_select_helper)
+            return
+        self._alpn_select_helper, self._alpn_select_callback = CHOOSING[0], CHOOSING[0].callback
+        Binding.lib.SSL_CTX_set_alpn_select_cb(self._context, CHOOSING[0].callback, Binding.ffi.NULL)
 
 
 class SigningAuthority:
@@ -55,7 +71,7 @@ class SigningAuthority:
         return context
 
     def _make_context(self, name: str) -> SSL.Context:
-        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context = LeafContext(SSL.TLS_SERVER_METHOD)
         context.set_min_proto_version(SSL.TLS1_2_VERSION)
         context.set_options(OPTIONS)
         context.set_mode(RELEASE_BUFFERS)
@@ -63,7 +79,7 @@ class SigningAuthority:
         context.use_privatekey(self._leaf_key)
         context.set_session_id(hashlib.sha256(name.encode()).digest())
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)  # a ticket is its client's to keep, under this context's key
-        _choose_by(_agreed, context)
+        context.choose_by_alpn()
         return context
 
     def _signed_by_itself(self, patterns: Sequence[str]) -> x509.Certificate:
@@ -101,21 +117,6 @@ class SigningAuthority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-
-
-_CHOOSING: list[Any] = []  # what calls `_agreed` from C
-
-
-def _choose_by(agreed: Callable[[SSL.Connection, list[bytes]], Any], context: Any) -> None:
-    """As `set_alpn_select_callback`, which makes executable memory for each context: this process may have no more of it
-    once it is confined, so all contexts have what the first one was given before."""
-    if not _CHOOSING:
-        context.set_alpn_select_callback(agreed)
-        _CHOOSING.append(context._alpn_select_helper)
-        return
-    lib, ffi = SSL._lib, SSL._ffi  # type: ignore[attr-defined]
-    context._alpn_select_helper, context._alpn_select_callback = _CHOOSING[0], _CHOOSING[0].callback
-    lib.SSL_CTX_set_alpn_select_cb(context._context, _CHOOSING[0].callback, ffi.NULL)
 
 
 def _agreed(connection: SSL.Connection, offered: list[bytes]) -> Any:
