@@ -276,12 +276,16 @@ class CommitConflict(CageError):
 
 
 class CommitError(CageError, OSError):
-    """A commit could not be written, or undone; the tree is as it was. `errno` and `filename` say why."""
+    """A commit could not be written, or undone; the trees are as they were, but for those of `left`: the ids of commits
+    that could not be taken back, each with its tree. `errno` and `filename` say why."""
 
-    def __init__(self, tree: str, cause: OSError) -> None:
-        self.tree = tree
+    def __init__(self, tree: str, cause: OSError, left: tuple[tuple[str, str], ...] = ()) -> None:
+        self.tree, self.left = tree, left
         super().__init__(cause.errno, cause.strerror, cause.filename)
 
     def __str__(self) -> str:
         where = f": {self.filename!r}" if self.filename is not None else ""
-        return f"commit to {self.tree}: {self.strerror}{where}; nothing was written"
+        left = " and ".join(f"{tree} (commit {name})" for name, tree in self.left)
+        more = f"not all could be taken back of {left}: the next use of a workspace tries again"
+        more = more if left else "nothing was written"
+        return f"commit to {self.tree}: {self.strerror}{where}; {more}"

@@ -33,7 +33,7 @@ def _settled(workspace: Workspace) -> bool:
     while True:
         said = _answer()
         if said == "s":
-            show_patch(workspace.diff())
+            show_patch(workspace.diff_lines())
         elif said == "d":
             workspace.abort()
             console.say("forgotten")

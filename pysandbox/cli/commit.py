@@ -6,7 +6,7 @@ from pysandbox.cli import cages, console, decide
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.errors import CommitConflict
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.workspace.undo import last
+from pysandbox.workspace.undo import undoable
 from pysandbox.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _commit(namespace: Namespace) -> int:
             if not paths:
                 console.say("nothing was chosen, so nothing was written; it stays kept")
                 return 0
-        done = workspace.commit(paths, on_conflict=namespace.on_conflict, contents=contents)
+        done = workspace.commit(paths, on_conflict=namespace.on_conflict, contents=contents, exactly=namespace.patch)
         rest = len(workspace.changes())
         if not rest:
             workspace.abort()
@@ -120,12 +120,11 @@ def tell_conflict(conflict: CommitConflict, *, as_json: bool) -> None:
 
 
 def _undo(text: str, *, as_json: bool) -> int:
-    from pysandbox.workspace import store
-
     decide.tell_recovered()
-    name = last() if text == "last" else next((each for each in store.names() if each.endswith(text.upper())), "")
-    if not name:
-        raise UsageError("there is no commit of the last hour" if text == "last" else f"no commit has the id {text!r}")
+    known = undoable()
+    if not known and text == cages.NEWEST:
+        raise UsageError("there is no commit of the last hour")
+    name = known[-1] if text == cages.NEWEST else decide.by_id(text, known, "commits of the last hour")
     tree = Workspace.undo(name)
     if as_json:
         console.document({"undone": name, "tree": tree})

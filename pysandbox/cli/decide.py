@@ -63,12 +63,19 @@ def found(text: str) -> str:
         raise UsageError("no workspace is kept; `pysandbox run --workdir cow` makes one")
     if text == NEWEST:
         return kept[-1].id
+    paths = "; a path comes after the id: last PATH" if "/" in text or os.path.lexists(text) else ""
+    return by_id(text, [each.id for each in kept], "workspaces", f"; `pysandbox diff --list` lists them{paths}")
+
+
+def by_id(text: str, names: Sequence[str], what: str, more: str = "") -> str:
+    """The one of the names that begins or ends with the text, of which enough was given. Raises UsageError."""
     wanted = text.upper()
-    names = [each.id for each in kept if each.id.startswith(wanted) or each.id.endswith(wanted)]
-    if len(wanted) < SHORTEST or len(names) != 1:
-        paths = "; a path comes after the id: last PATH" if "/" in text or os.path.lexists(text) else ""
-        raise UsageError(f"{len(names)} workspaces with the id {text!r}; `pysandbox diff --list` lists them{paths}")
-    return names[0]
+    found = [each for each in names if each.startswith(wanted) or each.endswith(wanted)]
+    if len(wanted) < SHORTEST:
+        raise UsageError(f"{text!r} is too short for an id: give {SHORTEST} letters or more{more}")
+    if len(found) != 1:
+        raise UsageError(f"{len(found)} {what} with the id {text!r}{more}")
+    return found[0]
 
 
 def opened(text: str, tell: Sink | None = None) -> Workspace:
@@ -102,16 +109,24 @@ def listed(kept: Sequence[Kept], *, as_json: bool) -> None:
         console.out(f"{each.id[-8:]}  {', '.join(each.trees)}  {each.command}")
 
 
-def shown(changes: Sequence[Change]) -> None:
-    """On standard error, in colours where that is a terminal."""
-    palette = console.Palette(sys.stderr)
+def shown(changes: Sequence[Change], trees: Sequence[str]) -> None:
+    """On standard error, in colours where that is a terminal; tree by tree where there are several."""
     console.say(headline(changes))
+    for tree in trees:
+        here = [each for each in changes if each.tree == tree]
+        if here and len(trees) > 1:
+            console.show([f"  in {tree}:"])
+        _show_lines(here)
+    for said in legend(changes):
+        console.show([f"    {said}"])
+
+
+def _show_lines(changes: Sequence[Change]) -> None:
+    palette = console.Palette(sys.stderr)
     for line in lines(changes):
         marks = f"  [{', '.join(line.risk)}]" if line.risk else ""
         sign = palette.paint(COLOURS.get(line.sign, console.BOLD), line.sign)
         console.show_parts("  ", sign, " ", line.text, palette.paint(console.RED, marks) if marks else "")
-    for said in legend(changes):
-        console.show([f"    {said}"])
 
 
 def begin(asked: ResolvedRequest, *, dry_run: bool, can_ask: bool) -> tuple[ResolvedRequest, EndOfRun]:
@@ -132,29 +147,50 @@ def begin(asked: ResolvedRequest, *, dry_run: bool, can_ask: bool) -> tuple[Reso
 
 def conclude(
     workspace: Workspace, *, dry_run: bool = False, settled: Callable[[Workspace], bool] | None = None
-) -> None:
+) -> OSError | None:
     """The end of a run: what was written apart, and what to do with it, or what was done. `settled` asks, and says
-    whether nothing is left to be kept."""
-    if workspace.outcome is not None:
-        _tell_outcome(workspace.outcome)
-        return
+    whether nothing is left to be kept. Raises nothing, as the command has ended and its exit code is to be told: where
+    what it wrote is lost, why."""
+    done = workspace.outcome
+    if done is not None:
+        _tell_outcome(done, workspace.trees)
+        return OSError(f"what it wrote apart is lost: {done.reason}") if done.action == "failed" else None
+    try:
+        if _is_settled(workspace, dry_run=dry_run, settled=settled):
+            return None
+    except OSError as error:
+        console.warning(f"what it wrote apart cannot be shown or written: {error}")
+        if dry_run:
+            workspace.abort()
+            return None
+    return _keep(workspace)
+
+
+def _keep(workspace: Workspace) -> OSError | None:
+    """Why it could not be kept, if so."""
+    try:
+        name = workspace.keep()[-8:]
+    except OSError as error:
+        return OSError(f"what it wrote apart could not be kept, and is lost: {error}")
+    console.say(f"kept as {name}: pysandbox diff shows it, pysandbox commit writes it, pysandbox discard forgets it")
+    return None
+
+
+def _is_settled(workspace: Workspace, *, dry_run: bool, settled: Callable[[Workspace], bool] | None) -> bool:
     changes = workspace.changes()
-    shown(changes)
+    shown(changes, workspace.trees)
     if dry_run or not changes:
         workspace.abort()
         if changes:
             console.say("forgotten: this was a dry run")
-        return
-    if settled is not None and settled(workspace):
-        return
-    name = workspace.keep()[-8:]
-    console.say(f"kept as {name}: pysandbox diff shows it, pysandbox commit writes it, pysandbox discard forgets it")
+        return True
+    return settled is not None and settled(workspace)
 
 
-def _tell_outcome(done: WorkspaceOutcome) -> None:
+def _tell_outcome(done: WorkspaceOutcome, trees: Sequence[str]) -> None:
     """What on_exit or on_error has done."""
-    shown(done.changes)
-    if done.reason:
+    shown(done.changes, trees)
+    if done.reason and done.action != "failed":
         console.warning(done.reason)
     if done.action == "aborted":
         console.say("forgotten, as the policy asks")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pysandbox.cli import cages, console, decide
 from pysandbox.cli.flags import Parser
+from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 EPILOG = """\
 Examples:
@@ -40,20 +44,20 @@ def _show(arguments: list[str]) -> int:
     workspace, paths = decide.opened(namespace.id), decide.paths_of(namespace)
     try:
         if namespace.summary:
-            decide.shown(workspace.changes(paths))
+            decide.shown(workspace.changes(paths), workspace.trees)
             return 0
         shape = "json" if namespace.json else "stat" if namespace.stat else "unified"
-        text = workspace.diff(shape, paths)  # type: ignore[arg-type]
         if shape == "json":
-            console.generated(text + "\n")  # ASCII, without control characters
+            console.generated(workspace.diff(shape, paths) + "\n")  # ASCII, without control characters
         else:
-            show_patch(text)
+            show_patch(workspace.diff_lines(shape, paths))  # type: ignore[arg-type]
     finally:
         workspace.close()
     return 0
 
 
-def show_patch(text: str) -> None:
-    """Line by line; a tab is a tab, every other control character is escaped."""
-    for line in text.split("\n")[:-1]:
-        console.out_with_tabs(line)
+def show_patch(parts: Iterable[str]) -> None:
+    """Line by line; a tab is a tab, every other control character is escaped. Each part ends with a line's end."""
+    for part in parts:
+        for line in part.split("\n")[:-1]:
+            console.out_with_tabs(line)

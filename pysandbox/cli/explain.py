@@ -153,12 +153,15 @@ def _patch(run: Run) -> list[str]:
         workspace = Workspace.open(kept[-1])
     except (OSError, ValueError):  # forgotten since, or its tree has moved
         return []
+    lines: list[str] = []
     try:
-        lines = workspace.diff().split("\n")[:-1]
+        for part in workspace.diff_lines():
+            lines += part.split("\n")[:-1]
+            if len(lines) > MOST_LINES:
+                return [*lines[:MOST_LINES], f"... and more: pysandbox diff {kept[-1][-8:]}"]
     finally:
         workspace.close()
-    more = [f"... and {len(lines) - MOST_LINES} lines more: pysandbox diff {kept[-1][-8:]}"]
-    return lines if len(lines) <= MOST_LINES else lines[:MOST_LINES] + more
+    return lines
 
 
 def _apply(run: Run, namespace: Namespace) -> int:

@@ -112,8 +112,8 @@ def _run(
         result = process.result()
     if cage.caged and policy.monitor:
         monitoring.say(monitoring.summary(result))
-    _tell_end(result, cage, ending)
-    code = console.exit_code_after_loss(process.loss, attendance.code(result.exit_code))
+    lost = _tell_end(result, cage, ending)
+    code = console.exit_code_after_loss(process.loss or lost, attendance.code(result.exit_code))
     if not namespace.json:
         return say_why(result, cage, code, getattr(namespace, "cwd", None)), None
     from pysandbox.cli.document import of_result
@@ -126,15 +126,16 @@ def _holds_nothing(cage: Cage) -> bool:
     return not cage.caged or cage.runtime.prepare(cage.policy, os.getcwd()).plan.watch is None
 
 
-def _tell_end(result: Result, cage: Cage, ending: EndOfRun | None) -> None:
-    """What has come up by its end, and what it wrote apart."""
+def _tell_end(result: Result, cage: Cage, ending: EndOfRun | None) -> OSError | None:
+    """What has come up by its end, and what it wrote apart; why that is lost, if it is."""
     for message in end_lines(result.notes):
         console.warning(message)
     if cage.caged and ending is not None:
         from pysandbox.cli.decide import conclude
 
         asks = ending.asks_after(result.exit_code)
-        conclude(cage.workspace, dry_run=ending.dry_run, settled=_asker() if asks else None)
+        return conclude(cage.workspace, dry_run=ending.dry_run, settled=_asker() if asks else None)
+    return None
 
 
 def _asker() -> Callable[[Workspace], bool]:

@@ -43,44 +43,49 @@ def _answer(question: str) -> str:
 
 
 def picked(workspace: Workspace, paths: Sequence[str] | None) -> tuple[list[str], dict[str, bytes]]:
-    """The paths that were chosen, each by its very name, and the contents of those of which only some hunks were."""
+    """The paths that were chosen, absolute and each for itself alone (`commit(exactly=True)`), and the contents of
+    those of which only some hunks were."""
     answers = _Answers()
     chosen: list[str] = []
     contents: dict[str, bytes] = {}
+    several = len(workspace.trees) > 1
     for change in workspace.changes(paths):
+        path, name = f"{change.tree}/{change.path}", _named(change, several=several)
         pair = workspace.lines(change) if change.kind == "modified" else None
         found = hunks(pair) if pair is not None else []
         if pair is not None and len(found) > 1 and not answers.rest:
-            wanted = _wanted(change, found, answers)
+            wanted = _wanted(name, found, answers)
             if wanted:
-                chosen.append(change.path)
-            if len(wanted) < len(found):
-                contents[change.path] = with_hunks(pair, found, wanted)
+                chosen.append(path)
+            if wanted and len(wanted) < len(found):
+                contents[path] = with_hunks(pair, found, wanted)
             continue
-        _show(change, pair, found)
-        if answers.wants(f"write {_named(change)}?"):
-            chosen.append(change.path)
+        _show(name, pair, found)
+        if answers.wants(f"write {name}?"):
+            chosen.append(path)
     return chosen, contents
 
 
-def _wanted(change: Change, found: Sequence[Hunk], answers: _Answers) -> list[int]:
-    console.out(_named(change))
+def _wanted(name: str, found: Sequence[Hunk], answers: _Answers) -> list[int]:
+    console.out(name)
     wanted = []
     for number, hunk in enumerate(found):
         _show_hunk(hunk)
-        if answers.wants(f"write this hunk of {change.path} ({number + 1} of {len(found)})?"):
+        if answers.wants(f"write this hunk of {name} ({number + 1} of {len(found)})?"):
             wanted.append(number)
     return wanted
 
 
-def _named(change: Change) -> str:
-    old = f"{change.renamed_from} -> " if change.renamed_from else ""
+def _named(change: Change, *, several: bool) -> str:
+    """`several`: there are more trees than one, so that a name alone says too little."""
+    top = f"{change.tree}/" if several else ""
+    old = f"{top}{change.renamed_from} -> " if change.renamed_from else ""
     marks = f" [{', '.join(change.risk)}]" if change.risk else ""
-    return f"{change.kind} {old}{change.path}{marks}"
+    return f"{change.kind} {old}{top}{change.path}{marks}"
 
 
-def _show(change: Change, pair: Pair | None, found: Sequence[Hunk]) -> None:
-    console.out(_named(change))
+def _show(name: str, pair: Pair | None, found: Sequence[Hunk]) -> None:
+    console.out(name)
     for hunk in found if pair is not None else ():
         _show_hunk(hunk)
 

@@ -42,8 +42,9 @@ def check_pipeline_flags(namespace: Namespace) -> None:
 def perform_pipeline(namespace: Namespace, stages: Asked, verbose: bool) -> int:
     """The exit code; with --json the document is printed."""
     argv = stages[0][0]
+    lost: list[OSError] = []
     try:
-        result = _run(namespace, stages, console.Log(verbose))
+        result = _run(namespace, stages, console.Log(verbose), lost)
     except CageTimeout as late:
         console.error(str(late))
         if namespace.json:
@@ -64,10 +65,14 @@ def perform_pipeline(namespace: Namespace, stages: Asked, verbose: bool) -> int:
         from pysandbox.cli.document import of_pipeline
 
         console.document(of_pipeline(namespace.name, result))
-    return result.exit_code
+    code = result.exit_code
+    for each in lost:
+        code = console.exit_code_after_loss(each, code)
+    return code
 
 
-def _run(namespace: Namespace, stages: Asked, log: console.Log) -> PipelineResult[Any]:
+def _run(namespace: Namespace, stages: Asked, log: console.Log, lost: list[OSError]) -> PipelineResult[Any]:
+    """`lost`: why what a stage wrote apart is lost, where it is."""
     from pysandbox.cage import PIPE, Cage
     from pysandbox.runtime.runtime import Runtime
     from pysandbox.stages import Pipeline
@@ -81,7 +86,7 @@ def _run(namespace: Namespace, stages: Asked, log: console.Log) -> PipelineResul
     joined = Pipeline(tuple(cage.cmd(argv) for cage, (argv, _) in zip(cages, stages, strict=True)))
     captured = PIPE if namespace.json else None
     with ExitStack() as stack:
-        stack.callback(_conclude, cages, stages)
+        stack.callback(_conclude, cages, stages, lost)
         stack.callback(runtime.drain)  # when we return, nothing of the cages is left
         result = joined.run(
             stdin=input_of_ours(), stdout=captured, stderr=captured, timeout=namespace.timeout
@@ -94,7 +99,7 @@ def _run(namespace: Namespace, stages: Asked, log: console.Log) -> PipelineResul
     return result
 
 
-def _conclude(cages: Sequence[Cage], stages: Asked) -> None:
+def _conclude(cages: Sequence[Cage], stages: Asked, lost: list[OSError]) -> None:
     """What each stage wrote apart, also when the pipeline did not come to its end."""
     for cage, (_, asked) in zip(cages, stages, strict=True):
         if cage.caged and is_cow(cage.policy):
@@ -103,4 +108,5 @@ def _conclude(cages: Sequence[Cage], stages: Asked) -> None:
             with suppress(CageClosedError):  # it never ran
                 workspace = cage.workspace
                 console.say(f"stage {asked.labels.get('subagent_name', '')!r}:")
-                conclude(workspace)
+                if (loss := conclude(workspace)) is not None:
+                    lost.append(loss)

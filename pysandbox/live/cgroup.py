@@ -107,6 +107,9 @@ class CageCgroup:
         self._write("cgroup.freeze", "0")
         self._await("frozen", 0)
 
+    def is_frozen(self) -> bool:
+        return self._table("cgroup.events").get("frozen") == 1
+
     def kill(self) -> None:
         """SIGKILL to every process at once, frozen ones and those being born included. A group that is gone is no
         error."""

@@ -60,7 +60,7 @@ class CageInit:
         self.on_command: list[Callable[[], object]] = []  # to be called when there is something to be watched again
         self.paused = False  # it is paused: the watchdog then neither stops it nor lets it go on
         self.stopped_by_hand = False  # one command was: whoever did it decides when that goes on
-        self.stands_still = False  # it is paused, and nothing of it runs any more
+        self.stood: dict[int, int] | None = None  # what stood still when it was paused: `stopping.stands_still`
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.pid = opened.pid

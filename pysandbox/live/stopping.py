@@ -12,8 +12,9 @@ to its program. cage-init is never stopped: it has to hear the host, and it keep
 
 **None comes back unseen.** A program can have itself woken (SIGCONT of another process, or of a timer) at any moment
 after it was seen to stand still. Whatever ran meanwhile has left a processor once more (its context switches are
-counted), or still runs, or is new: `stood` finds it, and everything is stopped again. Who is still found to run when
-patience is over is for the caller to deal with: a cage is never taken to be stopped because it did not stop.
+counted), or still runs, or is new, or has ended: `stood` finds it, and everything is stopped again. Who is still found
+to run when patience is over is for the caller to deal with: a cage is never taken to be stopped because it did not
+stop, nor because it once did: who relies on a pause asks `stands_still` at the moment that counts.
 
 With a cgroup, `pause` and `resume` are the kernel's freezer. `while_stopped` is not: it may be called while cage-init
 waits for a command whose first execve waits for the host, and such a wait does not freeze.
@@ -48,7 +49,7 @@ FOUGHT = KillReason("cancelled", "restrict", "the cage went on running whenever 
                    "(SIGCONT?) and was ended")  # fmt: skip
 
 Work = Callable[[Sequence[int]], int]
-Switches = dict[int, int]  # how often each thread has left a processor
+Switches = dict[int, int]  # how often each thread that is not dead has left a processor
 Signal = Callable[[int], object]
 
 
@@ -132,7 +133,7 @@ class Stopping:
         ran = {pid for pid, still in now.items() if still is None or any(seen.get(t) != n for t, n in still.items())}
         if ran and self.left < 0:
             self._press(ran)
-        return not ran
+        return not ran and seen.keys() <= {thread for still in now.values() for thread in still or ()}
 
     def release(self) -> None:
         """Lets go on what was not stopped before. Raises as `stop`."""
@@ -155,7 +156,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def _still(pid: int) -> Switches | None:
-    """How often each thread of a process has left a processor; None where one runs, or will. Empty when it is gone."""
+    """How often each thread of a process has left a processor; None where one runs, or will. Empty when it is dead."""
     every = {tid: status for tid in threads_of(pid) if (status := status_of(tid))}
     stopped = any(status.get(b"State", b"")[:1] == b"T" for status in every.values())
     if not all(_is_still(status, stopped) for status in every.values()):
@@ -163,6 +164,7 @@ def _still(pid: int) -> Switches | None:
     return {
         tid: sum(number(status.get(b"%svoluntary_ctxt_switches" % non, b"")) for non in (b"", b"non"))
         for tid, status in every.items()
+        if status.get(b"State", b"Z")[:1] not in b"ZX"
     }
 
 
@@ -224,22 +226,38 @@ class _Tightening:
 
 def pause(live: CageInit) -> None:
     """Returns when nothing of the cage runs. Raises UnstoppableError; what is stopped then stays so."""
-    live.paused = True
+    live.paused, live.stood = True, None
     if live.cgroup is not None:
         live.cgroup.freeze()
-        live.stands_still = True
+        live.stood = {}
         return
     pidfd = live.pin()
     try:
-        stop_below(live.id, live.pid, pidfd, lambda number: live.signal(0, number, "all"))
+        live.stood = stop_below(live.id, live.pid, pidfd, lambda number: live.signal(0, number, "all"))
     finally:
         os.close(pidfd)
-    live.stands_still = True
+
+
+def stands_still(live: CageInit) -> bool:
+    """Whether it was paused, and nothing of it has run since. Raises OSError, UnsupportedError."""
+    seen = live.stood
+    if seen is None:
+        return False
+    if live.cgroup is not None:
+        return live.cgroup.is_frozen()
+    try:
+        pidfd = live.pin()
+    except CageClosedError:
+        return False
+    try:
+        return not is_over(pidfd) and Stopping(live.pid, pidfd, PAUSE_PATIENCE, lambda fighting, new: None).stood(seen)
+    finally:
+        os.close(pidfd)
 
 
 def resume(live: CageInit) -> None:
     """Lets everything go on, also what one process of the cage had stopped in another. Idempotent."""
-    live.stands_still = False
+    live.stood = None
     if live.cgroup is not None:
         live.cgroup.thaw()
     live.signal(0, signal.SIGCONT, "all")
@@ -251,19 +269,21 @@ def resume(live: CageInit) -> None:
     live.paused = False
 
 
-def stop_below(cage_id: str, init: int, pidfd: int, all_at_once: Signal = lambda number: None) -> None:
-    """SIGSTOP until every process below cage-init stands still. `all_at_once` is one kill(-1) of cage-init, which no
-    fork escapes. Without it (whoever does not hold the cage's control socket) they are stopped one by one, and a cage
-    that forks fast may take several rounds."""
+def stop_below(cage_id: str, init: int, pidfd: int, all_at_once: Signal = lambda number: None) -> Switches:
+    """SIGSTOP until every process below cage-init stands still; what `Stopping.stood` is asked with from then on.
+    `all_at_once` is one kill(-1) of cage-init, which no fork escapes. Without it (whoever does not hold the cage's
+    control socket) they are stopped one by one, and a cage that forks fast may take several rounds."""
 
     def over(fighting: set[int], new: set[int]) -> None:
         raise UnstoppableError(cage_id, tuple(sorted(fighting | new)))
 
     stopping = Stopping(init, pidfd, PAUSE_PATIENCE, over)
     agreed = 0
+    seen: Switches = {}
     while agreed < AGREEING:
         all_at_once(signal.SIGSTOP)
         seen = stopping.stop()
         agreed = 0
         while agreed < AGREEING and stopping.stood(seen):
             agreed += 1
+    return seen

@@ -88,10 +88,15 @@ class KeptApart(CageService):
             return self._workspace
 
     def is_still(self) -> bool:
-        """Whether no process of the cage can write: it is paused, or none is left."""
+        """Whether no process of the cage can write, nor has since it was paused; or none is left. One that has ended
+        while it was paused may have run before: whoever closes it knows."""
         live = self._live
-        if live is None or live.stands_still:
+        if live is None:
             return True
+        if live.stood is not None and not live.closed:
+            from pysandbox.live.stopping import stands_still
+
+            return stands_still(live)
         if live.closed:  # its init is going
             live.await_end()
         return live.is_dead()

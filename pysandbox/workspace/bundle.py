@@ -26,7 +26,7 @@ from pysandbox.workspace import store
 from pysandbox.workspace.conflict import Stamp
 from pysandbox.workspace.moves import inode
 from pysandbox.workspace.plan import SPARE
-from pysandbox.workspace.upper import Quota, Tree, Upper, UpperEntry
+from pysandbox.workspace.upper import Quota, Tree, Upper, UpperEntry, require_still
 
 INDEX, OWN = "bundle.json", "own.json"
 AT_FDCWD = -100  # openat(2)
@@ -94,11 +94,15 @@ class BundleUpper(Upper):
             os.close(self.tree.fd)
             self.tree = self.tree._replace(fd=-1)
 
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.drop()
+
 
 def write_bundle(
     uppers: Sequence[Upper], *, command: str = "", cage: str = "", own: frozenset[Stamp] = frozenset()
 ) -> str:
-    """Copies them to disk; the id. Raises OSError, with nothing left behind."""
+    """Copies them to disk; the id. Raises CommitError where a cage has run meanwhile, OSError; nothing is left then."""
     name = new_id()
     with store.opened_one(name, make=True) as place:
         try:
@@ -108,6 +112,7 @@ def write_bundle(
             trees = [_tree(each.tree) for each in uppers]
             index = {"trees": trees, "kept": time.time(), "command": command, "cage": cage}
             native.sync_file_system(place)
+            require_still(uppers)
             _write(place, f"{INDEX}.new", json.dumps(index).encode())
             os.rename(f"{INDEX}.new", INDEX, src_dir_fd=place, dst_dir_fd=place)
             native.sync_file_system(place)
@@ -196,7 +201,7 @@ def open_bundle(name: str) -> tuple[tuple[BundleUpper, ...], frozenset[Stamp]]:
         try:
             index = _read(place, INDEX)
             for number, each in enumerate(index["trees"]):
-                uppers.append(BundleUpper(_opened_tree(each), os.dup(place), number))
+                uppers.append(_opened_upper(each, place, number))
             own = frozenset((int(a), int(b), int(c)) for a, b, c in _read(place, OWN))
         except BaseException as error:
             for upper in uppers:
@@ -207,16 +212,26 @@ def open_bundle(name: str) -> tuple[tuple[BundleUpper, ...], frozenset[Stamp]]:
     return tuple(uppers), own
 
 
+def _opened_upper(said: dict[str, Any], place: int, number: int) -> BundleUpper:
+    tree = _opened_tree(said)
+    try:
+        return BundleUpper(tree, os.dup(place), number)
+    except BaseException:
+        os.close(tree.fd)
+        raise
+
+
 def _opened_tree(said: dict[str, Any]) -> Tree:
     path = str(said["path"])
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    fd = native.open_inside(AT_FDCWD, path, flags, resolve=native.RESOLVE_NO_SYMLINKS)
-    if inode(os.fstat(fd)) != tuple(said["id"]):
-        os.close(fd)
-        raise OSError(errno.ESTALE, "this tree has moved, or was replaced, since the workspace was opened", path)
+    identity, opening = tuple(said["id"]), Opening(*map(int, said["opening"]))
     denied = tuple(os.fsencode(each) for each in said["denied"])
     unguarded, patterns = (tuple(map(str, said.get(name, ()))) for name in ("unguarded", "patterns"))
-    return Tree(path, fd, Opening(*map(int, said["opening"])), denied, unguarded, patterns)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    fd = native.open_inside(AT_FDCWD, path, flags, resolve=native.RESOLVE_NO_SYMLINKS)
+    if inode(os.fstat(fd)) != identity:
+        os.close(fd)
+        raise OSError(errno.ESTALE, "this tree has moved, or was replaced, since the workspace was opened", path)
+    return Tree(path, fd, opening, denied, unguarded, patterns)
 
 
 def _read(place: int, name: str) -> Any:

@@ -234,7 +234,7 @@ def _kind(upper: Upper, entry: UpperEntry, before: State, target: bytes | None) 
     return None if same and user_attributes(upper.tree, entry.path) == entry.xattrs else "metadata"
 
 
-TYPES = {kind: type_ for type_, kind in KINDS.items()}
+TYPES = {**{kind: type_ for type_, kind in KINDS.items()}, "deep": stat.S_IFDIR}
 
 
 def _made(kind: ChangeKind, path: bytes, before: State | None, after: State | None, tree: Tree,

@@ -1,21 +1,23 @@
-"""START HERE for a commit: the changes of a workspace are written to the tree, all of them or none.
+"""START HERE for a commit: the changes of a workspace are written to its trees, all of them or none.
 
     judge   what conflicts, what is refused       nothing was touched yet
     stage   new files beside their places         a kill is undone by `recover`
     apply   one rename for each name              a kill is finished by `recover`
     save    what was replaced, for an hour        `undo` puts it back
 
-The tree is the host's and may change while this runs: each directory is held by its inode, each rename is checked for
-what it displaced, and the first surprise takes all of them back. Two commits to one tree wait for nobody: the second
-is refused while the first runs, and conflicts with it afterwards.
+A tree is the host's and may change while this runs: each directory is held by its inode, each rename is checked for
+what it displaced, and the first surprise takes all of them back, in every tree. A kill between the trees may leave one
+written and the next not, each as a whole. Two commits to one tree wait for nobody: the second is refused while the
+first runs, and conflicts with it afterwards.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from pysandbox.errors import CommitConflict, CommitError, Conflict
 from pysandbox.launch import native
@@ -28,7 +30,7 @@ from pysandbox.workspace.changes import Change, State, before_of
 from pysandbox.workspace.commit_lock import locked
 from pysandbox.workspace.conflict import Stamp, changed_since, clock_trouble, stamp_of
 from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
-from pysandbox.workspace.moves import Moved, Places, inode, make_all, places, set_traits, undo_all
+from pysandbox.workspace.moves import Moved, Places, inode, is_any_made, make_all, places, set_traits, undo_all
 from pysandbox.workspace.plan import (
     Selection,
     Skipped,
@@ -39,7 +41,7 @@ from pysandbox.workspace.plan import (
     steps,
 )
 from pysandbox.workspace.stage import Source, stage_all, trait_of, unstage
-from pysandbox.workspace.upper import Tree, Upper
+from pysandbox.workspace.upper import Tree, Upper, require_still
 
 OnConflict = Literal["fail", "skip", "force"]
 KEPT_FOR = 3600  # seconds that a commit can be undone
@@ -57,30 +59,40 @@ class Committed(NamedTuple):
     stamps: frozenset[Stamp] = frozenset()
 
 
+class Part(NamedTuple):
+    """What is asked of one tree: its changes at and below `paths`. `contents`: other bytes for some of them."""
+
+    upper: Upper
+    found: Sequence[Change]
+    paths: Sequence[str] | None = None
+    contents: Mapping[str, bytes] = {}  # never written to
+
+
 def commit(
     upper: Upper, found: Sequence[Change], *, paths: Sequence[str] | None = None, on_conflict: OnConflict = "fail",
     contents: Mapping[str, bytes] | None = None, own: frozenset[Stamp] = frozenset(),
 ) -> Committed:  # fmt: skip
-    """Raises CommitConflict, CommitError; the tree is then as it was."""
-    tree = upper.tree
-    with locked(tree.path, tree.fd):
-        looked = judge(tree, found, paths, on_conflict, own)
-        renames, traits = steps(looked.written)
-        renames = by_directory(renames)
-        if not renames and not traits:
-            return Committed("", tree.path, (), looked.skipped)
-        untouched = _untouched(tree, renames, traits, own)
-        name = new_id()
-        with store.opened_one(name, make=True) as place:
-            _carry_out(name, place, Source(upper, contents or {}), renames, traits)
-    stamps = frozenset(_stamps(tree, renames, untouched))
-    return Committed(name, tree.path, looked.written, looked.skipped, stamps)
+    """To one tree. Raises as `commit_all`."""
+    (done,) = commit_all([Part(upper, found, paths, contents or {})], on_conflict=on_conflict, own=own)
+    return done
 
 
-def judge(tree: Tree, found: Sequence[Change], paths: Sequence[str] | None, on_conflict: OnConflict,
-          own: frozenset[Stamp]) -> Selection:  # fmt: skip
+def commit_all(parts: Sequence[Part], *, on_conflict: OnConflict = "fail", own: frozenset[Stamp] = frozenset(),
+               exactly: bool = False) -> list[Committed]:  # fmt: skip
+    """To all of the trees, or to none. `exactly`: nothing that is only below one of the paths. Raises CommitConflict,
+    CommitError; the trees are then as they were, but for what the error names."""
+    with ExitStack() as held:
+        for tree in {inode(os.fstat(each.upper.tree.fd)): each.upper.tree for each in parts}.values():
+            held.enter_context(locked(tree.path, tree.fd))
+        writings = [_Writing(each, judge(each, on_conflict, own, exactly=exactly), own) for each in parts]
+        _carry_out([each for each in writings if each.renames or each.traits], held)
+        return [each.done() for each in writings]
+
+
+def judge(part: Part, on_conflict: OnConflict, own: frozenset[Stamp], *, exactly: bool = False) -> Selection:
     """Raises CommitConflict."""
-    picked = chosen(found, paths)
+    tree, paths = part.upper.tree, part.paths
+    picked = chosen(part.found, paths, exactly=exactly)
     looked = judged(tree, picked, paths or (), own, owner=os.geteuid())
     trouble = clock_trouble(tree.opening, native.file_system(tree.fd))
     conflicts = tuple(Conflict(each.path, trouble) for each in looked.written) if trouble else looked.conflicts
@@ -101,45 +113,93 @@ def judge(tree: Tree, found: Sequence[Change], paths: Sequence[str] | None, on_c
     )  # fmt: skip
 
 
-def _carry_out(name: str, place: int, source: Source, renames: Sequence[Step], traits: Sequence[Change]) -> None:
-    tree = source.upper.tree
-    moves: Sequence[Move] = [_move(name, number, step) for number, step in enumerate(renames)]
-    journal = CommitJournal(place)
-    plan = JournalRecord(name, tree.path, inode(os.fstat(tree.fd)), tuple(moves), ())
+class _Writing:
+    """One tree's part of a commit under way."""
+
+    def __init__(self, part: Part, looked: Selection, own: frozenset[Stamp]) -> None:
+        renames, self.traits = steps(looked.written)
+        self.tree, self.renames, self._looked = part.upper.tree, by_directory(renames), looked
+        self.upper, self._contents = part.upper, part.contents
+        self._untouched = _untouched(self.tree, self.renames, self.traits, own)
+        self.name, self._place = new_id(), -1
+        moves = tuple(_move(self.name, number, step) for number, step in enumerate(self.renames))
+        self.plan = JournalRecord(self.name, self.tree.path, inode(os.fstat(self.tree.fd)), moves, ())
+
+    def stage(self, held: ExitStack) -> None:
+        """Raises Moved, OSError."""
+        self._place = held.enter_context(store.opened_one(self.name, make=True))
+        with places(self.tree.fd) as where:
+            moves: Sequence[Move] = [
+                each._replace(place=inode(os.fstat(where.open(each.directory)))) for each in self.plan.moves
+            ]
+            traits = tuple(trait_of(each, where) for each in self.traits)
+            self.plan = self.plan._replace(moves=tuple(moves), traits=traits)
+            self.journal.begin(self.plan)
+            moves = stage_all(Source(self.upper, self._contents), self.renames, moves, where)
+        native.sync_file_system(self.tree.fd)
+        _unchanged(self.renames, moves)
+        self.plan = self.plan._replace(moves=tuple(moves))
+
+    @property
+    def journal(self) -> CommitJournal:
+        return CommitJournal(self._place)
+
+    def back_out(self) -> bool:
+        """Whether nothing of it is left in the tree, but for names that `recover` removes."""
+        if self._place < 0 or back_out(self.journal, self.tree.fd, self.plan):
+            store.remove(self.name)
+            return True
+        with places(self.tree.fd) as where:
+            return not is_any_made(where, self.plan.moves)
+
+    def save(self) -> None:
+        save(self._place, self.tree.fd, self.plan.moves)
+
+    def done(self) -> Committed:
+        if not self.renames and not self.traits:
+            return Committed("", self.tree.path, (), self._looked.skipped)
+        stamps = frozenset(_stamps(self.tree, self.renames, self._untouched))
+        return Committed(self.name, self.tree.path, self._looked.written, self._looked.skipped, stamps)
+
+
+def _carry_out(writings: Sequence[_Writing], held: ExitStack) -> None:
+    """Nothing is in its place before everything is staged, of all trees, and the first surprise in one takes back the
+    others. Raises CommitConflict, CommitError."""
+    at = ""
     try:
-        with places(tree.fd) as where:
-            moves = [each._replace(place=inode(os.fstat(where.open(each.directory)))) for each in moves]
-            plan = plan._replace(moves=tuple(moves), traits=tuple(trait_of(each, where) for each in traits))
-            journal.begin(plan)
-            moves = stage_all(source, renames, moves, where)
-        native.sync_file_system(tree.fd)
-        _unchanged(renames, moves)
-        journal.apply(moves)
-        plan = plan._replace(moves=tuple(moves))
-        apply(tree.fd, plan)
-        journal.done()
+        for step in (lambda each: each.stage(held), lambda each: require_still([each.upper]),
+                     lambda each: each.journal.apply(each.plan.moves),
+                     lambda each: apply(each.tree.fd, each.plan), lambda each: each.journal.done()):  # fmt: skip
+            for each in writings:
+                at = each.tree.path
+                step(each)
     except BaseException as error:
-        if back_out(journal, tree.fd, plan):
-            store.remove(name)
+        left = tuple((each.name, each.tree.path) for each in reversed(writings) if not each.back_out())
+        if isinstance(error, CommitError) and not left:
+            raise
         if isinstance(error, Moved):
             reason = "it was changed while it was written"
-            raise CommitConflict(tree.path, (Conflict(error.path, reason),)) from None
+            if not left:
+                raise CommitConflict(at, (Conflict(error.path, reason),)) from None
+            error = OSError(errno.ESTALE, reason, error.path)
         if isinstance(error, OSError):
-            raise CommitError(tree.path, error) from error
+            raise CommitError(at, error, left) from error
         raise
-    save(place, tree.fd, moves)
+    for each in writings:
+        each.save()
 
 
 def back_out(journal: CommitJournal, tree: int, plan: JournalRecord) -> bool:
     """Undoes what was made and staged; whether all of it was. What could not be reached is `recover`'s, later: the
-    journal says first that it is to be undone."""
+    journal says first that it is to be undone. Under the staged name of what could not be undone lies what it has
+    replaced."""
     with suppress(OSError):
         journal.back()
     with places(tree) as where:
-        undo_all(where, plan.moves)
+        stuck = undo_all(where, plan.moves)
     with suppress(OSError):
         set_traits(tree, plan.traits, back=True)
-    return unstage(tree, plan.moves)
+    return unstage(tree, [each for each in plan.moves if each not in stuck]) and not stuck
 
 
 def apply(tree: int, written: JournalRecord) -> None:

@@ -30,10 +30,11 @@ class Pair(NamedTuple):
     new: list[str]
 
 
-def unified(upper: Upper, found: Iterable[Change]) -> Iterator[str]:
-    """The lines of a patch, each with its end. Raises OSError."""
+def unified(upper: Upper, found: Iterable[Change], *, several: bool = False) -> Iterator[str]:
+    """The lines of a patch, each with its end. `several`: it is of more trees than one, so each is named. Raises
+    OSError."""
     for each in found:
-        yield from _header(each)
+        yield from _header(each, several)
         pair = lines_of(upper, each)
         if pair is None:
             yield f"Binary files or too large: {_size(each.before)} before, {_size(each.after)} after\n"
@@ -46,11 +47,13 @@ def unified(upper: Upper, found: Iterable[Change]) -> Iterator[str]:
                 yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _header(change: Change) -> Iterator[str]:
+def _header(change: Change, several: bool) -> Iterator[str]:
     """As git has it, so that `git apply` reads it."""
     old, new = quoted(f"a/{change.renamed_from or change.path}"), quoted(f"b/{change.path}")
     yield f"diff --git {old} {new}\n"
     before, after = change.before, change.after
+    if several:
+        yield f"# in {quoted(change.tree)}\n"
     if change.risk:
         yield f"# {', '.join(change.risk)}\n"
     if change.kind == "renamed":
@@ -120,12 +123,14 @@ def _lower(upper: Upper, path: str) -> bytes:
         return file.read(LARGEST + 1)
 
 
-def stat(upper: Upper, found: Iterable[Change]) -> Iterator[str]:
-    """One line for each, whatever its name: lines added and removed, or the sizes."""
+def stat(upper: Upper, found: Iterable[Change], *, several: bool = False) -> Iterator[str]:
+    """One line for each, whatever its name: lines added and removed, or the sizes. `several` as in `unified`."""
     for each in found:
+        top = f"{each.tree}/" if several else ""
         pair = lines_of(upper, each)
         marks = f"  ({', '.join(each.risk)})" if each.risk else ""
-        name = f"{quoted(each.renamed_from)} => {quoted(each.path)}" if each.renamed_from else quoted(each.path)
+        old = f"{quoted(top + each.renamed_from)} => " if each.renamed_from else ""
+        name = old + quoted(top + each.path)
         if pair is None:
             yield f"{each.kind:<8} {name} | {_size(each.before)} -> {_size(each.after)}{marks}\n"
             continue

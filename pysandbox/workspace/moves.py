@@ -145,12 +145,25 @@ def make_all(tree: int, moves: Sequence[Move]) -> None:
             raise
 
 
-def undo_all(where: Places, moves: Sequence[Move]) -> None:
-    """Those that were made, the last first. One that cannot be taken back keeps no other one."""
+def undo_all(where: Places, moves: Sequence[Move]) -> list[Move]:
+    """Those that were made, the last first. One that cannot be taken back keeps no other one; these are returned."""
+    stuck = []
     for move in reversed(moves):
-        with suppress(Moved, OSError):
+        try:
             if is_made(where, move):
                 unmake(where, move)
+        except (Moved, OSError):
+            stuck.append(move)
+    return stuck
+
+
+def is_any_made(where: Places, moves: Sequence[Move]) -> bool:
+    """Of what can be looked at."""
+    for move in moves:
+        with suppress(Moved, OSError):
+            if is_made(where, move):
+                return True
+    return False
 
 
 def look_below(directory: int, name: str) -> tuple[int, int]:

@@ -21,7 +21,8 @@ from pysandbox.workspace.upper import Tree
 
 SPARE = 1 << 30  # bytes that a file may claim beside what it holds
 NOT_WRITTEN_ABOVE = "the directory that it lies in is not written"
-UNWRITTEN = {"fifo": "a FIFO", "socket": "a socket", "device": "a device"}
+UNWRITTEN = {"fifo": "a FIFO", "socket": "a socket", "device": "a device",
+             "deep": "a directory so deep in others"}  # fmt: skip
 
 
 class Skipped(NamedTuple):
@@ -39,17 +40,19 @@ class Selection(NamedTuple):
     conflicts: tuple[Conflict, ...]
 
 
-def chosen(changes: Iterable[Change], paths: Sequence[str] | None) -> list[Change]:
-    """Those at or below one of the paths, and the new directories on the way to them; a directory right before what
-    lies in it."""
+def chosen(changes: Iterable[Change], paths: Sequence[str] | None, *, exactly: bool = False) -> list[Change]:
+    """Those at or below one of the paths, or just at one, and the new directories on the way to them; a directory right
+    before what lies in it."""
     changes = sorted(changes, key=lambda each: walk_order(each.path))
     if paths is None:
         return changes
-    wanted = PathSet(map(os.path.normpath, paths))
+    named = {os.path.normpath(each) for each in paths}
+    wanted = PathSet(named)
     found: list[Change] = []
     last = ""  # the one that was taken last: from the end, it lies in each directory on its way
     for each in reversed(changes):
-        if wanted.covers(each.path) or (is_new_directory(each) and last.startswith(f"{each.path}/")):
+        is_wanted = each.path in named or (not exactly and wanted.covers(each.path))
+        if is_wanted or (is_new_directory(each) and last.startswith(f"{each.path}/")):
             found.append(each)
             last = each.path
     return found[::-1]

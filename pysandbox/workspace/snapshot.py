@@ -16,7 +16,7 @@ from pysandbox.live.layers import DiskLayers
 from pysandbox.shapes import TYPE_CHECKING
 from pysandbox.workspace.held import HeldUpper, Hidden
 from pysandbox.workspace.upper import Tree, UpperEntry
-from pysandbox.workspace.walk import KINDS, WalkBounds, marks_of, read_directory, user_attributes_of
+from pysandbox.workspace.walk import KINDS, WalkBounds, bounded, marks_of, read_directory, user_attributes_of
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
@@ -43,7 +43,6 @@ class CopyUpper(HeldUpper):
         bounds = WalkBounds()
         while ahead:
             above = ahead.pop()
-            bounds.enter(above)
             row = self._row(above, bounds)
             folders = [each for each, _ in row if each.kind == "dir" and each.path not in self._hollow]
             ahead += [each.path for each in reversed(folders)]
@@ -65,9 +64,9 @@ class CopyUpper(HeldUpper):
                 path, state = prefix + os.fsencode(name), os.stat(name, dir_fd=fd, follow_symlinks=False)
                 is_changed = known.get(name) != (state.st_ino, state.st_ctime_ns) and path not in self._hollow
                 if is_changed or stat.S_ISDIR(state.st_mode):
-                    entry = self._entry(fd, name, path, state, name in known)
+                    entry = bounded(self._entry(fd, name, path, state, name in known))
                     bounds.take(path, entry.xattrs)
-                    found.append((entry, is_changed))
+                    found.append((entry, is_changed or entry.kind == "deep"))
             return names
 
         there = set(read_directory(self._open_fd(), above, read))

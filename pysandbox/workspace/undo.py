@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from pysandbox.errors import CommitConflict, CommitError, Conflict
@@ -19,7 +19,7 @@ from pysandbox.workspace.commit import apply, back_out, give_back, is_old, save,
 from pysandbox.workspace.commit_lock import locked
 from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
 from pysandbox.workspace.moves import Moved, Places, identity, joined, look_below, places, undo_all
-from pysandbox.workspace.recovery import tree_of
+from pysandbox.workspace.recovery import UNREADABLE, tree_of
 
 INVERSE: Mapping[str, Literal["put", "swap", "take"]] = {"put": "take", "swap": "swap", "take": "put"}
 
@@ -42,15 +42,20 @@ def undo(name: str) -> str:
 
 def last() -> str:
     """The newest commit that can be undone, empty where there is none. Raises PermissionError."""
+    return next(_undoable(), "")
+
+
+def undoable() -> list[str]:
+    """The commits that can be undone, the oldest first. Raises PermissionError."""
+    return list(_undoable())[::-1]
+
+
+def _undoable() -> Iterator[str]:
     for name in reversed(store.names()):
-        try:
-            with store.opened_one(name) as place:
-                written = CommitJournal(place).read()
-                if written is not None and written.phase == "done" and not written.origin and not is_old(place):
-                    return name
-        except (OSError, ValueError):
-            continue
-    return ""
+        with suppress(OSError, *UNREADABLE), store.opened_one(name) as place:
+            written = CommitJournal(place).read()
+            if written is not None and written.phase == "done" and not written.origin and not is_old(place):
+                yield name
 
 
 def _take_back(tree: int, origin: int, written: JournalRecord, done_ns: int) -> None:

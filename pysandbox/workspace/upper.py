@@ -8,14 +8,16 @@ says is believed further than it can be: a cage wrote it.
 
 from __future__ import annotations
 
+import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from pysandbox.errors import CommitError
 from pysandbox.probe.opening import Opening
 from pysandbox.shapes import Literal, NamedTuple
 
-Kind = Literal["file", "dir", "symlink", "fifo", "socket", "device", "whiteout"]
+Kind = Literal["file", "dir", "symlink", "fifo", "socket", "device", "deep", "whiteout"]
 
 
 class Tree(NamedTuple):
@@ -37,8 +39,9 @@ class Tree(NamedTuple):
 class UpperEntry(NamedTuple):
     """One name in an upper. `path` is relative to the tree, in bytes as the kernel has it.
 
-    A `whiteout` says that the name was removed. `opaque`: a directory that replaces the one of the tree with all that
-    is in it. `copied_up`: it began as the tree's own. `xattrs`: those of users (user.*) but the overlay's own.
+    A `whiteout` says that the name was removed. A `deep` one is a directory that lies deeper than anybody looks.
+    `opaque`: a directory that replaces the one of the tree with all that is in it. `copied_up`: it began as the tree's
+    own. `xattrs`: those of users (user.*) but the overlay's own.
     """
 
     path: bytes
@@ -90,7 +93,7 @@ class Upper(ABC):
 
     @abstractmethod
     def is_still(self) -> bool:
-        """Whether nothing can write to it now: its cage has ended, or is paused."""
+        """Whether nothing can write to it now, nor has since its cage was paused. Raises OSError."""
 
     def is_slow_to_drop(self) -> bool:
         """Whether whoever drops it would wait."""
@@ -111,3 +114,12 @@ class Upper(ABC):
             return b"".join(chunks)
         finally:
             os.close(fd)
+
+
+def require_still(uppers: Iterable[Upper]) -> None:
+    """What was looked at is what is written: asked before it is read, and again when all of it was. Raises CommitError,
+    OSError."""
+    for upper in uppers:
+        if not upper.is_still():
+            busy = "its cage may still write, or has run since it was paused: pause it and look again, or close it"
+            raise CommitError(upper.tree.path, OSError(errno.EBUSY, busy))

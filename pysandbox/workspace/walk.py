@@ -22,6 +22,7 @@ T = TypeVar("T")
 OVERLAY = "user.overlay."
 OPAQUE, ORIGIN, WHITEOUT = f"{OVERLAY}opaque", f"{OVERLAY}origin", f"{OVERLAY}whiteout"
 LONGEST_PATH = 16384  # bytes of a path that is read: four times what a program can name
+DEEPEST = 2048  # directories on the way to one that is read: as many as a program can name
 MOST_SPELLED = 512 << 20  # bytes of all paths of an upper
 MOST_ATTRIBUTES = 64 << 20  # and of all attributes: they are in memory until it was decided, each with every name
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -41,10 +42,15 @@ def walk_upper(root: int) -> Iterator[UpperEntry]:
     bounds = WalkBounds()
     while ahead:
         above = ahead.pop()
-        bounds.enter(above)
-        found = _directory(root, above, bounds)
+        found = list(map(bounded, _directory(root, above, bounds)))
         yield from found
         ahead += [each.path for each in reversed(found) if each.kind == "dir"]
+
+
+def bounded(entry: UpperEntry) -> UpperEntry:
+    """A directory so deep that nobody looks into it is told as one, and is none to go on with."""
+    deep = entry.kind == "dir" and (len(entry.path) > LONGEST_PATH or entry.path.count(b"/") >= DEEPEST)
+    return entry._replace(kind="deep", opaque=False, xattrs={}) if deep else entry
 
 
 class WalkBounds:
@@ -54,10 +60,6 @@ class WalkBounds:
 
     def __init__(self) -> None:
         self._spelled = self._attributes = 0
-
-    def enter(self, directory: bytes) -> None:
-        if len(directory) > LONGEST_PATH:
-            raise _too_much(errno.ENAMETOOLONG, "directories lie too deep in each other", directory)
 
     def take(self, path: bytes, attributes: Mapping[str, bytes]) -> None:
         """An entry and what it has set of attributes."""
@@ -71,7 +73,7 @@ class WalkBounds:
 
 
 def _too_much(number: int, what: str, path: bytes) -> OSError:
-    return OSError(number, f"{what} to be looked at: remove them in the cage or abort this workspace",
+    return OSError(number, f"{what} to be looked at: remove them in the cage, or forget this workspace",
                    os.fsdecode(path[:200]))  # fmt: skip
 
 

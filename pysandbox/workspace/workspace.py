@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pysandbox.errors import CommitError
 from pysandbox.events import WORKSPACE_ABORTED, WORKSPACE_COMMITTED, WORKSPACE_KEPT, Event
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace import bundle, diff, store
 from pysandbox.workspace.changes import Change, changes_of, counted
-from pysandbox.workspace.commit import Committed, OnConflict, commit, judge
+from pysandbox.workspace.commit import Committed, OnConflict, Part, commit_all
 from pysandbox.workspace.conflict import Stamp
 from pysandbox.workspace.diff import Format, Pair, lines_of
 from pysandbox.workspace.plan import Skipped, covers
 from pysandbox.workspace.recovery import recover
 from pysandbox.workspace.undo import undo
-from pysandbox.workspace.upper import Quota, Upper
+from pysandbox.workspace.upper import Quota, Upper, require_still
 
 TOLD = 200  # paths of a commit that the audit has by name; the digest is of all
 
@@ -54,6 +52,7 @@ class Workspace:
     def __init__(self, uppers: Sequence[Upper], *, command: str = "", cage: str = "", kept: str = "",
                  own: frozenset[Stamp] = frozenset(), tell: Callable[[Event], None] | None = None) -> None:  # fmt: skip
         self._uppers = tuple(uppers)
+        self.trees = tuple(each.tree.path for each in self._uppers)
         self._command, self._cage, self._kept, self._own, self._tell = command, cage, kept, own, tell
         self.outcome: WorkspaceOutcome | None = None  # what became of it by itself, when its cage had ended
 
@@ -61,8 +60,9 @@ class Workspace:
     def open(cls, workspace_id: str, *, tell: Callable[[Event], None] | None = None) -> Workspace:
         """A kept one, also in another process than the one that kept it. Raises OSError, ValueError."""
         recover(tell)
+        cage = bundle.cage_of(workspace_id)
         uppers, own = bundle.open_bundle(workspace_id)
-        return cls(uppers, cage=bundle.cage_of(workspace_id), kept=workspace_id, own=own, tell=tell)
+        return cls(uppers, cage=cage, kept=workspace_id, own=own, tell=tell)
 
     @staticmethod
     def kept() -> list[bundle.Kept]:
@@ -75,10 +75,6 @@ class Workspace:
         CommitConflict, CommitError."""
         recover()
         return undo(commit_id)
-
-    @property
-    def trees(self) -> tuple[str, ...]:
-        return tuple(each.tree.path for each in self._uppers)
 
     @property
     def is_told(self) -> bool:
@@ -101,14 +97,19 @@ class Workspace:
     def diff(self, format: Format = "unified", paths: Sequence[str] | None = None) -> str:
         """The changes as a patch (`unified`), as JSON with digests, or one line for each (`stat`). The text is as the
         cage wrote it: escape it before a terminal shows it. Raises OSError."""
+        return "".join(self.diff_lines(format, paths))
+
+    def diff_lines(self, format: Format = "unified", paths: Sequence[str] | None = None) -> Iterator[str]:
+        """As `diff`, a line or a few at a time, each with its end: a cage may have changed more than anybody wants to
+        have in memory. Raises OSError."""
         if format == "json":
-            return diff.in_json(self.changes(paths, digests=True))
-        found = self.changes(paths)
+            yield diff.in_json(self.changes(paths, digests=True))
+            return
+        found, several = self.changes(paths), len(self._uppers) > 1
         shown = diff.stat if format == "stat" else diff.unified
-        return "".join(
-            line for upper in self._uppers
-            for line in shown(upper, [each for each in found if each.tree == upper.tree.path])
-        )  # fmt: skip
+        for upper in self._uppers:
+            here = (each for each in found if each.tree == upper.tree.path)
+            yield from shown(upper, here, several=several)
 
     def lines(self, change: Change) -> Pair | None:
         """The lines of one change before and after; None for what is no text or too large. Raises OSError."""
@@ -116,28 +117,26 @@ class Workspace:
         return lines_of(upper, change)
 
     def commit(self, paths: Sequence[str] | None = None, *, on_conflict: OnConflict = "fail",
-               contents: Mapping[str, bytes] | None = None) -> Commit:  # fmt: skip
-        """Writes the changes at and below `paths` to the trees, each tree's all at once or not at all.
+               contents: Mapping[str, bytes] | None = None, exactly: bool = False) -> Commit:  # fmt: skip
+        """Writes the changes at and below `paths` to the trees, or only those at one of them (`exactly`): all or none.
 
         A path of a tree that was changed there meanwhile is a conflict: `fail` writes nothing, `skip` leaves these
         paths out, `force` writes over them. What the host obeys (`risk` has "guarded" or "policy") is written only
         where its very path is in `paths`. `contents`: other bytes for some paths, such as chosen hunks. A cage that
-        runs is paused first (`Cage.pause`). Raises CommitConflict, CommitError.
+        runs is paused first (`Cage.pause`), and has to stand still from then on. A path that was left (`skipped`) is
+        absolute where it is not of the first tree. Raises CommitConflict, CommitError.
         """
-        self._require_still()
+        require_still(self._uppers)
         recover(self._tell)
-        looked = []
+        parts = []
         for number, upper in enumerate(self._uppers):
             picked = None if paths is None else self._of_tree(number, paths)
-            looked.append((upper, changes_of(upper, digests=self._tell is not None), picked))
-        for upper, found, picked in looked:  # so that a conflict in one tree leaves all of them alone
-            judge(upper.tree, found, picked, on_conflict, self._own)
-        done: list[Committed] = []
-        for upper, found, picked in looked:
-            done.append(commit(upper, found, paths=picked, on_conflict=on_conflict, contents=contents, own=self._own))
-            self._remember(done[-1])
+            others = {path: data for said, data in (contents or {}).items() for path in self._of_tree(number, [said])}
+            parts.append(Part(upper, changes_of(upper, digests=self._tell is not None), picked, others))
+        done = commit_all(parts, on_conflict=on_conflict, own=self._own, exactly=exactly)
+        self._remember(done)
         written = tuple(each for one in done for each in one.written)
-        return Commit(tuple(one.id for one in done if one.id), written, tuple(s for one in done for s in one.skipped))
+        return Commit(tuple(one.id for one in done if one.id), written, tuple(self._left(done)))
 
     def abort(self) -> None:
         """Forgets all of it; the trees stay as they are. Idempotent."""
@@ -152,7 +151,7 @@ class Workspace:
         commit`. `reason` is for the audit. Raises OSError."""
         if self._kept:
             return self._kept
-        self._require_still()
+        require_still(self._uppers)
         self._kept = bundle.write_bundle(self._uppers, command=self._command, cage=self._cage, own=self._own)
         if self._tell is not None:
             found = self.changes(digests=True)
@@ -173,20 +172,21 @@ class Workspace:
         if slow:
             _drop_beside(slow)
 
-    def _require_still(self) -> None:
-        for upper in self._uppers:
-            if not upper.is_still():
-                busy = OSError(errno.EBUSY, "its cage may still write: pause it, or wait for its end")
-                raise CommitError(upper.tree.path, busy)
-
-    def _remember(self, done: Committed) -> None:
-        self._own |= done.stamps
+    def _remember(self, done: Sequence[Committed]) -> None:
+        self._own = self._own.union(*(each.stamps for each in done))
+        for each in done:
+            if self._tell is not None and each.id:
+                told = _told((each.tree,), each.written)
+                self._tell(Event(WORKSPACE_COMMITTED.name, {**self._which(), "commit": each.id, **told}))
         if self._kept:
             with store.opened_one(self._kept) as place:
                 bundle.write_own(place, self._own)
-        if self._tell is not None and done.id:
-            told = _told((done.tree,), done.written)
-            self._tell(Event(WORKSPACE_COMMITTED.name, {**self._which(), "commit": done.id, **told}))
+
+    def _left(self, done: Sequence[Committed]) -> Iterator[Skipped]:
+        """What was not written, each by a path that means its own tree."""
+        for each in done:
+            first = each.tree == self.trees[0]
+            yield from (one if first else one._replace(path=f"{each.tree}/{one.path}") for one in each.skipped)
 
     def _which(self) -> dict[str, object]:
         return {"invocation_id": self._cage, "workspace": self._kept}

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from pysandbox import AsyncCage, Cage, Policy, PolicyError
+from pysandbox.launch.removal import remove_tree
+from pysandbox.workspace import walk
 from pysandbox.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.filterwarnings("ignore:the workspace was not ended")
@@ -51,13 +53,25 @@ def test_each_ending_does_what_it_says(word: str, done: str, there: bool, kept: 
 
 
 @pytest.mark.parametrize(("word", "done"), [("keep", "failed"), ("commit", "failed"), ("abort", "aborted")])
-def test_what_cannot_be_looked_at_is_neither_kept_nor_written(word: str, done: str) -> None:
+def test_what_cannot_be_looked_at_is_neither_kept_nor_written(
+    word: str, done: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "MOST_SPELLED", 20)
     with Cage(policy(on_exit=word)) as cage:
-        deep = "d=$(printf %0200d); i=0; while [ $i -lt 90 ]; do mkdir $d && cd -P $d || exit 1; i=$((i+1)); done"
-        assert cage.run(["bash", "-c", deep]).ok
+        assert cage.run(["mkdir", "-p", "a/directory/in/others"]).ok
     assert action(cage) == done
     assert os.listdir() == ["notes"] and not Workspace.kept()
     cage.workspace.abort()
+
+
+@pytest.mark.parametrize(("word", "done", "there"), [("keep", "kept", False), ("commit", "committed", True)])
+def test_what_lies_too_deep_costs_nothing_but_itself(word: str, done: str, there: bool) -> None:
+    with Cage(policy(on_exit=word)) as cage:
+        deep = "d=$(printf %0200d); i=0; while [ $i -lt 90 ]; do mkdir $d && cd -P $d || exit 1; i=$((i+1)); done"
+        assert cage.run(["bash", "-c", f"echo x > work; {deep}"]).ok
+    assert action(cage) == done and len(Workspace.kept()) == 1
+    assert os.path.exists("work") == there
+    remove_tree("0" * 200)
 
 
 def test_a_cage_for_one_command_is_settled_when_that_has_ended() -> None:

@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from _support.commits import settled, written
 from _support.overlays import DirectoryUpper, Overlay
+from pysandbox.launch.removal import remove_tree
 from pysandbox.workspace import walk
 from pysandbox.workspace.changes import changes_of
 from pysandbox.workspace.upper import UpperEntry
+from pysandbox.workspace.walk import DEEPEST, LONGEST_PATH
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -87,11 +95,33 @@ def test_names_are_the_kernel_s_bytes(overlay: Overlay) -> None:
     upper.drop()
 
 
-def test_a_tree_too_deep_to_be_told_is_refused_by_name(overlay: Overlay) -> None:
+@pytest.mark.parametrize(("levels", "name"), [(90, "d" * 200), (2100, "d")])
+def test_what_lies_too_deep_to_be_told_is_one_change_that_nobody_writes(
+    overlay: Overlay, levels: int, name: str
+) -> None:
     """All paths of it together grow with the square of its depth."""
-    upper = overlay.write("""
-        for _ in range(90): os.mkdir("d" * 200); os.chdir("d" * 200)
+    settled()
+    upper = overlay.write(f"""
+        Path("beside").write_text("x")
+        os.chdir("old")
+        for _ in range({levels}): os.mkdir("{name}"); os.chdir("{name}")
     """, seen=False)  # fmt: skip
+    found = changes_of(upper)
+    (deep,) = [each for each in found if each.after is not None and each.after.kind == "deep"]
+    assert len(deep.path) > LONGEST_PATH or deep.path.count("/") == DEEPEST
+    done = written(upper)
+    assert [(each.path, each.reason) for each in done.skipped] == [
+        (deep.path, "a directory so deep in others is never written to a tree")
+    ]
+    assert (overlay.lower / "beside").exists() and len(done.written) == len(found) - 1
+    remove_tree(str(overlay.lower / "old"))
+    upper.drop()
+
+
+def test_names_that_are_too_many_to_be_told_are_refused(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
+    upper = overlay.write('for each in range(9): os.makedirs(f"{each}/deeper")')
+    assert len(changes_of(upper)) == 18, "CONTROL"
+    monkeypatch.setattr(walk, "MOST_SPELLED", 20)
     with pytest.raises(OSError, match="too deep in each other") as raised:
         changes_of(upper)
     assert raised.value.errno == errno.ENAMETOOLONG
