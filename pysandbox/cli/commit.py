@@ -28,6 +28,7 @@ Examples:
 Exit codes: 0 written; 1 the tree was changed meanwhile, and nothing was written; 125 it could not be written.
 """
 CONFLICT = 1
+LONGEST_SHOWN = 4096  # letters of a path: a cage may nest directories until it is several times as long
 
 
 def main(arguments: list[str], verbose: bool) -> int:
@@ -101,7 +102,8 @@ def _document(done: Commit, rest: int) -> dict[str, object]:
 def tell(done: Commit) -> None:
     console.say(f"written: {len(done.written)}" + (f", left: {len(done.skipped)}" if done.skipped else ""))
     for each in done.skipped:
-        console.show([f"  {each.path}: {each.reason}"])
+        path = each.path if len(each.path) <= LONGEST_SHOWN else f"{each.path[:LONGEST_SHOWN]}..."
+        console.show([f"  {path}: {each.reason}"])
     for name in done.ids:
         console.say(f"for an hour, this takes it back: pysandbox commit --undo {name[-8:]}")
 

@@ -48,7 +48,7 @@ def _show(arguments: list[str]) -> int:
             return 0
         shape = "json" if namespace.json else "stat" if namespace.stat else "unified"
         if shape == "json":
-            console.generated(workspace.diff(shape, paths) + "\n")  # ASCII, without control characters
+            console.generated(workspace.diff("json", paths) + "\n")  # ASCII, without control characters
         else:
             show_patch(workspace.diff_lines(shape, paths))  # type: ignore[arg-type]
     finally:

@@ -59,7 +59,7 @@ class Committed(NamedTuple):
     stamps: frozenset[Stamp] = frozenset()
 
 
-class Part(NamedTuple):
+class CommitPart(NamedTuple):
     """What is asked of one tree: its changes at and below `paths`. `contents`: other bytes for some of them."""
 
     upper: Upper
@@ -73,11 +73,11 @@ def commit(
     contents: Mapping[str, bytes] | None = None, own: frozenset[Stamp] = frozenset(),
 ) -> Committed:  # fmt: skip
     """To one tree. Raises as `commit_all`."""
-    (done,) = commit_all([Part(upper, found, paths, contents or {})], on_conflict=on_conflict, own=own)
+    (done,) = commit_all([CommitPart(upper, found, paths, contents or {})], on_conflict=on_conflict, own=own)
     return done
 
 
-def commit_all(parts: Sequence[Part], *, on_conflict: OnConflict = "fail", own: frozenset[Stamp] = frozenset(),
+def commit_all(parts: Sequence[CommitPart], *, on_conflict: OnConflict = "fail", own: frozenset[Stamp] = frozenset(),
                exactly: bool = False) -> list[Committed]:  # fmt: skip
     """To all of the trees, or to none. `exactly`: nothing that is only below one of the paths. Raises CommitConflict,
     CommitError; the trees are then as they were, but for what the error names."""
@@ -89,7 +89,7 @@ def commit_all(parts: Sequence[Part], *, on_conflict: OnConflict = "fail", own: 
         return [each.done() for each in writings]
 
 
-def judge(part: Part, on_conflict: OnConflict, own: frozenset[Stamp], *, exactly: bool = False) -> Selection:
+def judge(part: CommitPart, on_conflict: OnConflict, own: frozenset[Stamp], *, exactly: bool = False) -> Selection:
     """Raises CommitConflict."""
     tree, paths = part.upper.tree, part.paths
     picked = chosen(part.found, paths, exactly=exactly)
@@ -116,12 +116,12 @@ def judge(part: Part, on_conflict: OnConflict, own: frozenset[Stamp], *, exactly
 class _Writing:
     """One tree's part of a commit under way."""
 
-    def __init__(self, part: Part, looked: Selection, own: frozenset[Stamp]) -> None:
+    def __init__(self, part: CommitPart, looked: Selection, own: frozenset[Stamp]) -> None:
         renames, self.traits = steps(looked.written)
         self.tree, self.renames, self._looked = part.upper.tree, by_directory(renames), looked
         self.upper, self._contents = part.upper, part.contents
         self._untouched = _untouched(self.tree, self.renames, self.traits, own)
-        self.name, self._place = new_id(), -1
+        self.name, self._place, self._is_begun = new_id(), -1, False
         moves = tuple(_move(self.name, number, step) for number, step in enumerate(self.renames))
         self.plan = JournalRecord(self.name, self.tree.path, inode(os.fstat(self.tree.fd)), moves, ())
 
@@ -135,6 +135,7 @@ class _Writing:
             traits = tuple(trait_of(each, where) for each in self.traits)
             self.plan = self.plan._replace(moves=tuple(moves), traits=traits)
             self.journal.begin(self.plan)
+            self._is_begun = True
             moves = stage_all(Source(self.upper, self._contents), self.renames, moves, where)
         native.sync_file_system(self.tree.fd)
         _unchanged(self.renames, moves)
@@ -146,7 +147,7 @@ class _Writing:
 
     def back_out(self) -> bool:
         """Whether nothing of it is left in the tree, but for names that `recover` removes."""
-        if self._place < 0 or back_out(self.journal, self.tree.fd, self.plan):
+        if not self._is_begun or back_out(self.journal, self.tree.fd, self.plan):
             store.remove(self.name)
             return True
         with places(self.tree.fd) as where:

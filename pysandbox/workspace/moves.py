@@ -158,7 +158,7 @@ def undo_all(where: Places, moves: Sequence[Move]) -> list[Move]:
 
 
 def is_any_made(where: Places, moves: Sequence[Move]) -> bool:
-    """Of what can be looked at."""
+    """Whether a name is as a move leaves it. What cannot be looked at is left out."""
     for move in moves:
         with suppress(Moved, OSError):
             if is_made(where, move):

@@ -11,7 +11,7 @@ from pysandbox.events import WORKSPACE_ABORTED, WORKSPACE_COMMITTED, WORKSPACE_K
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace import bundle, diff, store
 from pysandbox.workspace.changes import Change, changes_of, counted
-from pysandbox.workspace.commit import Committed, OnConflict, Part, commit_all
+from pysandbox.workspace.commit import Committed, OnConflict, CommitPart, commit_all
 from pysandbox.workspace.conflict import Stamp
 from pysandbox.workspace.diff import Format, Pair, lines_of
 from pysandbox.workspace.plan import Skipped, covers
@@ -132,7 +132,7 @@ class Workspace:
         for number, upper in enumerate(self._uppers):
             picked = None if paths is None else self._of_tree(number, paths)
             others = {path: data for said, data in (contents or {}).items() for path in self._of_tree(number, [said])}
-            parts.append(Part(upper, changes_of(upper, digests=self._tell is not None), picked, others))
+            parts.append(CommitPart(upper, changes_of(upper, digests=self._tell is not None), picked, others))
         done = commit_all(parts, on_conflict=on_conflict, own=self._own, exactly=exactly)
         self._remember(done)
         written = tuple(each for one in done for each in one.written)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from _support.projects import enter_project
+from pysandbox.launch.removal import remove_tree
 
 SCRIPT = """
 echo three >> notes; mkdir -p build; i=0; while [ $i -lt 15 ]; do echo $i > build/f$i; i=$((i+1)); done
@@ -174,3 +175,45 @@ def test_a_commit_takes_paths_after_the_id(project: Path) -> None:
 def test_what_is_the_cage_s_own_cannot_be_kept_apart(project: Path, place: str) -> None:
     refused = pysandbox("run", "--cow", place, "--", "true", code=125).stderr
     assert f"what is written to '{place}' cannot be kept apart: the cage has a {place} of its own" in refused
+
+
+def test_a_commit_is_taken_back_by_enough_of_its_id_alone(project: Path) -> None:
+    pysandbox("run", "--workdir", "cow", "--", "sh", "-c", "echo x > notes")
+    (done,) = json.loads(pysandbox("commit", "--json").stdout)["commits"]
+    written = tree(project)
+    pysandbox("run", "--workdir", "cow", "--", "sh", "-c", "echo x > more")
+    kept = json.loads(pysandbox("diff", "--list", "--json").stdout)[0]["id"]
+    for text in ("", done[-1], done[-3:]):
+        assert "too short for an id" in pysandbox("commit", "--undo", text, code=125).stderr
+    for text in (kept, kept[-8:], done[1:-1]):
+        assert "0 commits of the last hour" in pysandbox("commit", "--undo", text, code=125).stderr
+    assert tree(project) == written
+    pysandbox("commit", "--undo", done[-8:].lower())
+    assert tree(project) != written
+
+
+def test_a_tree_that_is_too_deep_costs_neither_the_rest_nor_the_exit_code(project: Path) -> None:
+    script = "echo x > work; i=0; while [ $i -lt 90 ]; do mkdir $D && cd -P $D || exit 1; i=$((i+1)); done; exit 7"
+    deep = f"D={'d' * 200}; {script}"
+    assert "kept as" in pysandbox("run", "--workdir", "cow", "--", "bash", "-c", deep, code=7).stderr
+    assert "a directory so deep in others is never written" in pysandbox("commit").stderr
+    assert (project / "work").read_text() == "x\n"
+    remove_tree(str(project / ("d" * 200)))
+
+
+def test_what_cannot_be_kept_is_said_and_no_success(project: Path) -> None:
+    """The command's own exit code stays where it is one of a failure."""
+    place = project.parent / "state" / "pysandbox" / "workspaces"
+    place.mkdir(parents=True, mode=0o700)
+    (place.parent).chmod(0o700)
+    for code, told in (("0", 125), ("7", 7)):
+        place.chmod(0o700)
+        script = f"echo x > work; exit {code}"
+        assert "kept as" in pysandbox("run", "--workdir", "cow", "--", "sh", "-c", script, code=int(code)).stderr
+        pysandbox("discard")
+        place.chmod(0o500)
+        try:
+            said = pysandbox("run", "--workdir", "cow", "--", "sh", "-c", script, code=told).stderr
+        finally:
+            place.chmod(0o700)
+        assert "is lost" in said and "1 change" in said
