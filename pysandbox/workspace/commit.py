@@ -198,9 +198,12 @@ def back_out(journal: CommitJournal, tree: int, plan: JournalRecord) -> bool:
         journal.back()
     with places(tree) as where:
         stuck = undo_all(where, plan.moves)
-    with suppress(OSError):
+    try:
         set_traits(tree, plan.traits, back=True)
-    return unstage(tree, [each for each in plan.moves if each not in stuck]) and not stuck
+        is_back = not stuck
+    except OSError:
+        is_back = False
+    return unstage(tree, [each for each in plan.moves if each not in stuck]) and is_back
 
 
 def apply(tree: int, written: JournalRecord) -> None:

@@ -11,7 +11,7 @@ from pysandbox.events import WORKSPACE_ABORTED, WORKSPACE_COMMITTED, WORKSPACE_K
 from pysandbox.shapes import Literal, NamedTuple
 from pysandbox.workspace import bundle, diff, store
 from pysandbox.workspace.changes import Change, changes_of, counted
-from pysandbox.workspace.commit import Committed, OnConflict, CommitPart, commit_all
+from pysandbox.workspace.commit import CommitPart, Committed, OnConflict, commit_all
 from pysandbox.workspace.conflict import Stamp
 from pysandbox.workspace.diff import Format, Pair, lines_of
 from pysandbox.workspace.plan import Skipped, covers

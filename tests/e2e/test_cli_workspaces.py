@@ -7,11 +7,15 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from _support.projects import enter_project
+from pysandbox.cli import explain
 from pysandbox.launch.removal import remove_tree
+from pysandbox.workspace import diff
+from pysandbox.workspace.workspace import Workspace
 
 SCRIPT = """
 echo three >> notes; mkdir -p build; i=0; while [ $i -lt 15 ]; do echo $i > build/f$i; i=$((i+1)); done
@@ -190,6 +194,20 @@ def test_a_commit_is_taken_back_by_enough_of_its_id_alone(project: Path) -> None
     assert tree(project) == written
     pysandbox("commit", "--undo", done[-8:].lower())
     assert tree(project) != written
+
+
+def test_no_more_of_a_patch_is_made_than_is_shown(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pysandbox("run", "--workdir", "cow", "--", "sh", "-c", "for each in 1 2 3 4 5 6 7 8 9; do echo x > new$each; done")
+    (kept,) = Workspace.kept()
+    run = SimpleNamespace(apart=[SimpleNamespace(workspace=kept.id)])
+    looked: list[object] = []
+    lines_of = diff.lines_of
+    monkeypatch.setattr(diff, "lines_of", lambda *given: looked.append(1) or lines_of(*given))
+    assert len(explain._patch(run)) == 9 * 6 and len(looked) == 9, "CONTROL"  # type: ignore[arg-type]
+    monkeypatch.setattr(explain, "MOST_LINES", 10)
+    looked.clear()
+    shown = explain._patch(run)  # type: ignore[arg-type]
+    assert len(shown) == 11 and shown[-1] == f"... and more: pysandbox diff {kept.id[-8:]}" and len(looked) == 2
 
 
 def test_a_tree_that_is_too_deep_costs_neither_the_rest_nor_the_exit_code(project: Path) -> None:
