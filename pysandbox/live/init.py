@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pysandbox.live.cgroup import CageCgroup
     from pysandbox.live.kill_reason import KillReason
+    from pysandbox.live.stopping import Standing
     from pysandbox.live.tree import ProcessTree
     from pysandbox.live.uppers import OpenedUppers
 
@@ -60,7 +61,7 @@ class CageInit:
         self.on_command: list[Callable[[], object]] = []  # to be called when there is something to be watched again
         self.paused = False  # it is paused: the watchdog then neither stops it nor lets it go on
         self.stopped_by_hand = False  # one command was: whoever did it decides when that goes on
-        self.stood: dict[int, int] | None = None  # what stood still when it was paused: `stopping.stands_still`
+        self.stood: Standing | None = None  # what stood still when it was paused: `stopping.stands_still`
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
         self.pid = opened.pid

@@ -31,10 +31,11 @@ from contextlib import ExitStack, suppress
 from pysandbox.descriptors.polling import is_over
 from pysandbox.errors import CageClosedError, UnstoppableError
 from pysandbox.events import UNSTOPPABLE, Event, Sink
+from pysandbox.launch.owner import Owner, owner_of
 from pysandbox.launch.proctext import number
 from pysandbox.live.kill_reason import KillReason
 from pysandbox.live.processes import descendants, status_of, threads_of
-from pysandbox.shapes import TYPE_CHECKING
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
@@ -51,6 +52,14 @@ FOUGHT = KillReason("cancelled", "restrict", "the cage went on running whenever 
 Work = Callable[[Sequence[int]], int]
 Switches = dict[int, int]  # how often each thread that is not dead has left a processor
 Signal = Callable[[int], object]
+
+
+class Standing(NamedTuple):
+    """What stood still when a cage was paused. `owners`: its processes, each with its start, since a program that wakes
+    itself may fork until another one has its number."""
+
+    owners: frozenset[Owner | None]
+    switches: Switches
 
 
 # ---- signals --------------------------------------------------------------------------------------------------------
@@ -229,11 +238,12 @@ def pause(live: CageInit) -> None:
     live.paused, live.stood = True, None
     if live.cgroup is not None:
         live.cgroup.freeze()
-        live.stood = {}
+        live.stood = Standing(frozenset(), {})
         return
     pidfd = live.pin()
     try:
-        live.stood = stop_below(live.id, live.pid, pidfd, lambda number: live.signal(0, number, "all"))
+        seen = stop_below(live.id, live.pid, pidfd, lambda number: live.signal(0, number, "all"))
+        live.stood = Standing(_owners(live.pid), seen)
     finally:
         os.close(pidfd)
 
@@ -250,9 +260,16 @@ def stands_still(live: CageInit) -> bool:
     except CageClosedError:
         return False
     try:
-        return not is_over(pidfd) and Stopping(live.pid, pidfd, PAUSE_PATIENCE, lambda fighting, new: None).stood(seen)
+        asked = Stopping(live.pid, pidfd, PAUSE_PATIENCE, lambda fighting, new: None)
+        stood = asked.stood(seen.switches) and _owners(live.pid) == seen.owners
+        return stood and not is_over(pidfd)  # whose number it was is known only now
     finally:
         os.close(pidfd)
+
+
+def _owners(init: int) -> frozenset[Owner | None]:
+    """None for those that are dead. Raises OSError, UnsupportedError."""
+    return frozenset(map(owner_of, descendants(init))) - {None}
 
 
 def resume(live: CageInit) -> None:

@@ -1,4 +1,4 @@
-"""The launcher's SHA-256 is the standard one, by the processor's own instructions and without them, however the bytes come."""
+"""The launcher's SHA-256 is the standard one, by the processor's own instructions and without, however the bytes come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MAIN = """
 #include "sha256.h"
 static uint8_t bytes[1 << 16];
 int main(int argc, char **argv) {
-    const size_t size = fread(bytes, 1, sizeof bytes, stdin), step = argc > 1 ? strtoul(argv[1], NULL, 10) : sizeof bytes;
+    const size_t size = fread(bytes, 1, sizeof bytes, stdin);
+    const size_t step = argc > 1 ? strtoul(argv[1], NULL, 10) : sizeof bytes;
     struct sha256 hash;
     uint8_t digest[SHA256_SIZE];
     char text[2 * SHA256_SIZE + 1];
