@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pysandbox.live.cgroup import CageCgroup
     from pysandbox.live.kill_reason import KillReason
-    from pysandbox.live.stopping import Standing
+    from pysandbox.live.processes import Standing
     from pysandbox.live.tree import ProcessTree
     from pysandbox.live.uppers import OpenedUppers
 

@@ -33,6 +33,14 @@ class Task(NamedTuple):
     state: str
 
 
+class Standing(NamedTuple):
+    """What stood still when a cage was paused. `owners`: its processes, each with its start, since a program that wakes
+    itself may fork until another one has its number. `switches`: how often each thread had left a processor."""
+
+    owners: frozenset[Owner | None]
+    switches: dict[int, int]
+
+
 # ---- which there are ------------------------------------------------------------------------------------------------
 
 

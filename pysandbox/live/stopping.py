@@ -34,8 +34,8 @@ from pysandbox.events import UNSTOPPABLE, Event, Sink
 from pysandbox.launch.owner import Owner, owner_of
 from pysandbox.launch.proctext import number
 from pysandbox.live.kill_reason import KillReason
-from pysandbox.live.processes import descendants, status_of, threads_of
-from pysandbox.shapes import TYPE_CHECKING, NamedTuple
+from pysandbox.live.processes import Standing, descendants, status_of, threads_of
+from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.live.init import CageInit
@@ -52,14 +52,6 @@ FOUGHT = KillReason("cancelled", "restrict", "the cage went on running whenever 
 Work = Callable[[Sequence[int]], int]
 Switches = dict[int, int]  # how often each thread that is not dead has left a processor
 Signal = Callable[[int], object]
-
-
-class Standing(NamedTuple):
-    """What stood still when a cage was paused. `owners`: its processes, each with its start, since a program that wakes
-    itself may fork until another one has its number."""
-
-    owners: frozenset[Owner | None]
-    switches: Switches
 
 
 # ---- signals --------------------------------------------------------------------------------------------------------

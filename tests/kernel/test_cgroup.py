@@ -115,8 +115,9 @@ def test_a_frozen_cage_stands_still_until_it_is_thawed_and_dies_of_a_kill() -> N
     try:
         group.freeze()
         command = init.start("/bin/true", oneshot=False)
-        assert "frozen 1" in Path(group.path, "cgroup.events").read_text()
+        assert "frozen 1" in Path(group.path, "cgroup.events").read_text() and group.is_frozen()
         group.thaw()
+        assert not group.is_frozen()
         command.expect("started")
         command.expect("exited")
         group.freeze()

@@ -1,4 +1,4 @@
-"""The launcher's SHA-256 is the standard one, by the processor's own instructions and without, however the bytes come."""
+"""SHA-256 of the launcher is the standard one, by the processor's instructions and without, whichever way bytes come."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import pytest
 from pysandbox.errors import CageClosedError
 from pysandbox.launch.owner import Owner
 from pysandbox.live import stopping
-from pysandbox.live.stopping import Standing, Switches, stands_still
+from pysandbox.live.processes import Standing
+from pysandbox.live.stopping import Switches, stands_still
 
 OWNERS = frozenset({Owner(1, 7, 100)})
 
