@@ -1,4 +1,4 @@
-"""SHA-256 of the launcher is the standard one, by the processor's instructions and without, whichever way bytes come."""
+"""SHA-256 of the launcher is the standard one, by the processor's instructions and without, however they come."""
 
 from __future__ import annotations
 
