@@ -118,9 +118,9 @@ enum psb_message_kind {
     PSB_MESSAGE_SIGNAL = 3,
     PSB_MESSAGE_WAKE_HINT = 4, /* an order follows within microseconds: do not go back to sleep; nothing but the kind */
     PSB_MESSAGE_LISTENER = 5,  /* cage-init -> host: struct psb_listener */
-    PSB_MESSAGE_UPPER = 7,     /* setup -> host, with a descriptor of PSB_MOUNT_UPPER: before anything else is sent */
-    PSB_MESSAGE_WRITTEN = 6 /* a question, nothing but the kind; and the answer, struct psb_written. The host reads an
-                             * answer before it asks again, so there is always room for it */
+    PSB_MESSAGE_WRITTEN = 6, /* a question, nothing but the kind; and the answer, struct psb_written. The host reads an
+                              * answer before it asks again, so there is always room for it */
+    PSB_MESSAGE_UPPER = 7    /* setup -> host, with a descriptor of PSB_MOUNT_UPPER: before anything else is sent */
 };
 
 enum psb_setup_flag {

@@ -161,7 +161,8 @@ int32_t starting(void) {
     return start.exec_pipe >= 0 ? start.command->pid : 0;
 }
 
-void finish_start(void) {
+/* `reaped`: the child was waited for already, so that its number may be that of an orphan by now. */
+void finish_start(int reaped) {
     sys_close(start.exec_pipe);
     start.exec_pipe = -1;
     clean_up();
@@ -169,7 +170,7 @@ void finish_start(void) {
         tell_start();
         return;
     }
-    sys_call(SYS_wait4, start.command->pid, 0, __WALL, 0, 0, 0); /* past everything but its exit */
+    if (!reaped) sys_call(SYS_wait4, start.command->pid, 0, __WALL, 0, 0, 0); /* past everything but its exit */
     start.command->pid = 0;
     tell_failure();
 }

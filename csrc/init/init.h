@@ -106,7 +106,7 @@ struct attempt {
 void begin_command(struct cage *cage, struct message *message);
 int32_t start_pipe(void);
 int32_t starting(void); /* the pid; 0: no start is under way */
-void finish_start(void);
+void finish_start(int reaped);
 /* To be called now and then while a start is under way. */
 void continue_start(void);
 

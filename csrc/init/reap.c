@@ -69,7 +69,7 @@ void reap(struct cage *cage) {
         if (pid < 0 && pid != -ECHILD) give_up(cage);
         if (pid <= 0) return;
         cage->blocks_written += (uint64_t)usage.blocks_out;
-        if (pid == starting()) finish_start(); /* it ended after we had last looked at its exec pipe */
+        if (pid == starting()) finish_start(1); /* it ended after we had last looked at its exec pipe */
         command = find(cage, (int32_t)pid);
         if (command) finish(cage, command, status, &usage);
     }

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,6 +296,8 @@ int open_memory(struct memory *memory, const struct kept *kept, int init_pid) {
     memory->own_net = (kept->head->flags & PSB_KEPT_OWN_NET) != 0;
     memory->proc = -1;
     if (!memory->limit) return 0;
+    /* Whoever /proc shows is signalled, and that must be the cage alone. */
+    if (!(((const struct psb_plan *)table(kept, PSB_KEPT_PLAN))->namespaces & CLONE_NEWPID)) return -1;
     snprintf(path, sizeof path, "/proc/%d/root", init_pid);
     root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return -1;

@@ -31,10 +31,10 @@ def writes(flags: int) -> bool:
     return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
 
-def complete(call: Call, args: Sequence[int]) -> Call:
+def complete(call: Call, args: Sequence[int], caller: wire.Waiting) -> Call:
     """The call with the absolute path that it means, its flags and its mode. Raises OSError."""
     directory, path_at, flags_at, mode_at = ARGUMENTS[call.syscall]
-    path = os.fsdecode(wire.read_text(call.pid, args[path_at], LONGEST_PATH))
+    path = os.fsdecode(caller.read_text(args[path_at], LONGEST_PATH))
     if not path:
         raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
     flags = CREAT_FLAGS if flags_at is None else register_int(args[flags_at])

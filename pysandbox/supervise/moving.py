@@ -54,7 +54,7 @@ class NotMoved(OSError):
 
 
 def move(
-    call: Call, args: Sequence[int], plan: Plan, user: int, waits: Callable[[], bool], left: set[tuple[int, int]]
+    call: Call, args: Sequence[int], plan: Plan, user: int, caller: wire.Waiting, left: set[tuple[int, int]]
 ) -> None:
     """What rename(2) of these arguments asks for, done. `user`: whom the cage is outside, where that is not us. `left`:
     directories of this cage that could not be moved once, whose next try costs the host nothing. Raises NotMoved where
@@ -69,9 +69,9 @@ def move(
         except OSError as error:
             raise NotMoved(error.errno, error.strerror) from None
         held.callback(os.close, root)
-        source = _named(held, root, call.pid, old_at, args, old, user)
-        target = _named(held, root, call.pid, new_at, args, new, user)
-        if not waits():  # what was read may be of whoever has its number now
+        source = _named(held, root, call.pid, old_at, args, old, user, caller)
+        target = _named(held, root, call.pid, new_at, args, new, user, caller)
+        if not caller.waits():  # what was read may be of whoever has its number now
             raise NotMoved(errno.ESRCH, "the caller is gone")
         devices = {os.fstat(directory).st_dev for directory, _ in (source, target)}
         if len(devices) > 1 or not devices & _devices(root, trees):
@@ -81,7 +81,7 @@ def move(
         if which in left or len(left) > MOST_LEFT:
             raise NotMoved(errno.EXDEV, "it was not moved before")
         try:
-            _Move(user, waits).done(source, target)
+            _Move(user, caller.waits).done(source, target)
         except NotMoved:
             left.add(which)
             raise
@@ -109,11 +109,12 @@ Name = tuple[int, str]  # in an open directory
 
 
 def _named(
-    held: ExitStack, root: int, tid: int, directory_at: int | None, args: Sequence[int], at: int, user: int
-) -> Name:
+    held: ExitStack, root: int, tid: int, directory_at: int | None, args: Sequence[int], at: int, user: int,
+    caller: wire.Waiting,
+) -> Name:  # fmt: skip
     """A path among the arguments: the directory above it, and its last component."""
     directory = files.AT_FDCWD if directory_at is None else files.register_int(args[directory_at])
-    text = os.fsdecode(wire.read_text(tid, args[at], files.LONGEST_PATH))
+    text = os.fsdecode(caller.read_text(args[at], files.LONGEST_PATH))
     path = files.absolute(tid, directory, text) if text else ""
     above, name = posixpath.split(path.rstrip("/"))
     if name in ("", ".", ".."):

@@ -54,7 +54,7 @@ def inject(notifier: Any, pending: int, live: CageInit, landlock: LandlockPlan |
            verdict: InjectFd) -> None:  # fmt: skip
     """Opens a file for the caller and answers its call; an error becomes the caller's errno."""
     try:
-        fd = _Opening(live, landlock, call, verdict).open()
+        fd = _Opening(live, landlock, call, verdict, wire.Waiting(notifier, pending)).open()
         try:
             wire.answer(notifier, pending, "INJECT", fd, verdict.flags & os.O_CLOEXEC)
         finally:
@@ -66,14 +66,16 @@ def inject(notifier: Any, pending: int, live: CageInit, landlock: LandlockPlan |
 class _Opening:
     """One open. Raises OSError."""
 
-    def __init__(self, live: CageInit, landlock: LandlockPlan | None, call: Call, verdict: InjectFd) -> None:
-        self._live, self._landlock, self._call = live, landlock, call
+    def __init__(
+        self, live: CageInit, landlock: LandlockPlan | None, call: Call, verdict: InjectFd, caller: wire.Waiting
+    ) -> None:
+        self._live, self._landlock, self._call, self._caller = live, landlock, call, caller
         self._path, self._flags, self._mode = verdict.path, verdict.flags, verdict.mode
 
     def open(self) -> int:
         number = _descriptor_named(self._call, self._path)
         if number is not None:
-            return _duplicate(self._call.pid, number, self._flags)
+            return _duplicate(self._caller, number, self._flags)
         root = self._live.open_root()
         try:
             fd = self._open_below(root)
@@ -187,7 +189,9 @@ class _Opening:
             os.close(directory)
 
     def _mode_of_new(self) -> int:
-        return self._mode & ~number(status_of(self._call.pid).get(b"Umask", b"022"), 8)
+        umask = number(status_of(self._call.pid).get(b"Umask", b"022"), 8)
+        self._caller.require()
+        return self._mode & ~umask
 
 
 def _target(directory: int, real: str, name: str) -> str:
@@ -229,8 +233,8 @@ def _descriptor_named(call: Call, path: str) -> int | None:
     return int(found[1])
 
 
-def _duplicate(tid: int, number: int, flags: int) -> int:
-    fd = wire.get_fd(tid, number)
+def _duplicate(caller: wire.Waiting, number: int, flags: int) -> int:
+    fd = caller.take_fd(number)
     has = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
     if has not in (os.O_RDWR, flags & os.O_ACCMODE):
         os.close(fd)

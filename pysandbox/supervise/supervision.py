@@ -119,7 +119,7 @@ class Supervision(CageService):
         elif told.kind == wire.NOT_REPLACEABLE:
             self._turns.run(partial(self._carry, int(told.pending), call), step_back)
         elif call.kind in ("OPEN", "PATH") and self.rules.actions[call.kind] == "TELL":
-            self._turns.run(partial(self._look_at_paths, int(told.pending), call, list(told.args)), step_back)
+            self._turns.run(partial(self._look_at_paths, int(told.pending), call), step_back)
         elif call.kind == "RENAME":
             self._turns.run(partial(self._rename, int(told.pending), call, list(told.args)), step_back)
         elif call.kind == "EXEC" and self.rules.actions["EXEC"] == "TELL":
@@ -139,12 +139,12 @@ class Supervision(CageService):
             return partial(self._ledger.note_refusal, call, int(told.session))
         return partial(self._callback.note_late, call)
 
-    def _look_at_paths(self, pending: int, call: Call, args: list[int]) -> None:
+    def _look_at_paths(self, pending: int, call: Call) -> None:
         """Looks where the C half may not, at the paths of a call that is only watched; it goes on when they are
         recorded."""
         assert self._plan.notify is not None
         try:
-            for missed in wire.look_at_paths(call.pid, call.syscall, args, self._plan.notify.on_host):
+            for missed in wire.Waiting(self._supervisor.notifier, pending).look_at_paths(self._plan.notify.on_host):
                 self._ledger.note_missed(call, missed)
         finally:
             wire.answer(self._supervisor.notifier, pending, "PASS")
@@ -153,7 +153,7 @@ class Supervision(CageService):
         """Notes the paths first, where they are watched."""
         try:
             if self._plan.notify is not None and self._plan.notify.watches_paths:
-                for missed in wire.look_at_paths(call.pid, call.syscall, args, False):
+                for missed in wire.Waiting(self._supervisor.notifier, pending).look_at_paths(False):
                     self._ledger.note_missed(call, missed)
         finally:
             answer_rename(self._supervisor.notifier, pending, call, args, self._plan, self.live.user, self._left)
@@ -167,17 +167,19 @@ class Supervision(CageService):
 
     def _resolve_exec(self, pending: int, call: Call, args: list[int]) -> None:
         """Reads the path of an exec that is only recorded; the call continues when it is in the ledger."""
+        caller = wire.Waiting(self._supervisor.notifier, pending)
         try:
-            asked, path = self._trace(call, args)
+            asked, path = self._trace(call, args, caller)
+            caller.require()
             self._ledger.note_exec(replace(call, path=path), wire.digest(asked))
         except (OSError, CageClosedError, programs.NoProgram):
             pass  # it runs nothing, or cannot be read
         finally:
             wire.answer(self._supervisor.notifier, pending, "PASS")
 
-    def _trace(self, call: Call, args: list[int]) -> tuple[bytes, str]:
+    def _trace(self, call: Call, args: list[int], caller: wire.Waiting) -> tuple[bytes, str]:
         """The path of an exec as it was given, and its real path. Raises what `programs.trace` does."""
-        asked = wire.read_exec(call.pid, wire.number_of(call.syscall), args).split(b"\0", 1)[0]
+        asked = caller.read_exec().split(b"\0", 1)[0]
         directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
         return asked, programs.trace(self.live, call.pid, directory, os.fsdecode(asked))
 
@@ -189,10 +191,13 @@ class Supervision(CageService):
             raise
 
     def _judge(self, pending: int, call: Call, args: list[int]) -> None:
-        if not wire.waits(self._supervisor.notifier, pending):
+        caller = wire.Waiting(self._supervisor.notifier, pending)
+        if not caller.waits():
             return  # its deadline passed in the backlog
         try:
-            call, judged = self._complete(call, args)
+            call, judged = self._complete(call, args, caller)
+            if not caller.waits():
+                return  # what was found by its number may be of whoever has that now
             rules = self.rules.now
             verdict = decide(call, rules)
             if self._recorder is not None:
@@ -202,7 +207,7 @@ class Supervision(CageService):
         except FileNotFoundError:
             verdict, judged = Errno(ENOENT), None  # as the kernel would say
         except programs.NoProgram as none:
-            call, verdict = self._without_program(call, args, none.number)
+            call, verdict = self._without_program(call, args, none.number, caller)
             judged = None
         except OSError as error:  # what cannot be read is refused
             verdict, judged = Errno((error.errno or EPERM) if call.kind == "OPEN" else EPERM, "unreadable"), None
@@ -211,23 +216,25 @@ class Supervision(CageService):
             verdict, judged = Errno(EPERM, "supervisor"), None
         self._apply(pending, call, verdict, judged)
 
-    def _complete(self, call: Call, args: list[int]) -> tuple[Call, Judged | None]:
+    def _complete(self, call: Call, args: list[int], caller: wire.Waiting) -> tuple[Call, Judged | None]:
         """The call with what C has not read for it. Raises OSError."""
         if call.kind == "EXEC":
-            raw = wire.read_exec(call.pid, wire.number_of(call.syscall), args)
+            raw = caller.read_exec()
             path, *argv = (os.fsdecode(each) for each in raw.split(b"\0")[:-1])
             directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
             program = programs.find(self.live, call.pid, directory, path)  # a shell tries every directory of PATH
             call = replace(call, path=program.path, argv=tuple(argv))
             return call, Judged(raw, directory, program.device, program.inode)
         if call.kind == "OPEN":
-            return files.complete(call, args), None
+            return files.complete(call, args, caller), None
         return replace(call, marks=self.rules.marks_of(call.pid)), None
 
-    def _without_program(self, call: Call, args: list[int], number: int) -> tuple[Call, Errno]:
+    def _without_program(self, call: Call, args: list[int], number: int, caller: wire.Waiting) -> tuple[Call, Errno]:
         """Where no program was found the kernel's own error; a path through a process of /proc is refused."""
         try:
-            return replace(call, path=self._trace(call, args)[1]), Errno(number, "unreadable")
+            path = self._trace(call, args, caller)[1]
+            caller.require()
+            return replace(call, path=path), Errno(number, "unreadable")
         except (OSError, CageClosedError, programs.NoProgram):
             return call, Errno(number)
 

@@ -240,24 +240,6 @@ def last_event(notifier: Notifier, number: int) -> int:
     return max(0, int(lib.psb_last_event(notifier, number)))
 
 
-def waits(notifier: Notifier, pending: int) -> bool:
-    return bool(lib.psb_waits(notifier, pending))
-
-
-def read_exec(pid: int, number: int, args: Sequence[int]) -> bytes:
-    """Path and arguments of an execve as the caller's memory has them now, each ended by NUL. Raises OSError."""
-    room = 1 << 12  # most are shorter; a larger buffer has to be cleared first
-    while True:
-        text = ffi.new("char[]", room)
-        size = lib.psb_read_exec(pid, number, args, text, room)
-        if size == -errno.E2BIG and room < MOST_ARGUMENTS:
-            room <<= 3
-            continue
-        if size < 0:
-            raise OSError(-size, os.strerror(-size))
-        return bytes(ffi.buffer(text, size))
-
-
 def digest(text: bytes) -> int:
     """The digest of a path as it was written; csrc/host/notify/program.c computes the same."""
     total = 0xCBF29CE484222325
@@ -279,19 +261,56 @@ def missed_of(told: ReportedCall) -> Missed:
     return Missed(text_of(told), WANTED[told.wanted], told.refusal, bool(told.directory))
 
 
-def look_at_paths(pid: int, syscall: str, args: Sequence[int], on_host: bool) -> list[Missed]:
-    """The paths of a call that waits which it would be refused; asks the disk, too."""
-    looks = ffi.new("struct psb_look[]", lib.PSB_LOOKS)
-    count = lib.psb_look_at_paths(pid, number_of(syscall), args, on_host, looks)
-    return [Missed(os.fsdecode(ffi.string(looks[at].path)), WANTED[looks[at].wanted], looks[at].number,
-                   bool(looks[at].directory)) for at in range(max(0, count))]  # fmt: skip
-
-
 def path_counts(notifier: Notifier, number: int) -> tuple[Mapping[int, int], int]:
     """How often each kind of look was seen, by the key of its event; and how many there was no room for."""
     table, lost = ffi.new("struct psb_path_count[]", MOST_PATHS), ffi.new("uint64_t *")
     count = lib.psb_path_counts(notifier, number, table, MOST_PATHS, lost)
     return {int(table[at].key): int(table[at].count) for at in range(max(0, count))}, int(lost[0])
+
+
+class Waiting(NamedTuple):
+    """The caller of a call that waits for an answer: the one way to its memory and its descriptors. Each look raises
+    OSError (ENOENT, ESRCH) once it is gone, so that nothing is ever got of a process that has its number then."""
+
+    notifier: Notifier
+    pending: int
+
+    def waits(self) -> bool:
+        """Whether it still waits: then what was found by its number before, as in /proc, is its own."""
+        return bool(lib.psb_waits(self.notifier, self.pending))
+
+    def require(self) -> None:
+        """Raises ProcessLookupError where it does not wait any more."""
+        if not self.waits():
+            raise ProcessLookupError(errno.ESRCH, "the caller is gone")
+
+    def read_text(self, address: int, room: int) -> bytes:
+        """A NUL-terminated string in its memory. Raises OSError (EFAULT, ENAMETOOLONG)."""
+        text = ffi.new("char[]", room)
+        size = _taken(lib.psb_read_text(self.notifier, self.pending, address, text, room))
+        return bytes(ffi.buffer(text, size))
+
+    def read_exec(self) -> bytes:
+        """Path and arguments of its execve as its memory has them now, each ended by NUL. Raises OSError."""
+        room = 1 << 12  # most are shorter; a larger buffer has to be cleared first
+        while True:
+            text = ffi.new("char[]", room)
+            size = lib.psb_read_exec(self.notifier, self.pending, text, room)
+            if size == -errno.E2BIG and room < MOST_ARGUMENTS:
+                room <<= 3
+                continue
+            return bytes(ffi.buffer(text, _taken(size)))
+
+    def look_at_paths(self, on_host: bool) -> list[Missed]:
+        """The paths of its call which it would be refused; asks the disk, too."""
+        looks = ffi.new("struct psb_look[]", lib.PSB_LOOKS)
+        count = lib.psb_look_at_paths(self.notifier, self.pending, on_host, looks)
+        return [Missed(os.fsdecode(ffi.string(looks[at].path)), WANTED[looks[at].wanted], looks[at].number,
+                       bool(looks[at].directory)) for at in range(max(0, count))]  # fmt: skip
+
+    def take_fd(self, fd: int) -> int:
+        """A duplicate of its descriptor, close-on-exec. Raises OSError."""
+        return _taken(lib.psb_take_fd(self.notifier, self.pending, fd))
 
 
 class Refusals(NamedTuple):
@@ -333,8 +352,11 @@ def text_of(told: ReportedCall) -> str:
 
 
 def get_fd(pid: int, fd: int) -> int:
-    """A duplicate of another process's descriptor, close-on-exec. Raises OSError."""
-    taken = lib.psb_get_fd(pid, fd)
+    """A duplicate of a descriptor of a process that is stopped, close-on-exec. Raises OSError."""
+    return _taken(lib.psb_get_fd(pid, fd))
+
+
+def _taken(taken: int) -> int:
     if taken < 0:
         raise OSError(-taken, os.strerror(-taken))
     return int(taken)
@@ -354,12 +376,3 @@ def close_borrowed(fd: int) -> None:
 
 def number_of(syscall: str) -> int:
     return table(MACHINE).numbers[syscall]
-
-
-def read_text(pid: int, address: int, room: int) -> bytes:
-    """A NUL-terminated string in another process's memory. Raises OSError (EFAULT, ENAMETOOLONG)."""
-    text = ffi.new("char[]", room)
-    size = lib.psb_read_text(pid, address, text, room)
-    if size < 0:
-        raise OSError(-size, os.strerror(-size))
-    return bytes(ffi.buffer(text, size))

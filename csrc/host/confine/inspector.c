@@ -131,7 +131,7 @@ static size_t copy_rules(struct sock_filter *out, const struct sock_filter *rule
     return count;
 }
 
-/* ioctl(2) for FIONBIO alone, and fcntl(2) for what changes nothing but flags. */
+/* ioctl(2) for FIONBIO alone. Any other call goes on behind the last rule. */
 static size_t descriptor_flag_calls(struct sock_filter *out) {
     const struct sock_filter rules[] = {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 3),

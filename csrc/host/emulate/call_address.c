@@ -6,6 +6,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+/* Without a scope id, as RFC 2133 had it: the kernel takes that for an IPv6 address (SIN6_LEN_RFC2133). */
+#define SHORTEST_SIX offsetof(struct sockaddr_in6, sin6_scope_id)
+
 static const uint8_t MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 int is_four(const uint8_t *address) {
@@ -27,7 +30,7 @@ int to_in6(const struct call_address *address, uint8_t *bytes, uint16_t *port) {
         *port = ntohs(four->sin_port);
         return 0;
     }
-    if (family(address) != AF_INET6 || address->size < offsetof(struct sockaddr_in6, sin6_scope_id)) return -1;
+    if (family(address) != AF_INET6 || address->size < SHORTEST_SIX) return -1;
     memcpy(bytes, &six->sin6_addr, 16);
     *port = ntohs(six->sin6_port);
     return 0;
@@ -46,7 +49,7 @@ static void normalize_any(struct call_address *address, int number) {
     if (number == SYS_bind) return;
     if (family(address) == AF_INET && address->size >= sizeof *four && four->sin_addr.s_addr == INADDR_ANY)
         four->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (family(address) != AF_INET6 || address->size < sizeof *six) return;
+    if (family(address) != AF_INET6 || address->size < SHORTEST_SIX) return;
     if (IN6_IS_ADDR_UNSPECIFIED(&six->sin6_addr)) six->sin6_addr = in6addr_loopback;
     if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr) && !six->sin6_addr.s6_addr32[3])
         six->sin6_addr.s6_addr32[3] = htonl(INADDR_LOOPBACK);

@@ -10,36 +10,32 @@
 #include "direct.h"
 #include "reach.h"
 
-int session_of(int tid) {
-    const pid_t session = getsid(tid);
-    return session > 0 ? session : 0;
-}
-
 int is_inet(const struct call_facts *facts) {
     return facts->domain == AF_INET || facts->domain == AF_INET6;
 }
 
 /* ---- the address ------------------------------------------------------------------------------------------------- */
 
-static int read_plain_address(int tid, int number, uint64_t at, int64_t size, struct call_address *address) {
+static int read_plain_address(const struct target *caller, int number, uint64_t at, int64_t size,
+                              struct call_address *address) {
     int result;
     memset(address->bytes, 0, sizeof address->bytes);
     if ((int32_t)size < 0 || (int32_t)size > ADDRESS_ROOM) return -EINVAL;
     address->size = (uint32_t)(int32_t)size;
-    result = address->size ? read_exactly(tid, at, address->bytes, address->size) : 0;
+    result = address->size ? read_exactly(caller, at, address->bytes, address->size) : 0;
     if (result) return result;
     normalize(address, number);
     return 0;
 }
 
-int read_message_address(int tid, int number, uint64_t header, struct call_address *address) {
+int read_message_address(const struct target *caller, int number, uint64_t header, struct call_address *address) {
     struct msghdr message;
-    int result = read_exactly(tid, header, &message, sizeof message);
+    int result = read_exactly(caller, header, &message, sizeof message);
     if (result) return result;
     if (!message.msg_name) message.msg_namelen = 0;
     if ((int32_t)message.msg_namelen < 0) return -EINVAL;
     if (message.msg_namelen > ADDRESS_ROOM) message.msg_namelen = ADDRESS_ROOM; /* as the kernel cuts it */
-    return read_plain_address(tid, number, (uint64_t)(uintptr_t)message.msg_name, (int64_t)message.msg_namelen,
+    return read_plain_address(caller, number, (uint64_t)(uintptr_t)message.msg_name, (int64_t)message.msg_namelen,
                               address);
 }
 
@@ -47,10 +43,10 @@ static int read_address(const struct call_facts *received, struct call_address *
     const uint64_t *args = received->args;
     switch (received->number) {
     case SYS_connect:
-    case SYS_bind: return read_plain_address(received->tid, received->number, args[1], (int32_t)args[2], address);
+    case SYS_bind: return read_plain_address(&received->caller, received->number, args[1], (int32_t)args[2], address);
     case SYS_listen: return 0;
-    case SYS_sendto: return read_plain_address(received->tid, received->number, args[4], (int32_t)args[5], address);
-    default: return read_message_address(received->tid, received->number, args[1], address);
+    case SYS_sendto: return read_plain_address(&received->caller, received->number, args[4], (int32_t)args[5], address);
+    default: return read_message_address(&received->caller, received->number, args[1], address);
     }
 }
 
@@ -80,7 +76,7 @@ int find_facts(const struct call_facts *received, const struct psb_rules *rules,
                struct call_facts *facts, int *socket) {
     int result;
     *facts = *received;
-    *socket = borrow_fd(borrowed, received->tid, (int)received->args[0]);
+    *socket = borrow_fd(borrowed, &received->caller, (int)received->args[0]);
     if (*socket < 0) {
         result = *socket;
         *socket = -1;

@@ -9,6 +9,7 @@
 
 #include "../notify/borrowed.h"
 #include "../notify/notify.h"
+#include "../notify/target.h"
 #include "call_address.h"
 
 /* Whose an address is, as the kernel routes it. No range leads to this host, only an address that is written down. */
@@ -19,7 +20,7 @@ enum address_owner {
 };
 
 struct call_facts {
-    int tid;
+    struct target caller;
     int number;    /* of the system call */
     uint32_t call; /* enum psb_call_class of it */
     uint64_t args[6];
@@ -34,9 +35,7 @@ struct call_facts {
 int find_facts(const struct call_facts *received, const struct psb_rules *rules, struct borrowed *borrowed,
                struct call_facts *facts, int *socket);
 /* One message's address, by its header in the caller's memory: 0 or -errno. */
-int read_message_address(int tid, int number, uint64_t header, struct call_address *address);
-/* The session of a caller, by the host's number, while it waits for its answer; 0 when it is gone. */
-int session_of(int tid);
+int read_message_address(const struct target *caller, int number, uint64_t header, struct call_address *address);
 int is_inet(const struct call_facts *facts);
 
 #endif

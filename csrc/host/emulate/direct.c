@@ -65,8 +65,9 @@ int replace_socket(struct emulated_call *req, const struct psb_rules *rules, str
     int replacement;
     if (flags < 0 || flags & O_ASYNC || kind != (req->facts.protocol == IPPROTO_TCP ? SOCK_STREAM : SOCK_DGRAM))
         return 0;
-    if (!is_idle(req) || !is_sole_reference(req->facts.tid, (int)req->facts.args[0], req->socket, &req->close_on_exec))
-        return 0;
+    if (!is_idle(req)) return 0;
+    if (req->look == NOT_LOOKED) req->look = LOOK_WANTED;
+    if (req->look != LOOKED_ALONE) return 0;
     replacement = socket(req->facts.domain, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, req->facts.protocol);
     if (replacement < 0) return 0;
     copy_options(req->socket, replacement, req->facts.domain, req->facts.protocol);

@@ -27,15 +27,15 @@ union ip_name {
 int name_of(int socket, union ip_name *name);
 
 /* Puts a socket of the host's network in the place of call->socket: 1; 0 where the caller's descriptor could not be
- * replaced without a trace, and then nothing has changed. */
+ * replaced without a trace, and then nothing has changed, but that a look may be wanted (req->look). */
 int replace_socket(struct emulated_call *req, const struct psb_rules *rules, struct borrowed *borrowed);
 
 /* direct_options.c: what was set before the connect. */
 void copy_options(int from, int to, int domain, int protocol);
 /* direct_filter.c: makes an unconnected socket receive from the listed addresses only: 0 or -errno. */
 int attach_source_filter(int socket, const struct psb_rules *rules);
-/* direct_table.c: whether the caller's descriptor is the only one of its table that leads to the socket, and is in no
- * epoll set; *close_on_exec is its flag. */
-int is_sole_reference(int tid, int fd, int socket, int *close_on_exec);
+/* direct_table.c: whether the caller's descriptor is the only one of its table that leads to the socket, by its inode,
+ * and is in no epoll set; *close_on_exec is its flag. May take long: without a mutex (notify/looks.h). */
+int is_sole_reference(const struct target *caller, int fd, uint64_t inode, int *close_on_exec);
 
 #endif

@@ -17,8 +17,6 @@
 #include "../notify/effective_caps.h"
 
 #define FIRST_FREE_PORT 1024
-#define LARGEST_DATAGRAM 65536
-#define PLAIN_FLAGS (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
 
 static int is_connect(const struct emulated_call *req) {
     return req->facts.number == SYS_connect;
@@ -134,6 +132,7 @@ static enum call_outcome do_connect(struct emulated_call *req, const struct psb_
     if (req->facts.domain == AF_UNIX) result = reach_unix(req, rules, &to, &size, &held);
     if (!result && is_inet(&req->facts) && leave_network(req, rules, borrowed))
         set_destination(&req->facts, &req->route, &to, &size);
+    if (req->look == LOOK_WANTED) return CALL_LOOK; /* of an IP socket, so nothing is held */
     if (is_not_replaceable(req)) return CALL_WAIT_LISTENER;
     if (!result) result = req->replacement ? connect_outside(req, &to, size) : connect_at_once(req, &to, size);
     if (held >= 0) close_own(held);
@@ -186,7 +185,7 @@ static enum call_outcome do_sendto(struct emulated_call *req, const struct psb_r
     int64_t result = piece_of(req, &size);
     uint8_t *data = result ? NULL : malloc(LARGEST_DATAGRAM);
     if (!data) return done(req, result ? result : -ENOBUFS);
-    result = read_exactly(req->facts.tid, req->facts.args[1], data, size);
+    result = read_exactly(&req->facts.caller, req->facts.args[1], data, size);
     if (!result) result = send_piece(req, rules, data, size);
     free(data);
     return done(req, result);
@@ -207,6 +206,7 @@ static enum call_outcome send_something(struct emulated_call *req, const struct 
     enum call_outcome outcome;
     if (is_inet(&req->facts) && req->facts.protocol == IPPROTO_UDP && req->facts.address.size && !req->replacement)
         leave_network(req, rules, borrowed);
+    if (req->look == LOOK_WANTED) return CALL_LOOK;
     if (req->facts.address.size && is_not_replaceable(req)) return CALL_WAIT_LISTENER;
     outcome = req->facts.number == SYS_sendto ? do_sendto(req, rules) : send_messages(req, rules, borrowed);
     if (outcome == CALL_DONE) outcome = wait_if_full(req, flags);

@@ -16,12 +16,25 @@
 #include "clock.h"
 #include "reach.h"
 
+#define LARGEST_DATAGRAM 65536
+/* What a caller may say of a send; we never wait in one, nor get its signal. */
+#define PLAIN_FLAGS (MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
+
 enum call_outcome {
     CALL_DONE, /* call->value is what the call returns, or -errno */
     CALL_WAIT_READY,
     CALL_WAIT_A_WHILE,  /* nothing can be polled for: a unix socket's full queue */
+    CALL_LOOK,          /* the caller's descriptors have to be looked through, without the mutex (notify/looks.h) */
     CALL_WAIT_LISTENER, /* nobody listens yet at the address, in the cage's network */
     CALL_CONTINUE       /* the kernel goes on: a family that the rules leave to it */
+};
+
+/* Whether the caller's descriptor is all that it has of its socket. */
+enum look {
+    NOT_LOOKED,
+    LOOK_WANTED,
+    LOOKED_SHARED,
+    LOOKED_ALONE
 };
 
 enum refusal {
@@ -36,6 +49,7 @@ struct emulated_call {
     struct route route; /* of an IP call, found anew each time that it is taken up */
     int relayed;        /* in the cage's network somebody listens at the address, and carries it on */
 
+    enum look look;
     int replacement;     /* `socket` is a new one of the host's network, to be put in the place of the caller's */
     int close_on_exec;   /* ... which is closed at an exec */
     int blocking;        /* the caller waits for as long as it takes */

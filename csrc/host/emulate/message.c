@@ -1,6 +1,7 @@
 /* sendmsg and sendmmsg, emulated: header, vectors, data and ancillary data are each read once and sent from the copy.
  *
- * sendmmsg sends one message after the other and may stop early, as it may by itself (sendmmsg(2)). */
+ * sendmmsg sends one message after the other and may stop early, as it may by itself (sendmmsg(2)): its turn ends with
+ * a message that carries descriptors, so that they are closed before others are taken. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -12,8 +13,7 @@
 #include "direct.h"
 
 #define DATA_ROOM (256 * 1024) /* of one stream message; the rest is a short count */
-#define LARGEST_DATAGRAM 65536
-#define VECTORS 1024 /* UIO_MAXIOV */
+#define VECTORS 1024           /* UIO_MAXIOV */
 #define CONTROL_ROOM 8192
 #define MOST_FDS 253     /* SCM_MAX_FD */
 #define TURN_MESSAGES 64 /* of one sendmmsg */
@@ -27,7 +27,6 @@
 #define SOL_TLS 282 /* <linux/socket.h>, <linux/tls.h>, <linux/udp.h> */
 #define TLS_SET_RECORD_TYPE 1
 #define UDP_SEGMENT 103
-#define PLAIN_FLAGS (MSG_OOB | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
 
 struct parcel {
     struct msghdr header; /* as the caller wrote it */
@@ -55,12 +54,12 @@ static int gather(const struct emulated_call *req, struct parcel *parcel, size_t
     const size_t count = parcel->header.msg_iovlen;
     int result;
     if (count > VECTORS) return -EMSGSIZE;
-    result = count ? read_exactly(req->facts.tid, (uint64_t)(uintptr_t)parcel->header.msg_iov, parcel->vectors,
+    result = count ? read_exactly(&req->facts.caller, (uint64_t)(uintptr_t)parcel->header.msg_iov, parcel->vectors,
                                   count * sizeof parcel->vectors[0])
                    : 0;
     if (result) return result;
     fit(parcel, count, room);
-    return read_vectors(req->facts.tid, parcel->vectors, count, parcel->data, parcel->size);
+    return read_vectors(&req->facts.caller, parcel->vectors, count, parcel->data, parcel->size);
 }
 
 /* A granted socket of the host's network stays with those whose calls are judged: another cage's may not be. */
@@ -80,7 +79,8 @@ static int translate_rights(struct emulated_call *req, const struct psb_rules *r
     for (i = 0; i < count; i++) {
         int fd;
         if (parcel->n_fds == MOST_FDS) return -EINVAL;
-        fd = borrow_fd(borrowed, req->facts.tid, fds[i]);
+        if (parcel->n_fds >= budget_for_messages()) return -ETOOMANYREFS;
+        fd = borrow_for_message(borrowed, &req->facts.caller, fds[i]);
         if (fd < 0) return fd;
         parcel->fds[parcel->n_fds++] = fds[i] = fd;
         if (leads_outside(fd, rules)) {
@@ -146,8 +146,8 @@ static int read_control(struct emulated_call *req, const struct psb_rules *rules
     }
     if (parcel->header.msg_controllen > CONTROL_ROOM) return -ENOBUFS;
     parcel->control_size = parcel->header.msg_controllen;
-    result = read_exactly(req->facts.tid, (uint64_t)(uintptr_t)parcel->header.msg_control, parcel->ancillary.control,
-                          parcel->control_size);
+    result = read_exactly(&req->facts.caller, (uint64_t)(uintptr_t)parcel->header.msg_control,
+                          parcel->ancillary.control, parcel->control_size);
     return result ? result : judge_each(req, rules, parcel, borrowed);
 }
 
@@ -197,18 +197,19 @@ static struct parcel *new_parcel(void) {
     return parcel;
 }
 
-/* One message whose address is in the call. */
+/* One message whose address is in the call; *carried: descriptors. */
 static int64_t send_one(struct emulated_call *req, uint64_t header, int flags, const struct psb_rules *rules,
-                        struct borrowed *borrowed) {
+                        struct borrowed *borrowed, int *carried) {
     const size_t room = room_for(req);
     struct parcel *parcel = new_parcel();
     int64_t sent;
     if (!parcel) return -ENOBUFS;
-    sent = read_exactly(req->facts.tid, header, &parcel->header, sizeof parcel->header);
+    sent = read_exactly(&req->facts.caller, header, &parcel->header, sizeof parcel->header);
     if (!sent) sent = gather(req, parcel, room);
     if (!sent && parcel->size == room && !is_stream(req)) sent = -EMSGSIZE; /* a part of it is another message */
     if (!sent) sent = read_control(req, rules, parcel, borrowed);
     if (!sent) sent = send_parcel(req, rules, parcel, flags);
+    *carried = parcel->n_fds;
     while (parcel->n_fds) give_back(borrowed, parcel->fds[--parcel->n_fds]);
     free(parcel);
     return sent;
@@ -218,37 +219,50 @@ static int64_t send_one(struct emulated_call *req, uint64_t header, int flags, c
 static int is_alike(const struct emulated_call *req, uint64_t header) {
     const struct call_address *first = &req->facts.address;
     struct call_address next;
-    if (read_message_address(req->facts.tid, req->facts.number, header, &next)) return 0;
+    if (read_message_address(&req->facts.caller, req->facts.number, header, &next)) return 0;
     return next.size == first->size && !memcmp(next.bytes, first->bytes, sizeof next.bytes);
 }
 
 /* Sends one message after the other. Stops at the first that cannot be sent, or whose address is not the one that was
  * decided; and, when other threads wait for this cage's mutex, after a bounded amount. */
-static int64_t send_many(struct emulated_call *req, const struct psb_rules *rules, struct borrowed *borrowed) {
+static int64_t send_each(struct emulated_call *req, const struct psb_rules *rules, struct borrowed *borrowed,
+                         int memory) {
     const uint32_t count = (uint32_t)req->facts.args[2] > VECTORS ? VECTORS : (uint32_t)req->facts.args[2];
     const int flags = (int)req->facts.args[3];
     int64_t sent = 0, bytes = 0;
+    int carried = 0;
     uint32_t i;
-    for (i = 0; i < count && i < TURN_MESSAGES && bytes < TURN_BYTES; i++) {
+    for (i = 0; i < count && i < TURN_MESSAGES && bytes < TURN_BYTES && !carried; i++) {
         const uint64_t header = req->facts.args[1] + i * sizeof(struct mmsghdr);
         uint32_t size;
         if (i && !is_alike(req, header)) break;
-        sent = send_one(req, header, flags, rules, borrowed);
+        sent = send_one(req, header, flags, rules, borrowed, &carried);
         if (sent < 0) break;
         bytes += sent;
         size = (uint32_t)sent;
-        write_exactly(req->facts.tid, header + offsetof(struct mmsghdr, msg_len), &size, sizeof size);
+        (void)write_memory(memory, header + offsetof(struct mmsghdr, msg_len), &size, sizeof size);
     }
     return i ? (int64_t)i : sent;
 }
 
+/* The memory that the lengths are told in is the caller's, whoever has its number when a message has been sent. */
+static int64_t send_many(struct emulated_call *req, const struct psb_rules *rules, struct borrowed *borrowed) {
+    const int memory = open_memory(&req->facts.caller);
+    int64_t sent;
+    if (memory < 0) return -EFAULT;
+    sent = send_each(req, rules, borrowed, memory);
+    close_own(memory);
+    return sent;
+}
+
 enum call_outcome send_messages(struct emulated_call *req, const struct psb_rules *rules, struct borrowed *borrowed) {
     const int many = req->facts.number == SYS_sendmmsg;
+    int carried;
     if (many && !(uint32_t)req->facts.args[2]) {
         req->value = 0;
         return CALL_DONE;
     }
     req->value = many ? send_many(req, rules, borrowed)
-                      : send_one(req, req->facts.args[1], (int)req->facts.args[2], rules, borrowed);
+                      : send_one(req, req->facts.args[1], (int)req->facts.args[2], rules, borrowed, &carried);
     return CALL_DONE;
 }

@@ -21,29 +21,25 @@
 #define MOST_TRIES 64 /* EAGAIN: something was renamed or mounted while a ".." was followed (openat2(2)) */
 
 /* The path as the caller's root has it: its working directory in front of a relative one. */
-static int absolute(int tid, const char *path, char *to, size_t room) {
-    char link[64], cwd[3072];
-    ssize_t size;
+static int absolute(const struct target *caller, const char *path, char *to, size_t room) {
+    char cwd[3072];
+    int64_t size;
     int written;
     if (path[0] == '/') {
         written = snprintf(to, room, "%s", path);
     } else {
-        snprintf(link, sizeof link, "/proc/%d/cwd", tid);
-        size = readlink(link, cwd, sizeof cwd - 1);
-        if (size < 0) return -errno;
-        cwd[size] = 0;
+        size = link_of(caller, "cwd", cwd, sizeof cwd);
+        if (size < 0) return (int)size;
         written = snprintf(to, room, "%s/%s", cwd, path);
     }
     return written < 0 || (size_t)written >= room ? -ENAMETOOLONG : 0;
 }
 
-static int open_in_root(int tid, const char *path) {
+static int open_in_root(const struct target *caller, const char *path) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-    char link[64];
-    int root, fd, tries = 0;
-    snprintf(link, sizeof link, "/proc/%d/root", tid);
-    root = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) return -errno;
+    const int root = open_of(caller, "root", O_PATH | O_DIRECTORY);
+    int fd, tries = 0;
+    if (root < 0) return root;
     arm_eintr_timer(); /* a file system may not answer */
     do {
         fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
@@ -56,12 +52,14 @@ static int open_in_root(int tid, const char *path) {
 
 /* A path is looked up as the user that this is done as (effective_caps.h): as root only for a caller that is root, too.
  */
-static int is_same_user(int tid) {
-    char path[64];
-    struct stat caller;
+static int is_same_user(const struct target *caller) {
+    struct stat about;
+    int fd, same;
     if (geteuid()) return 1;
-    snprintf(path, sizeof path, "/proc/%d", tid);
-    return !stat(path, &caller) && caller.st_uid == geteuid();
+    fd = open_of(caller, "", O_PATH | O_DIRECTORY);
+    same = fd >= 0 && !fstat(fd, &about) && about.st_uid == geteuid();
+    if (fd >= 0) close_own(fd);
+    return same;
 }
 
 /* Whether a socket file is granted. Without a mount namespace a cage can name any socket of the host's. A grant is a
@@ -93,11 +91,11 @@ int reach_unix(struct emulated_call *req, const struct psb_rules *rules, struct 
     if (*size <= offsetof(struct sockaddr_un, sun_path) || from->sun_family != AF_UNIX) return 0;
     if (*size > sizeof *from) return -EINVAL; /* as the kernel says (unix_validate_addr); the rest has no room here */
     if (!from->sun_path[0]) return rules->abstract ? 0 : refuse_unix(req);
-    if (!is_same_user(req->facts.tid)) return -EACCES;
+    if (!is_same_user(&req->facts.caller)) return -EACCES;
     memcpy(path, from->sun_path, *size - offsetof(struct sockaddr_un, sun_path));
-    result = absolute(req->facts.tid, path, whole, sizeof whole);
+    result = absolute(&req->facts.caller, path, whole, sizeof whole);
     if (result) return result;
-    *held = open_in_root(req->facts.tid, whole);
+    *held = open_in_root(&req->facts.caller, whole);
     if (*held < 0) return *held;
     if (rules->on_host && !is_granted(*held, rules)) {
         close_own(*held);

@@ -6,7 +6,6 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 
 #ifndef SECCOMP_ADDFD_FLAG_SEND
 #define SECCOMP_ADDFD_FLAG_SEND 2
@@ -42,7 +41,7 @@ int respond_value(const struct notified_cage *cage, uint64_t id, int64_t value) 
 }
 
 int still_waits(const struct notified_cage *cage, uint64_t id) {
-    return tell_kernel(cage, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+    return is_waiting(cage->listener, id);
 }
 
 /* One ioctl installs the descriptor and answers (Linux 5.14). */
@@ -65,15 +64,10 @@ static int install(const struct notified_cage *cage, uint64_t id, const struct e
     return ioctl(cage->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
 }
 
-/* Sends the caller the SIGPIPE that its call would have caused; not to a process that has the pid of a dead caller. */
-static void break_pipe(const struct notified_cage *cage, uint64_t id, const struct emulated_call *req) {
-    if (still_waits(cage, id)) syscall(SYS_tkill, req->facts.tid, SIGPIPE);
-}
-
 /* A socket that could not be connected is not installed: the caller keeps its own, and may try another address. */
 void respond_emulated(const struct notified_cage *cage, uint64_t id, struct emulated_call *req) {
     const int works = req->value >= 0 || req->value == -EINPROGRESS;
     const int result = req->replacement && works ? install(cage, id, req) : 0;
-    if (req->breaks) break_pipe(cage, id, req);
+    if (req->breaks) signal_caller(&req->facts.caller, SIGPIPE); /* as its call would have done */
     respond_value(cage, id, result ? result : req->value);
 }

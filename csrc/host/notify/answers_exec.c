@@ -20,8 +20,9 @@ int pass_exec(const struct notified_cage *cage, uint64_t id, const struct call_f
               size_t size, const struct psb_image *image, struct psb_refused_exec *refused) {
     struct watch watch;
     int changed, result;
-    if (watch_exec(&watch, facts->tid)) return still_waits(cage, id) ? unanswered(refused, NULL, 0, -EACCES) : -ENOENT;
-    changed = compare_arguments(facts->tid, facts->number, facts->args, expected, size);
+    if (watch_exec(&watch, &facts->caller))
+        return still_waits(cage, id) ? unanswered(refused, NULL, 0, -EACCES) : -ENOENT;
+    changed = compare_arguments(&facts->caller, facts->number, facts->args, expected, size);
     if (still_waits(cage, id)) {
         if (changed) return unanswered(refused, &watch, 0, -EPERM);
         result = respond_continue(cage, id);

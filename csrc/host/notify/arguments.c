@@ -12,13 +12,13 @@
 #define POINTERS 512 /* read at once */
 
 struct walk {
-    int tid;
+    const struct target *caller;
     char *to;
     size_t room, have;
 };
 
 static int read_one(struct walk *walk, uint64_t address) {
-    const int64_t size = read_text(walk->tid, address, walk->to + walk->have, walk->room - walk->have);
+    const int64_t size = read_text(walk->caller, address, walk->to + walk->have, walk->room - walk->have);
     if (size == -ENAMETOOLONG) return -E2BIG;
     if (size < 0) return (int)size;
     walk->have += (size_t)size + 1;
@@ -30,7 +30,7 @@ static int read_pointers(struct walk *walk, uint64_t address, uint64_t *pointers
     const size_t most = (PAGE - address % PAGE) / sizeof *pointers;
     int64_t got;
     *count = most < 1 ? 1 : most > POINTERS ? POINTERS : most;
-    got = read_target(walk->tid, address, pointers, *count * sizeof *pointers);
+    got = read_target(walk->caller, address, pointers, *count * sizeof *pointers);
     if (got < (int64_t)sizeof *pointers) return got < 0 ? (int)got : -EFAULT;
     *count = (size_t)got / sizeof *pointers;
     return 0;
@@ -58,15 +58,16 @@ static int walk_arguments(struct walk *walk, int number, const uint64_t *args) {
     return result ? result : read_list(walk, args[at + 1]);
 }
 
-int64_t read_arguments(int tid, int number, const uint64_t *args, char *to, size_t room) {
-    struct walk walk = {.tid = tid, .to = to, .room = room};
+int64_t read_arguments(const struct target *caller, int number, const uint64_t *args, char *to, size_t room) {
+    struct walk walk = {.caller = caller, .to = to, .room = room};
     const int result = walk_arguments(&walk, number, args);
     return result ? result : (int64_t)walk.have;
 }
 
-int compare_arguments(int tid, int number, const uint64_t *args, const char *expected, size_t size) {
+int compare_arguments(const struct target *caller, int number, const uint64_t *args, const char *expected,
+                      size_t size) {
     char *now = malloc(size + 1);
-    int64_t have = now ? read_arguments(tid, number, args, now, size + 1) : -ENOMEM;
+    int64_t have = now ? read_arguments(caller, number, args, now, size + 1) : -ENOMEM;
     int result = 0;
     if (have < 0)
         result = have == -E2BIG ? -EPERM : (int)have; /* it has grown */

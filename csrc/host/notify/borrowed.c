@@ -3,24 +3,47 @@
 #include "borrowed.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
-#include <sys/socket.h>
+#include <sys/resource.h>
 
 #include "eintr_timer.h"
+
+#define SHARED                                                                                                         \
+    4 /* messages may hold this part of the descriptors that the process may have; calls that wait, another */
+
+static int carried; /* atomic: by messages of all cages, and not closed yet */
 
 void close_own(int fd) {
     close(fd);
 }
 
-int borrow_fd(struct borrowed *borrowed, int tid, int fd) {
-    struct place *place = malloc(sizeof *place);
-    const int taken = place ? take_fd(&borrowed->pidfds, tid, fd) : -ENOMEM;
+int borrow_fd(struct borrowed *borrowed, const struct target *caller, int fd) {
+    struct place *place = calloc(1, sizeof *place);
+    const int taken = place ? take_fd(&borrowed->pidfds, caller, fd) : -ENOMEM;
     if (taken < 0) {
         free(place);
         return taken;
     }
     place->next = borrowed->free;
     borrowed->free = place;
+    return taken;
+}
+
+int budget_for_messages(void) {
+    struct rlimit most = {0, 0};
+    getrlimit(RLIMIT_NOFILE, &most);
+    return most.rlim_cur / SHARED > INT_MAX ? INT_MAX : (int)(most.rlim_cur / SHARED);
+}
+
+int borrow_for_message(struct borrowed *borrowed, const struct target *caller, int fd) {
+    int taken = -EAGAIN;
+    if (__atomic_add_fetch(&carried, 1, __ATOMIC_SEQ_CST) <= budget_for_messages())
+        taken = borrow_fd(borrowed, caller, fd);
+    if (taken < 0)
+        __atomic_sub_fetch(&carried, 1, __ATOMIC_SEQ_CST);
+    else
+        borrowed->free->counted = 1;
     return taken;
 }
 
@@ -33,7 +56,7 @@ void give_back(struct borrowed *borrowed, int fd) {
 }
 
 int exchange_fd(struct borrowed *borrowed, int fd) {
-    struct place *place = malloc(sizeof *place);
+    struct place *place = calloc(1, sizeof *place);
     if (!place) return -ENOMEM;
     give_back(borrowed, fd);
     place->next = borrowed->free;
@@ -47,25 +70,19 @@ struct place *take_returned(struct borrowed *borrowed) {
     return returned;
 }
 
-/* Whether a close may block because of SO_LINGER. No caller needs that wait: it has closed its own descriptor, or is
- * dead. What was written is sent either way. */
-static int may_wait(int fd) {
-    struct linger linger = {0, 0};
-    socklen_t size = sizeof linger;
-    return getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &size) < 0 || (linger.l_onoff && linger.l_linger);
-}
-
+/* A caller may set SO_LINGER at any moment, so nobody asks for it. No caller needs that wait: it has closed its own
+ * descriptor, or is dead. What was written is sent either way. */
 void close_borrowed(int fd) {
-    const int interrupted = may_wait(fd);
-    if (interrupted) arm_eintr_timer();
+    arm_eintr_timer();
     close(fd);
-    if (interrupted) end_interrupting();
+    end_interrupting();
 }
 
 void close_all(struct place *returned) {
     while (returned) {
         struct place *next = returned->next;
         close_borrowed(returned->fd);
+        if (returned->counted) __atomic_sub_fetch(&carried, 1, __ATOMIC_SEQ_CST);
         free(returned);
         returned = next;
     }

@@ -17,6 +17,7 @@
 
 struct place {
     int fd;
+    int counted; /* it is one of those that messages carry */
     struct place *next;
 };
 
@@ -27,7 +28,12 @@ struct borrowed {
 };
 
 /* A duplicate of the caller's descriptor; -errno. */
-int borrow_fd(struct borrowed *borrowed, int tid, int fd);
+int borrow_fd(struct borrowed *borrowed, const struct target *caller, int fd);
+/* How many descriptors messages may carry at once. */
+int budget_for_messages(void);
+/* For as long as a message takes that carries it. One call borrows hundreds of these, from any number of cages at once,
+ * so there is one budget for the whole process, of what is not closed yet: -EAGAIN when that is used up. */
+int borrow_for_message(struct borrowed *borrowed, const struct target *caller, int fd);
 void give_back(struct borrowed *borrowed, int fd);
 /* Gives `fd` back and keeps its place for a descriptor of our own that is used instead: 0 or -errno. */
 int exchange_fd(struct borrowed *borrowed, int fd);

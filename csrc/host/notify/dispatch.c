@@ -64,6 +64,12 @@ static enum call_outcome attempt(struct notified_cage *cage, struct emulated_cal
     return outcome;
 }
 
+/* Where it cannot wait, its socket stays where it is. */
+static int dispatch_unlooked(struct notified_cage *cage, uint64_t id, struct emulated_call *req) {
+    req->look = LOOKED_SHARED;
+    return dispatch(cage, id, req, NULL);
+}
+
 int dispatch(struct notified_cage *cage, uint64_t id, struct emulated_call *req, struct pending_call *pending) {
     const enum call_outcome outcome = attempt(cage, req);
     if (outcome == CALL_DONE) {
@@ -75,10 +81,12 @@ int dispatch(struct notified_cage *cage, uint64_t id, struct emulated_call *req,
         return 0;
     }
     if (!pending && new_pending(cage, id, req, &pending)) {
+        if (outcome == CALL_LOOK) return dispatch_unlooked(cage, id, req);
         respond_value(cage, id, no_place(&req->facts));
         return 0;
     }
     switch (outcome) {
+    case CALL_LOOK: pending->state = WAIT_LOOK; break;
     case CALL_WAIT_READY: pending->state = WAIT_SOCKET; break;
     case CALL_WAIT_LISTENER: await_python(cage, pending, PSB_EVENT_NOT_REPLACEABLE); break;
     default: pending->state = WAIT_RETRY;

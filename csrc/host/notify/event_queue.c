@@ -17,8 +17,8 @@ void fill_event(struct psb_event *event, enum psb_event_kind kind, uint32_t cage
     event->cage = cage;
     event->call = call;
     event->number = facts->number;
-    event->pid = facts->tid;
-    event->session = session_of(facts->tid);
+    event->pid = facts->caller.tid;
+    event->session = session_of(&facts->caller);
     event->domain = facts->domain;
     event->protocol = facts->protocol;
     event->address_size = facts->address.size;

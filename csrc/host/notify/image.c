@@ -42,9 +42,12 @@ struct stop {
     int signal; /* ... this one */
 };
 
-int watch_exec(struct watch *watch, int tid) {
+/* ptrace(2) knows numbers alone. Whoever has the caller's by now, if it has died since thread_group has looked, is let
+ * go at once: nothing has been read of it (answers_exec.c). */
+int watch_exec(struct watch *watch, const struct target *caller) {
+    const int tid = caller->tid;
     watch->tid = tid;
-    watch->group = thread_group(tid);
+    watch->group = thread_group(caller);
     if (watch->group <= 0) return -ESRCH;
     if (ptrace(PTRACE_SEIZE, tid, NULL, PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL) < 0)
         return errno == ESRCH ? -ESRCH : -EACCES;
@@ -96,15 +99,9 @@ static enum progress await_stop(const struct watch *watch, struct stop *stop) {
     return progress;
 }
 
-static int open_of(int pid, const char *name) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
 /* What a file of the process says, to its end: the size, at most `room`; 0 when it cannot be read. */
-static size_t read_file(int pid, const char *name, void *to, size_t room) {
-    const int fd = open_of(pid, name);
+static size_t read_file(const struct target *tracee, const char *name, void *to, size_t room) {
+    const int fd = open_of(tracee, name, O_RDONLY);
     size_t have = 0;
     ssize_t got;
     if (fd < 0) return 0;
@@ -113,36 +110,38 @@ static size_t read_file(int pid, const char *name, void *to, size_t room) {
     return have;
 }
 
-static int has_name(int pid, const char *name) {
+static int has_name(const struct target *tracee, const char *name) {
     char found[NAME_ROOM];
     Elf64_auxv_t entries[AUXV_ROOM];
-    const size_t count = read_file(pid, "auxv", entries, sizeof entries) / sizeof entries[0];
+    const size_t count = read_file(tracee, "auxv", entries, sizeof entries) / sizeof entries[0];
     size_t i;
     for (i = 0; i < count && entries[i].a_type != AT_EXECFN; i++) {}
-    return i < count && read_text(pid, entries[i].a_un.a_val, found, sizeof found) >= 0 && !strcmp(found, name);
+    return i < count && read_text(tracee, entries[i].a_un.a_val, found, sizeof found) >= 0 && !strcmp(found, name);
 }
 
-static int runs_file(int pid, uint64_t device, uint64_t inode) {
-    char path[64];
+static int runs_file(const struct target *tracee, uint64_t device, uint64_t inode) {
+    const int fd = open_of(tracee, "exe", O_PATH);
     struct stat found;
-    snprintf(path, sizeof path, "/proc/%d/exe", pid);
-    return !stat(path, &found) && found.st_dev == device && found.st_ino == inode;
+    const int same = fd >= 0 && !fstat(fd, &found) && found.st_dev == device && found.st_ino == inode;
+    if (fd >= 0) close(fd);
+    return same;
 }
 
-static int has_arguments(int pid, const char *expected, size_t size) {
+static int has_arguments(const struct target *tracee, const char *expected, size_t size) {
     char *found = malloc(size + 1);
-    const int same = found && read_file(pid, "cmdline", found, size + 1) == size && !memcmp(found, expected, size);
+    const int same = found && read_file(tracee, "cmdline", found, size + 1) == size && !memcmp(found, expected, size);
     free(found);
     return same;
 }
 
 static int is_image(int pid, const struct psb_image *image) {
-    if (!has_name(pid, image->name)) return 0;
-    if (has_arguments(pid, image->arguments, image->arguments_size) &&
-        runs_file(pid, image->program_device, image->program_inode))
+    const struct target tracee = {.tid = pid, .listener = -1, .held = 1};
+    if (!has_name(&tracee, image->name)) return 0;
+    if (has_arguments(&tracee, image->arguments, image->arguments_size) &&
+        runs_file(&tracee, image->program_device, image->program_inode))
         return 1;
-    return image->script && runs_file(pid, image->device, image->inode) &&
-           has_arguments(pid, image->script, image->script_size);
+    return image->script && runs_file(&tracee, image->device, image->inode) &&
+           has_arguments(&tracee, image->script, image->script_size);
 }
 
 /* Whether the process has become another image than the expected one. One that was killed while it was read has not. */

@@ -6,14 +6,16 @@
 #define PSB_IMAGE_H
 
 #include "notify.h"
+#include "target.h"
 
 struct watch {
     int tid, group;
 };
 
-/* From now on `tid`, which waits in a notification, stops when its execve has succeeded or failed. 0, -ESRCH, -EACCES.
+/* From now on the caller, which waits in a notification, stops when its execve has succeeded or failed. 0, -ESRCH,
+ * -EACCES.
  */
-int watch_exec(struct watch *watch, int tid);
+int watch_exec(struct watch *watch, const struct target *caller);
 /* After the answer: waits for that stop, or the caller's death, and lets it go on. */
 void end_watch(const struct watch *watch);
 /* As end_watch; what has become another image than this one stays where it is: -EPERM, and end_image kills it. */

@@ -16,6 +16,7 @@
 #include "answers.h"
 #include "cages.h"
 #include "dispatch.h"
+#include "looks.h"
 #include "pending_calls.h"
 #include "receive.h"
 
@@ -71,14 +72,15 @@ static void retry_pending(struct notified_cage *cage) {
     if (now < cage->next_look_ms) return;
     cage->next_look_ms = now + TICK_MS;
     while (*place) {
-        struct pending_call *pending = *place;
+        const struct pending_call *pending = *place;
+        const uint64_t number = pending->number; /* it may be freed below */
         if (!still_waits(cage, pending->id))
             drop_pending(cage, place);
         else if (pending->state == WAIT_PYTHON && now >= pending->deadline_ms)
             refuse_late(cage, place);
         else if (pending->state == WAIT_RETRY || (pending->req.give_up_ms && now >= pending->req.give_up_ms))
             resume_call(cage, place);
-        if (*place == pending) place = &pending->next;
+        if (*place && (*place)->number == number) place = &(*place)->next;
     }
 }
 
@@ -116,7 +118,8 @@ static int take_turn(struct notified_cage *cage, struct awaited *awaited) {
     pthread_mutex_lock(&cage->lock);
     if (cage->gone) return 0;
     if (ready > 0) on_event(cage, awaited);
-    if (cage->pending_calls) retry_pending(cage);
+    if (cage->pending_calls) look_for_all(cage);
+    if (cage->pending_calls && !cage->gone) retry_pending(cage);
     return result;
 }
 

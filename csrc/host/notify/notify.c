@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "../emulate/emulate.h"
 #include "../relay/wakeup.h"
@@ -18,9 +19,11 @@
 #include "call_class.h"
 #include "dispatch.h"
 #include "image.h"
+#include "looks.h"
 #include "loop.h"
 #include "notifier.h"
 #include "pending_calls.h"
+#include "waiting.h"
 
 /* ---- visits: the mutex, for every thread but the loop ------------------------------------------------------------ */
 
@@ -100,7 +103,7 @@ int64_t psb_notifier_add(struct psb_notifier *notifier, int listener, const stru
 static void abort_fresh(struct notified_cage *cage) {
     struct pending_call **place = &cage->pending_calls;
     while (*place)
-        if ((*place)->req.replacement) {
+        if ((*place)->req.replacement || (*place)->state == WAIT_LOOK) {
             respond_value(cage, (*place)->id, -ECONNABORTED);
             drop_pending(cage, place);
         } else {
@@ -231,6 +234,7 @@ int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t
     int result;
     if (!cage) return -ENOENT;
     result = answer(cage, place, kind, value, flags);
+    look_for(cage, number); /* whoever has decided finds it done */
     returned = take_returned(&cage->borrowed);
     wake_loop(cage->wake); /* there may be something to wait for */
     leave(cage);
@@ -255,7 +259,7 @@ static int take_exec(struct psb_notifier *notifier, struct psb_refused_exec *tak
         if (!result) drop_pending(cage, place);
     }
     leave(cage);
-    alone->listener = taken->listener;
+    facts->caller.listener = alone->listener = taken->listener;
     return result;
 }
 
@@ -267,7 +271,7 @@ int psb_answer_exec(struct psb_notifier *notifier, uint64_t number, const char *
     *refused = (struct psb_refused_exec){.pending = number, .listener = -1};
     result = take_exec(notifier, refused, &facts, &alone);
     if (result) return result;
-    result = is_init(facts.tid, alone.rules.init_pid)
+    result = is_init(facts.caller.tid, alone.rules.init_pid)
                  ? respond_continue(&alone, refused->id)
                  : pass_exec(&alone, refused->id, &facts, expected, size, image, refused);
     if (result != -EPERM && result != -EACCES) close_own(alone.listener);
@@ -284,9 +288,20 @@ void psb_refuse_exec(struct psb_notifier *notifier, struct psb_refused_exec *ref
     }
 }
 
+int hold_waiting(struct psb_notifier *notifier, uint64_t pending, struct call_facts *facts) {
+    struct pending_call **place;
+    struct notified_cage *cage = visit_pending(notifier, pending, &place);
+    if (!cage) return -ENOENT;
+    memcpy(facts, &(*place)->req.facts, sizeof *facts);
+    facts->caller.listener = fcntl(cage->listener, F_DUPFD_CLOEXEC, 0);
+    leave(cage);
+    return facts->caller.listener < 0 ? -EMFILE : 0;
+}
+
 int psb_waits(struct psb_notifier *notifier, uint64_t number) {
     struct pending_call **place;
     struct notified_cage *cage = visit_pending(notifier, number, &place);
+    const int waits = cage && still_waits(cage, (*place)->id);
     if (cage) leave(cage);
-    return cage != NULL;
+    return waits;
 }

@@ -230,7 +230,7 @@ int psb_answer_exec(struct psb_notifier *notifier, uint64_t pending, const char 
                     const struct psb_image *image, struct psb_refused_exec *refused);
 /* The caller's execve fails with EPERM; one that has executed is killed. */
 void psb_refuse_exec(struct psb_notifier *notifier, struct psb_refused_exec *refused);
-/* Whether a call still waits: 1, or 0. */
+/* Whether a call still waits, and its caller lives: 1, or 0. What was read of that caller before is its own, then. */
 int psb_waits(struct psb_notifier *notifier, uint64_t pending);
 
 /* One call that is emulated: its class (enum psb_call_class) and the socket's family. What has no row is refused. */

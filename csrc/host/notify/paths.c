@@ -23,9 +23,6 @@
 #include "path_calls.h"
 #include "target.h"
 
-#define LONGEST 4096 /* PATH_MAX */
-#define ROOM (2 * LONGEST)
-
 static int open_at(int root, const char *path, uint64_t flags, int cached) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags,
                            .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | (cached ? RESOLVE_CACHED : 0)};
@@ -41,7 +38,7 @@ static int is_in_memory(int fd) {
 /* Looks for the name itself below the last directory of the path that is cached. What is there after all is not for
  * here. */
 static int miss_in_memory(int root, const char *path) {
-    char above[ROOM], *last;
+    char above[PATH_ROOM], *last;
     int fd = -EAGAIN, found = 0;
     snprintf(above, sizeof above, "%s", path);
     while (fd == -EAGAIN && (last = strrchr(above, '/'))) {
@@ -83,7 +80,7 @@ static int refusal_of(int fd, const struct psb_look *look) {
 
 /* A name that is to be made is refused by the directory. */
 static int refusal_above(int root, const char *path, int cached) {
-    char above[ROOM], *last;
+    char above[PATH_ROOM], *last;
     int fd, number;
     snprintf(above, sizeof above, "%s", path);
     last = strrchr(above, '/');
@@ -134,28 +131,15 @@ static int look_at(int root, struct psb_look *look, uint64_t flags, int on_host,
     return number == -ENOENT ? ENOENT : 0;
 }
 
-static int64_t read_start(const struct call_facts *facts, int directory, char *to, size_t room) {
-    char name[64];
-    ssize_t got;
-    if (directory == AT_FDCWD)
-        snprintf(name, sizeof name, "/proc/%d/cwd", facts->tid);
-    else
-        snprintf(name, sizeof name, "/proc/%d/fd/%d", facts->tid, directory);
-    got = readlink(name, to, room - 1);
-    if (got < 0 || to[0] != '/') return -1;
-    to[got] = 0;
-    return got;
-}
-
 /* The path as the cage names it, absolute: 0, or -1 where there is nothing to be looked up. */
 static int read_path(const struct call_facts *facts, const struct path_argument *row, char *to) {
     const int directory = row->directory < 0 ? AT_FDCWD : (int)facts->args[row->directory];
-    char text[LONGEST];
+    char text[LONGEST_PATH];
     int64_t start = 0;
-    if (read_text(facts->tid, facts->args[row->path], text, sizeof text) <= 0) return -1;
-    if (text[0] != '/') start = read_start(facts, directory, to, LONGEST);
-    if (start < 0) return -1;
-    snprintf(to + start, ROOM - (size_t)start, "%s%s", start > 1 ? "/" : "", text);
+    if (read_text(&facts->caller, facts->args[row->path], text, sizeof text) <= 0) return -1;
+    if (text[0] != '/') start = directory_of(&facts->caller, directory, to, LONGEST_PATH);
+    if (start < 0 || (start && to[0] != '/')) return -1;
+    snprintf(to + start, PATH_ROOM - (size_t)start, "%s%s", start > 1 ? "/" : "", text);
     return 0;
 }
 
@@ -173,14 +157,12 @@ static int is_of_the_kernel(const char *path) {
 int look_at_paths(const struct call_facts *facts, int on_host, int cached, struct psb_look *looks) {
     const struct path_argument *rows[PSB_LOOKS];
     const int count = path_arguments(facts->number, rows);
-    char name[64];
-    int i, root, refused = 0;
-    snprintf(name, sizeof name, "/proc/%d/root", facts->tid);
-    root = count ? open(name, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    const int root = count ? open_of(&facts->caller, "root", O_PATH | O_DIRECTORY) : -1;
+    int i, refused = 0;
     if (root < 0) return 0;
     for (i = 0; i < count && refused >= 0; i++) {
         struct psb_look *look = &looks[refused];
-        char path[ROOM];
+        char path[PATH_ROOM];
         uint64_t flags;
         if (read_path(facts, rows[i], path) || is_of_the_kernel(path) || strlen(path) >= sizeof look->path) continue;
         memset(look, 0, offsetof(struct psb_look, path));
@@ -198,11 +180,10 @@ int look_at_paths(const struct call_facts *facts, int on_host, int cached, struc
 
 int moves_directory(const struct call_facts *facts) {
     const struct path_argument *rows[PSB_LOOKS];
-    char name[64], path[ROOM];
+    char path[PATH_ROOM];
     int root, fd, found;
     if (path_arguments(facts->number, rows) != PSB_LOOKS || read_path(facts, rows[0], path)) return 0;
-    snprintf(name, sizeof name, "/proc/%d/root", facts->tid);
-    root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    root = open_of(&facts->caller, "root", O_PATH | O_DIRECTORY);
     if (root < 0) return 0;
     fd = open_at(root, path, O_NOFOLLOW, 1);
     found = fd == -EAGAIN || (fd >= 0 && is_directory(fd));

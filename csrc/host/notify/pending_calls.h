@@ -12,7 +12,8 @@
 enum pending_state {
     WAIT_PYTHON,
     WAIT_SOCKET, /* until it is writable */
-    WAIT_RETRY
+    WAIT_RETRY,
+    WAIT_LOOK /* (looks.h) */
 };
 
 struct pending_call {

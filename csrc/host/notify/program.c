@@ -17,19 +17,6 @@
 
 #include "../emulate/emulate.h"
 
-#define LONGEST 4096 /* PATH_MAX */
-#define ROOM (2 * LONGEST)
-
-static int64_t read_link(int tid, const char *name, char *to, size_t room) {
-    char path[64];
-    ssize_t got;
-    snprintf(path, sizeof path, "/proc/%d/%s", tid, name);
-    got = readlink(path, to, room - 1);
-    if (got < 0) return -errno;
-    to[got] = 0;
-    return got;
-}
-
 /* FNV-1a, as supervise.wire.digest. */
 static uint64_t digest(const char *text) {
     uint64_t sum = 0xcbf29ce484222325ULL;
@@ -52,15 +39,6 @@ static const char *magic_of(const char *path) {
         if (is_descriptor(rest) || (i && !strcmp(rest, "exe"))) return rest;
     }
     return NULL;
-}
-
-/* Where a relative path begins: the caller's directory, or the descriptor of an execveat. */
-static int64_t read_start(const struct call_facts *facts, char *to, size_t room) {
-    const int directory = facts->number == SYS_execveat ? (int)facts->args[0] : AT_FDCWD;
-    char name[32];
-    if (directory == AT_FDCWD) return read_link(facts->tid, "cwd", to, room);
-    snprintf(name, sizeof name, "fd/%d", directory);
-    return read_link(facts->tid, name, to, room);
 }
 
 static int open_cached(int root, const char *path, uint64_t flags) {
@@ -102,35 +80,33 @@ static int64_t walk_from(int root, char *path, char *to, size_t room) {
     return size < 0 ? 0 : size;
 }
 
-static int64_t walk(int tid, char *path, char *to, size_t room) {
-    char name[64];
+static int64_t walk(const struct target *caller, char *path, char *to, size_t room) {
+    const int root = open_of(caller, "root", O_PATH | O_DIRECTORY);
     int64_t size;
-    int root;
-    snprintf(name, sizeof name, "/proc/%d/root", tid);
-    root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) return -errno;
+    if (root < 0) return root;
     size = walk_from(root, path, to, room);
     close_own(root);
     return size;
 }
 
 int64_t find_program(const struct call_facts *facts, char *to, size_t room, uint64_t *asked) {
-    char path[ROOM], name[32];
+    const int directory = facts->number == SYS_execveat ? (int)facts->args[0] : AT_FDCWD;
+    char path[PATH_ROOM], name[32];
     int64_t size, start = 0;
-    if (read_text(facts->tid, facts->args[facts->number == SYS_execveat], to, room) < 0) return 0;
+    if (read_text(&facts->caller, facts->args[facts->number == SYS_execveat], to, room) < 0) return 0;
     *asked = digest(to);
     if (magic_of(to)) {
         snprintf(name, sizeof name, "%s", magic_of(to));
-        size = read_link(facts->tid, name, to, room);
+        size = link_of(&facts->caller, name, to, room);
         return size < 0 ? 0 : size;
     }
-    if (to[0] != '/') start = read_start(facts, path, LONGEST);
+    if (to[0] != '/') start = directory_of(&facts->caller, directory, path, LONGEST_PATH);
     if (start < 0) return 0;
     if (!to[0]) { /* AT_EMPTY_PATH: the descriptor itself */
         snprintf(to, room, "%s", path);
         return start;
     }
     snprintf(path + start, sizeof path - (size_t)start, "%s%s", start ? "/" : "", to);
-    size = walk(facts->tid, path, to, room);
+    size = walk(&facts->caller, path, to, room);
     return size == -EAGAIN || size >= 0 ? size : 0;
 }

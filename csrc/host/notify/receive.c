@@ -86,7 +86,7 @@ static int is_for_python(const struct notified_cage *cage, const struct call_fac
 /* What the filter itself would have refused: noted, and let pass where monitor may. 1: the caller has its answer. */
 static int is_refused(struct notified_cage *cage, uint64_t id, const struct call_facts *facts,
                       const struct seccomp_data *data) {
-    const int of_init = facts->tid == cage->rules.init_pid;
+    const int of_init = facts->caller.tid == cage->rules.init_pid;
     int number = EPERM;
     enum verdict verdict = facts->call == PSB_CALL_OTHER ? VERDICT_NEVER : VERDICT_ALLOWED;
     if (cage->rules.verdicts_size) verdict = verdict_of(&cage->rules, data, &number);
@@ -120,7 +120,7 @@ static void decide_on_facts(struct notified_cage *cage, uint64_t id, const struc
 static void note_path(struct notified_cage *cage, const struct call_facts *facts, const struct psb_look *look) {
     struct psb_event event;
     int first;
-    const uint64_t key = count_path(&cage->paths, look, session_of(facts->tid), &first);
+    const uint64_t key = count_path(&cage->paths, look, session_of(&facts->caller), &first);
     if (!first) return;
     fill_event(&event, PSB_EVENT_MISSED, cage->number, facts->call, facts);
     event.asked = key;
@@ -153,12 +153,13 @@ static void decide(struct notified_cage *cage, uint64_t id, const struct call_fa
     const uint32_t action = cage->rules.action[received->call];
     struct call_facts facts = *received;
     int result, socket = -1;
-    if (received->tid != cage->rules.init_pid && (note_paths(cage, id, received) || is_for_move(cage, received))) {
+    if (received->caller.tid != cage->rules.init_pid &&
+        (note_paths(cage, id, received) || is_for_move(cage, received))) {
         struct emulated_call req = {.facts = *received, .socket = -1};
         ask_python(cage, id, &req);
         return;
     }
-    if (action == PSB_ACTION_PASS || received->tid == cage->rules.init_pid) {
+    if (action == PSB_ACTION_PASS || received->caller.tid == cage->rules.init_pid) {
         respond_continue(cage, id);
         return;
     }
@@ -173,8 +174,10 @@ static void decide(struct notified_cage *cage, uint64_t id, const struct call_fa
         decide_on_facts(cage, id, &facts, socket);
 }
 
-static struct call_facts facts_of(const struct seccomp_notif *call) {
-    struct call_facts received = {.tid = (int)call->pid, .number = call->data.nr, .call = class_of(call->data.nr)};
+static struct call_facts facts_of(const struct notified_cage *cage, const struct seccomp_notif *call) {
+    struct call_facts received = {.caller = {.tid = (int)call->pid, .listener = cage->listener, .id = call->id},
+                                  .number = call->data.nr,
+                                  .call = class_of(call->data.nr)};
     memcpy(received.args, call->data.args, sizeof received.args);
     return received;
 }
@@ -184,7 +187,7 @@ int receive_call(struct notified_cage *cage) {
     struct call_facts received;
     memset(&in, 0, sizeof in);
     if (ioctl(cage->listener, SECCOMP_IOCTL_NOTIF_RECV, &in) < 0) return -errno;
-    received = facts_of(&in.call);
+    received = facts_of(cage, &in.call);
     if (received.call == PSB_CALL_RENAME && !cage->rules.moves) received.call = PSB_CALL_PATH;
     if (!is_refused(cage, in.call.id, &received, &in.call.data)) decide(cage, in.call.id, &received);
     return 0;

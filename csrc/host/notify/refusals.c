@@ -10,7 +10,7 @@ static int same(const struct psb_denial *denial, int session, uint32_t call, con
 }
 
 int count_refusal(struct refusals *refusals, uint32_t call, const struct call_facts *facts) {
-    const int session = session_of(facts->tid);
+    const int session = session_of(&facts->caller);
     struct psb_denial *denial;
     uint32_t i;
     for (i = 0; i < refusals->count; i++)
@@ -26,7 +26,7 @@ int count_refusal(struct refusals *refusals, uint32_t call, const struct call_fa
     memset(denial, 0, sizeof *denial);
     denial->call = call;
     denial->number = facts->number;
-    denial->pid = facts->tid;
+    denial->pid = facts->caller.tid;
     denial->session = session;
     denial->protocol = facts->protocol;
     denial->address_size = facts->address.size;

@@ -4,16 +4,18 @@
  * there are more than he may have files open. A cage may have more open than its host: it could keep its host from
  * sending any, the order of the next command among them. So who is refused asks for what he may have at most. */
 #include <errno.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include "passing.h"
 
-ssize_t send_descriptors(int to, const struct msghdr *message) {
-    const ssize_t sent = sendmsg(to, message, MSG_NOSIGNAL);
+/* One thread at a time: another would take the raised limit for the process's own, and leave it so. */
+static pthread_mutex_t raising = PTHREAD_MUTEX_INITIALIZER;
+
+static ssize_t send_with_most(int to, const struct msghdr *message) {
     struct rlimit own, most;
     ssize_t again;
     int error;
-    if (sent >= 0 || errno != ETOOMANYREFS) return sent;
     if (getrlimit(RLIMIT_NOFILE, &own)) return -1;
     most = own;
     most.rlim_cur = own.rlim_max;
@@ -23,4 +25,13 @@ ssize_t send_descriptors(int to, const struct msghdr *message) {
     (void)setrlimit(RLIMIT_NOFILE, &own);
     errno = error;
     return again;
+}
+
+ssize_t send_descriptors(int to, const struct msghdr *message) {
+    ssize_t sent = sendmsg(to, message, MSG_NOSIGNAL);
+    if (sent >= 0 || errno != ETOOMANYREFS) return sent;
+    pthread_mutex_lock(&raising);
+    sent = send_with_most(to, message);
+    pthread_mutex_unlock(&raising);
+    return sent;
 }

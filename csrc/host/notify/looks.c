@@ -1,0 +1,47 @@
+/* See looks.h. What is looked at is named by facts that never change and an inode number, so nothing of the call has to
+ * stay for it. */
+#include "looks.h"
+
+#include <sys/stat.h>
+
+#include "../emulate/direct.h"
+#include "dispatch.h"
+
+static uint64_t inode_of(int socket) {
+    struct stat about;
+    return fstat(socket, &about) < 0 ? 0 : about.st_ino;
+}
+
+void look_for(struct notified_cage *cage, uint64_t number) {
+    struct pending_call **place = find_pending(cage, number);
+    struct call_facts facts;
+    uint64_t inode;
+    int alone, close_on_exec;
+    if (!*place || (*place)->state != WAIT_LOOK) return;
+    facts = (*place)->req.facts;
+    inode = inode_of((*place)->req.socket);
+    pthread_mutex_unlock(&cage->lock);
+    alone = inode && is_sole_reference(&facts.caller, (int)facts.args[0], inode, &close_on_exec);
+    __atomic_add_fetch(&cage->visitors, 1, __ATOMIC_SEQ_CST); /* the loop lets it have the mutex (notify.c, visit) */
+    pthread_mutex_lock(&cage->lock);
+    __atomic_sub_fetch(&cage->visitors, 1, __ATOMIC_SEQ_CST);
+    if (cage->gone) return;
+    place = find_pending(cage, number);
+    if (!*place || (*place)->state != WAIT_LOOK) return;
+    (*place)->req.look = alone ? LOOKED_ALONE : LOOKED_SHARED;
+    (*place)->req.close_on_exec = alone && close_on_exec;
+    resume_call(cage, place);
+}
+
+void look_for_all(struct notified_cage *cage) {
+    const struct pending_call *pending = cage->pending_calls;
+    while (!cage->gone && pending) {
+        const struct pending_call *next = pending->next;
+        if (pending->state != WAIT_LOOK) {
+            pending = next;
+            continue;
+        }
+        look_for(cage, pending->number);
+        pending = cage->pending_calls; /* any of them may have ended meanwhile */
+    }
+}
