@@ -31,31 +31,27 @@ EFFECTS: dict[tuple[str, str], str] = {
     ("message.c", "sendmsg"): "row: ancillary data by a list; netlink by netlink.c",
     ("netlink.c", "bind"): "row: no groups, a number of our choosing",
     ("unix.c", "SYS_openat2"): "a path, without powers (drop_effective_caps), O_PATH, below the caller's root",
-    ("unix.c", "open"): "the caller's root, O_PATH",
     ("direct.c", "socket"): "a plain one of the host's network, which any process may have",
     ("direct_filter.c", "setsockopt"): "on that socket: a filter, and its lock",
     ("direct_options.c", "setsockopt"): "on that socket, without powers: what the caller had set on its own",
     ("direct_options.c", "socket"): "plain ones, to ask for defaults",
     ("direct_own.c", "socket"): "our own question to the kernel",
     ("direct_own.c", "send"): "the same",
-    ("direct_table.c", "fopen"): "the caller's /proc, for reading",
-    ("direct_table.c", "opendir"): "the same",
     ("target.c", "SYS_pidfd_open"): "the caller",
     ("target.c", "SYS_pidfd_getfd"): "the caller's descriptor, which it named",
-    ("target.c", "open"): "the caller's /proc, for reading",
+    ("target.c", "open"): "the caller's /proc: for reading, its root, and its memory for the lengths of sendmmsg",
     ("target.c", "process_vm_readv"): "the caller's memory",
-    ("target.c", "process_vm_writev"): "the caller's memory: the lengths of sendmmsg",
-    ("program.c", "open"): "the caller's root, O_PATH",
+    ("target.c", "pwrite"): "the lengths of sendmmsg, in memory that was opened",
+    ("target.c", "SYS_pidfd_send_signal"): "SIGPIPE, to a caller that waits still",
+    ("target.c", "SYS_tkill"): "the same, before Linux 6.9",
     ("program.c", "SYS_openat2"): "what the caller is about to execute, O_PATH, below its root, to say its whole path",
-    ("paths.c", "open"): "the caller's root, O_PATH",
     ("paths.c", "SYS_openat2"): "what the call names, O_PATH, below its root, to say what it will be answered",
     ("paths.c", "SYS_faccessat2"): "a question, about that file",
-    ("answers.c", "SYS_tkill"): "SIGPIPE, to a caller that waits still",
 }
 CALLS = re.compile(
     r"(?<![\w.>])(connect|bind|listen|accept4?|sendto|sendm?msg|send|setsockopt|socket|shutdown|setns|unshare|mount|"
     r"open|openat2?|fopen|opendir|unlink\w*|mkdir\w*|chmod|chown|kill|tgkill|prctl|set[re]*[ug]id|"
-    r"process_vm_readv|process_vm_writev|ptrace)\(|syscall\((SYS_\w+)"
+    r"process_vm_readv|process_vm_writev|pwrite|ptrace)\(|syscall\((SYS_\w+)"
 )
 HARMLESS = frozenset(("SYS_capget", "SYS_capset"))
 
@@ -111,3 +107,41 @@ def test_powers_are_laid_down_in_one_place() -> None:
     users = {path.name for path in HOST.rglob("*.c") if re.search("SYS_capset|capset\\(", code(path))}
     assert users == {"effective_caps.c"}
     assert "geteuid" not in code(HOST / "notify" / "effective_caps.c")
+
+
+NUMBERS = re.compile(
+    r"process_vm_(?:read|write)v|pidfd_getfd|pidfd_open|SYS_tkill|SYS_tgkill|getsid|"
+    r'"/proc/%d|->tid\b|\.tid\b'
+)
+# Beside target.c, who may speak of a thread by its number: (file, what) -> why nothing of another process is met.
+BY_NUMBER: dict[tuple[str, str], str] = {
+    ("event_queue.c", ".tid"): "told, and nothing else",
+    ("refusals.c", ".tid"): "told, and nothing else",
+    ("receive.c", ".tid"): "compared with cage-init's, which lives as long as the cage",
+    ("notify.c", ".tid"): "is_init: the answer goes by the notification",
+    ("image.c", "->tid"): "ptrace(2), which knows numbers alone; a tracee keeps its own",
+    ("image.c", ".tid"): "a tracee keeps its number",
+    ("answers_exec.c", "->tid"): "of a tracee",
+    ("target_access.c", ".tid"): "psb_get_fd: of a process that is stopped",
+}
+
+
+def test_a_caller_is_reached_through_one_file_alone() -> None:
+    """A number means another process as soon as its own is gone: target.c pins what it has found by one, and asks the
+    kernel then whether the caller still waits. Nobody else goes by a number."""
+    found = set()
+    for folder in ("notify", "emulate"):
+        for path in (HOST / folder).glob("*.[ch]"):
+            text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+            found |= {(path.name, each) for each in NUMBERS.findall(text)}
+    assert {each for each in found if each[0] != "target.c"} == set(BY_NUMBER)
+
+
+def test_what_is_opened_or_read_by_a_number_is_held_against_the_notification() -> None:
+    """Each way of target.c to a process by its number is followed by the question in the same function."""
+    text = re.sub(r"/\*.*?\*/", "", (HOST / "notify" / "target.c").read_text(), flags=re.DOTALL)
+    for body in re.findall(r"^\w[^;{}]*\) \{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE):
+        by_number = [found.start() for found in re.finditer(r"caller->tid", body)]
+        if by_number and not re.search(r"cache->pid\[place\] == caller->tid", body):
+            last = [found.start() for found in re.finditer(r"still_is\(caller\)|if_its_own\(caller", body)]
+            assert last, body

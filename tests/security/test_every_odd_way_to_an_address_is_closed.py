@@ -41,6 +41,10 @@ ATTACK = """
     attempt("mapped", dial, socket.AF_INET6, "::ffff:127.0.0.1")
     attempt("mapped any", dial, socket.AF_INET6, "::ffff:0.0.0.0")
 
+    MAPPED_ANY = INET6 + struct.pack("!HI", PORT, 0) + bytes(10) + bytes([255, 255, 0, 0, 0, 0])
+    for size in (24, 27):  # without a scope (SIN6_LEN_RFC2133)
+        attempt(f"mapped any of {size}", raw, MAPPED_ANY, size, socket.AF_INET6)
+
     def again():
         with socket.socket() as s:
             raw_unspec = bytes(16)
@@ -93,7 +97,7 @@ LENGTHS = {
 }
 DIALS = (
     "length 16", "length 17", "length 127", "length 128", "0.0.0.0", "127.0.0.2", "::", "mapped", "mapped any",
-    "after AF_UNSPEC", "TCP_FASTOPEN_CONNECT",
+    "mapped any of 24", "mapped any of 27", "after AF_UNSPEC", "TCP_FASTOPEN_CONNECT",
 )  # fmt: skip
 CLOSED: Expected = {**LENGTHS, **KINDS, **dict.fromkeys(DIALS, "EPERM")}
 
@@ -134,6 +138,14 @@ def test_a_restriction_in_a_full_cage() -> None:
         cage.context.restrict_network([])
         report = in_cage(cage, program(ATTACK, PORT=2000, OWN=True))
     assert report.differs(CLOSED) == {}
+
+
+def test_a_range_of_unspecified_addresses_does_not_list_loopback(server: socket.socket) -> None:
+    """An unspecified destination is loopback, which the range does not hold, however long the address is."""
+    rules = policy("landlock", allow_ips=["0.0.0.0/2"])
+    report = in_cage(Cage(rules), program(ATTACK, PORT=server.getsockname()[1], OWN=False))
+    assert {name: report[name].errno for name in DIALS} == dict.fromkeys(DIALS, "EPERM")
+    assert not reached(server)
 
 
 def test_what_is_listed_is_reached_by_every_spelling_of_it(server: socket.socket) -> None:

@@ -6,6 +6,7 @@
 
 #include "../emulate/direct.h"
 #include "dispatch.h"
+#include "visits.h"
 
 static uint64_t inode_of(int socket) {
     struct stat about;
@@ -22,9 +23,7 @@ void look_for(struct notified_cage *cage, uint64_t number) {
     inode = inode_of((*place)->req.socket);
     pthread_mutex_unlock(&cage->lock);
     alone = inode && is_sole_reference(&facts.caller, (int)facts.args[0], inode, &close_on_exec);
-    __atomic_add_fetch(&cage->visitors, 1, __ATOMIC_SEQ_CST); /* the loop lets it have the mutex (notify.c, visit) */
-    pthread_mutex_lock(&cage->lock);
-    __atomic_sub_fetch(&cage->visitors, 1, __ATOMIC_SEQ_CST);
+    visit(cage);
     if (cage->gone) return;
     place = find_pending(cage, number);
     if (!*place || (*place)->state != WAIT_LOOK) return;

@@ -97,7 +97,7 @@ static void on_event(struct notified_cage *cage, const struct awaited *awaited) 
         cage->deserted = 1;
 }
 
-/* To other threads that want the mutex (notify.c, visit). */
+/* To other threads that want the mutex (visits.h). */
 static void make_way(const struct notified_cage *cage) {
     int i;
     for (i = 0; i < MOST_YIELDS && __atomic_load_n(&cage->visitors, __ATOMIC_SEQ_CST); i++) sched_yield();

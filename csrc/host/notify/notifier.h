@@ -5,8 +5,8 @@
  * However long a call of one takes - its memory is being mapped, its file system does not answer, its programs call
  * without end - the others' go on.
  *
- * A cage's mutex is taken in loop.c and notify.c alone (looks.c lets go of it for them): whoever calls the functions on
- * these structs (answers.c, named.c, refusals.c, pending_calls.c, borrowed.c) holds it, and none of them waits. The
+ * A cage's mutex is taken in loop.c and visits.c alone (looks.c lets go of it for a while): whoever calls the functions
+ * on these structs (answers.c, named.c, refusals.c, pending_calls.c, borrowed.c) holds it, and none of them waits. The
  * notifier's own mutex guards the list of cages, what counts their users, and the events; it is taken last, and for a
  * moment (cages.c). */
 #ifndef PSB_NOTIFIER_H

@@ -2,14 +2,13 @@
  * answered.
  *
  * Each cage has a thread of its own that receives its calls (loop.c, receive.c), and a mutex (notifier.h) that is taken
- * there and here alone. Nothing that is done under it waits for anybody but the cage itself; what could wait for
- * longer, a close, is done without it (borrowed.h). */
+ * there and for a visit (visits.h) alone. Nothing that is done under it waits for anybody but the cage itself; what
+ * could wait for longer, a close, is done without it (borrowed.h). */
 #include "notify.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "../emulate/emulate.h"
 #include "../relay/wakeup.h"
@@ -23,42 +22,7 @@
 #include "loop.h"
 #include "notifier.h"
 #include "pending_calls.h"
-#include "waiting.h"
-
-/* ---- visits: the mutex, for every thread but the loop ------------------------------------------------------------ */
-
-/* The loop lets it have the mutex then, however many calls come in. */
-static void visit(struct notified_cage *cage) {
-    __atomic_add_fetch(&cage->visitors, 1, __ATOMIC_SEQ_CST);
-    pthread_mutex_lock(&cage->lock);
-    __atomic_sub_fetch(&cage->visitors, 1, __ATOMIC_SEQ_CST);
-}
-
-static void leave(struct notified_cage *cage) {
-    pthread_mutex_unlock(&cage->lock);
-    release_cage(cage);
-}
-
-/* NULL, or with its mutex held and one user more. */
-static struct notified_cage *visit_number(struct psb_notifier *notifier, uint32_t number) {
-    struct notified_cage *cage = find_cage(notifier, number);
-    if (!cage) return NULL;
-    visit(cage);
-    if (!cage->gone) return cage;
-    leave(cage);
-    return NULL;
-}
-
-/* With its mutex held, where a call waits for Python; NULL where none of this number does. */
-static struct notified_cage *visit_pending(struct psb_notifier *notifier, uint64_t number,
-                                           struct pending_call ***place) {
-    struct notified_cage *cage = visit_number(notifier, cage_of(number));
-    if (!cage) return NULL;
-    *place = find_pending(cage, number);
-    if (**place && (**place)->state == WAIT_PYTHON) return cage;
-    leave(cage);
-    return NULL;
-}
+#include "visits.h"
 
 /* ---- the notifier and its cages ---------------------------------------------------------------------------------- */
 
@@ -286,16 +250,6 @@ void psb_refuse_exec(struct psb_notifier *notifier, struct psb_refused_exec *ref
         refuse_followed(&alone, refused);
         close_own(refused->listener);
     }
-}
-
-int hold_waiting(struct psb_notifier *notifier, uint64_t pending, struct call_facts *facts) {
-    struct pending_call **place;
-    struct notified_cage *cage = visit_pending(notifier, pending, &place);
-    if (!cage) return -ENOENT;
-    memcpy(facts, &(*place)->req.facts, sizeof *facts);
-    facts->caller.listener = fcntl(cage->listener, F_DUPFD_CLOEXEC, 0);
-    leave(cage);
-    return facts->caller.listener < 0 ? -EMFILE : 0;
 }
 
 int psb_waits(struct psb_notifier *notifier, uint64_t number) {

@@ -12,7 +12,7 @@
 #include "borrowed.h"
 #include "paths.h"
 #include "target.h"
-#include "waiting.h"
+#include "visits.h"
 
 int64_t psb_read_text(struct psb_notifier *notifier, uint64_t pending, uint64_t address, char *to, size_t room) {
     struct call_facts facts;
