@@ -1,12 +1,17 @@
 """Claim: how many descriptors and epoll sets a caged process has costs the supervisor no more than looking at some of
-them: its connects, behind which those of all other cages wait, take about as long as those of a process with none.
+them: its connects take about as long as those of a process with none. Of one set the kernel tells all that it watches
+or nothing: while that is read, nothing but the cage's own calls waits.
 """
 
 from __future__ import annotations
 
+import json
+import select
 import socket
+import time
 
 from _support.outside import LISTED, outside
+from pysandbox import PIPE, Cage
 
 from .harness import SLOWNESS, caged, policy, program
 
@@ -43,3 +48,52 @@ def slower() -> float:
 
 def test_many_epoll_sets_are_not_all_looked_through() -> None:
     assert outside(slower) < MOST * SLOWNESS
+
+
+# A set keeps a file by the number that it was added with, and as long as any other number leads to it.
+LARGE = """
+    import select, socket, time
+    watched = select.epoll()  # the first that is looked at
+    files = [os.eventfd(0) for _ in range(700)]
+    for number in range(1000, 1500):
+        for each in files:
+            os.dup2(each, number)
+            watched.register(number, 0)
+        os.close(number)
+    say("ready")
+    for _ in range(5):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+            began = time.monotonic()
+            attempt("connect", s.connect, (LISTED, PORT))
+            say("connected", time.monotonic() - began)
+"""
+
+
+def waits_and_connects() -> list[list[float]]:
+    """How long the host has waited for what it asks of the cage, and how long the cage's connects took meanwhile."""
+    with (
+        socket.create_server((LISTED, 0), backlog=64) as server,
+        Cage(policy(allow_ips=[LISTED], open_files=4096)) as cage,
+        cage.spawn(program(LARGE, LISTED=LISTED, PORT=server.getsockname()[1]), stdout=PIPE, text=True) as attack,
+    ):
+        assert attack.stdout is not None
+        json.loads(attack.stdout.readline())
+        waited: list[float] = []
+        said: list[float] = []
+        while len(said) < 5:
+            began = time.monotonic()
+            _ = cage.denials
+            waited.append(time.monotonic() - began)
+            if select.select([attack.stdout], [], [], 0.001)[0]:
+                tried = json.loads(attack.stdout.readline())
+                said += [tried["value"]] if tried["try"] == "connected" else []
+    return [waited, said]
+
+
+def test_whoever_asks_the_cage_does_not_wait_for_a_large_set() -> None:
+    """Control: the cage's own connects take long. Evidence: what the host asks meanwhile takes a part of that."""
+    waited, connects = outside(waits_and_connects)
+    usual = sorted(waited)[len(waited) // 2]
+    slow = sorted(connects)[2]
+    assert slow > 10 * usual, "the set is not large enough to be an attack"
+    assert sorted(waited)[-4] < slow / 3  # each of the five would hold up one

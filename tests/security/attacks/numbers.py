@@ -64,6 +64,8 @@ class Other:
         raise RuntimeError("the number was taken")
 
     def _live(self, tell, directory):
+        drop_capabilities()
+        libc.capset(struct.pack("Ii", 0x20080522, 0), bytes(24))  # none that the host lacks
         assert libc.mmap(ADDRESS, 4096, 3, 0x22 | 0x10, -1, 0) == ADDRESS
         ctypes.memmove(ADDRESS, SECRET * 200, 18 * 200)
         os.dup2(os.open(f"{directory}/secret", os.O_RDONLY), 9)
