@@ -115,14 +115,6 @@ static void finish_start_if_over(void) {
     if (exec_pipe.fd >= 0 && sys_call(SYS_ppoll, &exec_pipe, 1, now, 0, 0, 0) > 0) finish_start(0);
 }
 
-/* Whether the host is gone, or has sent what cannot be served. A message for which there is no memory now stays where
- * it is. */
-static int is_refused_message(void) {
-    const int got = receive(PSB_FD_CONTROL, &message);
-    if (got == -ENOMEM || got == -ENOBUFS || got == -EINTR) return 0;
-    return got <= 0 || handle_message();
-}
-
 static void drain_child_signals(void) {
     uint8_t records[128 * 4];                                                 /* struct signalfd_siginfo is 128 bytes */
     sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0, 0); /* what comes meanwhile is told again */
@@ -134,6 +126,14 @@ static void drain_child_signals(void) {
 static _Noreturn void end(int code) {
     if (cage.flags & PSB_SETUP_SUBREAPER) kill_everything(&cage);
     sys_exit(code);
+}
+
+/* Whether there is a message. One for which there is no memory now stays where it is; without a host all ends. */
+static int has_message(void) {
+    const int got = receive(PSB_FD_CONTROL, &message);
+    if (got == -ENOMEM || got == -ENOBUFS || got == -EINTR) return 0;
+    if (got <= 0) end(0);
+    return 1;
 }
 
 static long wait_at_most(struct pollfd *events, int64_t milliseconds) {
@@ -179,7 +179,7 @@ _Noreturn void init_main(void) {
         if (ready < 0 && ready != -EINTR) end(1); /* deaf and blind, it must not live on: a filter around the host */
         if (ready < 0) continue;
         if (events[1].revents) end(0);
-        if (events[0].revents && (start_pipe() >= 0 || is_refused_message())) end(0);
+        if (events[0].revents && (start_pipe() >= 0 || (has_message() && handle_message()))) end(0);
         if (events[3].revents) finish_start_if_over();
         if (events[2].revents) drain_child_signals();
     }

@@ -123,7 +123,7 @@ static void *run_loop(void *unused) {
 static void answer_exec(const struct psb_event *told) {
     static const char said[] = "/bin/true\0true";
     char arguments[4096];
-    const int64_t size = psb_read_exec(told->pid, told->number, told->args, arguments, sizeof arguments);
+    const int64_t size = psb_read_exec(notifier, told->pending, arguments, sizeof arguments);
     const struct psb_image image = {.name = "/bin/true",
                                     .arguments = "true",
                                     .arguments_size = 5,
@@ -144,7 +144,7 @@ static void answer_exec(const struct psb_event *told) {
 static void answer_open(const struct psb_event *told) {
     char text[4096];
     const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    const int sound = psb_read_text(told->pid, told->args[1], text, sizeof text) >= 0;
+    const int sound = psb_read_text(notifier, told->pending, told->args[1], text, sizeof text) >= 0;
     psb_answer(notifier, told->pending, sound ? PSB_ANSWER_INJECT : PSB_ANSWER_ERRNO, sound ? fd : EFAULT, 1);
     close(fd);
 }

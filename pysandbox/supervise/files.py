@@ -31,7 +31,7 @@ def writes(flags: int) -> bool:
     return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
 
-def complete(call: Call, args: Sequence[int], caller: wire.Waiting) -> Call:
+def complete(call: Call, args: Sequence[int], caller: wire.WaitingCaller) -> Call:
     """The call with the absolute path that it means, its flags and its mode. Raises OSError."""
     directory, path_at, flags_at, mode_at = ARGUMENTS[call.syscall]
     path = os.fsdecode(caller.read_text(args[path_at], LONGEST_PATH))

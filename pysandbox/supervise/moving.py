@@ -54,7 +54,7 @@ class NotMoved(OSError):
 
 
 def move(
-    call: Call, args: Sequence[int], plan: Plan, user: int, caller: wire.Waiting, left: set[tuple[int, int]]
+    call: Call, args: Sequence[int], plan: Plan, user: int, caller: wire.WaitingCaller, left: set[tuple[int, int]]
 ) -> None:
     """What rename(2) of these arguments asks for, done. `user`: whom the cage is outside, where that is not us. `left`:
     directories of this cage that could not be moved once, whose next try costs the host nothing. Raises NotMoved where
@@ -110,7 +110,7 @@ Name = tuple[int, str]  # in an open directory
 
 def _named(
     held: ExitStack, root: int, tid: int, directory_at: int | None, args: Sequence[int], at: int, user: int,
-    caller: wire.Waiting,
+    caller: wire.WaitingCaller,
 ) -> Name:  # fmt: skip
     """A path among the arguments: the directory above it, and its last component."""
     directory = files.AT_FDCWD if directory_at is None else files.register_int(args[directory_at])

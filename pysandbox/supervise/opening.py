@@ -54,7 +54,7 @@ def inject(notifier: Any, pending: int, live: CageInit, landlock: LandlockPlan |
            verdict: InjectFd) -> None:  # fmt: skip
     """Opens a file for the caller and answers its call; an error becomes the caller's errno."""
     try:
-        fd = _Opening(live, landlock, call, verdict, wire.Waiting(notifier, pending)).open()
+        fd = _Opening(live, landlock, call, verdict, wire.WaitingCaller(notifier, pending)).open()
         try:
             wire.answer(notifier, pending, "INJECT", fd, verdict.flags & os.O_CLOEXEC)
         finally:
@@ -67,7 +67,7 @@ class _Opening:
     """One open. Raises OSError."""
 
     def __init__(
-        self, live: CageInit, landlock: LandlockPlan | None, call: Call, verdict: InjectFd, caller: wire.Waiting
+        self, live: CageInit, landlock: LandlockPlan | None, call: Call, verdict: InjectFd, caller: wire.WaitingCaller
     ) -> None:
         self._live, self._landlock, self._call, self._caller = live, landlock, call, caller
         self._path, self._flags, self._mode = verdict.path, verdict.flags, verdict.mode
@@ -233,7 +233,7 @@ def _descriptor_named(call: Call, path: str) -> int | None:
     return int(found[1])
 
 
-def _duplicate(caller: wire.Waiting, number: int, flags: int) -> int:
+def _duplicate(caller: wire.WaitingCaller, number: int, flags: int) -> int:
     fd = caller.take_fd(number)
     has = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
     if has not in (os.O_RDWR, flags & os.O_ACCMODE):

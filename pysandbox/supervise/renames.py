@@ -70,7 +70,7 @@ def answer_rename(
 
     kind, number = "PASS", 0
     try:
-        move(call, args, plan, user, wire.Waiting(notifier, pending), left)
+        move(call, args, plan, user, wire.WaitingCaller(notifier, pending), left)
         kind = "RETURN"
     except NotMoved:
         pass

@@ -144,7 +144,9 @@ class Supervision(CageService):
         recorded."""
         assert self._plan.notify is not None
         try:
-            for missed in wire.Waiting(self._supervisor.notifier, pending).look_at_paths(self._plan.notify.on_host):
+            for missed in wire.WaitingCaller(self._supervisor.notifier, pending).look_at_paths(
+                self._plan.notify.on_host
+            ):
                 self._ledger.note_missed(call, missed)
         finally:
             wire.answer(self._supervisor.notifier, pending, "PASS")
@@ -153,7 +155,7 @@ class Supervision(CageService):
         """Notes the paths first, where they are watched."""
         try:
             if self._plan.notify is not None and self._plan.notify.watches_paths:
-                for missed in wire.Waiting(self._supervisor.notifier, pending).look_at_paths(False):
+                for missed in wire.WaitingCaller(self._supervisor.notifier, pending).look_at_paths(False):
                     self._ledger.note_missed(call, missed)
         finally:
             answer_rename(self._supervisor.notifier, pending, call, args, self._plan, self.live.user, self._left)
@@ -167,7 +169,7 @@ class Supervision(CageService):
 
     def _resolve_exec(self, pending: int, call: Call, args: list[int]) -> None:
         """Reads the path of an exec that is only recorded; the call continues when it is in the ledger."""
-        caller = wire.Waiting(self._supervisor.notifier, pending)
+        caller = wire.WaitingCaller(self._supervisor.notifier, pending)
         try:
             asked, path = self._trace(call, args, caller)
             caller.require()
@@ -177,7 +179,7 @@ class Supervision(CageService):
         finally:
             wire.answer(self._supervisor.notifier, pending, "PASS")
 
-    def _trace(self, call: Call, args: list[int], caller: wire.Waiting) -> tuple[bytes, str]:
+    def _trace(self, call: Call, args: list[int], caller: wire.WaitingCaller) -> tuple[bytes, str]:
         """The path of an exec as it was given, and its real path. Raises what `programs.trace` does."""
         asked = caller.read_exec().split(b"\0", 1)[0]
         directory = files.register_int(args[0]) if call.syscall == "execveat" else files.AT_FDCWD
@@ -191,7 +193,7 @@ class Supervision(CageService):
             raise
 
     def _judge(self, pending: int, call: Call, args: list[int]) -> None:
-        caller = wire.Waiting(self._supervisor.notifier, pending)
+        caller = wire.WaitingCaller(self._supervisor.notifier, pending)
         if not caller.waits():
             return  # its deadline passed in the backlog
         try:
@@ -216,7 +218,7 @@ class Supervision(CageService):
             verdict, judged = Errno(EPERM, "supervisor"), None
         self._apply(pending, call, verdict, judged)
 
-    def _complete(self, call: Call, args: list[int], caller: wire.Waiting) -> tuple[Call, Judged | None]:
+    def _complete(self, call: Call, args: list[int], caller: wire.WaitingCaller) -> tuple[Call, Judged | None]:
         """The call with what C has not read for it. Raises OSError."""
         if call.kind == "EXEC":
             raw = caller.read_exec()
@@ -229,7 +231,9 @@ class Supervision(CageService):
             return files.complete(call, args, caller), None
         return replace(call, marks=self.rules.marks_of(call.pid)), None
 
-    def _without_program(self, call: Call, args: list[int], number: int, caller: wire.Waiting) -> tuple[Call, Errno]:
+    def _without_program(
+        self, call: Call, args: list[int], number: int, caller: wire.WaitingCaller
+    ) -> tuple[Call, Errno]:
         """Where no program was found the kernel's own error; a path through a process of /proc is refused."""
         try:
             path = self._trace(call, args, caller)[1]

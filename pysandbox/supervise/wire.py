@@ -268,7 +268,7 @@ def path_counts(notifier: Notifier, number: int) -> tuple[Mapping[int, int], int
     return {int(table[at].key): int(table[at].count) for at in range(max(0, count))}, int(lost[0])
 
 
-class Waiting(NamedTuple):
+class WaitingCaller(NamedTuple):
     """The caller of a call that waits for an answer: the one way to its memory and its descriptors. Each look raises
     OSError (ENOENT, ESRCH) once it is gone, so that nothing is ever got of a process that has its number then."""
 

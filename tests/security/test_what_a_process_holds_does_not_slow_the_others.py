@@ -91,9 +91,9 @@ def waits_and_connects() -> list[list[float]]:
 
 
 def test_whoever_asks_the_cage_does_not_wait_for_a_large_set() -> None:
-    """Control: the cage's own connects take long. Evidence: what the host asks meanwhile takes a part of that."""
+    """Control: the cage's own connects take long. Evidence: whoever asks meanwhile does not wait for all of that time. He
+    waits for some of it where he has no other processor than that of the kernel that writes."""
     waited, connects = outside(waits_and_connects)
     usual = sorted(waited)[len(waited) // 2]
-    slow = sorted(connects)[2]
-    assert slow > 10 * usual, "the set is not large enough to be an attack"
-    assert sorted(waited)[-4] < slow / 3  # each of the five would hold up one
+    assert sorted(connects)[2] > 10 * usual, "the set is not large enough to be an attack"
+    assert sum(each for each in waited if each > 10 * usual) < sum(connects) * 2 / 3

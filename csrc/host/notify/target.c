@@ -142,7 +142,7 @@ static int read_group(const struct target *caller) {
 }
 
 int thread_group(const struct target *caller) {
-    /* Of a leader only, and far quicker than its status. */
+    /* A pidfd without flags is of a leader, and far quicker to have than its status. */
     const int fd = if_its_own(caller, (int)syscall(SYS_pidfd_open, caller->tid, 0));
     if (fd < 0) return fd == -ESRCH ? fd : read_group(caller);
     close(fd);
@@ -154,7 +154,7 @@ int session_of(const struct target *caller) {
     return session > 0 && still_is(caller) ? session : 0;
 }
 
-/* Of a thread that does not lead its group the pidfd is its own since Linux 6.9, and its leader's before. Then the
+/* A thread that does not lead its group has a pidfd of its own since Linux 6.9; before, its leader's is taken. Then the
  * descriptors are the leader's, too: a thread that has a table of its own (CLONE_FILES left out) meets a number that is
  * not its own, or none. It can only be harmed by what it has made. */
 static int open_pidfd(const struct target *caller, int *leads) {

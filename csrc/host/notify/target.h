@@ -1,5 +1,5 @@
 /* What the supervisor reads of a caged process, and takes from it: its memory, its descriptors, its directories. There
- * is no other way to them (tests/meta/test_callers_are_reached_in_one_place.py).
+ * is no other way to them (tests/meta/test_on_behalf.py).
  *
  * A thread is named by its number, which means another process as soon as it has died and was waited for; a cage can
  * have that happen at any moment, and know which number the host gives out next. So each of these functions looks by

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-/* Of a cage's number the highest bits fall off: cages that are 16 million apart take turns together. */
+/* The highest bits of a cage's number fall off: cages that are 16 million apart take turns together. */
 void relay_held(struct psb_relay *relay, struct dialled *dialled, int client, uint32_t flags, const char *said,
                 size_t size) {
     const int64_t pair = psb_relay_add_dialled(
