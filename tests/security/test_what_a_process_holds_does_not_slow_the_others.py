@@ -91,8 +91,9 @@ def waits_and_connects() -> list[list[float]]:
 
 
 def test_whoever_asks_the_cage_does_not_wait_for_a_large_set() -> None:
-    """Control: the cage's own connects take long. Evidence: whoever asks meanwhile does not wait for all of that time. He
-    waits for some of it where he has no other processor than that of the kernel that writes."""
+    """Control: the cage's own connects take long. Evidence: whoever asks meanwhile does not wait for all of that
+    time. He waits for some of it where he has no other processor than the one that the kernel writes
+    on."""
     waited, connects = outside(waits_and_connects)
     usual = sorted(waited)[len(waited) // 2]
     assert sorted(connects)[2] > 10 * usual, "the set is not large enough to be an attack"
