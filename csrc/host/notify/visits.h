@@ -12,8 +12,8 @@ void leave(struct notified_cage *cage);
 struct notified_cage *visit_number(struct psb_notifier *notifier, uint32_t number);
 /* With its mutex held, where a call waits for Python; NULL where none of this number does. */
 struct notified_cage *visit_pending(struct psb_notifier *notifier, uint64_t number, struct pending_call ***place);
-/* Of such a call the facts, with a duplicate of the listener, to be closed by close_own, and no mutex: 0, -ENOENT or
- * -errno. */
+/* The facts of a call that waits for Python, with a duplicate of the listener, to be closed by close_own, and no mutex:
+ * 0, -ENOENT or -errno. */
 int hold_waiting(struct psb_notifier *notifier, uint64_t pending, struct call_facts *facts);
 
 #endif
