@@ -1,6 +1,7 @@
 /* The passes of leak detection (csrc/host/scan): none reads or writes beyond what it was given, each writes as much as
  * it says, and comes to its end. Input: a text. */
 #include "../host/scan/escapes.h"
+#include "../host/scan/fields.h"
 #include "../host/scan/folded.h"
 #include "../host/scan/literals.h"
 #include "../host/scan/quoted.h"
@@ -57,6 +58,10 @@ static void read_quoted(const uint8_t *text, size_t size) {
     free(out);
 }
 
+static void read_fields(const uint8_t *text, size_t size) {
+    REQUIRE(!size || psb_last_field(text, size) < size);
+}
+
 static void read_runs(const uint8_t *text, size_t size, uint32_t bits) {
     struct psb_alphabet all = {.least = 16, .bits = bits, .phases = 8, .skips_0x = bits == 4};
     struct psb_runs runs = {0};
@@ -109,6 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     read_escapes(text, size);
     read_places(text, size);
     read_quoted(text, size);
+    read_fields(text, size);
     for (bits = 4; bits <= 6; bits++) read_runs(text, size, bits);
     read_literals(text, size);
     free(text);
