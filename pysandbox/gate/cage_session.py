@@ -265,7 +265,7 @@ class CageSession(CageService):
             from pysandbox.gate.inspection.channel import ChannelRecord, Kind
 
             with suppress(OSError):  # what it keeps of this cage
-                self.inspector.say(ChannelRecord(Kind.ENDED, self.number), patience=0.0)
+                self.inspector.say(ChannelRecord(Kind.ENDED, self.number), later=True)
         self.loop.create_task(self._leave(serving))
 
     async def _leave(self, serving: list[asyncio.Task[Any]]) -> None:

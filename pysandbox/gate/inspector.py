@@ -104,13 +104,10 @@ class InspectorProcess:
             if self._retired:
                 raise OSError(ESHUTDOWN, "it has retired")
             self._ensure()
-            known = self._plans.get(key)
-            if known is not None and known.path:
-                return known.path
-            if known is None:
-                known = self._plans[key] = plan_of(net, next(self.numbers))
-            self._teach()
-            self._wait_until(lambda: bool(known.path))
+            known = self._plans[key] = self._plans.get(key) or plan_of(net, next(self.numbers))
+            if not known.path:
+                self._teach()
+                self._wait_until(lambda: bool(known.path))
             return known.path
 
     def _teach(self) -> None:
@@ -176,17 +173,20 @@ class InspectorProcess:
 
     def cut(self, number: int) -> None:
         """The connection is gone as far as the gatekeeper is concerned. Idempotent."""
-        with self._lock:
-            if self._held.pop(number, None) is not None and self._channel is not None:
-                with suppress(OSError):
-                    channel.send(self._channel, ChannelRecord(Kind.CUT, number))
+        with self._lock, suppress(OSError):
+            if self._held.pop(number, None) is not None:
+                self.say(ChannelRecord(Kind.CUT, number), later=True)
 
-    def say(self, record: ChannelRecord, patience: float = BOOKING_SECONDS) -> None:
-        """Raises OSError where it is not taken, or nobody is there."""
+    def say(self, record: ChannelRecord, patience: float = BOOKING_SECONDS, *, later: bool = False) -> None:
+        """Raises OSError where it is not taken, or nobody is there. `later`: else when it reads again, or it ends."""
         with self._lock:
-            if self._channel is None:
+            if self._channel is None or self._pulse is None:
                 raise OSError(ESHUTDOWN, "the inspector has ended")
-            channel.send(self._channel, record, patience=patience)
+            if later:
+                self._pulse.owed.append(record)
+                self._ask()
+            else:
+                channel.send(self._channel, record, patience=patience)
 
     def wait_booked(self) -> bool:
         """Returns when what the inspector has refused until now is booked, and what it was told is done; or it is late
@@ -204,8 +204,7 @@ class InspectorProcess:
     def _ask(self) -> int:
         assert self._channel is not None and self._pulse is not None
         number = self._pulse.ask()
-        with suppress(BlockingIOError):  # it does not read: it owes an answer all the same
-            channel.send(self._channel, ChannelRecord(Kind.PING, number))
+        channel.send_owed(self._channel, self._pulse.owed, ChannelRecord(Kind.PING, number))
         return number
 
     # ---- the process --------------------------------------------------------------------------------------------

@@ -8,7 +8,13 @@ and answers nothing is silent all the same.
 from __future__ import annotations
 
 import os
+from collections import deque
 from contextlib import suppress
+
+from pysandbox.shapes import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pysandbox.gate.inspection.channel import ChannelRecord
 
 
 class Pulse:
@@ -17,6 +23,7 @@ class Pulse:
     def __init__(self, every: float, rounds: int) -> None:
         self.every, self._most = every, rounds
         self.asked = self.replied = 0
+        self.owed: deque[ChannelRecord] = deque()  # what it is told with a question, once it reads again
         self._rounds, self._last = 0, 0.0
         self._wakes = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 

@@ -11,14 +11,12 @@ nothing until then (`quiet`), have another one.
 
 from __future__ import annotations
 
-import array
 import asyncio
 import itertools
 import os
 import pickle
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -27,10 +25,11 @@ from pysandbox._native import lib
 from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.gate import confined
 from pysandbox.gate.inspection import channel
-from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
+from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord, LostDescriptors
+from pysandbox.gate.outbox import Outbox
 from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, WITH_DESCRIPTOR, Verb
 from pysandbox.gate.requests import Requests
-from pysandbox.gate.threads import wait_for_loop
+from pysandbox.gate.threads import LOOP_PATIENCE, wait_for_loop
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ MODULE = "pysandbox.gate.reading.__main__"
 SPEAK_FIRST = ("socks", "http")  # doors at which nobody is accepted before he has spoken, or has waited a second
 READ_AT_ONCE = 16  # records in one round of the loop
 SHUT_PATIENCE = 1.0  # seconds for it to close a door, once it is there
-PATIENCE = 10.0  # seconds for it to answer, after which it is taken for stuck
+PATIENCE, ROUNDS = 10.0, 5  # seconds for it to answer, after which it is taken for stuck; in so many rounds (`pulse`)
 START_PATIENCE = 20.0  # ... while it has not begun: a busy machine may take long to start an interpreter
 
 
@@ -56,7 +55,7 @@ class DoorReader:
         self._dials = -1  # the relay's end of the channel for what it dials by itself
         self._channel: socket.socket | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self._queue: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._outbox: Outbox | None = None
         self._numbers = itertools.count(1)
         self._doors: dict[int, tuple[CageSession, asyncio.Future[None]]] = {}
         self._pings: dict[int, threading.Event] = {}
@@ -119,14 +118,30 @@ class DoorReader:
     def catch_up(self) -> None:
         """Returns when it has told all that has arrived until now; one that does not answer is ended. Any thread but
         the loop's."""
-        told = threading.Event()
+        asked, told = threading.Event(), threading.Event()
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.call_soon, self._ask, told)  # behind doors that are on their way
+            # Behind doors that are on their way.
+            self._loop.call_soon_threadsafe(self._loop.call_soon, self._ask, asked, told)
             patience = PATIENCE if self._is_there else START_PATIENCE
-            if not wait_for_loop(self._loop, told.wait, patience) and self.process is not None:
-                self.process.kill()
+            if wait_for_loop(self._loop, asked.wait, patience) and self._is_silent(told, patience / ROUNDS):
+                process = self.process
+                if process is not None:
+                    process.kill()
 
-    def _ask(self, told: threading.Event) -> None:
+    def _is_silent(self, told: threading.Event, each: float) -> bool:
+        """Whether it answers in none of ROUNDS, of so many seconds; the loop, which hears it, comes round in each: one
+        that is late itself has asked nobody."""
+        for _ in range(ROUNDS):
+            turned = threading.Event()
+            if told.wait(each):
+                return False
+            self._loop.call_soon_threadsafe(self._loop.call_soon, turned.set)
+            if not wait_for_loop(self._loop, turned.wait, LOOP_PATIENCE):
+                return False
+        return not told.wait(each)
+
+    def _ask(self, asked: threading.Event, told: threading.Event) -> None:
+        asked.set()
         if self._channel is None:
             told.set()
             return
@@ -156,6 +171,7 @@ class DoorReader:
             for _, far in pairs:
                 far.close()
         self._channel, dials = pairs[0][0], pairs[1][0].detach()
+        self._outbox = Outbox(self._loop, self._channel, self._not_said, self.fail)
         try:
             self._hand_over(dials)
             self._watch()
@@ -176,6 +192,7 @@ class DoorReader:
     def stop(self) -> None:
         """In the loop, or when that has ended."""
         near, self._channel = self._channel, None
+        self._drop_unsaid()
         self._is_reading = self._is_there = False
         self._relay.ask(lib.psb_dial_close)
         self._dials = -1
@@ -187,8 +204,6 @@ class DoorReader:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        while self._queue:
-            _close(self._queue.popleft()[1])
         for told in self._pings.values():
             told.set()
         self._pings.clear()
@@ -212,38 +227,28 @@ class DoorReader:
             os.close(near.detach())
         if self._dials >= 0:
             os.close(self._dials)
-        while self._queue:
-            _close(self._queue.popleft()[1])
+        self._drop_unsaid()
+
+    def _drop_unsaid(self) -> None:
+        outbox, self._outbox = self._outbox, None
+        if outbox is not None:
+            outbox.close()
 
     # ---- the channel --------------------------------------------------------------------------------------------
 
     def say(self, kind: Verb, number: int, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> None:
         """In the loop; does not wait. The descriptors stay the caller's. Raises OSError where they cannot be
         duplicated."""
-        if self._channel is None:
-            return
-        said = tuple(each if isinstance(each, bytes) else str(each).encode("utf-8", "replace") for each in fields)
-        self._queue.append((channel.encode(ChannelRecord(kind, number, said)), _duplicates(fds)))
-        self._flush()
+        if self._outbox is not None:
+            said = tuple(each if isinstance(each, bytes) else str(each).encode("utf-8", "replace") for each in fields)
+            self._outbox.say(ChannelRecord(kind, number, said), fds)
 
-    def _flush(self) -> None:
-        near = self._channel
-        if near is None:
-            return
-        try:
-            try:
-                while self._queue:
-                    said, fds = self._queue[0]
-                    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-                    near.sendmsg([said], rights, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-                    self._queue.popleft()
-                    _close(fds)
-            except BlockingIOError:
-                self._loop.add_writer(near.fileno(), self._flush)
-            else:
-                self._loop.remove_writer(near.fileno())
-        except OSError as error:
-            self._loop.call_soon(self.fail, str(error))
+    def _not_said(self, record: ChannelRecord) -> None:
+        """Descriptors could not be passed on to it: what they were for comes to nothing."""
+        if record.kind is Verb.DOOR:
+            self.shut(record.number)
+        elif record.kind is Verb.DIALLED:
+            self._requests.not_told(record.number, int(record.fields[0]))
 
     def read_on(self) -> None:
         try:
@@ -274,9 +279,21 @@ class DoorReader:
                 self._take(*received)
             except BlockingIOError:
                 return
-            except (BadChannelRecord, ValueError, OSError) as error:
+            except LostDescriptors as lost:
+                self._take_without(lost.record)
+            except (BadChannelRecord, ValueError) as error:
                 self.fail(f"it says what makes no sense: {error}")
                 return
+            except OSError as error:
+                self.fail(f"it is not heard any more: {error}")
+                return
+
+    def _take_without(self, record: ChannelRecord) -> None:
+        """What was said with a client that no descriptor was left for: that client is refused."""
+        if record.kind in (Verb.SPLICE, Verb.INSPECT):
+            self._requests.lose(record.number)
+        else:
+            self.fail("it says what makes no sense: descriptors that belong to nothing")
 
     def _take(self, record: ChannelRecord, fds: list[int]) -> None:
         """Raises BadChannelRecord, ValueError, OSError."""
@@ -294,16 +311,6 @@ class DoorReader:
             self._requests.take(kind, record, fds[0] if fds else None)
 
 
-def _duplicates(fds: tuple[int, ...]) -> tuple[int, ...]:
-    made: list[int] = []
-    try:
-        made.extend(os.dup(fd) for fd in fds)  # those made before an error are in it
-    except OSError:
-        _close(made)
-        raise
-    return tuple(made)
-
-
-def _close(fds: tuple[int, ...] | list[int]) -> None:
+def _close(fds: list[int]) -> None:
     for fd in fds:
         os.close(fd)

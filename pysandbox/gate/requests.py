@@ -208,6 +208,11 @@ class Requests:
             raise
         self._carried[key] = carried
 
+    def not_told(self, call: int, key: int) -> None:
+        """A connection could not be handed to the reader, which has asked for it by this call."""
+        self._let_go(key)
+        self._fail(call, Unreachable(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS)))
+
     def look_up(self, call: int, fields: tuple[bytes, ...]) -> None:
         known, peer = self._session(fields[0]), read_peer(fields[6])
         flags, raw = number(fields[2], 3), fields[4]
@@ -303,6 +308,12 @@ class Requests:
         except OSError:  # it was cut, or the relay has ended
             refuse(client)
             over(None)
+
+    def lose(self, key: int) -> None:
+        """The client of a connection has got lost on its way here: it was closed with that, and its server is now."""
+        carried = self._carried.get(key)
+        if carried is not None and not carried.pair and carried.inspecting is None:
+            self._over(key, carried)
 
     async def _inspect(
         self, key: int, carried: Carried, client: socket.socket, said: bytes, secure: bool, proxied: bool

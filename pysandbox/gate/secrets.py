@@ -199,7 +199,7 @@ class HeldSecrets(CageService):
     def end(self) -> None:
         if self._inspector.told_again.pop(self.number, None) is not None:
             with suppress(OSError):
-                self._inspector.say(ChannelRecord(Kind.FORGET, self.number))
+                self._inspector.say(ChannelRecord(Kind.FORGET, self.number), later=True)
 
 
 def hold_secrets(inspector: InspectorProcess, of: CageSecrets, grants: tuple[SecretGrant, ...]) -> HeldSecrets:

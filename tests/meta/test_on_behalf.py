@@ -27,7 +27,7 @@ EFFECTS: dict[tuple[str, str], str] = {
     ("door.c", "listen"): "that listener",
     ("door.c", "accept4"): "on that listener; whoever is not the caller is closed",
     ("door.c", "connect"): "the caller's own socket, to nowhere: what could not be handed over is undone",
-    ("door.c", "sendmsg"): "the other end of the caller's connection, to the gatekeeper",
+    ("door.c", "send_descriptors"): "the other end of the caller's connection, to the gatekeeper",
     ("message.c", "sendmsg"): "row: ancillary data by a list; netlink by netlink.c",
     ("netlink.c", "bind"): "row: no groups, a number of our choosing",
     ("unix.c", "SYS_openat2"): "a path, without powers (drop_effective_caps), O_PATH, below the caller's root",

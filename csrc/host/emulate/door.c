@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
+#include "../spawn/passing.h"
 #include "direct.h"
 
 #ifndef TCP_FASTOPEN_CONNECT
@@ -114,7 +115,7 @@ static int send_end(int sink, int accepted) {
     control->cmsg_type = SCM_RIGHTS;
     control->cmsg_len = CMSG_LEN(sizeof accepted);
     memcpy(CMSG_DATA(control), &accepted, sizeof accepted);
-    return sendmsg(sink, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -ECONNREFUSED : 0;
+    return send_descriptors(sink, &message, MSG_DONTWAIT) < 0 ? -ECONNREFUSED : 0;
 }
 
 /* A connect that is still under way would lead to whoever listens at that port next. */

@@ -184,6 +184,14 @@ static void refuse(int client) {
     close(client);
 }
 
+/* One that the reader has given up for a client that is not relayed. */
+static void end_held(struct psb_relay *relay, struct dialled **place) {
+    close((*place)->fd);
+    (*place)->fd = -1;
+    (*place)->state = DIALLED_OVER;
+    tell_now(relay, place, OWED_OVER);
+}
+
 /* Takes the client over, unless it returns an error. */
 static int splice(struct psb_relay *relay, const struct dial_record *record, int client) {
     struct dialled **place = find_dialled(relay->dialler, record->number), *dialled = *place;
@@ -198,13 +206,11 @@ static int splice(struct psb_relay *relay, const struct dial_record *record, int
     if (!dialled->is_cut && dialled->cage) {
         relay_held(relay, dialled, client, hold ? PSB_RELAY_HOLD : 0, said->bytes, said->size);
         if (dialled->state == DIALLED_RELAYED) return 0;
+        tell_now(relay, place, OWED_OVER);
     } else {
         refuse(client);
-        close(dialled->fd);
-        dialled->fd = -1;
-        dialled->state = DIALLED_OVER;
+        end_held(relay, place);
     }
-    tell_now(relay, place, OWED_OVER);
     return 0;
 }
 
@@ -267,6 +273,20 @@ static int take_descriptors(struct msghdr *message, int *first) {
     return count;
 }
 
+/* Its client did not arrive, because nobody could open a descriptor here: that call alone comes to nothing. */
+static int go_without(struct psb_relay *relay, const struct dial_record *record) {
+    struct dialled **place;
+    if (record->verb != VERB_SPLICE) {
+        miss_call(relay, record->number);
+        return 0;
+    }
+    place = find_dialled(relay->dialler, record->number);
+    if (!*place) return 0;
+    if ((*place)->state != DIALLED_HELD) return -EPROTO;
+    end_held(relay, place);
+    return 0;
+}
+
 /* Reads one record and does as it says: 1, 0 where there is none, or -errno. */
 static int serve_record(struct psb_relay *relay) {
     struct dialler *dialler = relay->dialler;
@@ -275,14 +295,14 @@ static int serve_record(struct psb_relay *relay) {
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
     struct dial_record record;
-    int client, count, result;
+    int client, count, result, is_cut_off;
     const ssize_t size = recvmsg(dialler->channel, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0) return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     count = take_descriptors(&message, &client);
-    result =
-        message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : read_record(dialler->record, (size_t)size, &record);
-    if (!result && count != record.has_socket) result = -EPROTO;
-    if (!result) result = obey(relay, &record, client);
+    is_cut_off = !!(message.msg_flags & MSG_CTRUNC);
+    result = message.msg_flags & MSG_TRUNC ? -EPROTO : read_record(dialler->record, (size_t)size, &record);
+    if (!result && count + is_cut_off != record.has_socket) result = -EPROTO;
+    if (!result) result = is_cut_off ? go_without(relay, &record) : obey(relay, &record, client);
     if (result && client >= 0) close(client);
     return result ? result : 1;
 }

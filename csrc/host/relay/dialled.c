@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../spawn/passing.h"
 #include "reset.h"
 #include "wakeup.h"
 
@@ -66,39 +67,47 @@ static void attach(struct msghdr *message, const int *fd) {
     memcpy(CMSG_DATA(header), fd, sizeof *fd);
 }
 
+/* TOLD_WITHOUT: others of this user have too many descriptors on their way for this one. */
+enum told {
+    NOT_TOLD,
+    TOLD,
+    TOLD_WITHOUT
+};
+
 /* Whether it was taken. Whoever cannot be told anything is not there. */
-static int tell(struct psb_relay *relay, const struct dial_record *record, int fd) {
+static enum told tell(struct psb_relay *relay, const struct dial_record *record, int fd) {
     struct dialler *dialler = relay->dialler;
     char bytes[1024];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {0};
     struct iovec part = {bytes, write_record(record, bytes, sizeof bytes)};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (dialler->channel < 0) return 1;
-    if (dialler->is_full) return 0;
+    if (dialler->channel < 0) return TOLD;
+    if (dialler->is_full) return NOT_TOLD;
     if (fd >= 0) {
         message.msg_control = control;
         message.msg_controllen = sizeof control;
         attach(&message, &fd);
     }
-    while (sendmsg(dialler->channel, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+    while (send_descriptors(dialler->channel, &message, MSG_DONTWAIT) < 0) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data.u64 = 0};
         if (errno == EINTR) continue;
-        if (errno != EAGAIN) {
+        if (fd >= 0 && errno == ETOOMANYREFS) return TOLD_WITHOUT;
+        if (errno != EAGAIN && !is_passing_shortage(errno)) {
             shutdown(dialler->channel, SHUT_RDWR); /* its end is read next */
-            return 1;
+            return TOLD;
         }
-        dialler->is_full = 1;
+        dialler->is_full = 1; /* of what memory is short for, it is tried again in each round */
         epoll_ctl(dialler->epoll, EPOLL_CTL_MOD, dialler->channel, &event);
-        return 0;
+        return NOT_TOLD;
     }
-    return 1;
+    return TOLD;
 }
 
 static int tell_missed(struct psb_relay *relay, uint64_t call) {
     struct dial_record record = {.verb = VERB_FAILED, .number = call, .count = 4};
     record.fields[0] = record.fields[2] = (struct record_field){"0", 1};
     record.fields[1] = record.fields[3] = (struct record_field){"", 0};
-    return tell(relay, &record, -1);
+    return tell(relay, &record, -1) != NOT_TOLD;
 }
 
 void miss_call(struct psb_relay *relay, uint64_t call) {
@@ -111,30 +120,35 @@ void miss_call(struct psb_relay *relay, uint64_t call) {
     dialler->missed[dialler->n_missed++] = call;
 }
 
-static int tell_dialled(struct psb_relay *relay, const struct dialled *dialled) {
+/* Where no descriptor can be passed on, the host program decides anew, unless its client was answered. */
+static int tell_dialled(struct psb_relay *relay, struct dialled *dialled) {
     char number[24], port[8];
+    enum told told;
     struct dial_record record = {.verb = VERB_DIALLED, .number = dialled->call, .count = 4};
     record.fields[0] = (struct record_field){
         number, (size_t)snprintf(number, sizeof number, "%llu", (unsigned long long)dialled->number)};
     record.fields[1] = (struct record_field){dialled->name.text, dialled->name.size};
     record.fields[2] = (struct record_field){port, (size_t)snprintf(port, sizeof port, "%u", dialled->port)};
     record.fields[3] = (struct record_field){"1", 1};
-    return tell(relay, &record, dialled->fd);
+    told = tell(relay, &record, dialled->fd);
+    if (told != TOLD_WITHOUT) return told == TOLD;
+    dialled->is_passed = dialled->answer != NULL;
+    dialled->owed = dialled->is_passed ? OWED_OVER : OWED_MISSED;
+    release(relay, dialled);
+    return 1;
 }
 
 /* Whether it was told everything. */
 static int tell_of(struct psb_relay *relay, struct dialled *dialled) {
     struct dial_record cut = {.verb = VERB_CUT, .number = dialled->number};
-    struct dial_record over = {.verb = VERB_OVER,
-                               .number = dialled->is_passed ? dialled->call : dialled->number,
-                               .count = 1,
-                               .fields = {{"0", 1}}};
-    if (dialled->owed & OWED_MISSED && !tell_missed(relay, dialled->call)) return 0;
-    dialled->owed &= ~(unsigned)OWED_MISSED;
+    struct dial_record over = {.verb = VERB_OVER, .count = 1, .fields = {{"0", 1}}};
     if (dialled->owed & OWED_DIALLED && !tell_dialled(relay, dialled)) return 0;
     dialled->owed &= ~(unsigned)OWED_DIALLED;
+    if (dialled->owed & OWED_MISSED && !tell_missed(relay, dialled->call)) return 0;
+    dialled->owed &= ~(unsigned)OWED_MISSED;
     if (dialled->owed & OWED_CUT && !tell(relay, &cut, -1)) return 0;
     dialled->owed &= ~(unsigned)OWED_CUT;
+    over.number = dialled->is_passed ? dialled->call : dialled->number;
     if (dialled->owed & OWED_OVER && !tell(relay, &over, -1)) return 0;
     dialled->owed &= ~(unsigned)OWED_OVER;
     return 1;

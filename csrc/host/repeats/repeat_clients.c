@@ -13,6 +13,7 @@
 
 #include "../emulate/clock.h"
 #include "../relay/dial_records.h"
+#include "../spawn/passing.h"
 #include "plain_words.h"
 #include "repeat_fds.h"
 #include "repeat_table.h"
@@ -101,7 +102,7 @@ static int send_record(const struct psb_repeats *repeats, const char *said, size
         header->cmsg_len = CMSG_LEN(sizeof fd);
         memcpy(CMSG_DATA(header), &fd, sizeof fd);
     }
-    return sendmsg(repeats->channel, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size;
+    return send_descriptors(repeats->channel, &message, MSG_DONTWAIT) == (ssize_t)size;
 }
 
 static int say(struct psb_repeats *repeats, const struct dial_record *record) {

@@ -10,7 +10,7 @@
 #include "../../sys.h" /* the numbers that older headers lack */
 #include "passing.h"
 
-int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds) {
+static int send_with(int control, const void *message, size_t size, const int *fds, size_t n_fds, int flags) {
     union {
         char bytes[CMSG_SPACE((PSB_MAX_FDS + 3) * sizeof(int))];
         struct cmsghdr rights;
@@ -28,8 +28,16 @@ int psb_send(int control, const void *message, size_t size, const int *fds, size
         rights->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(rights), fds, n_fds * sizeof(int));
     }
-    sent = send_descriptors(control, &header);
+    sent = send_descriptors(control, &header, flags);
     return sent < 0 ? -errno : 0;
+}
+
+int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds) {
+    return send_with(control, message, size, fds, n_fds, 0);
+}
+
+int psb_pass(int to, const void *message, size_t size, const int *fds, size_t n_fds) {
+    return send_with(to, message, size, fds, n_fds, MSG_DONTWAIT);
 }
 
 void psb_wake_hint(int control) {

@@ -10,6 +10,8 @@
 
 /* Sends one message with its descriptors (SCM_RIGHTS). Never blocks for longer than cage-init needs to read. */
 int psb_send(int control, const void *message, size_t size, const int *fds, size_t n_fds);
+/* As psb_send, to any socket, but never waits: -EAGAIN. */
+int psb_pass(int to, const void *message, size_t size, const int *fds, size_t n_fds);
 
 /* Takes the listener of a cage that was set up with PSB_SETUP_LISTENER: its descriptor (close-on-exec), or -errno. */
 int psb_take_listener(int control, int pidfd);

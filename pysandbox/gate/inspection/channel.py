@@ -8,14 +8,18 @@ form.
 from __future__ import annotations
 
 import array
+import errno
 import os
 import select
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import IntEnum
 
+from pysandbox._native import lib
 from pysandbox.shapes import Any, NamedTuple
 
 HEAD = struct.Struct("!BQB")  # kind, number, how many fields
@@ -24,7 +28,8 @@ LONGEST = 1 << 18
 MOST_FDS = 4
 AT_ONCE = int(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 TAKEN = int(socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
-CUT_OFF = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+SHORTAGE = frozenset((errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM))  # of what others have taken: it may come back
+AGAIN = 0.02  # seconds, after which it is tried again then
 RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
 ROOM = socket.CMSG_SPACE(MOST_FDS * array.array("i").itemsize)
 OF_CAGE = 32  # the bits of a connection's number above these say whose it is
@@ -84,6 +89,14 @@ class ChannelRecord(NamedTuple):
     fields: tuple[bytes, ...] = ()
 
 
+class LostDescriptors(BadChannelRecord):
+    """A whole record, whose descriptors nobody could open here: no more than what it is about comes to nothing."""
+
+    def __init__(self, record: ChannelRecord) -> None:
+        super().__init__("a record whose descriptors were lost")
+        self.record = record
+
+
 def encode(record: ChannelRecord) -> bytes:
     """Raises ValueError for one that is too long."""
     head = HEAD.pack(record.kind, record.number, len(record.fields))
@@ -116,13 +129,32 @@ def decode(said: bytes, known: Mapping[Any, int] = FIELDS) -> ChannelRecord:
 
 
 def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (), patience: float = 0.0) -> None:
-    """Waits so many seconds for the other side to read. Raises OSError: BlockingIOError where it does not."""
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    """Waits so many seconds for the other side to read. Raises OSError: BlockingIOError where it does not, one of
+    SHORTAGE where the kernel is short of something for now."""
     if patience:
         poll = select.poll()
         poll.register(channel, select.POLLOUT)
         poll.poll(patience * 1000)
-    channel.sendmsg([encode(record)], rights, AT_ONCE)
+    pass_on(channel, encode(record), fds)
+
+
+def send_owed(channel: socket.socket, owed: deque[ChannelRecord], question: ChannelRecord) -> None:
+    """What the other side has not taken yet, as far as it reads, and then a question, which it owes an answer to also
+    where it does not. Raises OSError."""
+    with suppress(BlockingIOError):
+        while owed:
+            send(channel, owed[0])
+            owed.popleft()
+        send(channel, question)
+
+
+def pass_on(channel: socket.socket, said: bytes, fds: tuple[int, ...] = ()) -> None:
+    """One record, at once. Descriptors go whatever else this user has on its way (csrc/host/spawn/passing.h), as far as
+    this process may raise its limit. Raises OSError, as `send`."""
+    if not fds:
+        channel.send(said, AT_ONCE)
+    elif failed := lib.psb_pass(channel.fileno(), said, len(said), fds, len(fds)):
+        raise OSError(-failed, os.strerror(-failed))
 
 
 def _room() -> bytearray:
@@ -135,7 +167,7 @@ def _room() -> bytearray:
 
 def receive(channel: socket.socket, known: Mapping[Any, int] = FIELDS) -> tuple[ChannelRecord, list[int]] | None:
     """The next record with its descriptors; None at the end. Raises BlockingIOError, BadChannelRecord; no descriptor is
-    left open then."""
+    left open then: LostDescriptors where it had more than could be opened."""
     room = _room()
     size, rights, flags, _ = channel.recvmsg_into((room,), ROOM, TAKEN)
     said = bytes(memoryview(room)[:size])
@@ -148,9 +180,12 @@ def receive(channel: socket.socket, known: Mapping[Any, int] = FIELDS) -> tuple[
     if not said and not fds:
         return None
     try:
-        if flags & CUT_OFF:
+        if flags & socket.MSG_TRUNC:
             raise BadChannelRecord("a record that was cut off")
-        return decode(said, known), fds
+        record = decode(said, known)
+        if flags & socket.MSG_CTRUNC:
+            raise LostDescriptors(record)
+        return record, fds
     except BadChannelRecord:
         for fd in fds:
             os.close(fd)

@@ -8,10 +8,12 @@ be recorded while whoever was refused is still there to be looked at.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import select
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -55,6 +57,7 @@ class HostEnd:
         loop.add_reader(sock.fileno(), self._read)
 
     def say(self, kind: Verb, number: int, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> None:
+        """Raises OSError where a descriptor cannot be passed on for now: too many of this user's are on their way."""
         said = tuple(each if isinstance(each, bytes) else str(each).encode("utf-8", "replace") for each in fields)
         record = ChannelRecord(kind, number, said)
         patience = 0.0  # it has room almost always
@@ -64,9 +67,13 @@ class HostEnd:
                 return
             except BlockingIOError:
                 patience = 3600.0
-            except OSError:
-                self._end()
-                return
+            except OSError as error:
+                if error.errno not in channel.SHORTAGE:
+                    self._end()
+                    return
+                if fds and error.errno == errno.ETOOMANYREFS:
+                    raise
+                time.sleep(channel.AGAIN)
 
     def begin(self, kind: Verb, *fields: str | int | bytes, fds: tuple[int, ...] = ()) -> Call:
         """Asks. The answer is HostGone where nobody will answer."""
@@ -131,6 +138,10 @@ class HostEnd:
         if self._later:
             self._loop.call_soon(self._take_later)
 
+    def note(self, *fields: str | int | bytes) -> None:
+        """Has a refusal recorded, in time."""
+        self.say(Verb.DENIED, next(self._numbers), *fields)
+
     # ---- what the host says -------------------------------------------------------------------------------------
 
     def _read(self) -> None:
@@ -151,6 +162,8 @@ class HostEnd:
             received = channel.receive(self._sock, FIELDS)
         except BlockingIOError:
             return None
+        except channel.LostDescriptors as lost:
+            return self._without(lost.record)
         except (channel.BadChannelRecord, OSError):
             received = None
         if received is None:
@@ -163,6 +176,18 @@ class HostEnd:
             self._end()
             return None
         return Received(record, fds[0] if fds else None)
+
+    def _without(self, record: ChannelRecord) -> Received | None:
+        """What is left of a record where no descriptor could be opened for it: a call that has failed, no door."""
+        if record.kind is Verb.DOOR:
+            self.say(Verb.SHUT, record.number)
+            return None
+        if record.kind is not Verb.DIALLED:
+            self._end()
+            return None
+        self.say(Verb.LET_GO, int(record.fields[0]))
+        why = str(errno.EMFILE).encode(), os.strerror(errno.EMFILE).encode(), b"0", b""
+        return Received(ChannelRecord(Verb.FAILED, record.number, why), None)
 
     def _take(self, received: Received) -> None:
         record = received.record

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pysandbox.gate.doors import Offered, Passed, RepeatClient
     from pysandbox.gate.held import HeldConnection
 
+LOOKED_AT = 256  # kinds of refusals of a cage, for each of which the host looks who asks (KINDS_KEPT in gate/ledger.py)
+
 T = TypeVar("T")
 
 
@@ -57,14 +59,25 @@ class ServerSocket(socket.socket):
 
 
 class RemoteLedger:
-    """What is refused here is recorded by the host."""
+    """What is refused here is recorded by the host. It looks who asks for what is new, and is waited for; not beyond
+    LOOKED_AT, of which it looks at none (`gate.ledger`): a cage that is refused without end has nobody wait."""
 
     def __init__(self, cage: int, host: HostEnd) -> None:
         self._cage, self._host = cage, host
+        self._kinds: set[int] = set()
 
     def denied(self, kind: str, target: str, port: int | None, decision: Decision) -> None:
         shown = NO_PORT if port is None else port
-        self._host.book(self._cage, kind, target[:300], shown, decision.rule[:300], write_peer(asking()))
+        said = self._cage, kind, target[:300], shown, decision.rule[:300], write_peer(asking())
+        if self._is_looked_at(hash(said[1:5])):
+            self._host.book(*said)
+        else:
+            self._host.note(*said)
+
+    def _is_looked_at(self, what: int) -> bool:
+        if len(self._kinds) < LOOKED_AT:
+            self._kinds.add(what)
+        return what in self._kinds
 
     def crowded(self, what: str, held: int) -> None:
         self._host.say(Verb.CROWDED, self._cage, what, held)
@@ -76,7 +89,8 @@ class RemoteConnections:
     def __init__(self, dialling: Dialling) -> None:
         self._dialling = dialling
         self.splicing = 0
-        self._numbers: dict[int, int] = {}  # by the descriptor of the server
+        self._numbers: dict[int, int] = {}  # by the descriptor of the server, which may be another's later on
+        self._at: dict[int, int] = {}  # and the other way round
         self._over: dict[int, Callable[[Any], object]] = {}
         self._cuts: dict[int, Callable[[], object]] = {}
         self._held: dict[int, ServerSocket] = {}
@@ -90,6 +104,7 @@ class RemoteConnections:
         server = ServerSocket(fileno=fd)
         server.let_go = partial(self.let_go, number)
         self._numbers[server.fileno()] = number
+        self._at[number] = server.fileno()
         self._held[number] = server
         return server
 
@@ -121,16 +136,23 @@ class RemoteConnections:
     def let_go(self, number: int) -> None:
         """The host keeps a connection no longer. Idempotent."""
         if number in self._held and number not in self._cuts:
-            del self._held[number]
+            self._forget(number)
             self._over.pop(number, None)
             self._dialling.owner(number).say(Verb.LET_GO, number)
 
     def has_ended(self, number: int, reset: bytes) -> None:
         """A connection that the host has carried on with, and keeps no longer."""
-        del self._held[number]
+        self._forget(number)
         over = self._over.pop(number, None)
         if over is not None:
             over(reset)
+
+    def _forget(self, number: int) -> None:
+        del self._held[number]
+        self._gone.discard(number)
+        at = self._at.pop(number)
+        if self._numbers.get(at) == number:
+            del self._numbers[at]
 
     def was_cut(self, number: int) -> None:
         cut = self._cuts.get(number)
@@ -155,9 +177,11 @@ class RemoteRelay:
         self._connections.call_when_over(number, done)
         first, rest = said[:LONGEST_SAID], said[LONGEST_SAID:]
         held = hold or bool(rest)
-        self._dialling.owner(number).say(Verb.SPLICE, number, int(held), first, fds=(client.fileno(),))
-        client.close()
-        server.close()
+        try:
+            self._dialling.owner(number).say(Verb.SPLICE, number, int(held), first, fds=(client.fileno(),))
+        finally:
+            client.close()
+            server.close()
         if rest:
             self.say(number, rest)
             if not hold:
@@ -248,13 +272,15 @@ class RemoteSession:
         return self._dialling.known(self.number, *asked)
 
     def pass_on(self, asked: DialTarget, said: bytes, client: socket.socket) -> Passed:
-        """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's."""
+        """Has a client of which this was read, and judged, relayed to a known target. The client stays the caller's.
+        Raises OSError where it cannot be passed on."""
         return self._dialling.pass_on(self.number, asked, said, client)
 
     def offer(
         self, asked: DialTarget, answer: bytes, client: socket.socket, told: Callable[[bool, Fetched | None], None]
     ) -> Offered:
-        """Has a client answered when a known target is connected. The client stays the caller's."""
+        """Has a client answered when a known target is connected. The client stays the caller's. Raises OSError as
+        above."""
         return self._dialling.offer(self.number, asked, answer, client, partial(self._offered, told))
 
     def adopt(self, call: int, asked: DialTarget, told: Callable[[bool, Fetched | None], None]) -> Offered:

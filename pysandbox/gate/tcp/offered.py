@@ -162,8 +162,11 @@ class OfferedClients:
         target = self._session.known(asked.target)
         if target is None or (self._is_exact and target != asked.target):
             return False
-        each.asked, each.target = said, target
-        each.offered = self._session.offer(asked.target, asked.answer, each.client.sock, partial(self._told, each))
+        try:
+            offered = self._session.offer(asked.target, asked.answer, each.client.sock, partial(self._told, each))
+        except OSError:  # too many descriptors of this user are on their way
+            return False
+        each.asked, each.target, each.offered = said, target, offered
         if target.port in LOOKED_AT:
             self._stop_waiting(each)
             each.offered.fetch()

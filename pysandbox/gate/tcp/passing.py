@@ -45,7 +45,10 @@ class PassedClients:
         target = self._session.known(asked)
         if target is None or not self._is_plain(target, client):
             return False
-        passed = self._session.pass_on(asked, client.said, client.sock)
+        try:
+            passed = self._session.pass_on(asked, client.said, client.sock)
+        except OSError:  # too many descriptors of this user are on their way
+            return False
         self._offered.learn_place(asked)
         self._passed[passed] = client
         passed.over.add_done_callback(partial(self._over, passed, client, leave))

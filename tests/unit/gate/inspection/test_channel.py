@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections import deque
+from contextlib import suppress
 
 import pytest
 
@@ -18,7 +20,9 @@ from pysandbox.gate.inspection.channel import (
     encode,
     receive,
     send,
+    send_owed,
 )
+from pysandbox.sockets import socket_pair
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -66,3 +70,24 @@ def test_descriptors_arrive_with_their_record() -> None:
             os.close(fd)
         far.close()
         assert receive(near) is None
+
+
+def test_what_a_busy_reader_is_owed_is_told_when_it_reads_again() -> None:
+    near, far = socket_pair()
+    owed = deque([ChannelRecord(Kind.FORGET, number) for number in (1, 2)])
+    with near, far:
+        with suppress(BlockingIOError):
+            while True:
+                send(near, ChannelRecord(Kind.CUT, 7))
+        send_owed(near, owed, ChannelRecord(Kind.PING, 3))
+        assert len(owed) == 2  # it takes nothing
+        for _ in range(50):
+            receive(far)
+        send_owed(near, owed, ChannelRecord(Kind.PING, 4))
+        assert not owed
+        while (heard := receive(far)) is not None and heard[0].kind is Kind.CUT:
+            pass
+        told = [heard, receive(far), receive(far)]
+        assert [(each[0].kind, each[0].number) for each in told if each] == [
+            (Kind.FORGET, 1), (Kind.FORGET, 2), (Kind.PING, 4),
+        ]  # fmt: skip

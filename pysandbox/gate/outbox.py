@@ -1,0 +1,95 @@
+"""What is said to the reader, from when it is said until its channel takes it, in order.
+
+A channel that is full takes more when the reader has read. Where the kernel is short of something (`SHORTAGE`), which
+other cages may have taken, it is tried again: a shortage ends no reader. Descriptors that cannot be passed on for a
+while are given up, with what they belong to, so that all that was said after them does not wait for a cage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.channel import AGAIN, SHORTAGE, ChannelRecord
+from pysandbox.shapes import NamedTuple
+
+PATIENCE = 1.0  # seconds for descriptors to be passed on, while others have too many on their way
+
+
+class Waiting(NamedTuple):
+    record: ChannelRecord
+    said: bytes
+    fds: tuple[int, ...]
+
+
+class Outbox:
+    """Belongs to a loop. `lost` is told what was given up, `failed` what has ended the channel."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, near: socket.socket, lost: Callable[[ChannelRecord], object],
+        failed: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self._loop, self._near, self._lost, self._failed = loop, near, lost, failed
+        self._queue: deque[Waiting] = deque()
+        self._again: asyncio.TimerHandle | None = None
+        self._until = 0.0  # when the first of the queue is given up; 0: nothing is short
+
+    def say(self, record: ChannelRecord, fds: tuple[int, ...] = ()) -> None:
+        """Does not wait. The descriptors stay the caller's. Raises ValueError for what is too long, OSError where they
+        cannot be duplicated."""
+        self._queue.append(Waiting(record, channel.encode(record), _duplicates(fds)))
+        if self._again is None:
+            self._flush()
+
+    def close(self) -> None:
+        """Drops what waits. Idempotent."""
+        if self._again is not None:
+            self._again.cancel()
+        while self._queue:
+            _close(self._queue.popleft().fds)
+
+    def _flush(self) -> None:
+        self._again = None
+        while self._queue:
+            _, said, fds = self._queue[0]
+            try:
+                channel.pass_on(self._near, said, fds)
+            except BlockingIOError:
+                self._loop.add_writer(self._near.fileno(), self._flush)
+                return
+            except OSError as error:
+                if error.errno not in SHORTAGE:
+                    self._loop.call_soon(self._failed, str(error))
+                    return
+                if not self._is_given_up():
+                    self._again = self._loop.call_later(AGAIN, self._flush)
+                    break
+                self._loop.call_soon(self._lost, self._queue[0].record)
+            self._until = 0.0
+            _close(self._queue.popleft().fds)
+        self._loop.remove_writer(self._near.fileno())
+
+    def _is_given_up(self) -> bool:
+        """Whether the first of the queue has waited for long enough."""
+        now = self._loop.time()
+        self._until = self._until or now + PATIENCE
+        return bool(self._queue[0].fds) and now >= self._until
+
+
+def _duplicates(fds: tuple[int, ...]) -> tuple[int, ...]:
+    made: list[int] = []
+    try:
+        made.extend(os.dup(fd) for fd in fds)  # those made before an error are in it
+    except OSError:
+        _close(tuple(made))
+        raise
+    return tuple(made)
+
+
+def _close(fds: tuple[int, ...]) -> None:
+    for fd in fds:
+        os.close(fd)
