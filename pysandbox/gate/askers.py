@@ -5,8 +5,9 @@ whoever holds a socket of that inode is at the door. A datagram is known by wher
 closed since, and whose port another one has taken meanwhile, is what this cannot tell apart. Where several processes
 hold a socket, their command is told, and no process.
 
-Looked up when a refusal is recorded, in the gatekeeper's loop, and so bounded: by descriptors for each look, and by a
-share of the loop's time for each cage. What is beyond is not told (`Asker()`).
+Looked up when a refusal is recorded, in the gatekeeper's loop, and so bounded: by descriptors and time for each look,
+and by a share of the loop's time for each cage. What is beyond is not told (`Asker()`). Each process is looked at once,
+from cage-init down: how long a chain of forks is that it ends costs nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from contextvars import ContextVar
 
 from pysandbox.errors import UnsupportedError
 from pysandbox.launch.proctext import lines, names_below, number, read_below
-from pysandbox.live.askers import asker_of
+from pysandbox.live.askers import asker_below
 from pysandbox.live.commands import Asker
-from pysandbox.live.processes import descendants
+from pysandbox.live.processes import lineages
 from pysandbox.shapes import NamedTuple
 
 MOST_DESCRIPTORS = 8192  # of one look
+MOST_SECONDS = 0.02  # ... of this thread's time: some 400 processes
 TABLE_MOST = 1 << 20  # bytes of a table of sockets: some 7,000
 CREDIT, SHARE = 0.25, 0.05  # seconds of looks at once, and for each second later on
 MAPPED = "0000000000000000FFFF0000"  # an IPv4 address as one of IPv6, as the kernel writes it
@@ -67,6 +69,10 @@ def asking() -> DoorClient | None:
     return found() if found is not None else None
 
 
+class TooMuchToLookAt(Exception):
+    """Nobody has the time to say who it was."""
+
+
 class Askers:
     """Tells who asks in one cage. In the loop; `now` raises nothing."""
 
@@ -82,7 +88,7 @@ class Askers:
         if found is None or self._credit <= 0:
             return Asker()
         try:
-            with suppress(OSError, UnsupportedError):
+            with suppress(OSError, UnsupportedError, TooMuchToLookAt):
                 peer = found()
                 return self._holder(peer) if peer is not None else Asker()
             return Asker()
@@ -91,18 +97,17 @@ class Askers:
 
     def _holder(self, peer: DoorClient) -> Asker:
         inode = _inode(self._init, peer)
-        askers = [asker_of(pid, self._init) for pid in _holders(self._init, inode)] if inode else []
-        if len(askers) == 1:
-            return askers[0]
-        eldest = {asker.leaders[-1:] for asker in askers}
-        return Asker(leaders=askers[0].leaders) if len(eldest) == 1 else Asker()
+        return _asker(self._init, inode) if inode else Asker()
 
 
 def _inode(init_pid: int, peer: DoorClient) -> int:
     """The inode of the socket that it can only be; 0 where there is none, or more than one."""
     found: set[int] = set()
+    port = b":%04X " % peer.local[1]
     for name in (peer.protocol, f"{peer.protocol}6"):
         for line in lines(read_below(None, f"/proc/{init_pid}/net/{name}", TABLE_MOST) or b"")[1:]:
+            if port not in line:
+                continue
             words = line.decode("ascii", "replace").split()
             if len(words) > INODE and _is(words[LOCAL], peer.local, peer) and _leads(words[REMOTE], peer):
                 found.add(number(words[INODE].encode()))
@@ -122,17 +127,34 @@ def _is(word: str, place: tuple[str, int], peer: DoorClient) -> bool:
     return address in (written, MAPPED + written) or (peer.protocol == "udp" and address in ANYWHERE)
 
 
-def _holders(init_pid: int, inode: int) -> list[int]:
-    """The processes of the cage that hold a socket; none where there are too many descriptors to look at."""
-    wanted, left, found = f"socket:[{inode}]", MOST_DESCRIPTORS, []
-    for pid in descendants(init_pid):
-        names = names_below(None, f"/proc/{pid}/fd") or []
+def _asker(init_pid: int, inode: int) -> Asker:
+    """Who holds a socket. Raises TooMuchToLookAt."""
+    held = _holders(init_pid, inode)
+    first, shared = next(held, None), False
+    if first is None:
+        return Asker()
+    for _, eldest in held:
+        if eldest != first[1]:
+            return Asker()
+        shared = True
+    asker = asker_below(*first)
+    return Asker(leaders=asker.leaders) if shared else asker
+
+
+def _holders(init_pid: int, inode: int) -> Iterator[tuple[int, int]]:
+    """The processes of the cage that hold a socket, each with its eldest ancestor. Raises TooMuchToLookAt."""
+    wanted, left, until = f"socket:[{inode}]", MOST_DESCRIPTORS, time.thread_time() + MOST_SECONDS
+    for line in lineages(init_pid):
+        if time.thread_time() > until:
+            raise TooMuchToLookAt
+        if line is None:
+            continue
+        names = names_below(None, f"/proc/{line[0]}/fd") or []
         left -= len(names)
         if left < 0:
-            return []
-        if any(_link(f"/proc/{pid}/fd/{name}") == wanted for name in names):
-            found.append(pid)
-    return found
+            raise TooMuchToLookAt
+        if any(_link(f"/proc/{line[0]}/fd/{name}") == wanted for name in names):
+            yield line
 
 
 def _link(path: str) -> str:

@@ -32,6 +32,13 @@ def asker_of(tid: int, init_pid: int, argv: tuple[str, ...] = (), session: int =
     return Asker(pid, argv or command_line(pid), tuple(each for each in leaders if each))
 
 
+def asker_below(pid: int, eldest: int) -> Asker:
+    """A process of which the eldest ancestor below cage-init is known, by the host's numbers of both."""
+    status = _status(pid)
+    leaders = _last(status.get(b"NSsid", b"")), _last(_status(eldest).get(b"NSpid", b""))
+    return Asker(pid, command_line(pid), tuple(each for each in leaders if each))
+
+
 def _led_by(session: int) -> tuple[int, ...]:
     status = _status(session) if session > 0 else {}
     leader = _last(status.get(b"NSpid", b""))

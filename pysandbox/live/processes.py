@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 
 from pysandbox.errors import UnsupportedError
@@ -58,17 +59,35 @@ def descendants(pid: int, proc: int | None = None) -> list[int]:
     return found
 
 
+def lineages(pid: int) -> Iterator[tuple[int, int] | None]:
+    """Every process below `pid`, with that child of it which it descends from: no walk upwards is needed. None for each
+    thread that was looked at besides, so that whoever has little time can end it. Raises OSError, UnsupportedError."""
+    ahead, seen = [(pid, 0)], {pid}
+    while ahead:
+        parent, eldest = ahead.pop()
+        for found in _children_by_thread(parent, None):
+            yield None
+            for child in found:
+                if child not in seen:
+                    seen.add(child)
+                    line = child, eldest or child
+                    ahead.append(line)
+                    yield line
+
+
 def children(pid: int, proc: int | None = None) -> list[int]:
     """The children of every thread of a process. Raises OSError, UnsupportedError."""
+    return [child for found in _children_by_thread(pid, proc) for child in found]
+
+
+def _children_by_thread(pid: int, proc: int | None) -> Iterator[list[int]]:
     if not _kernel_tells_children():
         raise UnsupportedError(
             "this kernel does not tell the children of a process",
             feature="proc_children", fix="use a kernel with CONFIG_PROC_CHILDREN",
         )  # fmt: skip
-    found: list[int] = []
     for tid in threads_of(pid, proc):
-        found += numbers(_read(f"{pid}/task/{tid}/children", proc))
-    return found
+        yield numbers(_read(f"{pid}/task/{tid}/children", proc))
 
 
 @functools.cache
