@@ -1,6 +1,7 @@
 """Questions to the host program, for whose answers this process waits: so it serves cages alone that have a callback.
 
-Meanwhile it answers PING, and keeps every other record for later, in the order in which they came.
+Meanwhile it answers PING, and keeps every other record for later, in the order in which they came. A secret that is
+revoked is so at once: who has revoked it takes the answer to a PING for a word that nothing is sent with it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ class Say(Protocol):
 
 
 class Questions:
-    """`kept`: called when a record was kept for later."""
+    """`kept`: called when a record was kept for later; `revoke`: takes a REVOKE, and the connection that asks."""
 
-    def __init__(self, host: socket.socket, say: Say, kept: Callable[[], object]) -> None:
-        self._host, self._say, self._kept = host, say, kept
+    def __init__(
+        self, host: socket.socket, say: Say, kept: Callable[[], object], revoke: Callable[[ChannelRecord, int], None]
+    ) -> None:
+        self._host, self._say, self._kept, self._revoke = host, say, kept, revoke
         self._later: deque[Received] = deque()
         self._numbers = count(1)
 
@@ -39,7 +42,8 @@ class Questions:
         return self._later.popleft() if self._later else channel.receive(self._host)
 
     def refused(self, connection: int, seconds: float, place: str, offset: int, said: bytes) -> str:
-        """Why the callback refuses it, or "". Raises BadChannelRecord, OSError."""
+        """Why the callback refuses it, or "". Raises BadChannelRecord, OSError, Broken where a secret that it may have
+        is revoked meanwhile."""
         number, until = next(self._numbers), time.monotonic() + seconds
         self._say(Kind.ASK, connection, str(number), place, str(offset), said)
         poll = select.poll()
@@ -54,6 +58,9 @@ class Questions:
             record = received[0]
             if record.kind is Kind.PING:
                 self._say(Kind.PONG, record.number)
+            elif record.kind is Kind.REVOKE:
+                self._keep(received)  # what it is about may be among what is kept
+                self._revoke(record, connection)
             elif record.kind is not Kind.ANSWER:
                 self._keep(received)
             elif record.number == number:

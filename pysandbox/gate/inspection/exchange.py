@@ -97,6 +97,11 @@ class Exchange:
         return len(self.to_client) + len(self.to_server) + len(self._from_client) + len(self._from_server)
 
     @property
+    def unsent(self) -> bool:
+        """Whether something of a request that is allowed may still be sent."""
+        return bool(self.to_server) or (self._socket is None and self._busy and not self._request.done)
+
+    @property
     def is_begun(self) -> bool:
         """Whether a head has begun that is not whole."""
         return bool(self._from_client) and not self._busy

@@ -46,6 +46,11 @@ class InspectedPair:
         """Takes a turn, whatever has come."""
         self._loop.soon(partial(self._guarded, self._turn, True, True), self._share)
 
+    @property
+    def unsent(self) -> bool:
+        """Whether something of a request that is allowed may still be sent."""
+        return self._exchange.unsent or self._server.writes or bool(self._server.kept)
+
     def _guarded(self, turn: Callable[..., object], *arguments: object) -> None:
         """Whatever a stranger's bytes set off ends this connection, and no other."""
         try:

@@ -78,7 +78,8 @@ class SecretSet:
         return self._covering[host]
 
     def revoke(self, name: str) -> None:
-        """What the server says of the value is covered all the same."""
+        """It is put in nothing more; what has it already is for whoever has a connection to end. What the server says
+        of the value is covered all the same."""
         for each in self.all:
             if each.name == name:
                 each.revoked = True
@@ -96,6 +97,10 @@ class ConnectionSecrets:
     def placeholders(self) -> list[bytes]:
         """Texts that look like credentials, and are none."""
         return [each.placeholder for each in self._held.all]
+
+    def may_hold(self, held: SecretSet, name: str) -> bool:
+        """Whether what is to be sent here may have the value of this secret of a cage in it."""
+        return self._held is held and any(each.name == name and each.is_for(self._host) for each in held.all)
 
     # ---- a request ----------------------------------------------------------------------------------------------
 

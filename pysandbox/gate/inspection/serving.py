@@ -18,12 +18,13 @@ from pysandbox.compile.plan import Contract
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.asking import Questions
 from pysandbox.gate.inspection.ca import SigningAuthority
-from pysandbox.gate.inspection.channel import OF_CAGE, BadChannelRecord, ChannelRecord, Kind
+from pysandbox.gate.inspection.channel import OF_CAGE, BadChannelRecord, ChannelRecord, Kind, LostDescriptors
 from pysandbox.gate.inspection.exchange import Exchange
 from pysandbox.gate.inspection.in_flight import InFlight
 from pysandbox.gate.inspection.loop import HOST, IN, Loop
 from pysandbox.gate.inspection.mirror import ClearSide, Parts, mirrored, offered_by
 from pysandbox.gate.inspection.pair import InspectedPair
+from pysandbox.gate.inspection.record_meter import Broken
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
 from pysandbox.gate.inspection.sides import HTTP1, HTTP2, ClientSide, PlainSide, ServerSide, Side
 from pysandbox.gate.inspection.terms import ALLOWED, Terms, Told
@@ -116,8 +117,11 @@ class Inspector:
         self._in_flight: dict[int, InFlight] = {}  # by cage
         self._scans: dict[int, CageScan] = {}
         self._canaries: dict[int, bytes] = {}  # of each cage that is scanned: its false credentials
+        self._of_secrets: dict[int, ConnectionSecrets] = {}  # by pair
         self._is_on = True
-        self._questions = Questions(host, self._say, lambda: self._loop.soon(lambda: self._take_record(0), HOST))
+        self._questions = Questions(
+            host, self._say, lambda: self._loop.soon(lambda: self._take_record(0), HOST), self._revoke
+        )
 
     def run(self) -> None:
         """Until the host program closes the channel, or says what makes no sense."""
@@ -138,6 +142,9 @@ class Inspector:
             received = self._questions.receive()
         except BlockingIOError:
             return
+        except LostDescriptors as lost:
+            self._go_without(lost.record)
+            return
         except (BadChannelRecord, OSError):
             received = None
         if received is None:
@@ -153,6 +160,13 @@ class Inspector:
                 os.close(fd)
         self._obey(record)
 
+    def _go_without(self, record: ChannelRecord) -> None:
+        """No descriptor was left for what came along: a connection is over, and without a plan there is nothing."""
+        if record.kind is Kind.OPEN and record.number not in self._pairs:
+            self._say(Kind.OVER, record.number, b"1")
+        else:
+            self._is_on = False
+
     def _obey(self, record: ChannelRecord) -> None:
         if record.kind is Kind.CUT and record.number in self._pairs:
             self._pairs[record.number].end(reset=True)
@@ -162,7 +176,7 @@ class Inspector:
             sys.excepthook = tell_where
             self._secrets[record.number] = SecretSet(record.fields[0])
         elif record.kind is Kind.REVOKE and record.number in self._secrets:
-            self._secrets[record.number].revoke(record.fields[0].decode())
+            self._revoke(record)
         elif record.kind is Kind.ENDED:
             self._scans.pop(record.number, None)
             self._canaries.pop(record.number, None)
@@ -170,6 +184,21 @@ class Inspector:
             self._canaries[record.number] = record.fields[0]
         elif record.kind is Kind.FORGET:
             self._secrets.pop(record.number, None)
+
+    def _revoke(self, record: ChannelRecord, asking: int = 0) -> None:
+        """When it has returned nothing is sent that had the value in it: whatever may have it and waits (for a
+        handshake, for a server that takes nothing, for the rest of a body) ends here. Raises Broken where that is to
+        end the connection `asking`, which is in the middle of something."""
+        held, name = self._secrets.get(record.number), record.fields[0].decode()
+        if held is None:
+            return
+        held.revoke(name)
+        concerned = [number for number, of in self._of_secrets.items() if of.may_hold(held, name)]
+        for number in concerned:
+            if number != asking and self._pairs[number].unsent:
+                self._pairs[number].end(reset=True)
+        if asking in concerned:
+            raise Broken("a secret was revoked meanwhile")
 
     def _learn(self, number: int, fd: int) -> None:
         with open(fd, "rb") as file:
@@ -205,6 +234,8 @@ class Inspector:
         scan = self._scan(number, plan, of_cage, terms, held, float(seconds))
         parts = terms, partial(self._tell, number, of_cage), held, scan
         self._serve(number, plan, parts, client, server, said)
+        if held is not None and number in self._pairs:
+            self._of_secrets[number] = held
         if scan is not None and number in self._pairs:
             scan.wake = self._pairs[number].soon
 
@@ -282,6 +313,7 @@ class Inspector:
 
     def _over(self, number: int, plan: HeldPlan, place: tuple[str, int], server: Side, *, reset: bool) -> None:
         self._pairs.pop(number, None)
+        self._of_secrets.pop(number, None)
         cage = number >> OF_CAGE
         if cage in self._in_flight and not self._in_flight[cage].is_used:
             del self._in_flight[cage]

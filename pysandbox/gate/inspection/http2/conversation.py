@@ -78,6 +78,10 @@ class Conversation(StreamTable):
         return buffers + sum(each.waits for each in self._streams.values())
 
     @property
+    def unsent(self) -> bool:
+        return bool(self.to_server) or any(not (each.sent.ended or each.refused) for each in self._streams.values())
+
+    @property
     def is_begun(self) -> bool:
         return self._client.frames.is_begun
 
