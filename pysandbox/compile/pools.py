@@ -2,7 +2,7 @@
 that the kernel of the cage knows which connections may be made, and refuses the others at once (`netfilter.netlink`).
 
 The first pool is of names that may be reached on any port, and of those whose ports are no list of one grant: there the
-TCP door decides. Pure; `compile.doors` writes the rules, `gate.names` gives out the addresses.
+TCP door decides. Pure; `compile.doors` writes the rules, `gate.dns.names` gives out the addresses.
 """
 
 from __future__ import annotations

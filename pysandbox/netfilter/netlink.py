@@ -54,7 +54,7 @@ class Reached(NamedTuple):
 
 NAMES = Reached(((SYNTHETIC_NETWORK, SYNTHETIC_PREFIX),), ())
 # Port 0 is nobody's: no program can listen there, so the kernel answers with a reset, and connect(2) with ECONNREFUSED.
-# Whoever hears of it (`gate.refused`) reads in the packet where it was meant to go.
+# Whoever hears of it (`gate.tcp.refused`) reads in the packet where it was meant to go.
 REFUSE = nft.protocol(nft.TCP) + nft.note_destination() + nft.dnat(_REFUSER, 0)
 # Names are asked of the DNS door, whichever server they are asked of. The cage's own loopback and the doors themselves
 # are left alone: dnat and not redirect, which would lead into 127.0.0.0/8.
@@ -70,8 +70,9 @@ def redirect(
     resolvers: Sequence[tuple[bytes, int]] = (), names: Sequence[Reached] = (NAMES,), listed: Sequence[Reached] = ()
 ) -> bytes:
     """`resolvers` are networks that may be asked for names themselves: over TCP by the TCP door, over UDP by whoever
-    listens at the address (`gate.outbound`). `names` lie in the network of the synthetic addresses, `listed` outside of
-    it. However many networks a list has, they are one set; what is more than one transaction takes follows in others.
+    listens at the address (`gate.udp.forwarders`). `names` lie in the network of the synthetic addresses, `listed`
+    outside of it. However many networks a list has, they are one set; what is more than one transaction takes follows
+    in others.
     """
     sets = {RESOLVERS: _ranges(resolvers)} if resolvers else {}
     sets |= {LISTED.format(number): _ranges(each.networks) for number, each in enumerate(listed)}

@@ -67,7 +67,7 @@ OWN = (*LOOPBACK, SYNTHETIC)  # what a cage with a network of its own has for it
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """Raises Refused."""
+    """Raises CommandRefused."""
     found = _SHAPE.fullmatch(text)
     if found is None:
         raise CommandRefused(f"{shown(text)} is not an address", EXAMPLE)
@@ -132,7 +132,7 @@ def of_its_family(listed: Endpoint) -> tuple[Endpoint, ...]:
 
 
 def parse_list(texts: Iterable[str]) -> tuple[Endpoint, ...]:
-    """What a list of addresses means, of each family. Raises Refused."""
+    """What a list of addresses means, of each family. Raises CommandRefused."""
     return tuple(piece for each in texts for piece in of_its_family(parse_endpoint(each)))
 
 

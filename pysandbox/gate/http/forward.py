@@ -234,7 +234,7 @@ class Forwarder:
         return self._upstream
 
     async def _dialled(self, target: DialTarget) -> ClientStream:
-        """Raises Refused. An address that stands for a name is no way to ask for that name here."""
+        """Raises RequestRefused. An address that stands for a name is no way to ask for that name here."""
         try:
             found, server = await self._session.dial(target)
             if found == target:
@@ -252,7 +252,7 @@ class Forwarder:
         return Denied(target, decision)
 
     def _hold(self, target: DialTarget, server: ClientStream) -> int:
-        """Raises Refused."""
+        """Raises RequestRefused."""
         task = asyncio.current_task()
         assert task is not None
         try:

@@ -39,7 +39,7 @@ class SocksRefused(Exception):
 
 
 def read_greeting(said: bytes) -> Greeting | None:
-    """Raises Refused; without an answer for what is no SOCKS5 (SOCKS4 has none that would help)."""
+    """Raises SocksRefused; without an answer for what is no SOCKS5 (SOCKS4 has none that would help)."""
     if said and said[0] != VERSION:
         raise SocksRefused(b"", f"SOCKS version {said[0]} is not spoken here")
     if len(said) < 2 or len(said) < 2 + said[1]:
@@ -50,7 +50,7 @@ def read_greeting(said: bytes) -> Greeting | None:
 
 
 def read_request(said: bytes) -> Request | None:
-    """Raises Refused."""
+    """Raises SocksRefused."""
     if said and said[0] != VERSION:
         raise SocksRefused(b"", f"a request of SOCKS version {said[0]}")
     if len(said) < 5:
