@@ -26,7 +26,7 @@ from pysandbox.gate.inspection.channel import ChannelRecord
 from pysandbox.gate.judging import judge
 from pysandbox.gate.ledger import REFUSED
 from pysandbox.gate.published.ports import refuse
-from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, number, read_peer
+from pysandbox.gate.reading.kinds import LONGEST_SAID, NO_PORT, Verb, labels_of, number, read_peer
 from pysandbox.gate.rules import Decision
 from pysandbox.gate.tcp import refused
 from pysandbox.gate.tcp.dial import dial
@@ -383,20 +383,6 @@ def _close_when_unused(carried: Carried) -> None:
 async def _until_it_speaks(server: socket.socket, near: socket.socket) -> None:
     """Tells the other end of `near`, by closing it."""
     await until_readable(server)
-
-
-def labels_of(said: bytes) -> tuple[bytes, ...]:
-    """Raises ValueError."""
-    if len(said) > LONGEST_NAME:
-        raise ValueError("a name that is too long")
-    found, at = [], 0
-    while at < len(said):
-        size = said[at]
-        if not 0 < size <= 63 or at + 1 + size > len(said):
-            raise ValueError("no name")
-        found.append(said[at + 1 : at + 1 + size])
-        at += 1 + size
-    return tuple(found)
 
 
 def _text(said: bytes) -> str:

@@ -49,7 +49,7 @@ EFFECTS: dict[tuple[str, str], str] = {
     ("paths.c", "SYS_faccessat2"): "a question, about that file",
 }
 CALLS = re.compile(
-    r"(?<![\w.>])(connect|bind|listen|accept4?|sendto|sendm?msg|send|setsockopt|socket|shutdown|setns|unshare|mount|"
+    r"(?<![\w.>])(connect|bind|listen|accept4?|sendto|sendm?msg|send|send_descriptors|setsockopt|socket|shutdown|setns|unshare|mount|"
     r"open|openat2?|fopen|opendir|unlink\w*|mkdir\w*|chmod|chown|kill|tgkill|prctl|set[re]*[ug]id|"
     r"process_vm_readv|process_vm_writev|pwrite|ptrace)\(|syscall\((SYS_\w+)"
 )

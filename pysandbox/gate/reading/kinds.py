@@ -10,6 +10,7 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 
 from pysandbox.gate.askers import DoorClient
+from pysandbox.gate.dns.message import LONGEST_NAME
 
 
 class Verb(IntEnum):
@@ -104,3 +105,17 @@ def read_peer(said: bytes) -> DoorClient | None:
         (str(IPv4Address(host)), number(port.encode())) for host, port in zip(words[1::2], words[2::2], strict=True)
     ]
     return DoorClient(words[0], places[0], places[1] if len(places) > 1 else None)
+
+
+def labels_of(said: bytes) -> tuple[bytes, ...]:
+    """Raises ValueError."""
+    if len(said) > LONGEST_NAME:
+        raise ValueError("a name that is too long")
+    found, at = [], 0
+    while at < len(said):
+        size = said[at]
+        if not 0 < size <= 63 or at + 1 + size > len(said):
+            raise ValueError("no name")
+        found.append(said[at + 1 : at + 1 + size])
+        at += 1 + size
+    return tuple(found)

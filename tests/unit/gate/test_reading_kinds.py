@@ -12,8 +12,7 @@ from pysandbox.gate.askers import DoorClient
 from pysandbox.gate.dns.message import LONGEST_NAME
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import BadChannelRecord, ChannelRecord
-from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, Verb, number, read_peer, write_peer
-from pysandbox.gate.requests import labels_of
+from pysandbox.gate.reading.kinds import FIELDS, FROM_READER, Verb, labels_of, number, read_peer, write_peer
 
 PEERS = (None, DoorClient("udp", ("198.18.0.1", 5353)), DoorClient("tcp", ("127.0.0.1", 1), ("203.0.113.9", 65535)))
 
