@@ -20,7 +20,7 @@ from pysandbox.shapes import NamedTuple
 PATIENCE = 1.0  # seconds for descriptors to be passed on, while others have too many on their way
 
 
-class Waiting(NamedTuple):
+class UnsaidRecord(NamedTuple):
     record: ChannelRecord
     said: bytes
     fds: tuple[int, ...]
@@ -34,14 +34,14 @@ class Outbox:
         failed: Callable[[str], object],
     ) -> None:  # fmt: skip
         self._loop, self._near, self._lost, self._failed = loop, near, lost, failed
-        self._queue: deque[Waiting] = deque()
+        self._queue: deque[UnsaidRecord] = deque()
         self._again: asyncio.TimerHandle | None = None
         self._until = 0.0  # when the first of the queue is given up; 0: nothing is short
 
     def say(self, record: ChannelRecord, fds: tuple[int, ...] = ()) -> None:
         """Does not wait. The descriptors stay the caller's. Raises ValueError for what is too long, OSError where they
         cannot be duplicated."""
-        self._queue.append(Waiting(record, channel.encode(record), _duplicates(fds)))
+        self._queue.append(UnsaidRecord(record, channel.encode(record), _duplicates(fds)))
         if self._again is None:
             self._flush()
 
