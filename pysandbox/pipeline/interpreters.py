@@ -10,12 +10,12 @@ import weakref
 from contextlib import suppress
 
 from pysandbox.cage import PIPE, STDOUT, Cage
+from pysandbox.descriptors.polling import is_readable
 from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.errors import CageError
 from pysandbox.pipeline.booted import BOOT, given_code
 from pysandbox.pipeline.exchange import ended_by
 from pysandbox.pipeline.memory import send_call
-from pysandbox.polling import is_readable
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
+from pysandbox.descriptors.polling import LONGEST_POLL
 from pysandbox.errors import SandboxedError
 from pysandbox.pipeline.answers import declared, returned_by, value_of
 from pysandbox.pipeline.dispatch import KEPT, CageFuture, Dispatcher, QueuedCall, in_order
 from pysandbox.pipeline.driven import DrivenCalls
 from pysandbox.pipeline.exchange import CallExchange, CallWorker
 from pysandbox.pipeline.packing import SentCall, packed, sent
-from pysandbox.polling import LONGEST_POLL
 from pysandbox.shapes import TYPE_CHECKING, Any, Protocol, dataclass
 
 if TYPE_CHECKING:

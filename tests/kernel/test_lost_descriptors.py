@@ -19,6 +19,7 @@ import pytest
 
 from _support.dialler import Dialler
 from _support.sockets import PATIENCE
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.gate import outbox
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import ChannelRecord, LostDescriptors
@@ -27,7 +28,6 @@ from pysandbox.gate.outbox import Outbox
 from pysandbox.gate.reading.host_end import HostEnd
 from pysandbox.gate.reading.kinds import FIELDS, Verb
 from pysandbox.gate.reading.session import LOOKED_AT
-from pysandbox.sockets import socket_pair
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.gate.inspection.channel import (
     FIELDS,
     MOST_FDS,
@@ -22,7 +23,6 @@ from pysandbox.gate.inspection.channel import (
     send,
     send_owed,
 )
-from pysandbox.sockets import socket_pair
 
 
 @pytest.mark.parametrize("kind", list(Kind))
