@@ -206,7 +206,8 @@ class Opened:
         return upper
 
     def __del__(self) -> None:
-        self.undo()
+        if getattr(self, "_held", None) is not None:
+            self.undo()
 
     def undo(self) -> None:
         """Ends the cage, unless it was given to somebody."""

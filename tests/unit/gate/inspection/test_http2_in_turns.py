@@ -20,7 +20,7 @@ SCANNED = {"depth": 32, "whole": 1 << 20, "scopes": (), "warns": False, "budget"
 
 
 def paths(trial: Trial) -> list[str]:
-    """Of the requests that have arrived."""
+    """Where the requests that have arrived lead to."""
     return [str(dict(each.headers or ())[":path"]) for each in trial.arrived if isinstance(each, RequestReceived)]  # type: ignore[call-overload]
 
 
