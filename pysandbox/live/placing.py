@@ -10,9 +10,7 @@ from pysandbox.live.init import CageInit
 
 
 def place_in_cgroup(live: CageInit, plan: Plan, *, born_inside: bool) -> None:
-    """Raises StartError; the cage is closed then."""
-    if plan.cgroup is None and plan.watch is None:
-        return
+    """Where the plan has a group, or something to be watched. Raises StartError; the cage is closed then."""
     try:
         if plan.cgroup is not None and not born_inside:
             _place(live, plan.cgroup)

@@ -24,7 +24,6 @@ from pysandbox.launch.removal import remove_tree
 from pysandbox.launch.scratch import Session, make_scratch
 from pysandbox.launch.worker import Worker
 from pysandbox.live.init import CageInit
-from pysandbox.live.placing import place_in_cgroup
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 from pysandbox.records.recorder import Recorder
@@ -203,7 +202,10 @@ class Runtime:
         self._lives.add(live)
         if session is not None:
             _admit(session, live)
-        place_in_cgroup(live, plan, born_inside=born_in >= 0)
+        if plan.cgroup is not None or plan.watch is not None:
+            from pysandbox.live.placing import place_in_cgroup
+
+            place_in_cgroup(live, plan, born_inside=born_in >= 0)
         return live
 
     def _cgroup(self, wanted: CgroupPlan | None, cage_id: str) -> CageCgroup | None:
