@@ -182,9 +182,24 @@ class Dispatcher:
                 os.eventfd_write(self._woken, 1)
 
     def _serve(self) -> None:
-        self._serve_calls()
+        try:
+            self._serve_calls()
+        except Exception as error:  # of the host's own: no memory, no descriptor
+            self._give_up(error)
         if self._closed:
             self._source.close()
+
+    def _give_up(self, error: Exception) -> None:
+        """What was submitted hears why; the next call has a thread again."""
+        with self._lock:
+            queued, self._queue = list(self._queue), deque()
+            running, self._running = self._running, {}
+            os.close(self._woken)
+            self._woken, self._thread = -1, None
+        for exchange in running:
+            exchange.abandon()
+        for call in (*running.values(), *queued):
+            _conclude(call.future, error=error)
 
     def _serve_calls(self) -> None:
         while not self._is_over():

@@ -107,8 +107,11 @@ class Interpreters:
             missing = 0 if self._closed else self._ahead - len(self._waiting) - len(self._starting)
             for _ in range(missing):
                 thread = threading.Thread(target=self._start_another, name="pysandbox-interpreter", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no further thread: whoever needs one starts it himself
+                    return
                 self._starting.add(thread)
-                thread.start()
 
     def close(self) -> None:
         with self._lock:
