@@ -3,9 +3,9 @@
 Python looks for a module first where the program's script lies. Where a cage may write there, the next module that is
 not loaded yet (of the standard library, for us or for whoever imported us) could be one that the cage has put there a
 moment ago, and would run outside. So from the first such cage on, a file that is newer than that cage is passed over
-for the module of that name which there is elsewhere. A name that is nowhere else is not there for this package, which
-asks for libraries that may be missing, and is imported as ever for others: what the program asks a cage to write is its
-own affair.
+for the module of that name which there is elsewhere. A name that is nowhere else is not there for this package, nor for
+what is installed and says it in an import statement: these ask for what may be missing (`nt`, `brotli`). For others it
+is imported as ever: what the program asks a cage to write is its own affair.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from _frozen_importlib_external import PathFinder  # importlib.machinery's, which a finder cannot import
+from _imp import is_frozen
 from collections.abc import Sequence
 
 from pysandbox.policy.below import covers
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 COARSE = 5  # CLOCK_REALTIME_COARSE, the clock that files are stamped by
 OURS = __name__.partition(".")[0]
+INSTALLED = ("/site-packages/", "/dist-packages/")
 MACHINERY = ("importlib", "_frozen_importlib", "_frozen_importlib_external")  # between who imports and a finder
 
 
@@ -57,15 +59,15 @@ class _Apart:
         self.since: dict[str, int] = {}  # tree to the time of its first cage, in ns
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        if path is not None:  # of a package that was found already
-            return None
+        if path is not None or name in sys.builtin_module_names or is_frozen(name):
+            return None  # of a package that was found already, or in no directory
         places = [(place, self._written_since(real)) for place, real in _places()]
         times = [since for _, since in places if since is not None]
         found = PathFinder.find_spec(name, [place for place, since in places if since is not None]) if times else None
         if found is None or not _is_newer(found, min(times)):
             return None
         elsewhere = PathFinder.find_spec(name, [place for place, since in places if since is None])
-        if elsewhere is None and _is_for_us():
+        if elsewhere is None and _may_be_missing(name):
             where = found.origin or name
             raise ModuleNotFoundError(f"{where!r} is not imported: a cage could have written it", name=name)
         return elsewhere
@@ -75,12 +77,22 @@ class _Apart:
         return min(times) if times else None
 
 
-def _is_for_us() -> bool:
-    """Whether it is a module of this package that imports."""
+def _may_be_missing(name: str) -> bool:
+    """Whether whoever imports this now can do without it: a module of this package, or an import statement of one that
+    is installed. What is imported by a name in a variable (a plugin, a test) is the program's choice."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in MACHINERY:
+    while frame is not None and _top_name(frame) in MACHINERY:
         frame = frame.f_back
-    return frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == OURS
+    if frame is None or _top_name(frame) == OURS:
+        return frame is not None
+    is_installed = _top_name(frame) in sys.stdlib_module_names or any(
+        place in frame.f_code.co_filename for place in INSTALLED
+    )
+    return is_installed and any(each.partition(".")[0] == name for each in frame.f_code.co_names)
+
+
+def _top_name(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _is_newer(found: ModuleSpec, since: int) -> bool:

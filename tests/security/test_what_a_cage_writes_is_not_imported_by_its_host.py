@@ -118,6 +118,16 @@ tried("pysandbox.audit.otel", "from nowhere.deep import name")
 tried("pysandbox", "from importlib import import_module; import_module('nowhere')")
 tried("__main__", {control!r})
 """
+# What modules of Python itself ask for, on other systems, when they are loaded for a function that is called in a cage.
+PROBES = ("nt", "org", "msvcrt", "_winapi", "winreg", "_scproxy")
+LOADED_LATER = """
+from pysandbox import Cage, Policy, sandboxed
+with Cage(Policy(allow_write=("{project}",), run_as="self")) as cage:
+    assert cage.run({plant!r}, cwd="{project}").ok
+import importlib
+import asyncio, getpass, mimetypes, multiprocessing, ntpath, pathlib, pickle, shutil, subprocess
+print(importlib.import_module("chosen").__name__)
+"""
 
 
 @pytest.mark.parametrize("is_namespace", [False, True], ids=["a package", "a directory without a file"])
@@ -131,6 +141,11 @@ def test_a_library_that_is_not_installed_is_not_the_one_that_a_cage_has_put_ther
     refused = [f"{name} refused" for name in ("pysandbox.dlp.libraries", "pysandbox.audit.otel", "pysandbox")]
     assert done.stdout.splitlines() == [*refused, "__main__ imported"], done.stderr
     assert imported == f"planted {control.partition(' ')[2]}\n"  # what it asked a cage to write is its own affair
+
+
+def test_what_python_itself_may_miss_is_not_what_a_cage_has_put_there(ground: Ground) -> None:
+    done, imported = host(ground, ours=False, linked=False, text=LOADED_LATER, missing=[*PROBES, "chosen"])
+    assert imported == "planted chosen\n", done.stderr  # the control: what the program names is its own affair
 
 
 def test_a_module_that_shadowed_another_before_goes_on_to(ground: Ground) -> None:
