@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from functools import partial
 
 from pysandbox.policy.model import Grant, Option, options
 from pysandbox.shapes import Any, NoReturn
@@ -146,7 +147,8 @@ def _argument(kind: str, described: Option, default: Any) -> dict[str, Any]:
     if described.choices:
         return {"choices": described.choices, "help": explained}
     kind = kind.removesuffix(" | None")
-    return {"type": TYPES[kind], "metavar": described.unit or METAVARS[kind], "help": explained}
+    read = partial(_whole, unit=described.unit) if kind == "int" else TYPES[kind]
+    return {"type": read, "metavar": described.unit or METAVARS[kind], "help": explained}
 
 
 def _path(text: str) -> Grant:
@@ -167,12 +169,17 @@ def _variable(text: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
-def _whole(text: str) -> int:
+# What is written behind a number elsewhere, in the unit of a flag.
+SUFFIXES = {"MiB": {"m": 1, "g": 1 << 10, "t": 1 << 20}, "GiB": {"g": 1, "t": 1 << 10}, "%": {"%": 1}}
+
+
+def _whole(text: str, unit: str = "") -> int:
     try:
         return int(text)
     except ValueError:
-        found = text.rstrip("bBgGiIkKmMsS%")
-        meant = f": write {found}, in the unit of the flag" if found.isdecimal() else ""
+        number = text.rstrip("bBgGiIkKmMtT%")
+        factor = SUFFIXES.get(unit, {}).get(text[len(number) :].lower().removesuffix("b").removesuffix("i"))
+        meant = f": write {int(number) * factor} ({unit})" if factor and number.isdecimal() else ""
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number{meant}") from None
 
 

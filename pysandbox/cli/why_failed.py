@@ -119,10 +119,10 @@ def _elsewhere(argv: Sequence[str], plan: Plan, cwd: str) -> str:
         return ""
     named = (each for each in argv[1:] if each and not each.startswith(("/", "-")) and each.isprintable())
     path = next((each for each in named if len(each) < LONGEST and os.path.isfile(os.path.join(cwd, each))), None)
-    if path is None:
+    if path is None or os.path.lexists(os.path.join(plan.cwd, path)):
         return ""
     whole = shlex.quote(os.path.normpath(os.path.join(cwd, path)))
-    return f"the command begins in {plan.cwd}, from where {path} is another file; name it from the root on: {whole}"
+    return f"the command begins in {plan.cwd}, where there is no {path}; name it from the root on: {whole}"
 
 
 def _named_paths(argv: Sequence[str], cwd: str, policy: Policy) -> Iterator[str]:

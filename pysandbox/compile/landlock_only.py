@@ -17,9 +17,11 @@ from pysandbox.compile.plan import DEVICES, LandlockPlan, LandlockRule
 from pysandbox.compile.shown import ShownTree
 from pysandbox.compile.view import View, nearest
 from pysandbox.errors import SandboxCompileError
+from pysandbox.policy import base_grants
 from pysandbox.policy.model import Policy
 from pysandbox.probe.facts import HostFacts
 
+OF_EVERY_POLICY = {grant.path: ", and every policy denies that" for grant in base_grants.DENY}
 # What programs read of the machine. No process is in the list: the host's /proc shows all of them, so it must be
 # granted by name to be seen.
 PROC_READABLE = {
@@ -75,7 +77,8 @@ def _on_the_host(view: View, real: str) -> ShownTree | None:
 
 
 def _cannot_take_back(verb: str, key: str, path: str, tree: str) -> SandboxCompileError:
-    return SandboxCompileError(f'isolation = "landlock" cannot {verb} {path!r} inside the allowed {tree!r}', key=key,
+    return SandboxCompileError(f'isolation = "landlock" cannot {verb} {path!r} inside the allowed {tree!r}'
+                               f"{OF_EVERY_POLICY.get(path, '')}", key=key,
                                suggestion=f"grant narrower paths, or {FULL}")  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pysandbox.policy.fields import P, options
 from pysandbox.policy.option import Tighter
 from pysandbox.policy.refusal import CommandRefused, shown
+from pysandbox.policy.tighter import same
 from pysandbox.shapes import Any, replace
 
 TIGHTER: Mapping[str, Tighter] = {field.name: described.tighter for field, described in options()}
@@ -19,5 +20,7 @@ def narrow(policy: P, tighter: Mapping[str, Any]) -> P:
         old, new = getattr(policy, field.name), getattr(narrowed, field.name)
         if old != new and not TIGHTER[field.name](old, new, policy):
             message = f"may only be tightened; {shown(new)} is looser than {shown(old)}"
+            if TIGHTER[field.name] is same:
+                message = f"cannot be changed; {shown(new)} allows what {shown(old)} does not"
             raise CommandRefused(message, "make a new Policy to grant more").error(described.toml_key)
     return narrowed

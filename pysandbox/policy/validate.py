@@ -328,7 +328,7 @@ def _host_text(text: str) -> Mapping[str, object]:
     """NAME or NAME:PORT."""
     name, colon, port = text.partition(":")
     if colon and not (port.isascii() and port.isdecimal()):
-        meant = text.partition("://")[2].partition("/")[0] or "example.com or example.com:443"
+        meant = text.partition("://")[2].partition("/")[0].rpartition("@")[2] or "example.com or example.com:443"
         raise CommandRefused(f"{shown(text)} is not NAME or NAME:PORT", f"write {meant}")
     return {"domain": name, "ports": [int(port)]} if colon else {"domain": name}
 
