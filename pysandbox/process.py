@@ -13,7 +13,7 @@ from contextlib import suppress
 from pysandbox.descriptors.polling import is_readable, wait_readable
 from pysandbox.errors import CageClosedError
 from pysandbox.exchange import communicate
-from pysandbox.live.forgotten import end_forgotten
+from pysandbox.launch.forgotten import end_forgotten
 from pysandbox.process_state import DescriptorUse, ProcessState
 from pysandbox.result import Output, Reason, Result
 from pysandbox.shapes import IO, TYPE_CHECKING, Generic, Literal, Self

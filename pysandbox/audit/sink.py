@@ -10,6 +10,7 @@ a command was started) is on the disk as well, with all before it. What is marke
 from __future__ import annotations
 
 import os
+import sys
 import time
 from _thread import allocate_lock  # threading's Lock, without its imports
 
@@ -119,7 +120,11 @@ class AuditLog:
         return self._lock
 
     def close(self) -> None:
-        """Idempotent. What was written stays; what comes later is refused."""
+        """Idempotent. What was written stays; what comes later is refused. Of commands that nobody holds any more the
+        ends are recorded first."""
+        forgotten = sys.modules.get("pysandbox.launch.forgotten")  # not loaded where there was no cage
+        if forgotten is not None:
+            forgotten.wait_for_forgotten()
         with self._turn():
             self._stream.close()
 

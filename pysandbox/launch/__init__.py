@@ -11,5 +11,5 @@ START HERE: `native`, which opens a cage, and `orders`, which speaks with its ca
     netns.py     what is made in the network namespace of a cage
     private.py, below.py, contents.py, located.py, removal.py   files of the host, among others who change them
     ids.py, owner.py, proctext.py   names of cages; whose something is; text of /proc that a cage helps to write
-    worker.py    the background thread of a Runtime
+    worker.py, forgotten.py   the background thread of a Runtime; what was collected before it was closed
 """

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from pysandbox.launch.forgotten import wait_for_forgotten
 from pysandbox.shapes import NamedTuple
 
 IDLE = 5.0  # seconds
@@ -66,7 +67,8 @@ class Worker:
                 self.submit(lambda: None)
 
     def drain(self) -> None:
-        """Returns when every task submitted so far has run."""
+        """Returns when every task submitted so far has run, and what was forgotten has been ended."""
+        wait_for_forgotten()
         with self._lock:
             self._draining += 1
             if self._later and self._thread is not None:  # it may wait for the time
@@ -140,20 +142,21 @@ class Worker:
                         self._thread = None
                         return
                 continue
-            self._do(task)
+            with suppress(BaseException):  # others wait for what comes behind a task that leaves (SystemExit)
+                self._do(task)
             del task  # and what it holds, before the wait for the next one
 
     def _do(self, task: Callable[[], object]) -> None:
-        self._attempt(task)
-        with self._lock:
-            self._have_ended(1)
+        try:
+            self._attempt(task)
+        finally:
+            with self._lock:
+                self._have_ended(1)
 
     def _attempt(self, task: Callable[[], object]) -> object:
         try:
             return task()
         except Exception as error:
-            with suppress(BaseException):  # on_error ends in a sink of the user's, which must not end this thread
+            with suppress(Exception):  # on_error ends in a sink of the user's, which must not end this thread
                 self._on_error(error)
-            return None
-        except BaseException:  # nor with SystemExit: others wait for it
             return None

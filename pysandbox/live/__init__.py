@@ -6,7 +6,6 @@ processes.
     commands.py    its commands, by number      processes.py, inside.py   its processes and directories, from outside
     services.py, served.py   what begins and ends with a cage       placing.py   between its birth and its first order
     stopping.py, standstill.py, kill_reason.py   signals, pausing, why it was killed
-    forgotten.py   ended without its owner, who has let it be collected
     cgroup.py, systemd.py, restrict.py   limits that the kernel holds; tightened while it runs
     cpu_budget.py, unwaited.py, unreadable.py, swapped.py, page_tables.py, pace.py   what the watchdog must know
     disk_use.py, scratch_use.py, write_counters.py, written.py   what is written, and where it lies

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pysandbox.descriptors.polling import is_over, is_writable
 from pysandbox.errors import CageClosedError
 from pysandbox.launch import native, orders
+from pysandbox.launch.forgotten import end_forgotten
 from pysandbox.live.commands import Commands
-from pysandbox.live.forgotten import end_forgotten
 from pysandbox.live.last_steps import LastSteps, remove_scratch
 from pysandbox.live.new_names import NewNames
 from pysandbox.live.served import CageServices

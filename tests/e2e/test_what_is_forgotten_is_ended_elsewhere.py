@@ -11,6 +11,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from pysandbox import Cage, Runtime
 
 PROGRAM = textwrap.dedent("""
@@ -50,6 +52,28 @@ def test_a_forgotten_command_is_ended_while_the_audit_is_written(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(log)], capture_output=True, text=True, timeout=50)
     assert (done.stdout, done.returncode) == ("recorded\ngoes on\n", 0), done.stderr
     assert "cancelled" in log.read_text()
+
+
+FORGETS = """
+import gc, sys
+from pysandbox import AuditLog, Cage, Policy, Runtime
+log = AuditLog(sys.argv[1])
+cage = Cage(Policy(), runtime=Runtime(audit=log))
+process = cage.spawn(["/bin/sleep", "30"])
+process.await_start()
+del process
+if sys.argv[2:]:
+    log.close()
+"""
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["the program ends", "the log is closed"])
+def test_its_end_is_on_record_before(tmp_path: Path, closes: bool) -> None:
+    log = tmp_path / "audit" / "events.jsonl"
+    argv = [sys.executable, "-c", FORGETS, str(log), *(["close"] if closes else [])]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert log.read_text().count('"subagent.exit"') == 1, log.read_text()
 
 
 def test_it_is_ended_soon_all_the_same() -> None:

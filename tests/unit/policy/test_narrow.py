@@ -146,7 +146,7 @@ def test_less_is_granted(tighter):
     ],
 )
 def test_anything_looser_is_refused_by_name(looser, key):
-    with pytest.raises(PolicyError, match="only be tightened|cannot be changed") as caught:
+    with pytest.raises(PolicyError, match=r"only be tightened|cannot be changed") as caught:
         WIDE.narrow(**looser)
     assert caught.value.key == key
 
@@ -160,7 +160,7 @@ def test_anything_looser_is_refused_by_name(looser, key):
     ],
 )  # fmt: skip
 def test_the_defaults_are_not_loosened(looser):
-    with pytest.raises(PolicyError, match="only be tightened|cannot be changed"):
+    with pytest.raises(PolicyError, match=r"only be tightened|cannot be changed"):
         Policy().narrow(**looser)
 
 
