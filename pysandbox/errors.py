@@ -285,7 +285,8 @@ class CommitError(CageError, OSError):
 
     def __str__(self) -> str:
         where = f": {self.filename!r}" if self.filename is not None else ""
-        left = " and ".join(f"{tree} (commit {name})" for name, tree in self.left)
-        more = f"not all could be taken back of {left}: the next use of a workspace tries again"
-        more = more if left else "nothing was written"
+        more = "nothing was written"
+        if self.left:
+            left = " and ".join(f"{tree} (commit {name})" for name, tree in self.left)
+            more = f"not all could be taken back of {left}: the next use of a workspace tries again"
         return f"commit to {self.tree}: {self.strerror}{where}; {more}"

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from pysandbox.apps.opcodes import DOMAIN, ENTRY, PATH, PEER
 from pysandbox.policy.below import covers
-from pysandbox.policy.folding import folded
+from pysandbox.policy.folding import caseless
 from pysandbox.shapes import NamedTuple
 
 WHOLE = "."  # the prefix that is the whole workspace
@@ -53,7 +53,7 @@ def _is_spelled(text: str) -> bool:
 
 
 def is_trash(name: str) -> bool:
-    return folded(name) == TRASH
+    return caseless(name) == TRASH
 
 
 def _composed(text: str) -> bool:

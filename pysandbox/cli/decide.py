@@ -194,6 +194,8 @@ def _tell_outcome(done: WorkspaceOutcome, trees: Sequence[str]) -> None:
         console.warning(done.reason)
     if done.action == "aborted":
         console.say("forgotten, as the policy asks")
+    if done.left_out:
+        console.say(f"left out: {len(done.left_out)} of __pycache__, which Python makes again from the sources")
     for name in done.commits:
         console.say(f"written; for an hour, this takes it back: pysandbox commit --undo {name[-8:]}")
     if done.kept:

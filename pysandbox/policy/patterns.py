@@ -7,6 +7,7 @@ that is in it. A bracket around a sign takes its meaning away: `[*]` is a star. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 SIGNS = "*?["
@@ -80,6 +81,12 @@ class Matching:
     def __init__(self, pattern: str) -> None:
         self._parts = _parts(pattern)
         self.start = frozenset(_with_no_directory({0}, self._parts))
+
+    def spelled(self, change: Callable[[str], str]) -> Matching:
+        """It with other names, component by component: a state of the one is one of the other."""
+        other = Matching("")
+        other._parts = tuple(map(change, self._parts))
+        return other
 
     def below(self, states: frozenset[int] | None, name: str) -> frozenset[int] | None:
         """That of a name in a directory. None: it matches, or lies in what does."""

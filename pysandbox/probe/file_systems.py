@@ -12,13 +12,15 @@ class FileSystem(NamedTuple):
     """`own_clock`: it stamps files by the clock of a server or a daemon. `no_ctime`: on its disk there are times of
     making, writing and reading alone, and what is read from there for ctime is one that utime(2) sets. `takes_layer`:
     overlayfs writes layers to it. `takes_overlay`: overlayfs can be laid over it; not where names that differ in case
-    are the same. `multigrain`: from Linux 6.13 on, whoever has looked at a file sees its next change by another ctime.
+    are the same. `keeps_case`: they are two there, but in a directory that is made to fold them.
+    `multigrain`: from Linux 6.13 on, whoever has looked at a file sees its next change by another ctime.
     """
 
     name: str
     own_clock: bool = False
     takes_layer: bool = True
     takes_overlay: bool = True
+    keeps_case: bool = False
     multigrain: bool = False
     no_ctime: bool = False
 
@@ -26,11 +28,12 @@ class FileSystem(NamedTuple):
 ORDINARY = FileSystem("")
 
 FILE_SYSTEMS = {
-    0xEF53: FileSystem("ext4", multigrain=True),
-    0x58465342: FileSystem("XFS", multigrain=True),
-    0x9123683E: FileSystem("Btrfs", multigrain=True),
-    0x01021994: FileSystem("tmpfs", multigrain=True),
-    0x794C7630: FileSystem("overlayfs", takes_layer=False),
+    0xEF53: FileSystem("ext4", keeps_case=True, multigrain=True),
+    0x58465342: FileSystem("XFS", keeps_case=True, multigrain=True),
+    0x9123683E: FileSystem("Btrfs", keeps_case=True, multigrain=True),
+    0x01021994: FileSystem("tmpfs", keeps_case=True, multigrain=True),
+    0x794C7630: FileSystem("overlayfs", keeps_case=True, takes_layer=False),
+    0xF2F52010: FileSystem("F2FS", keeps_case=True),
     0x6969: FileSystem("NFS", own_clock=True, takes_layer=False),
     0x65735546: FileSystem("FUSE", own_clock=True, takes_layer=False),
     0x01021997: FileSystem("9p", own_clock=True, takes_layer=False),

@@ -30,7 +30,7 @@ from pysandbox.workspace.changes import Change, State, before_of
 from pysandbox.workspace.commit_lock import locked
 from pysandbox.workspace.conflict import Stamp, changed_since, clock_trouble, stamp_of
 from pysandbox.workspace.journal import CommitJournal, JournalRecord, Move
-from pysandbox.workspace.moves import Moved, Places, inode, is_any_made, make_all, places, set_traits, undo_all
+from pysandbox.workspace.moves import Moved, Places, inode, is_any_left, make_all, places, set_traits, undo_all
 from pysandbox.workspace.plan import (
     Selection,
     Skipped,
@@ -84,9 +84,27 @@ def commit_all(parts: Sequence[CommitPart], *, on_conflict: OnConflict = "fail",
     with ExitStack() as held:
         for tree in {inode(os.fstat(each.upper.tree.fd)): each.upper.tree for each in parts}.values():
             held.enter_context(locked(tree.path, tree.fd))
-        writings = [_Writing(each, judge(each, on_conflict, own, exactly=exactly), own) for each in parts]
+        looked = _all_judged(parts, on_conflict, own, exactly=exactly)
+        writings = [_Writing(part, each, own) for part, each in zip(parts, looked, strict=True)]
         _carry_out([each for each in writings if each.renames or each.traits], held)
         return [each.done() for each in writings]
+
+
+def _all_judged(parts: Sequence[CommitPart], on_conflict: OnConflict, own: frozenset[Stamp], *,
+                exactly: bool) -> list[Selection]:  # fmt: skip
+    """Raises CommitConflict with the conflicts of all trees: those of the first that has some by relative paths, the
+    others by absolute ones."""
+    looked, raised = [], []
+    for part in parts:
+        try:
+            looked.append(judge(part, on_conflict, own, exactly=exactly))
+        except CommitConflict as conflict:
+            raised.append(conflict)
+    if not raised:
+        return looked
+    first, *others = raised
+    more = (each._replace(path=f"{other.tree}/{each.path}") for other in others for each in other.conflicts)
+    raise CommitConflict(first.tree, (*first.conflicts, *more))
 
 
 def judge(part: CommitPart, on_conflict: OnConflict, own: frozenset[Stamp], *, exactly: bool = False) -> Selection:
@@ -122,6 +140,7 @@ class _Writing:
         self.upper, self._contents = part.upper, part.contents
         self._untouched = _untouched(self.tree, self.renames, self.traits, own)
         self.name, self._place, self._is_begun = new_id(), -1, False
+        self._begun: list[Move] = []  # the renames that were begun
         moves = tuple(_move(self.name, number, step) for number, step in enumerate(self.renames))
         self.plan = JournalRecord(self.name, self.tree.path, inode(os.fstat(self.tree.fd)), moves, ())
 
@@ -151,7 +170,11 @@ class _Writing:
             store.remove(self.name)
             return True
         with places(self.tree.fd) as where:
-            return not is_any_made(where, self.plan.moves)
+            return not is_any_left(where, self._begun)
+
+    def apply(self) -> None:
+        """Raises Moved, OSError."""
+        apply(self.tree.fd, self.plan, self._begun)
 
     def save(self) -> None:
         save(self._place, self.tree.fd, self.plan.moves)
@@ -170,7 +193,7 @@ def _carry_out(writings: Sequence[_Writing], held: ExitStack) -> None:
     try:
         for step in (lambda each: each.stage(held), lambda each: require_still([each.upper]),
                      lambda each: each.journal.apply(each.plan.moves),
-                     lambda each: apply(each.tree.fd, each.plan), lambda each: each.journal.done()):  # fmt: skip
+                     lambda each: each.apply(), lambda each: each.journal.done()):  # fmt: skip
             for each in writings:
                 at = each.tree.path
                 step(each)
@@ -206,9 +229,10 @@ def back_out(journal: CommitJournal, tree: int, plan: JournalRecord) -> bool:
     return unstage(tree, [each for each in plan.moves if each not in stuck]) and is_back
 
 
-def apply(tree: int, written: JournalRecord) -> None:
-    """All renames, then the modes of directories, and both on the disk; or none. Raises Moved, OSError."""
-    make_all(tree, written.moves)
+def apply(tree: int, written: JournalRecord, begun: list[Move] | None = None) -> None:
+    """All renames, then the modes of directories, and both on the disk; or none. `begun`: as of `make_all`. Raises
+    Moved, OSError."""
+    make_all(tree, written.moves, begun)
     try:
         set_traits(tree, written.traits)
         native.sync_file_system(tree)

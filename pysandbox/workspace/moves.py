@@ -35,6 +35,17 @@ def joined(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """What is done by a descriptor fails with the number of it for a name, or with none."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, (str, bytes)):
+            raise
+        raise OSError(error.errno, error.strerror, path) from error
+
+
 class Places:
     """The directories of a tree by their paths; the last one stays open for the next move."""
 
@@ -131,14 +142,17 @@ def _same(one: Identity | None, other: Identity | None) -> bool:
     return one is not None and other is not None and one[:2] == other[:2]
 
 
-def make_all(tree: int, moves: Sequence[Move]) -> None:
-    """All of them, or none: raises Moved, OSError with those that were made taken back."""
+def make_all(tree: int, moves: Sequence[Move], begun: list[Move] | None = None) -> None:
+    """All of them, or none: raises Moved, OSError with those that were made taken back. `begun` gets each before it is
+    made."""
     with places(tree) as where:
         tried: list[Move] = []
         try:
             for move in moves:
                 tried.append(move)
                 if not is_made(where, move):
+                    if begun is not None:
+                        begun.append(move)
                     make(where, move)
         except BaseException:
             undo_all(where, tried)
@@ -157,12 +171,14 @@ def undo_all(where: Places, moves: Sequence[Move]) -> list[Move]:
     return stuck
 
 
-def is_any_made(where: Places, moves: Sequence[Move]) -> bool:
-    """Whether a name is as a move leaves it. What cannot be looked at is left out."""
-    for move in moves:
-        with suppress(Moved, OSError):
+def is_any_left(where: Places, begun: Sequence[Move]) -> bool:
+    """Whether a name may be as a move leaves it, of those that were begun: also one that cannot be looked at."""
+    for move in begun:
+        try:
             if is_made(where, move):
                 return True
+        except (Moved, OSError):
+            return True
     return False
 
 
@@ -194,12 +210,17 @@ def set_traits(tree: int, traits: Sequence[Trait], *, back: bool = False) -> Non
             continue
         try:
             if inode(os.fstat(fd)) == trait.identity:
-                old, new = (trait.new, trait.old) if back else (trait.old, trait.new)
-                for name in old.keys() - new.keys():
-                    with suppress(OSError):
-                        os.removexattr(fd, name)
-                for name, value in new.items():
-                    os.setxattr(fd, name, bytes.fromhex(value))
-                os.fchmod(fd, trait.old_mode if back else trait.new_mode)
+                with naming(trait.path):
+                    _set_trait(fd, trait, back=back)
         finally:
             os.close(fd)
+
+
+def _set_trait(fd: int, trait: Trait, *, back: bool) -> None:
+    old, new = (trait.new, trait.old) if back else (trait.old, trait.new)
+    for name in old.keys() - new.keys():
+        with suppress(OSError):
+            os.removexattr(fd, name)
+    for name, value in new.items():
+        os.setxattr(fd, name, bytes.fromhex(value))
+    os.fchmod(fd, trait.old_mode if back else trait.new_mode)

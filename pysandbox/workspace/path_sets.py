@@ -17,11 +17,11 @@ def walk_order(path: str) -> bytes:
 
 
 class PathSet:
-    """`paths` are relative to one directory, which `.` is itself."""
+    """`paths` are relative to one directory, which `.` is itself; an empty one is none."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._tops: list[bytes] = []  # of those that lie in each other the topmost
-        for key in sorted(map(walk_order, paths)):
+        for key in sorted(walk_order(each) for each in paths if each):
             if not self._tops or not key.startswith(self._tops[-1]):
                 self._tops.append(key)
 
@@ -32,13 +32,14 @@ class PathSet:
         return at > 0 and key.startswith(self._tops[at - 1])
 
     def is_around(self, path: str) -> bool:
-        """Whether one of them, but for those that lie in each other, is a path or lies in it."""
+        """Whether one of them is the path or lies below it. Of those that lie in each other the topmost alone is asked:
+        one that is covered by another is around nothing."""
         key = walk_order(path)
         at = bisect_left(self._tops, key)
         return at < len(self._tops) and self._tops[at].startswith(key)
 
 
-class CarriedDown:
+class TopmostMarked:
     """The last marked directory, for as long as what is asked, in `walk_order`, lies in it."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from pysandbox.shapes import NamedTuple
 from pysandbox.workspace.changes import Change, below, nearest_above
 from pysandbox.workspace.conflict import Stamp, changed_since, conflict_of, is_without_its_own
 from pysandbox.workspace.denied import DeniedInTree
-from pysandbox.workspace.path_sets import CarriedDown, PathSet, walk_order
+from pysandbox.workspace.path_sets import PathSet, TopmostMarked, walk_order
 from pysandbox.workspace.risk import NOBODY_COMMITS, by_name
 from pysandbox.workspace.upper import Tree
 
@@ -62,6 +62,11 @@ def covers(above: str, path: str) -> bool:
     return above in (".", path) or path.startswith(f"{above}/")
 
 
+def files_of(changes: Iterable[Change]) -> frozenset[str]:
+    """The paths of those that write a file."""
+    return frozenset(each.path for each in changes if each.after is not None and each.after.kind == "file")
+
+
 def is_new_directory(change: Change) -> bool:
     return change.after is not None and change.after.kind == "dir" and change.kind in ("added", "type")
 
@@ -73,7 +78,7 @@ def judged(
     written: list[Change] = []
     skipped: list[Skipped] = []
     conflicts: list[Conflict] = []
-    rules, left = _Rules(DeniedInTree(tree), frozenset(named), owner), CarriedDown()
+    rules, left = _Rules(DeniedInTree(tree), frozenset(named), owner), TopmostMarked()
     for each in changes:
         reason = NOT_WRITTEN_ABOVE if left.above(each.path) else _refused(each, rules)
         found = None if reason else _found_below(tree, each, own)
@@ -152,7 +157,7 @@ def steps(written: Sequence[Change]) -> tuple[list[Step], list[Change]]:
     found: dict[str, Step] = {}
     inside: dict[str, list[Change]] = {}
     traits: list[Change] = []
-    new = CarriedDown()
+    new = TopmostMarked()
     for each in written:
         top = new.above(each.path)
         if top:

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Mapping
 
 from pysandbox.policy.guarded import GIT, OURS
-from pysandbox.policy.guarded_names import parts_of, words_of
-from pysandbox.workspace.run_by_others import BELOW, ENDS, NAMES, STEMS
+from pysandbox.policy.guarded_names import is_data_of_git, parts_of, words_of
+from pysandbox.workspace.run_by_others import BELOW, ENDS, INERT, NAMES, STEMS
 
 # The marks, and what each says to a person.
 MARKS: Mapping[str, str] = {
@@ -36,6 +36,7 @@ _STEMS = tuple(f"{stem}." for stem in STEMS)
 _BELOW = frozenset(BELOW)
 _LIBRARY = re.compile(r"\.so\.[0-9.]+\Z")  # libx.so.1
 
+CACHE = "__pycache__"
 NOBODY_COMMITS = ("policy", "guarded")  # marks of what is written only where it is named
 
 
@@ -62,7 +63,9 @@ def by_name(path: bytes, unguarded: tuple[str, ...] = (), *, is_directory: bool 
     parts = parts_of(text)
     words = frozenset(words_of(parts)).difference(unguarded)
     found: tuple[str, ...] = ()
-    if OURS in words:
+    if is_data_of_git(parts):
+        pass
+    elif OURS in words:
         found = ("policy",)
     elif words:
         found = ("guarded",)
@@ -93,4 +96,13 @@ def _is_run(parts: tuple[str, ...]) -> bool:
     name = parts[-1]
     if name == "head" and GIT not in parts:  # git takes its directory for a repository, and runs what `config` names
         return True
-    return name in _NAMES or name.endswith(_ENDS) or name.startswith(_STEMS) or _LIBRARY.search(name) is not None
+    if name in _NAMES or name.endswith(_ENDS) or _LIBRARY.search(name) is not None:
+        return True
+    return name.startswith(_STEMS) and not name.endswith(INERT)
+
+
+def is_made_again(path: bytes, *, is_directory: bool) -> bool:
+    """Whether it is what Python keeps of a compiled module, or the directory of that: left out where nobody looks, as
+    the interpreter makes it again from the source."""
+    parts = parts_of(os.fsdecode(path))
+    return parts[-1] == CACHE if is_directory else parts[-2:-1] == (CACHE,) and parts[-1].endswith(".pyc")

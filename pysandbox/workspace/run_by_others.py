@@ -122,13 +122,17 @@ STEMS = (".eslintrc", ".babelrc", ".prettierrc", ".stylelintrc", ".mocharc", ".l
          ".dependency-cruiser", ".env", ".envrc", "dockerfile", "containerfile", "makefile", "gnumakefile",
          "jenkinsfile", "rakefile", "gruntfile", "gulpfile")  # fmt: skip
 
+# But for one that ends so, which is read by people: Makefile.md, Dockerfile.png, .env.example.
+INERT = (".md", ".rst", ".adoc", ".txt", ".html", ".pdf", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".example",
+         ".sample")  # fmt: skip
+
 # By how a name ends.
 ENDS: Mapping[str, tuple[str, ...]] = {
     "is loaded in place of a source that was looked at": (
         ".pyc", ".pyo", ".pyd", ".so", ".dylib", ".dll", ".node", ".elc", ".eln", ".zwc", ".beam", ".luac", ".class",
         ".jar", ".war", ".whl", ".egg", ".gem", ".hi", ".o", ".a", ".wasm", ".phar", ".fasl",
     ),
-    "is read at a start": (".pth", ".egg-link", ".service", ".socket", ".timer", ".path", ".desktop", ".plist"),
+    "is read at a start": (".pth", ".egg-link", ".service", ".socket", ".timer", ".desktop", ".plist"),
     "is included in a build": (
         ".mk", ".mak", ".cmake", ".bzl", ".bazel", ".gradle", ".gradle.kts", ".sbt", ".props", ".targets", ".rsp",
         ".csproj", ".fsproj", ".vbproj", ".vcxproj", ".sln", ".slnx", ".proj", ".pbxproj", ".xcconfig", ".gemspec",

@@ -18,7 +18,7 @@ from pysandbox.shapes import NamedTuple
 from pysandbox.workspace.changes import Change
 from pysandbox.workspace.content import open_lower
 from pysandbox.workspace.journal import Move, Trait
-from pysandbox.workspace.moves import Moved, Places, identity, inode, joined, look_below
+from pysandbox.workspace.moves import Moved, Places, identity, inode, joined, look_below, naming
 from pysandbox.workspace.plan import SPARE, Step, mode_of
 from pysandbox.workspace.upper import Upper
 from pysandbox.workspace.walk import attributes_of
@@ -109,7 +109,8 @@ def _write_file(source: Source, change: Change, fd: int, name: str) -> None:
                 copy_content(content, sink, after.blocks * 512 + SPARE)
             finally:
                 os.close(content)
-        _dress(source, change, sink)
+        with naming(change.path):
+            _dress(source, change, sink)
     finally:
         os.close(sink)
 
@@ -153,9 +154,10 @@ def _set_attributes(fd: int, attributes: Mapping[str, bytes]) -> None:
 def _finish_directory(change: Change, place: str, where: Places) -> None:
     fd, after = where.open(place), change.after
     assert after is not None
-    _set_attributes(fd, after.xattrs)
-    os.fchmod(fd, mode_of(change, os.fstat(fd).st_mode))
-    os.utime(fd, ns=(after.mtime_ns, after.mtime_ns))
+    with naming(change.path):
+        _set_attributes(fd, after.xattrs)
+        os.fchmod(fd, mode_of(change, os.fstat(fd).st_mode))
+        os.utime(fd, ns=(after.mtime_ns, after.mtime_ns))
 
 
 def unstage(tree: int, moves: Sequence[Move]) -> bool:

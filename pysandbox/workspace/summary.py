@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pysandbox.shapes import NamedTuple
 from pysandbox.workspace.changes import Change, counted
-from pysandbox.workspace.path_sets import CarriedDown, walk_order
+from pysandbox.workspace.path_sets import TopmostMarked, walk_order
 from pysandbox.workspace.risk import MARKS
 
 FOLDED_FROM = 12  # names of a new directory that are one line
@@ -62,10 +62,10 @@ def _folded(found: Sequence[Change]) -> Iterator[Line]:
     itself: two may have the same names."""
     inside: dict[int, list[Change]] = {}  # of the line at that place: what lies in its new directory
     alone: list[Change] = []
-    new, tree = CarriedDown(), ""
+    new, tree = TopmostMarked(), ""
     for each in sorted(found, key=lambda each: (each.tree, walk_order(each.path))):
         if each.tree != tree:
-            new, tree = CarriedDown(), each.tree
+            new, tree = TopmostMarked(), each.tree
         if new.above(each.path):
             inside[len(alone) - 1].append(each)
             continue

@@ -93,7 +93,7 @@ class Upper(ABC):
 
     @abstractmethod
     def is_still(self) -> bool:
-        """Whether nothing can write to it now, nor has since its cage was paused. Raises OSError."""
+        """Whether nothing can write to it now, and nothing of its cage has run since it was paused. Raises OSError."""
 
     def is_slow_to_drop(self) -> bool:
         """Whether whoever drops it would wait."""

@@ -14,11 +14,12 @@ from pysandbox.workspace.changes import Change, changes_of, counted
 from pysandbox.workspace.commit import CommitPart, Committed, OnConflict, commit_all
 from pysandbox.workspace.conflict import Stamp
 from pysandbox.workspace.diff import Format, Pair, lines_of
-from pysandbox.workspace.plan import Skipped, covers
+from pysandbox.workspace.plan import Skipped, chosen, covers, files_of
 from pysandbox.workspace.recovery import recover
 from pysandbox.workspace.undo import undo
 from pysandbox.workspace.upper import Quota, Upper, require_still
 
+BY_ITS_PATH = "name a changed file as `changes()` has it, relative to the first tree, or by its absolute path"
 TOLD = 200  # paths of a commit that the audit has by name; the digest is of all
 
 
@@ -35,7 +36,8 @@ class WorkspaceOutcome(NamedTuple):
 
     `action`: "committed", "kept", "aborted", "nothing" (there was no change), or "failed": it could neither be written
     nor kept, and is there for as long as it is held. `reason`: why it is not what the policy asks. `changes`: all of
-    it, as it was then. `kept`: the id of what is kept; `commits`: those that can be undone.
+    it, as it was then. `kept`: the id of what is kept; `commits`: those that can be undone; `left_out`: what was not
+    written and is not kept either, as it is made again.
     """
 
     action: Literal["committed", "kept", "aborted", "nothing", "failed"]
@@ -43,6 +45,7 @@ class WorkspaceOutcome(NamedTuple):
     reason: str = ""
     kept: str = ""
     commits: tuple[str, ...] = ()
+    left_out: tuple[Skipped, ...] = ()
 
 
 class Workspace:
@@ -122,17 +125,22 @@ class Workspace:
 
         A path of a tree that was changed there meanwhile is a conflict: `fail` writes nothing, `skip` leaves these
         paths out, `force` writes over them. What the host obeys (`risk` has "guarded" or "policy") is written only
-        where its very path is in `paths`. `contents`: other bytes for some paths, such as chosen hunks. A cage that
+        where its very path is in `paths`. `contents`: other bytes for some files, such as chosen hunks, by their paths;
+        a relative one means the first tree, and one that is no file of what is asked for is a ValueError. A cage that
         runs is paused first (`Cage.pause`), and has to stand still from then on. A path that was left (`skipped`) is
-        absolute where it is not of the first tree. Raises CommitConflict, CommitError.
+        absolute where it is not of the first tree. Raises CommitConflict, CommitError, ValueError: nothing is written.
         """
         require_still(self._uppers)
         recover(self._tell)
-        parts = []
+        parts, meant = [], set[str]()
         for number, upper in enumerate(self._uppers):
             picked = None if paths is None else self._of_tree(number, paths)
-            others = {path: data for said, data in (contents or {}).items() for path in self._of_tree(number, [said])}
-            parts.append(CommitPart(upper, changes_of(upper, digests=self._tell is not None), picked, others))
+            found = changes_of(upper, digests=self._tell is not None)
+            others, said = self._others(number, contents or {}, files_of(chosen(found, picked, exactly=exactly)))
+            meant |= said
+            parts.append(CommitPart(upper, found, picked, others))
+        if astray := sorted(set(contents or {}) - meant):
+            raise ValueError(f"contents: {astray[0]!r} is no file that this commit is to write: {BY_ITS_PATH}")
         done = commit_all(parts, on_conflict=on_conflict, own=self._own, exactly=exactly)
         self._remember(done)
         written = tuple(each for one in done for each in one.written)
@@ -187,6 +195,13 @@ class Workspace:
         for each in done:
             first = each.tree == self.trees[0]
             yield from (one if first else one._replace(path=f"{each.tree}/{one.path}") for one in each.skipped)
+
+    def _others(
+        self, number: int, contents: Mapping[str, bytes], files: frozenset[str]
+    ) -> tuple[dict[str, bytes], set[str]]:
+        """The contents that are of this tree, by its own paths, and by which paths they were given."""
+        found = {said: path for said in contents for path in self._of_tree(number, [said]) if path in files}
+        return {path: contents[said] for said, path in found.items()}, set(found)
 
     def _which(self) -> dict[str, object]:
         return {"invocation_id": self._cage, "workspace": self._kept}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pysandbox import Cage, Policy
-from pysandbox.errors import CommitError
+from pysandbox.errors import CommitConflict, CommitError
 from pysandbox.workspace import commit as commit_module
 from pysandbox.workspace import moves, store
 from pysandbox.workspace.recovery import recover
@@ -88,6 +88,46 @@ def test_chosen_bytes_are_of_one_tree(trees: tuple[Path, Path]) -> None:
     cage = written("echo one > notes; echo two > $OTHER/notes", trees)
     cage.workspace.commit(contents={f"{trees[1]}/notes": b"chosen"})
     assert content(trees, "notes") == ["one", "chosen"]
+
+
+@pytest.mark.parametrize("said", ["Makefil", "notes", "$OTHER/notes", "$LINK/Makefile", "gone", "dir", "link", "/etc/x",
+                                  "b/Makefile", "."])  # fmt: skip
+def test_chosen_bytes_of_what_is_not_written_are_refused(said: str, trees: tuple[Path, Path], tmp_path: Path) -> None:
+    """A slip in a name would have the cage's bytes written in place of those that were looked at."""
+    (tmp_path / "link").symlink_to(trees[1])
+    (trees[0] / "gone").write_text("old")
+    time.sleep(0.1)
+    cage = written(BOTH + "; rm gone; mkdir dir; ln -s dir link; mkfifo queue", trees)
+    path = said.replace("$OTHER", str(trees[1])).replace("$LINK", str(tmp_path / "link"))
+    with pytest.raises(ValueError, match=r"contents: .* is no file that this commit is to write: name a changed file"):
+        cage.workspace.commit(contents={"Makefile": b"first", path: b"reviewed"})
+    assert content(trees) == ["old a", "old b"]
+    cage.workspace.commit(contents={"Makefile": b"first", f"{trees[1]}/./Makefile": b"second"})
+    assert content(trees) == ["first", "second"]
+    cage.workspace.close()
+
+
+def test_chosen_bytes_beside_what_is_asked_for_are_refused(trees: tuple[Path, Path]) -> None:
+    with Cage(Policy(workdir="read", cow=[str(trees[1])], cow_mb=16)) as cage:
+        cage.run(["sh", "-c", f"echo cage > {trees[1]}/notes; echo cage > {trees[1]}/Makefile"]).check()
+    name = str(trees[1] / "notes")
+    with pytest.raises(ValueError, match="contents"):
+        cage.workspace.commit([str(trees[1] / "Makefile")], contents={name: b"reviewed\n"})
+    assert content(trees) == ["old a", "old b"]
+    cage.workspace.commit([name], contents={"notes": b"reviewed\n"})  # CONTROL: the first copy-on-write tree
+    assert content(trees, "notes") == ["old a", "reviewed"]
+    cage.workspace.close()
+
+
+def test_conflicts_of_all_trees_are_told(trees: tuple[Path, Path]) -> None:
+    cage = written(CHANGES, trees)
+    for tree in trees:
+        (tree / "notes").write_text("the host's")
+    with pytest.raises(CommitConflict) as raised:
+        cage.workspace.commit()
+    assert raised.value.tree == str(trees[0])
+    assert [each.path for each in raised.value.conflicts] == ["notes", f"{trees[1]}/notes"]
+    cage.workspace.close()
 
 
 def test_hunks_are_of_the_tree_that_was_asked_about(trees: tuple[Path, Path]) -> None:
@@ -189,3 +229,74 @@ def test_what_cannot_be_taken_back_is_said_and_taken_back_later(
     assert [each.outcome for each in recover()] == ["undone"]
     assert content(trees, "notes") == ["old a", "old b"] and store.names() == []
     assert [sorted(os.listdir(tree)) for tree in trees] == [["Makefile", "notes"]] * 2
+
+
+def test_what_can_no_longer_be_looked_at_is_said_to_be_left(
+    trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host renames the directory of what was written, before another tree fails."""
+    (trees[0] / "d").mkdir()
+    time.sleep(0.1)
+    cage = written("echo new > d/fresh; echo new > $OTHER/fresh", trees)
+    real, calls = commit_module.apply, []
+
+    def renamed_behind(*given: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            os.rename(trees[0] / "d", trees[0] / "elsewhere")
+            full()
+        real(*given)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(commit_module, "apply", renamed_behind)
+        with pytest.raises(CommitError) as raised:
+            cage.workspace.commit()
+    assert [tree for _, tree in raised.value.left] == [str(trees[0])]
+    assert "nothing was written" not in str(raised.value)
+    assert (trees[0] / "elsewhere" / "fresh").read_text() == "new\n", "EVIDENCE: it was written"
+    os.rename(trees[0] / "elsewhere", trees[0] / "d")
+    assert [each.outcome for each in recover()] == ["undone"] and os.listdir(trees[0] / "d") == []
+    cage.workspace.close()
+
+
+def test_a_directory_that_went_before_anything_was_written_is_a_conflict(
+    trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (trees[1] / "d").mkdir()
+    time.sleep(0.1)
+    cage = written("echo new > fresh; echo new > $OTHER/d/fresh", trees)
+    real, calls = commit_module.apply, []
+
+    def renamed_before(*given: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            os.rename(trees[1] / "d", trees[1] / "elsewhere")
+        real(*given)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(commit_module, "apply", renamed_before)
+        with pytest.raises(CommitConflict, match="nothing was written"):
+            cage.workspace.commit()
+    assert not (trees[0] / "fresh").exists() and not (trees[1] / "elsewhere" / "fresh").exists()
+    os.rename(trees[1] / "elsewhere", trees[1] / "d")
+    recover()
+    assert os.listdir(trees[1] / "d") == []
+    cage.workspace.close()
+
+
+@pytest.mark.parametrize("script", ["echo new > notes", "mkdir d; echo new > d/notes", "chmod 700 there"])
+def test_the_file_is_named_whose_attributes_have_no_room(
+    script: str, trees: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (trees[0] / "there").mkdir()
+    time.sleep(0.1)
+    cage = written(script, trees)
+
+    def no_room(fd: int, mode: int) -> None:
+        raise OSError(errno.ENOSPC, "no room", fd)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fchmod", no_room)
+        with pytest.raises(CommitError, match=r"no room: '(d/)?(notes|there)'"):
+            cage.workspace.commit()
+    cage.workspace.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import py_compile
+import sys
 import time
 from pathlib import Path
 
@@ -183,3 +185,44 @@ def test_it_is_said_in_a_file_and_on_the_command_line_too(project: Path) -> None
     assert "forgotten" in run(*own, "--on-exit", "abort", "--", *write("two"))
     assert "kept as" in run(*own, "--", *write("two", 1))
     assert "kept as" in run(*own, "--", "sh", "-c", "echo x > Makefile") and sorted(os.listdir(".")) == ["notes", "one"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_program_in_python_is_committed_without_what_its_interpreter_keeps(project: Path, again: bool) -> None:
+    (project / "b.py").write_text("VALUE = 'of b'\n")
+    (project / "a.py").write_text("import b, p.c\nopen('output', 'w').write(b.VALUE + p.c.VALUE)\n")
+    (project / "p").mkdir()
+    (project / "p" / "c.py").write_text("VALUE = ' and c'\n")
+    if again:
+        py_compile.compile("b.py")
+        (project / "b.py").write_text("VALUE = 'of the later b'\n")
+    time.sleep(0.1)
+    with Cage(Policy(workdir="cow", on_exit="commit", allow=[sys.prefix, sys.base_prefix])) as cage:
+        cage.run([sys.executable, "a.py"]).check()
+    outcome = cage.workspace.outcome
+    assert outcome is not None and (outcome.action, outcome.reason) == ("committed", "")
+    assert (project / "output").read_text().endswith("b and c") and Workspace.kept() == []
+    assert (project / "__pycache__").exists() == again and not (project / "p" / "__pycache__").exists()
+    left = {os.path.relpath(each.path).partition(".cpython")[0] for each in outcome.left_out}
+    assert {"__pycache__/b", "p/__pycache__", "p/__pycache__/c"} <= left
+    assert any(each.path.endswith(".pyc") for each in outcome.changes), "CONTROL: they were made"
+
+
+def test_whoever_looks_has_them_written(project: Path) -> None:
+    with Cage(policy()) as cage:
+        cage.run(["sh", "-c", "mkdir __pycache__; echo x > __pycache__/x.pyc"])
+    cage.workspace.commit()
+    assert os.listdir("__pycache__") == ["x.pyc"]
+    cage.workspace.abort()
+
+
+@pytest.mark.parametrize(("script", "said"), [
+    ("echo x > Makefile", "first: `pysandbox commit` writes it, marks included"),
+    ("echo x > .envrc", "marks included, and what is guarded by its path alone"),
+])  # fmt: skip
+def test_a_reason_says_what_to_do(script: str, said: str) -> None:
+    with Cage(policy(on_exit="commit")) as cage:
+        cage.run(["sh", "-c", script])
+    outcome = cage.workspace.outcome
+    assert outcome is not None and outcome.action == "kept" and outcome.reason.endswith(said)
+    cage.workspace.abort()

@@ -88,6 +88,19 @@ def test_nobody_who_has_not_looked_commits_it(project: Path, isolation: str) -> 
     cage.workspace.abort()
 
 
+@pytest.mark.parametrize("pattern", ["**/{upper}", "**/[A-Z]*"])
+def test_control_a_pattern_that_is_the_directory_s_own_path_in_another_case_denies_nothing_else(
+    project: Path, pattern: str
+) -> None:
+    with Cage(Policy(workdir="cow", deny=[f"{project.parent}/{pattern.format(upper=project.name.upper())}"])) as cage:
+        cage.run(["sh", "-c", f"mkdir sub; echo x > sub/{project.name.upper()}; echo x > Other; echo x > new"]).check()
+    done = cage.workspace.commit()
+    assert {"new", "sub"} <= there()
+    assert [each.path for each in done.skipped] == ([f"sub/{project.name.upper()}"] if "{" in pattern else
+                                                    ["Other", f"sub/{project.name.upper()}"])  # fmt: skip
+    cage.workspace.close()
+
+
 def test_a_directory_that_is_reached_by_a_link_is_the_same_one(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pattern is spelled with the link, and the directory has its real path."""
     link = project.parent / "link"

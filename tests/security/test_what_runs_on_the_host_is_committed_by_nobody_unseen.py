@@ -1,12 +1,15 @@
 """Claim: `on_exit = "commit"` writes nothing that programs of the host are known to run, load or follow later, whatever
-name or spelling a cage gives it: a compiled file beside its reviewed source, a link over another link, `.GIT/config`.
+name or spelling a cage gives it: a compiled file in place of a source that was looked at, a link over another link,
+`.GIT/config`.
 """
 
 from __future__ import annotations
 
 import os
+import py_compile
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,11 @@ os.makedirs("__pycache__", exist_ok=True)
 open(importlib.util.cache_from_source("mod.py"), "wb").write(data)
 """
 SEEN = {  # a command in the cage, and what of it a reader must see
-    "a compiled file": f"{sys.executable} -c '{COMPILED}'",
+    "a compiled file": "echo x > mod.pyc",
+    "a compiled file under another name": "mkdir __pycache__; echo x > x; ln -s ../x __pycache__/mod.cpython-311.pyc",
+    "a link that is called as the compiled files are": "ln -s data __pycache__",
+    "a library among them": "mkdir __pycache__; echo x > __pycache__/mod.so",
+    "a build's": "mkdir build; echo x > build/x.o",
     "a link over a link": "ln -s . l; ln -s l/../victim report.txt",
     "a link over one of the host": "ln -s data/secret report.txt",
     "a link to one of the host": "ln -s data report.txt",
@@ -64,14 +71,28 @@ def action(script: str) -> str:
     return f"{outcome.action}: {outcome.reason}" if outcome is not None else "deferred"
 
 
-def test_control_the_compiled_file_is_what_the_host_imports(project: Path) -> None:
-    def value() -> str:
-        code = "import sys; sys.path.insert(0, '.'); import mod; print(mod.VALUE)"
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+def value() -> str:
+    """What the host's interpreter imports."""
+    code = "import sys; sys.path.insert(0, '.'); import mod; print(mod.VALUE)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
+
+def test_control_the_compiled_file_is_what_the_host_imports(project: Path) -> None:
     assert value() == "reviewed"
     subprocess.run([sys.executable, "-c", COMPILED], check=True)
     assert value() == "evil" and Path("mod.py").read_text() == SOURCE
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_compiled_file_of_python_s_is_left_out(project: Path, before: bool) -> None:
+    if before:
+        py_compile.compile("mod.py")
+        assert value() == "reviewed" and os.listdir("__pycache__")
+        time.sleep(0.1)
+    assert action(f"{sys.executable} -c '{COMPILED}'; echo fine > notes") == "committed: "
+    assert value() == "reviewed" and Path("notes").read_text() == "fine\n"
+    assert action(f"{sys.executable} -c '{COMPILED}'") == "nothing: "
+    assert value() == "reviewed"
 
 
 def test_control_the_link_over_a_link_leads_out(project: Path) -> None:

@@ -9,7 +9,15 @@ import stat
 import pytest
 
 from pysandbox.policy.guarded import GIT_FILES, HOME, PROJECT
-from pysandbox.workspace.risk import INSTRUCTS, MARKS, by_name, is_written_by_name_alone, leads_out, marks
+from pysandbox.workspace.risk import (
+    INSTRUCTS,
+    MARKS,
+    by_name,
+    is_made_again,
+    is_written_by_name_alone,
+    leads_out,
+    marks,
+)
 from pysandbox.workspace.run_by_others import BELOW, ENDS, NAMES, STEMS
 
 GUARDED = sorted(name for table in (PROJECT, HOME) for names in table.values() for name in names if name != "bin")
@@ -46,9 +54,34 @@ def test_what_agents_go_by_is_marked(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["main.py", "docs/README.md", "src.js", "cargo/config.toml", "bin/x", "git/config",
                                   "notes.txt", "so.txt", "a.so.txt", ".git/objects/info/packs", ".git/refs/heads/hooks",
-                                  ".gitignore", "x~1/config", "environment.py"])  # fmt: skip
+                                  ".gitignore", "x~1/config", "environment.py",
+                                  ".git/refs/heads/build", ".git/refs/heads/rust-toolchain",
+                                  ".git/logs/refs/heads/BUILD", ".git/refs/heads/.github/x",
+                                  ".git/refs/tags/AGENTS.md", ".git/objects/a.pyc",
+                                  ".GIT/refs/heads/.envrc", "Makefile.md", "docs/Dockerfile.png", "notes/README.path",
+                                  ".env.example", "проект.git/config", "план.profile", "ü.ssh/key", "版本build",
+                                  "ñ.envrc", "\udcff.envrc", "e\u0301.vscode/x"])  # fmt: skip
 def test_control_a_source_file_is_not(name: str) -> None:
-    assert by_name(name.encode()) == ()
+    assert by_name(os.fsencode(name)) in ((), ("hidden-name",))
+
+
+@pytest.mark.parametrize("name", [".git/refs/x/.git/config", ".git/objects/.git/hooks/x", ".git/refs", "a/.git/objects",
+                                  "refs/heads/.envrc", ".git/x/refs/config"])  # fmt: skip
+def test_a_repository_among_the_data_of_another_is_one(name: str) -> None:
+    assert ("guarded" in by_name(name.encode())) == (name not in (".git/refs", "a/.git/objects"))
+
+
+@pytest.mark.parametrize(("name", "is_directory"), [
+    ("__pycache__", True), ("a/__pycache__/x.cpython-311.pyc", False), ("a/__PYCACHE__/X.PYC", False),
+])  # fmt: skip
+def test_what_python_makes_again_is_known_by_its_place(name: str, is_directory: bool) -> None:
+    assert is_made_again(name.encode(), is_directory=is_directory)
+    assert not is_made_again(name.encode(), is_directory=not is_directory)
+
+
+@pytest.mark.parametrize("name", ["x.pyc", "__pycache__/x.so", "__pycache__/a/x.pyc", "a__pycache__/x.pyc"])
+def test_control_any_other_compiled_file_is_not(name: str) -> None:
+    assert not is_made_again(name.encode(), is_directory=False)
 
 
 def test_control_a_directory_is_marked_for_what_is_in_it_alone() -> None:
@@ -62,7 +95,8 @@ def test_control_a_directory_is_marked_for_what_is_in_it_alone() -> None:
 def test_a_guarded_name_is_one_however_it_is_spelled(name: str) -> None:
     """As ext4, NTFS and FAT fold case, with letters that fold to ASCII ones, and HFS+ drops what nobody sees."""
     spelled = {name.upper(), name.swapcase(), name[:2] + "\u200c" + name[2:], "\ufeff" + name, name + "\u2060",
-               name.replace("s", "\u017f").replace("k", "\u212a")}  # fmt: skip
+               name.replace("s", "\u017f").replace("k", "\u212a"), name.replace("ss", "\xdf").replace("fi", "\ufb01"),
+               name[:1] + "\U0001d173\U0001bca0" + name[1:]}  # fmt: skip
     for each in spelled:
         assert "guarded" in by_name(os.fsencode(each)), each
 
