@@ -76,17 +76,12 @@ def _matched(pattern: str, path: str) -> frozenset[int] | None:
 
 
 class Matching:
-    """One pattern, on the way down: a state says how far its components may have been matched by those of a path."""
+    """One pattern, on the way down: a state says how far its components may have been matched by those of a path.
+    `spelled`: each component in another spelling; a state without it is one with it."""
 
-    def __init__(self, pattern: str) -> None:
-        self._parts = _parts(pattern)
+    def __init__(self, pattern: str, spelled: Callable[[str], str] = str) -> None:
+        self._parts = tuple(map(spelled, _parts(pattern)))
         self.start = frozenset(_with_no_directory({0}, self._parts))
-
-    def spelled(self, change: Callable[[str], str]) -> Matching:
-        """It with other names, component by component: a state of the one is one of the other."""
-        other = Matching("")
-        other._parts = tuple(map(change, self._parts))
-        return other
 
     def below(self, states: frozenset[int] | None, name: str) -> frozenset[int] | None:
         """That of a name in a directory. None: it matches, or lies in what does."""

@@ -53,12 +53,12 @@ class DeniedPattern:
     """One absolute pattern, in one tree. What is known of the directories on the way to the last path is kept.
     `spelled`: how its components are spelled in the tree, beside how they are on the way to it."""
 
-    def __init__(self, pattern: str, tree: str, spelled: Callable[[str], str] | None = None) -> None:
+    def __init__(self, pattern: str, tree: str, spelled: Callable[[str], str] = str) -> None:
         exact = Matching(pattern)
         states: frozenset[int] | None = exact.start
         for name in filter(None, tree.split("/")):
             states = exact.below(states, name)
-        self._matching = exact if spelled is None else exact.spelled(spelled)
+        self._matching = Matching(pattern, spelled)
         self._last = ""
         self._way = [(0, states)]  # how much of `_last` it is of, and what was matched so far
 
