@@ -55,7 +55,7 @@ def descriptors() -> int:
 def test_who_waits_for_a_command_opens_no_layer(runtime: Runtime, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     described: list[object] = []
-    real, denied = native.open_inside, apart._denied
+    real, hidden = native.open_inside, apart._hidden
 
     def counted(root_fd: int, path: str, *rest: int, **more: object) -> int:
         opened.append(threading.current_thread().name)
@@ -63,7 +63,7 @@ def test_who_waits_for_a_command_opens_no_layer(runtime: Runtime, tree: Path, mo
 
     cage = waiting(runtime, tree)
     monkeypatch.setattr(native, "open_inside", counted)
-    monkeypatch.setattr(apart, "_denied", lambda prepared: described.append(1) or denied(prepared))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(apart, "_hidden", lambda prepared: described.append(1) or hidden(prepared))  # type: ignore[func-returns-value]
     cage.run([*APPEND, str(tree)]).check()
     assert threading.current_thread().name not in opened and not described
     runtime.wait_idle()
