@@ -53,6 +53,7 @@ class HeldBody:
         self._looks_again = body.done  # it may go on though nothing came
         self._is_behind = False  # it left in the buffer what it had no room or no turn for
         self._wake, self._has_asked = wake, False
+        self._has_left = False
 
     @property
     def size(self) -> int:
@@ -61,12 +62,14 @@ class HeldBody:
     @property
     def is_looking(self) -> bool:
         """Whether it waits for its room, or for the end of a scan: for nobody outside."""
+        if self._has_left:
+            return False
         return self._steps is not None or (self._has_asked and not self.done and not self._room.has(self))
 
     @property
     def goes_on(self) -> bool:
         """Whether there is more to do, whatever comes."""
-        if self.done or not self._has_room():
+        if self.done or self._has_left or not self._has_room():
             return False
         return self._steps is not None or self._goes > self._sent or self._is_behind or self._looks_again
 
@@ -81,7 +84,8 @@ class HeldBody:
         return b""
 
     def leave(self) -> None:
-        """It is not wanted any more. Idempotent."""
+        """It is not wanted any more: it takes nothing, and has nothing in the Room. Idempotent."""
+        self._has_left = True
         self._room.leave(self)
         self._steps, self._sent, self._goes = None, 0, 0
         self._kept.content = bytearray()  # a scan that ended before its time may still hold the other one
@@ -89,8 +93,10 @@ class HeldBody:
     def take(self, buffer: bytearray) -> bytes:
         """Raises BadMessage, Leak."""
         try:
-            if self.done or not self._has_room():
-                self._is_behind = not self.done
+            if self.done or self._has_left:
+                return b""
+            if not self._has_room():
+                self._is_behind = True
                 return b""
             return self._take(buffer)
         except BaseException:

@@ -29,7 +29,8 @@ class Room:
             self._queue.append((whose, size, goes_on))
 
     def keeps(self, whose: object, size: int) -> None:
-        """How much a body keeps, until it says otherwise or leaves. What has room is counted there."""
+        """How much a body keeps, until it says otherwise or leaves. One that has taken room keeps it in that, which is
+        counted in `_left`, and so nothing among the spared."""
         size = 0 if whose in self._taken else size
         self._all_spared += size - self._spared.get(whose, 0)
         self._spared[whose] = size

@@ -18,6 +18,7 @@ from h2.events import (
     StreamReset,
     TrailersReceived,
 )
+from h2.exceptions import ProtocolError
 
 from pysandbox.gate.inspection.bodies import Nothing
 from pysandbox.gate.inspection.heads import BadMessage, Head, content_length
@@ -111,6 +112,7 @@ class Conversation(StreamTable):
             self._read_client()
         if self._server.more:
             self._read_server()
+        self._hang_up()
         self._pass_on()
 
     def client_ended(self) -> None:
@@ -122,6 +124,14 @@ class Conversation(StreamTable):
 
     def server_ended(self, *, clean: bool) -> None:
         """Each stream has an end of its own, so `clean` says nothing."""
+        self._hung_up = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """The server has, and all that it had said before was read."""
+        if not self._hung_up or self._server.more:
+            return
+        self._hung_up = False
         why = f"{self._terms.host} hung up before it answered"
         if self._streams:
             self.fail(502, "upstream-unreachable", why)
@@ -156,7 +166,12 @@ class Conversation(StreamTable):
     def _read_client(self) -> None:
         try:
             for event in self._client.read():
-                self._client_event(event)
+                try:
+                    self._client_event(event)
+                except ProtocolError:  # it was reset, of which the event has not been read
+                    if (stream := self._streams.get(getattr(event, "stream_id", 0))) is not None:
+                        self._drop(stream)
+                    self._client.frames.spend(A_REQUEST)
             self._last = self._last or (self._client.frames.leaves is not None and not self._client.more)
         except Flood as error:
             self._end(frames.ENHANCE_YOUR_CALM, str(error))
@@ -175,7 +190,6 @@ class Conversation(StreamTable):
             return
         elif isinstance(event, StreamReset):
             self._client.frames.spend(0 if stream.answered else A_REQUEST)
-            stream.sent.body.leave()
             self._remove(stream, CANCEL)
         elif isinstance(event, TrailersReceived) and stream.sent.source is not None:
             try:
@@ -236,7 +250,12 @@ class Conversation(StreamTable):
     def _read_server(self) -> None:
         try:
             for event in self._server.read():
-                self._server_event(event)
+                stream = self._beyond.get(getattr(event, "stream_id", None) or 0)
+                try:
+                    self._server_event(event, stream)
+                except ProtocolError:
+                    if stream is not None:
+                        self._drop(stream)
         except BadMessage as error:
             self.fail(502, "upstream-unreachable", f"what {self._terms.host} says makes no sense: {error}")
             self._server.come.clear()
@@ -246,15 +265,13 @@ class Conversation(StreamTable):
                 self._give_back(self._beyond[number])
             self._say_goodbye(NO_ERROR, f"{self._terms.host} is leaving")
 
-    def _server_event(self, event: Event) -> None:
-        stream = self._beyond.get(getattr(event, "stream_id", None) or 0)
+    def _server_event(self, event: Event, stream: Http2Stream | None) -> None:
         if isinstance(event, DataReceived):
             self._content_came(event, stream, self._server)
         elif stream is None:
             return
         elif isinstance(event, StreamReset):
             self._client.reset(stream.number, int(event.error_code or 0))
-            stream.sent.body.leave()
             self._remove(stream)
         elif isinstance(event, StreamEnded) and stream.received.source is not None:
             stream.received.source.ended = True
@@ -302,7 +319,7 @@ class Conversation(StreamTable):
 
 
 def _owes(stream: Http2Stream) -> bool:
-    """Whether its server owes an answer: not while the client still says what is looked at as a whole before."""
-    source = stream.sent.source
-    is_said = bool(stream.beyond) or source is None or source.ended
-    return is_said and not stream.answered and not stream.sent.body.is_looking
+    """Whether an answer is owed: by its server, or by a client that has not said yet what is looked at as a whole before
+    it is sent. Not while it is this process's turn, or that of others who have the room for it."""
+    body = stream.sent.body
+    return not (stream.answered or body.is_looking) and (bool(stream.beyond) or not body.goes_on)

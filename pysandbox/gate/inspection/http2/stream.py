@@ -108,7 +108,8 @@ class Flow:
 
 class Http2Stream:
     """`number` is the client's, `beyond` the one to the server, 0 until the request was sent. `fields`: its head, until
-    then. `since`: the moment at which the server last got something of it, while it owes an answer."""
+    then. `since`: the moment at which it last went further, by what its client said or what its server got, while an
+    answer is owed."""
 
     def __init__(self, number: int, head: Head | None, scan: RequestScan | None) -> None:
         self.number, self.beyond, self.head, self.scan = number, 0, head, scan

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from h2.exceptions import ProtocolError
+
 from pysandbox.gate import refusal
 from pysandbox.gate.inspection.heads import Head
 from pysandbox.gate.inspection.http2.fields import Listed
@@ -39,6 +41,7 @@ class StreamTable:
         self._newest = 0  # stream of the client's
         self._last = False  # no more streams are opened
         self._goes_on = False
+        self._hung_up = False  # the server, of which not all was read yet
         self._failed: Refused | None = None  # what the next requests are answered
 
     @property
@@ -65,6 +68,8 @@ class StreamTable:
             except REFUSES as error:
                 self._refuse(stream, refused_by(error))
                 self._goes_on = True
+            except ProtocolError:
+                self._drop(stream)
         self._client.flush()
         self._server.flush()
         self._goes_on = self._goes_on or len(self._streams) < before
@@ -75,7 +80,10 @@ class StreamTable:
         sent, received = stream.sent, stream.received
         if not stream.refused:
             if sent.has_more and len(sent.out) < self.high:
-                self._client.has_taken(sent.look(self._judge.hold_body), stream.number)
+                taken = sent.look(self._judge.hold_body)
+                self._client.has_taken(taken, stream.number)
+                if taken and not stream.answered:
+                    stream.since = self._clock()
             if not stream.beyond and sent.body.may_begin:
                 self._start(stream)
             if stream.beyond and not sent.ended and len(self.to_server) < self.high:
@@ -91,7 +99,8 @@ class StreamTable:
             received.send(self._client.h2, stream.number)
             self._client.flush()
         to_server, to_client = self.high - len(self.to_server), self.high - len(self.to_client)
-        if (to_server > 0 and sent.goes_on(self.high)) or (to_client > 0 and received.goes_on(self.high)):
+        sends = not stream.refused and to_server > 0 and sent.goes_on(self.high)
+        if sends or (to_client > 0 and received.goes_on(self.high)):
             self._goes_on = True
         if stream.is_over:
             self._remove(stream)
@@ -128,17 +137,27 @@ class StreamTable:
             return
         stream.refused = stream.answered = True
         said, content = refusal_of(refused, stream.head, self._judge.patch(refused))
-        self._client.h2.send_headers(stream.number, said, end_stream=not content)
+        try:
+            self._client.h2.send_headers(stream.number, said, end_stream=not content)
+        except ProtocolError:
+            self._drop(stream)
+            return
         stream.received.answer(content)
 
     def _give_back(self, stream: Http2Stream) -> None:
         """Nobody has worked on it: its client may ask again (RFC 9113, 8.7)."""
-        stream.sent.body.leave()
         self._client.reset(stream.number, REFUSED_STREAM)
         self._remove(stream)
 
+    def _drop(self, stream: Http2Stream) -> None:
+        """The library takes nothing more for it: it knows of a reset already whose event waits for another turn."""
+        if not stream.refused:
+            self._client.reset(stream.number, CANCEL)
+        self._remove(stream, CANCEL)
+
     def _remove(self, stream: Http2Stream, code: int | None = None) -> None:
         """`code`: the server is told so."""
+        stream.sent.body.leave()
         self._streams.pop(stream.number, None)
         if stream.beyond and self._beyond.pop(stream.beyond, None) is not None and code is not None:
             self._server.reset(stream.beyond, code)

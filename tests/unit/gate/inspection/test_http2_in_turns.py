@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+from contextlib import suppress
 
 import pytest
-from h2.events import RequestReceived
+from h2.events import Event, RequestReceived
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
 
-from _support.http2 import NAME, Trial, fields
+from _support.http2 import NAME, Trial, fields, greeting
+from pysandbox.compile.plan import Contract
+from pysandbox.dlp.detectors import founding
 from pysandbox.gate.inspection import room
 from pysandbox.gate.inspection.http2.frames import goaway
 from pysandbox.gate.inspection.room import Room
@@ -25,6 +30,15 @@ def paths(trial: Trial) -> list[str]:
 
 
 def ignored(_: object) -> None:
+    return
+
+
+def greets_who_is_there(trial: Trial, event: Event) -> None:
+    with suppress(ProtocolError):  # of a stream that was reset in the same bytes
+        greeting(trial, event)
+
+
+def ignored_event(_: Trial, __: Event) -> None:
     return
 
 
@@ -67,20 +81,123 @@ def test_a_field_that_servers_may_read_as_the_framing_is_refused(name: str) -> N
     assert not paths(trial)
 
 
+def scan_in(cage: Room, whole: int = 1 << 20) -> ConnectionScan:
+    return ConnectionScan(PlanScan({**SCANNED, "whole": whole}), NAME, (), ignored, cage, ())
+
+
 def test_no_answer_is_owed_to_a_body_that_still_comes() -> None:
+    """Only silence counts, whoever keeps it."""
     now = [1.0]
-    scan = ConnectionScan(PlanScan(SCANNED), NAME, (), ignored, Room(), ())
-    trial = Trial(scan=scan, clock=lambda: now[0])
+    trial = Trial(scan=scan_in(Room()), clock=lambda: now[0])
     trial.ask(1, fields("POST", "/a/x", ("content-length", "30000")), bytes(10_000), ends=False)
     for _ in range(2):
-        now[0] += 31
-        assert not trial.conversation.is_waiting, "nothing of it was sent yet"
+        now[0] += 20
         trial.client.send_data(1, b"a" * 10_000)
         trial.turn()
+        assert trial.conversation.waits_since == now[0], "it came within the patience"
+    now[0] += 20
+    assert trial.conversation.waits_since == now[0] - 20, "and then nothing comes"
     trial.client.end_stream(1)
     trial.answer = lambda *_: None
     trial.turn()
     assert trial.conversation.waits_since == now[0], "from the end of it on"
+
+
+def test_bodies_that_are_never_ended_give_their_room_to_the_one_that_waits() -> None:
+    now, cage, most = [1.0], Room(1 << 20), 1 << 20
+    silent, honest = (Trial(scan=scan_in(cage), clock=lambda: now[0]).turn() for _ in range(2))
+    silent.ask(1, fields("POST", "/a/x", ("content-length", str(most))), bytes(80_000), ends=False)
+    honest.ask(1, fields("POST", "/a/y"), bytes(100_000), ends=False)
+    honest.client.end_stream(1)
+    now[0] += 20
+    honest.turn()
+    assert not paths(honest) and not honest.conversation.is_waiting, "the control: others have the room"
+    now[0] += 20
+    assert silent.conversation.waits_since == 1.0
+    silent.conversation.fail(504, "upstream-timeout", "no answer")
+    assert not honest.conversation.is_waiting, "it is not late on account of those"
+    silent.turn(), honest.turn()
+    assert silent.fields_heard(1)[":status"] == "504"
+    assert honest.fields_heard(1)[":status"] == "200"
+
+
+def test_a_refused_stream_whose_client_takes_no_answer_comes_to_rest() -> None:
+    cage, token = Room(), founding.ROWS[0].hits[0]
+    trial = Trial(scan=scan_in(cage))
+    trial.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    trial.ask(1, fields("POST", "/a/x"), b"a" * 4000, ends=False)
+    trial.client.send_data(1, b" " + token + b" ", end_stream=True)
+    trial.turn()  # which ends
+    trial.client.ping(b"12345678")
+    trial.turn()
+    assert trial.fields_heard(1)[":status"] == "451" and not paths(trial)
+    assert not trial.conversation.goes_on
+    assert not cage._spared and not cage._taken
+
+
+def test_a_reset_behind_heads_for_another_turn_ends_its_stream_alone() -> None:
+    large = [("x-large", "%25" * 1000)]
+    trial = Trial(answer=greets_who_is_there)
+    trial.ask(1, fields("GET", "/a/1", *large))
+    for number in range(3, 61, 2):
+        trial.client.send_headers(number, fields("GET", f"/a/{number}", *large), end_stream=True)
+    for number in (5, 57, 59):
+        trial.client.reset_stream(number)
+    said = trial.client.data_to_send()
+    trial.conversation.client_said(said)
+    assert trial.conversation._client.more, "the control: some wait for another turn"
+    trial._server_hears()
+    trial._server_says()  # an answer to what was reset
+    trial.turn()
+    assert {number for number in range(1, 61, 2) if trial.fields_heard(number).get(":status") != "200"} <= {5, 57, 59}
+    assert trial.ask(61, fields()).fields_heard(61)[":status"] == "200", "and the connection goes on"
+
+
+def test_a_request_that_is_refused_and_reset_at_once_ends_alone() -> None:
+    trial = Trial(Contract(("GET",)))
+    trial.client.send_headers(1, fields("POST"))
+    trial.client.send_headers(3, fields("POST", "/a/x", ("expect", "100-continue"), ("content-length", "3")))
+    trial.client.reset_stream(1)
+    trial.client.reset_stream(3)
+    assert trial.turn().ask(5, fields()).fields_heard(5)[":status"] == "200"
+    assert list(trial.conversation._streams) == []
+
+
+def test_a_reset_of_the_server_behind_heads_for_another_turn_ends_its_stream_alone() -> None:
+    trial = Trial(answer=ignored_event)
+    numbers = range(1, 61, 2)
+    for number in numbers:
+        trial.ask(number, fields("POST" if number == 59 else "GET"), ends=number != 59)
+    for number in range(1, 59, 2):
+        trial.server.send_headers(number, [(":status", "200"), ("x-large", "%25" * 1000)], end_stream=True)
+    trial.server.reset_stream(59)
+    trial.conversation.server_said(trial.server.data_to_send())
+    assert trial.conversation._server.more, "the control: some wait for another turn"
+    trial.client.send_data(59, b"more of it")
+    trial.turn()
+    assert [trial.fields_heard(number)[":status"] for number in range(1, 59, 2)] == ["200"] * 29
+    assert [number for number, _ in trial.resets()] == [59]
+    trial.answer = greeting
+    assert trial.ask(61, fields()).fields_heard(61)[":status"] == "200", "and the connection goes on"
+
+
+def test_what_a_server_said_before_it_hung_up_is_passed_on() -> None:
+    """It ends behind many small frames, which are read in several turns."""
+    trial = Trial(answer=ignored_event)
+    trial.ask(1, fields()).ask(3, fields("POST"), ends=False)
+    trial.server.send_headers(1, [(":status", "200")])
+    for number in range(300):
+        trial.server.send_data(1, b"%5d" % number)
+    trial.server.send_headers(1, [("grpc-status", "0")], end_stream=True)
+    trial.conversation.server_said(trial.server.data_to_send())
+    assert trial.conversation._server.more, "the control: some wait for another turn"
+    trial.conversation.server_ended(clean=True)
+    trial.turn()
+    assert trial.content(1) == b"".join(b"%5d" % number for number in range(300))
+    assert 1 not in dict(trial.resets())
+    assert trial.fields_heard(1)["grpc-status"] == "0"
+    assert trial.fields_heard(3)[":status"] == "502", "and what it has not answered is told so"
+    assert trial.goodbye == 0
 
 
 def test_the_beginnings_of_many_bodies_need_room_together(monkeypatch: pytest.MonkeyPatch) -> None:
