@@ -40,6 +40,7 @@ START_SECONDS = 20.0
 ASKED_EVERY = 2.0  # seconds between two questions whether it is there, while it has connections
 SILENT_ROUNDS = 5  # of questions without an answer, after which it is taken for stuck
 BOOKING_SECONDS = 2.0
+ENDS_SECONDS = 1.0  # between the end of its channel and its own
 MOST_STARTS = 2
 READ = selectors.EVENT_READ
 LONGEST_SAID = 1 << 17
@@ -62,7 +63,7 @@ class InspectorProcess:
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._pulse: Pulse | None = None
-        self._starts = 0
+        self._starts, self._why = 0, "it was stopped"  # the last one serves no more
         self._expected = 0  # cages on their way
         self._retired = self._ready = self._returns = False
 
@@ -115,9 +116,9 @@ class InspectorProcess:
         assert self._channel is not None
         for known in self._plans.values():
             if known.taught != self._starts:
-                known.taught = self._starts
                 with known.described() as file:
                     channel.send(self._channel, ChannelRecord(Kind.PLAN, known.number), (file.fileno(),))
+                known.taught = self._starts
         self._ask()
 
     def _wait_until(self, holds: Callable[[], bool]) -> None:
@@ -126,7 +127,7 @@ class InspectorProcess:
         while not holds():
             left = until - time.monotonic()
             if self._channel is None and not self._returns:
-                raise OSError(ESHUTDOWN, "the inspector has ended; what it said last is on stderr")
+                raise OSError(ESHUTDOWN, f"the inspector is gone: {self._why}")
             if left <= 0:
                 raise OSError(ETIMEDOUT, f"the inspector is silent for {START_SECONDS:g} s")
             self._news.wait(left)
@@ -226,6 +227,7 @@ class InspectorProcess:
             undo.callback(near.close)
             with far, tempfile.TemporaryFile() as roots:
                 process = self._process = _spawn(far, roots.fileno(), self.scans)
+                far.close()  # else its end would not be heard
                 self._channel, self._ready = near, False
                 pulse = self._pulse = Pulse(self._asked_every, SILENT_ROUNDS)
                 undo.pop_all()  # they are the thread's
@@ -235,7 +237,7 @@ class InspectorProcess:
                 undo.callback(self._stop, process)
                 self._wait_until(lambda: self._ready or self._process is not process)
                 if self._process is not process:
-                    raise OSError(ESHUTDOWN, "the inspector has ended at its start; what it said last is on stderr")
+                    raise OSError(ESHUTDOWN, f"the inspector is gone at its start: {self._why}")
                 roots.seek(0)
                 self._files.roots = roots.read()
             undo.pop_all()
@@ -258,7 +260,7 @@ class InspectorProcess:
 
     def _listen(self, near: socket.socket, process: subprocess.Popen[bytes], pulse: Pulse) -> None:
         """The thread that reads its records, one for each process. Whatever goes wrong here, nobody waits for it."""
-        why = "it has ended"
+        why = ""
         try:
             with near, selectors.DefaultSelector() as selector:
                 said, wakes = selector.register(near, READ), selector.register(pulse, READ)
@@ -271,7 +273,7 @@ class InspectorProcess:
                     if not self._answers(pulse):
                         why = f"it is silent for {pulse.seconds:g} s"
                         break
-                self._ended(process, pulse, why)
+                self._ended(process, pulse, why or _how_ended(process))
         except Exception as error:
             self._ended(process, pulse, f"{type(error).__name__}: {error}")
 
@@ -318,7 +320,7 @@ class InspectorProcess:
             pulse.close()
             if self._process is not process:
                 return  # somebody has stopped it
-            held, self._held = self._held, {}
+            held, self._held, self._why = self._held, {}, why
             self._stop()
             for known in self._plans.values():
                 known.path = ""
@@ -345,6 +347,15 @@ class InspectorProcess:
                 self._news.notify_all()
 
         threading.Thread(target=start, name="pysandbox-inspector-again", daemon=True).start()
+
+
+def _how_ended(process: subprocess.Popen[bytes]) -> str:
+    """How a process ended that has closed its channel."""
+    try:
+        code = process.wait(ENDS_SECONDS)
+    except subprocess.TimeoutExpired:
+        return "it has closed its channel"
+    return f"it has ended by signal {-code}" if code < 0 else f"it has ended with exit code {code}"
 
 
 def _spawn(far: socket.socket, roots: int, scans: bool) -> subprocess.Popen[bytes]:

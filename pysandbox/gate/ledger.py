@@ -44,6 +44,10 @@ CUT_OFF = (
     "the process that reads at the doors of this cage has ended: {why}. Nobody can take them over, so each connection "
     "and each name that is asked for fails from now on; run the command in a new Cage, which has doors again"
 )
+CUT_OFF_DOOR = (
+    "a door of this cage was not handed to the process that reads there: {why}. What is asked for at it fails from now "
+    "on; run the command in a new Cage, which has doors again"
+)
 ERROR_PAUSE = 10.0  # seconds until the same fault upstream is told again
 
 ALLOWED = {"dns": DNS_ALLOWED.name, "tcp": TCP_ALLOWED.name, "udp": "udp_allowed"}
@@ -97,10 +101,10 @@ class Ledger:
             ((replace(each, command=each.command or only), who) for each, who in recorded), self._commands
         )
 
-    def cut_off(self, why: str) -> None:
-        """Records that whatever the cage asks the network for fails from now on; each command that runs then, or is
-        begun later, is told so, where it has not succeeded (`ProcessState`)."""
-        self._cut_off = CUT_OFF.format(why=why[:LONGEST_TARGET])
+    def cut_off(self, why: str, *, is_one_door: bool = False) -> None:
+        """Records that whatever the cage asks the network for, or asks for at one door, fails from now on; each command
+        that runs then, or is begun later, is told so, where it has not succeeded (`ProcessState`)."""
+        self._cut_off = (CUT_OFF_DOOR if is_one_door else CUT_OFF).format(why=why[:LONGEST_TARGET])
         self.denied("tcp", EVERY_HOST, None, Decision(False, self._cut_off, ""))
 
     def _also_cut_off(self, recorded: list[tuple[Denial, Asker]]) -> list[tuple[Denial, Asker]]:

@@ -36,7 +36,7 @@ class Outbox:
         self._loop, self._near, self._lost, self._failed = loop, near, lost, failed
         self._queue: deque[UnsaidRecord] = deque()
         self._again: asyncio.TimerHandle | None = None
-        self._until = 0.0  # when the first of the queue is given up; 0: nothing is short
+        self._until = 0.0  # when descriptors are given up, the first of all that wait; 0: none have waited
 
     def say(self, record: ChannelRecord, fds: tuple[int, ...] = ()) -> None:
         """Does not wait. The descriptors stay the caller's. Raises ValueError for what is too long, OSError where they
@@ -69,15 +69,21 @@ class Outbox:
                     self._again = self._loop.call_later(AGAIN, self._flush)
                     break
                 self._loop.call_soon(self._lost, self._queue[0].record)
-            self._until = 0.0
+            else:
+                self._until = 0.0 if fds else self._until
             _close(self._queue.popleft().fds)
+        if not self._queue:
+            self._until = 0.0
         self._loop.remove_writer(self._near.fileno())
 
     def _is_given_up(self) -> bool:
-        """Whether the first of the queue has waited for long enough."""
+        """Whether the first of the queue has waited for long enough: once for all that wait behind it, too, until
+        descriptors go again, so that none of them waits a time of its own."""
+        if not self._queue[0].fds:
+            return False
         now = self._loop.time()
         self._until = self._until or now + PATIENCE
-        return bool(self._queue[0].fds) and now >= self._until
+        return now >= self._until
 
 
 def _duplicates(fds: tuple[int, ...]) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ nothing until then (`quiet`), have another one.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import os
 import pickle
@@ -106,6 +107,14 @@ class DoorReader:
         """Its rules have become narrower. Any thread; nothing that leaves depends on it."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(lambda: self.say(Verb.RULES, session.number, pickle.dumps(session.rules)))
+
+    def _lose_door(self, number: int, code: int, why: str) -> None:
+        """It never had it: whoever has the door is told, and so is what runs in the cage."""
+        session, over = self._doors.get(number, (None, None))
+        if session is not None and over is not None and not over.done():
+            over.set_exception(OSError(code, why))
+            if not session.ended:
+                session.ledger.cut_off(why, is_one_door=True)
 
     def shut(self, number: int) -> None:
         """It serves a door no longer."""
@@ -246,7 +255,7 @@ class DoorReader:
     def _not_said(self, record: ChannelRecord) -> None:
         """Descriptors could not be passed on to it: what they were for comes to nothing."""
         if record.kind is Verb.DOOR:
-            self.shut(record.number)
+            self._lose_door(record.number, errno.ETOOMANYREFS, "too many descriptors of this user's are on their way")
         elif record.kind is Verb.DIALLED:
             self._requests.not_told(record.number, int(record.fields[0]))
 
@@ -305,6 +314,8 @@ class DoorReader:
             self._loop.call_soon(self._loop.call_soon, self.answered, record.number)  # what it told before has begun
         elif kind is Verb.SHUT:
             self.shut(record.number)
+        elif kind is Verb.UNOPENED:
+            self._lose_door(record.number, errno.EMFILE, "it had no descriptor left for it")
         elif kind is Verb.READY:
             self._is_there = True
         else:

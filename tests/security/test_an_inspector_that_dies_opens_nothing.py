@@ -3,16 +3,21 @@ unseen: the next one holds the same, and after that hosts with a contract are cl
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from _support.inspected import Asking, Server, ask, request, wait_for_another
+from _support.inspected import Asking, Server, ask, inspector_process, request, wait_for_another
 from pysandbox.compile.plan import Contract
 from pysandbox.events import Event
+from pysandbox.gate import inspector as inspector_module
+from pysandbox.gate.inspection import channel
+from pysandbox.gate.inspection.channel import ChannelRecord, Kind
 from pysandbox.gate.inspector import InspectorProcess
 
 from .harness import wait_until
@@ -53,6 +58,33 @@ def test_killed_it_is_replaced_once_and_then_nothing_goes_through(
         pass
     assert asking.ended == [True, True]
     assert all(each.type == "gatekeeper.failed" for each in events)
+
+
+def test_one_that_ends_at_its_start_is_told_at_once_with_how(
+    events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspector_module, "MODULE", "no_module_of_this_name")
+    with inspector_process(events) as inspector, pytest.raises(OSError, match="exit code 1") as told:
+        Asking(inspector, GET, str(tmp_path / "api.example.pem"))
+    assert told.value.errno == errno.ESHUTDOWN, "not as one that is silent for long"
+
+
+def test_a_plan_that_could_not_be_sent_is_sent_again(
+    inspector: InspectorProcess, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, short = channel.send, [True]
+
+    def once(near: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (), patience: float = 0.0) -> None:
+        if record.kind is Kind.PLAN and short.pop():
+            raise OSError(errno.ETOOMANYREFS, "too many")
+        send(near, record, fds, patience)
+
+    monkeypatch.setattr(channel, "send", once)
+    with pytest.raises(OSError, match="too many"):
+        Asking(inspector, GET, str(tmp_path / "api.example.pem"))
+    short.append(False)
+    with Asking(inspector, GET, str(tmp_path / "api.example.pem")).client(server) as tls:
+        assert ask(tls, request()).endswith(b"hello")
 
 
 def _has_told(asking: Asking, events: list[Event], times: int) -> bool:

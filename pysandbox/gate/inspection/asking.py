@@ -1,7 +1,8 @@
 """Questions to the host program, for whose answers this process waits: so it serves cages alone that have a callback.
 
-Meanwhile it answers PING, and keeps every other record for later, in the order in which they came. A secret that is
-revoked is so at once: who has revoked it takes the answer to a PING for a word that nothing is sent with it.
+Meanwhile it keeps every record for later, in the order in which they came, but the answer, and PING, which is answered
+at once: that says that it is there, and that no secret is used any more whose REVOKE came before. So such a one is
+revoked at once; of all else that came before, a PONG says nothing while a question waits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from itertools import count
 
 from pysandbox.gate.inspection import channel
-from pysandbox.gate.inspection.channel import ChannelRecord, Kind
+from pysandbox.gate.inspection.channel import ChannelRecord, Kind, LostDescriptors
 from pysandbox.shapes import Protocol
 
 LATE, GONE = "it took too long", "the host program is gone"
@@ -34,12 +35,16 @@ class Questions:
         self, host: socket.socket, say: Say, kept: Callable[[], object], revoke: Callable[[ChannelRecord, int], None]
     ) -> None:
         self._host, self._say, self._kept, self._revoke = host, say, kept, revoke
-        self._later: deque[Received] = deque()
+        self._later: deque[Received | LostDescriptors] = deque()
         self._numbers = count(1)
 
     def receive(self) -> Received:
-        """The next record; None at the end. Raises BlockingIOError, BadChannelRecord, OSError."""
-        return self._later.popleft() if self._later else channel.receive(self._host)
+        """The next record; None at the end. Raises BlockingIOError, BadChannelRecord, OSError; LostDescriptors for one
+        that lost them, also where it was kept."""
+        received = self._later.popleft() if self._later else channel.receive(self._host)
+        if isinstance(received, LostDescriptors):
+            raise received
+        return received
 
     def refused(self, connection: int, seconds: float, place: str, offset: int, said: bytes) -> str:
         """Why the callback refuses it, or "". Raises BadChannelRecord, OSError, Broken where a secret that it may have
@@ -51,7 +56,11 @@ class Questions:
         while (left := until - time.monotonic()) > 0:
             if not poll.poll(left * 1000):
                 continue
-            received = channel.receive(self._host)
+            try:
+                received = channel.receive(self._host)
+            except LostDescriptors as lost:
+                self._keep(lost)
+                continue
             if received is None:
                 self._keep(None)
                 return GONE
@@ -67,7 +76,7 @@ class Questions:
                 return record.fields[0].decode("utf-8", "replace")
         return LATE
 
-    def _keep(self, received: Received) -> None:
+    def _keep(self, received: Received | LostDescriptors) -> None:
         self._later.append(received)
         self._kept()
 

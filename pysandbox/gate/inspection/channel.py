@@ -16,7 +16,6 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
 from enum import IntEnum
 
 from pysandbox._native import lib
@@ -140,12 +139,15 @@ def send(channel: socket.socket, record: ChannelRecord, fds: tuple[int, ...] = (
 
 def send_owed(channel: socket.socket, owed: deque[ChannelRecord], question: ChannelRecord) -> None:
     """What the other side has not taken yet, as far as it reads, and then a question, which it owes an answer to also
-    where it does not. Raises OSError."""
-    with suppress(BlockingIOError):
+    where it does not, or where the kernel is short of something. Raises OSError."""
+    try:
         while owed:
             send(channel, owed[0])
             owed.popleft()
         send(channel, question)
+    except OSError as error:
+        if not isinstance(error, BlockingIOError) and error.errno not in SHORTAGE:
+            raise
 
 
 def pass_on(channel: socket.socket, said: bytes, fds: tuple[int, ...] = ()) -> None:

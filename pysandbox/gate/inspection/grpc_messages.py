@@ -47,6 +47,7 @@ class GrpcMessages:
 
     def __init__(self, is_open: Callable[[bytes, bytes], bool], most: int, codings: list[bytes]) -> None:
         self._is_open, self._codings = is_open, [each for each in codings if each != IDENTITY]
+        # As much as may wait together: a message that is whole waits where something may have begun at its end.
         self._most = self.need = max(most, LEAST)
         self._ends = (b"", b"")  # of what they said, and of what their last fields did
         self._waiting: list[WholeMessage] = []
@@ -54,7 +55,7 @@ class GrpcMessages:
 
     def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         if self._other is None:
-            self._look_ahead(content)
+            self._look_ahead(content, sent)
         if self._other is not None:
             return self._other.part(content, sent, counted, done=done)
         try:
@@ -86,7 +87,7 @@ class GrpcMessages:
         return BodyPart(before + APART.join(messages), len(before), goes, goes, True)
 
     def _given_up(self, content: bytearray, why: str) -> BodyPart:
-        self._other, self.need, self._waiting = Whole(self._most, self._most), self._most, []
+        self._other, self._waiting = Whole(self._most, self._most), []
         return BodyPart(b"", 0, len(content), len(content), True, why)
 
     def _closed(self) -> int:
@@ -98,13 +99,14 @@ class GrpcMessages:
                 return count
         return 0
 
-    def _look_ahead(self, content: bytearray) -> None:
-        """Whether what comes next is a message, and how long it is."""
-        flag, length = content[0] if content else 0, int.from_bytes(content[1:HEAD], "big")
-        if flag > 1 or (len(content) >= HEAD and not flag and length > self._most):
-            self._other, self.need = Whole(self._most, self._most), self._most
-        elif len(content) >= HEAD:
-            self.need = min(HEAD + length, self._most)
+    def _look_ahead(self, content: bytearray, sent: int) -> None:
+        """Whether what comes next is no message that can be looked at as a whole. While others wait, what comes behind
+        them says nothing: they are looked at as messages."""
+        if self._waiting or len(content) == sent:
+            return
+        flag, length = content[sent], int.from_bytes(content[sent + 1 : sent + HEAD], "big")
+        if flag > 1 or (len(content) - sent >= HEAD and not flag and length > self._most):
+            self._other = Whole(self._most, self._most)
 
     def _take_whole(self, content: bytearray, sent: int) -> tuple[int, bool]:
         """Takes what has become whole behind what waits, as long as all of it says no more than is looked at together.

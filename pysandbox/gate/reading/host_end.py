@@ -180,7 +180,7 @@ class HostEnd:
     def _without(self, record: ChannelRecord) -> Received | None:
         """What is left of a record where no descriptor could be opened for it: a call that has failed, no door."""
         if record.kind is Verb.DOOR:
-            self.say(Verb.SHUT, record.number)
+            self.say(Verb.UNOPENED, record.number)
             return None
         if record.kind is not Verb.DIALLED:
             self._end()

@@ -21,7 +21,7 @@ class Verb(IntEnum):
 
     From it: calls, each with a number of its own: DIAL, LOOKUP, DENIED; GIVE_UP (a call). About a connection: SPLICE
     (the client's descriptor), SAY, RELEASE, INSPECT (the client's descriptor), LET_GO. About a cage: NOTE_REFUSED,
-    NOTE_LOST, CROWDED. SHUT (a door that cannot be served), READY, PONG.
+    NOTE_LOST, CROWDED. SHUT (a door that cannot be served), UNOPENED (one whose descriptor was lost), READY, PONG.
 
     To the relay's thread (csrc/host/relay/dial.h), over a channel of its own: DIAL, answered by DIALLED or FAILED; PASS
     (a client that was judged, and what was read of it), answered by FAILED, or by OVER at its end; OFFER (a client that
@@ -60,6 +60,7 @@ class Verb(IntEnum):
     OFFER = 29
     GO = 30
     FETCH = 31
+    UNOPENED = 32
 
 
 FIELDS = {
@@ -68,12 +69,12 @@ FIELDS = {
     Verb.DIAL: 4, Verb.LOOKUP: 7, Verb.DENIED: 6, Verb.GIVE_UP: 0,
     Verb.SPLICE: 2, Verb.SAY: 1, Verb.RELEASE: 1, Verb.INSPECT: 3, Verb.LET_GO: 0,
     Verb.NOTE_REFUSED: 2, Verb.NOTE_LOST: 4, Verb.CROWDED: 2, Verb.READY: 0, Verb.PONG: 0,
-    Verb.PASS: 4, Verb.OFFER: 4, Verb.GO: 1, Verb.FETCH: 0,
+    Verb.PASS: 4, Verb.OFFER: 4, Verb.GO: 1, Verb.FETCH: 0, Verb.UNOPENED: 0,
 }  # fmt: skip
 WITH_DESCRIPTOR = frozenset((Verb.DOOR, Verb.DIALLED, Verb.SPLICE, Verb.INSPECT, Verb.PASS, Verb.OFFER))
 FROM_READER = frozenset((Verb.DIAL, Verb.LOOKUP, Verb.DENIED, Verb.GIVE_UP, Verb.SPLICE, Verb.SAY, Verb.RELEASE,
                          Verb.INSPECT, Verb.LET_GO, Verb.NOTE_REFUSED, Verb.NOTE_LOST, Verb.CROWDED, Verb.SHUT,
-                         Verb.READY, Verb.PONG))  # fmt: skip
+                         Verb.READY, Verb.PONG, Verb.UNOPENED))  # fmt: skip
 OF_DIALLER = 1 << 63  # in the number of a connection: the relay's thread has dialled it
 NO_PORT = 1 << 16
 LONGEST_SAID = 1 << 17  # bytes of a client's in one record

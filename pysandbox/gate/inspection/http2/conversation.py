@@ -319,7 +319,7 @@ class Conversation(StreamTable):
 
 
 def _owes(stream: Http2Stream) -> bool:
-    """Whether an answer is owed: by its server, or by a client that has not said yet what is looked at as a whole before
-    it is sent. Not while it is this process's turn, or that of others who have the room for it."""
+    """Whether an answer is owed: by its server, or by a client that has not said yet all that is looked at before it is
+    sent. Not while it is this process's turn, or that of others who have the room for it."""
     body = stream.sent.body
     return not (stream.answered or body.is_looking) and (bool(stream.beyond) or not body.goes_on)

@@ -257,6 +257,16 @@ def test_room_is_given_back_when_what_waited_has_left() -> None:
     assert other.go(b"\n}\n") == b"a" * 150_000 + b"\n}\n"
 
 
+def test_room_for_messages_is_room_for_all_that_may_wait_together() -> None:
+    """A short one, at whose end something may have begun, keeps the long one behind it."""
+    room = Room()
+    stream = Stream(GRPC, whole=LEAST, room=room)
+    stream.drain()
+    assert stream.go(message(field(TOKEN[:20]))) == b"", "the control: it waits"
+    stream.go(message(b"b" * (LEAST // 2))[: FREE + 100])
+    assert sum(room._taken.values()) == LEAST + OVERLAP
+
+
 def test_opaque_bytes_in_small_pieces_are_counted_together() -> None:
     body = random.Random(1).randbytes(400).hex().encode()
     stream = Stream(budget=100)
