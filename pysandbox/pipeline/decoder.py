@@ -113,13 +113,27 @@ class _ValueReader:
             yield slice(count)
             return
         self.patience += count * OF_A_KEY
-        step = 1 if chosen else PORTION
-        for begin in range(0, count, step):
+        for part in _in_parts(keys) if chosen else (slice(at, at + PORTION) for at in range(0, count, PORTION)):
             began = thread_time()
-            yield slice(begin, begin + step)
+            yield part
             self.patience -= thread_time() - began
             if self.patience < 0:
                 raise BadAnswer(f"has {count} keys whose places collide, as if they were chosen: return pairs")
+
+
+def _in_parts(keys: list[Any]) -> Iterator[slice]:
+    """A key whose hash can be chosen alone, since a few of them may take long; of the others PORTION together."""
+    begin = 0
+    for at, key in enumerate(keys):
+        alone = not has_own_hash(key)
+        if begin < at and (alone or at - begin == PORTION):
+            yield slice(begin, at)
+            begin = at
+        if alone:
+            yield slice(at, at + 1)
+            begin = at + 1
+    if begin < len(keys):
+        yield slice(begin, len(keys))
 
 
 def _read_int(reader: _ValueReader, depth: int) -> int:

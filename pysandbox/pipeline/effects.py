@@ -5,183 +5,220 @@
     @register("csv")                                # csv_files.py, which is imported for nothing else
 
 Such a statement goes along, with what it needs, whoever has imported its module: in this program it has had its effect.
-What is changed is told by what a statement says: an item or attribute is set, a method that changes a container is
-called, or one of an object of one's own, or a function that does one of these; a class is made below one that hears of
-it. Which object it is, is looked up in the modules as they are here; nothing is run to find out.
+In the module that defines the object, or that of the function itself, that is so of any value. Any other module only
+registers: its functions and classes go along, and what it sets under a key that the sent code says in so many words. A
+value that nobody names, which may be a secret, stays here. What is the program's own part does, too (`harmless`).
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import FunctionType, ModuleType
 
-from pysandbox.pipeline.shipping import Definition, is_installed, top_statements
+from pysandbox.pipeline.changes import (
+    CHANGING,
+    CONTAINERS,
+    Change,
+    arguments_of,
+    called_in,
+    changed_by,
+    changes_in,
+    is_own_class,
+    is_own_function,
+    is_own_module,
+    keys_of,
+    named_by,
+    objects_along,
+    statements_of,
+)
+from pysandbox.pipeline.harmless import is_about_cages, is_harmless, is_harmless_method
+from pysandbox.pipeline.shipping import Definition, bound_by
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pysandbox.shapes import Any
 
-CONTAINERS = (dict, list, set, bytearray, deque)
-CHANGING = frozenset((
-    "add", "append", "appendleft", "clear", "difference_update", "discard", "extend", "extendleft", "insert",
-    "intersection_update", "move_to_end", "pop", "popitem", "popleft", "register", "remove", "reverse", "rotate",
-    "setdefault", "sort", "symmetric_difference_update", "update",
-))  # fmt: skip
-DEEPEST = 3  # functions that call functions
+ASKING = frozenset(("get", "pop", "setdefault", "__getitem__"))
+OF_ITSELF = CHANGING - {"pop", "popitem", "popleft", "setdefault"}  # methods that tell nothing of what is in there
 
 
-def effects_on(found: Iterable[object], modules: Iterable[str]) -> Iterator[tuple[str, Definition]]:
-    """The statements of all of one's own modules that change one of these objects."""
-    there = {id(each): each for each in found if _can_be_changed(each)}
-    homes = {id(sys.modules.get(name)) for name in modules} | {id(vars(sys.modules[name])) for name in modules}
+def effects_on(
+    sources: Mapping[str, str], callers: Collection[str], running: Collection[tuple[str, int]] = ()
+) -> Iterator[tuple[str, Definition]]:
+    """The statements of all of one's own modules that change what the sent parts of modules bind; `callers` are the
+    modules of the functions that are sent, and a statement that is running has had no effect yet."""
+    sent = _Sent(sources, callers)
     for name, module in list(sys.modules.items()):
-        if not there or not _is_ones_own(module) or not _may_reach(module, there, homes):
+        if not sent.changeable or not is_own_module(module) or not sent.may_be_reached_by(module):
             continue
-        for line, changed in _changes_of(module):
-            if any(id(each) in there for each in changed()):
-                yield name, Definition("", line)
+        for statement, changes in _changing_statements(module):
+            if (name, statement.lineno) not in running and sent.is_changed_by(module, statement, changes):
+                yield name, Definition("", statement.lineno, column=statement.col_offset)
+
+
+@lru_cache(256)
+def _changing_statements(module: ModuleType) -> list[tuple[ast.stmt, list[Change]]]:
+    found = ((each, list(changes_in(each))) for each in statements_of(module))
+    return [(each, changes) for each, changes in found if changes]
 
 
 def _can_be_changed(found: object) -> bool:
     if isinstance(found, FunctionType):
         return bool(vars(found))
-    return isinstance(found, CONTAINERS) or _is_of_ones_own(found if isinstance(found, type) else type(found))
+    return isinstance(found, CONTAINERS) or is_own_class(found if isinstance(found, type) else type(found))
 
 
-def _is_of_ones_own(kind: type) -> bool:
-    return _is_ones_own(sys.modules.get(kind.__module__))
+class _Sent:
+    """The objects that sent code binds, and how it uses them."""
 
+    def __init__(self, sources: Mapping[str, str], callers: Collection[str]) -> None:
+        self.modules = [sys.modules[name] for name in sources]
+        self.values: set[int] = set()
+        self.changeable: dict[int, object] = {}
+        self.near: dict[int, set[str]] = {}  # the modules of which any change of an object goes along
+        self.keys: set[tuple[int, object]] = set()  # of an object, by its number; of whichever, by 0
+        self.whole: set[int] = set()  # objects that are used in another way than by literal keys
+        self.by_key: set[int] = set()  # and those that are used so, or changed
+        for name, source in sources.items():
+            module = sys.modules[name]
+            tree = ast.parse(source)
+            for each in bound_by(module, source):
+                found = vars(module).get(each)
+                self.values.add(id(found))
+                if each in vars(module) and _can_be_changed(found):
+                    self.changeable[id(found)] = found
+                    self.near.setdefault(id(found), set(callers))
+            for each in tree.body:
+                if not isinstance(each, ast.Import | ast.ImportFrom):
+                    for one in bound_by(module, ast.unparse(each)):
+                        self.near.setdefault(id(vars(module).get(one)), set(callers)).add(name)
+            self._note_uses(tree, vars(module))
 
-def _is_ones_own(module: object) -> bool:
-    return isinstance(module, ModuleType) and getattr(module, "__file__", None) is not None and not is_installed(module)
+    def _note_uses(self, tree: ast.Module, around: Mapping[str, Any]) -> None:
+        by_key: set[int] = set()  # nodes of the tree
+        for node in ast.walk(tree):
+            for of, key in _literal_use(node):
+                found = named_by(of, around)
+                self.keys.add((0 if found is None else id(found), key))
+                by_key.add(id(of))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in OF_ITSELF:
+                by_key.add(id(node.value))
+            is_used = isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+            if is_used and (found := named_by(node, around)) is not None:  # type: ignore[arg-type]
+                (self.by_key if id(node) in by_key else self.whole).add(id(found))
 
+    def may_be_reached_by(self, module: ModuleType) -> bool:
+        """Whether it has one of the objects in its namespace, or a function, a class or the whole of their modules."""
+        numbers = {id(each) for each in self.modules} | {id(vars(each)) for each in self.modules}
+        for each in list(vars(module).values()):
+            globals_of = each.__globals__ if isinstance(each, FunctionType) else None
+            made_in = sys.modules.get(each.__module__) if isinstance(each, type) else None
+            if id(each) in self.changeable or {id(each), id(globals_of), id(made_in)} & numbers:
+                return True
+        return False
 
-def _may_reach(module: ModuleType, there: Mapping[int, object], homes: set[int]) -> bool:
-    """Whether it has one of them in its namespace, or something of a module that has."""
-    for each in list(vars(module).values()):
-        around = getattr(each, "__globals__", None) if isinstance(each, FunctionType) else None
-        home = sys.modules.get(each.__module__) if isinstance(each, type) else each
-        if id(each) in there or id(home) in homes or id(around) in homes:
+    def is_changed_by(self, module: ModuleType, statement: ast.stmt, changes: Iterable[Change]) -> bool:
+        around, changing = vars(module), False
+        for change in changes:
+            for found in changed_by(change, around):
+                if id(found) in self.changeable:
+                    if not self._goes_along(change, found, module):
+                        return False
+                    changing = True
+        if not changing or is_about_cages(statement, around):
+            return False
+        near = set().union(*(self.near[each] for each in self.changeable))
+        if module.__name__ not in near and not self._only_registers(statement, around):
+            return False
+        return all(_is_safe(each, around) for each in changes)
+
+    def _only_registers(self, statement: ast.stmt, around: Mapping[str, Any]) -> bool:
+        """Of a condition, a loop or the like: whether it has nothing in it that would go along beside that."""
+        if not isinstance(statement, ast.If | ast.For | ast.Try | ast.With | ast.While | ast.Match):
             return True
-    return False
+        targets = {each.target.id for each in ast.walk(statement)
+                   if isinstance(each, ast.For) and isinstance(each.target, ast.Name)}  # fmt: skip
+        names = [each for each in ast.walk(statement) if isinstance(each, ast.Name) and each.id not in targets]
+        return not isinstance(statement, ast.With | ast.While) and all(
+            isinstance(each.ctx, ast.Load) and not (each.id in around and self._is_value(around[each.id])) for each in names
+        )
 
+    def _is_value(self, found: object) -> bool:
+        is_code = isinstance(found, type | FunctionType | ModuleType) or callable(found)
+        return not is_code and id(found) not in self.values
 
-@lru_cache(256)
-def _changes_of(module: ModuleType) -> list[tuple[int, Callable[[], Iterator[object]]]]:
-    """The line of each statement that changes anything, and what that is, as the module is now."""
-    try:
-        statements = top_statements(module)
-    except (TypeError, OSError):
-        return []
-    parts = [(each, list(_changing_parts(each))) for each in statements if not _is_about_cages(each, vars(module))]
-    return [(each.lineno, lambda found=found: _changed(found, vars(module), 0)) for each, found in parts if found]  # type: ignore[misc]
+    def _goes_along(self, change: Change, found: object, module: ModuleType) -> bool:
+        if change.decorates or isinstance(change.node.ctx if hasattr(change.node, "ctx") else None, ast.Del):
+            return True
+        keys, around = keys_of(change), vars(module)
+        node = change.node.func if isinstance(change.node, ast.Call) else change.node
+        of = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
+        directly = of is not None and named_by(of, around) is found
+        if directly and keys:
+            if any((number, key) in self.keys for number in (id(found), 0) for key in keys):
+                return len(keys) == 1 or module.__name__ in self.near[id(found)]
+            if id(found) in self.by_key - self.whole:
+                return False
+        return module.__name__ in self.near[id(found)] or self._registers(change, directly, around)
 
+    def _registers(self, change: Change, directly: bool, around: Mapping[str, Any]) -> bool:
+        """Whether all that it gives is functions and classes, names for them, and what is sent already."""
+        given = arguments_of(change)
+        if isinstance(change.node, ast.Subscript) and not _is_label(change.node.slice):
+            return False
+        if not given:
+            return directly  # clear()
+        kinds = [self._kind_of(each, around) for each in given]
+        return "code" in kinds and "other" not in kinds
 
-def _is_about_cages(statement: ast.stmt, around: Mapping[str, Any]) -> bool:
-    """Whether it calls into one, or makes one: that is the program's own part, and no cage could do it."""
-    names = {each.id for each in ast.walk(statement) if isinstance(each, ast.Name) and each.id in around}
-    found = [around[each] for each in names]
-    homes = [each.__name__ if isinstance(each, ModuleType) else getattr(each, "__module__", "") for each in found]
-    homes += [type(each).__module__ for each in found]
-    is_definition = isinstance(statement, ast.FunctionDef | ast.ClassDef)
-    return not is_definition and any(isinstance(each, str) and each.partition(".")[0] == "pysandbox" for each in homes)
-
-
-# ---- what a statement says -------------------------------------------------------------------------------------------
-
-
-def _changing_parts(statement: ast.AST, *, everywhere: bool = False) -> Iterator[ast.expr]:
-    """What it sets, deletes, calls for nothing but the effect, or makes a class of; of functions, only what decorates
-    them, but for `everywhere`."""
-    left = [statement]
-    while left:
-        node = left.pop()
+    def _kind_of(self, node: ast.expr, around: Mapping[str, Any]) -> str:
         if isinstance(node, ast.Lambda):
-            continue
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from node.decorator_list
-        if isinstance(node, ast.ClassDef):
-            yield from node.bases
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            yield node
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            yield node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
-            yield node
-        if everywhere or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            left += ast.iter_child_nodes(node)
+            return "code"
+        if isinstance(node, ast.Constant):
+            return "label"
+        if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            parts = [*node.values, *node.keys] if isinstance(node, ast.Dict) else node.elts
+            kinds = {"other" if each is None else self._kind_of(each, around) for each in parts}
+            return next((kind for kind in ("other", "code") if kind in kinds), "label")
+        found = named_by(node, around)
+        if isinstance(found, type) or is_own_function(found):
+            return "code"
+        return "label" if found is not None and id(found) in self.values else "other"
 
 
-def _changed(parts: Iterable[ast.expr], around: Mapping[str, Any], depth: int) -> Iterator[object]:
-    for part in parts:
-        if isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
-            yield from _along(part.value, around)
-            continue
-        called = part.func if isinstance(part, ast.Call) else part
-        if isinstance(called, ast.Call):  # register("x")(function)
-            called = called.func
-        if isinstance(called, ast.Attribute):
-            for each in _along(called.value, around):
-                if called.attr in CHANGING or _is_of_ones_own(type(each)):
-                    yield each
-        for each in list(_along(called, around))[-1:]:
-            yield from _changed_by(each, depth)
+def _is_label(key: ast.expr) -> bool:
+    """Whether it can be had in the cage as here: `os.environ["NAME"]` cannot."""
+    return not any(isinstance(each, ast.Call | ast.Subscript) for each in ast.walk(key))
 
 
-def _along(node: ast.expr, around: Mapping[str, Any]) -> Iterator[object]:
-    """The objects of `a.b.c["x"]`, as far as they can be known without asking them."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        names.insert(0, node.attr if isinstance(node, ast.Attribute) else "")
-        node = node.value
-    if not isinstance(node, ast.Name) or node.id not in around:
-        return
-    found = around[node.id]
-    yield found
-    for name in names:
-        space = vars(found) if isinstance(found, ModuleType | type) else {}
-        if name not in space:
-            return
-        found = space[name]
-        yield found
+def _literal_use(node: ast.AST) -> Iterator[tuple[ast.expr, object]]:
+    """What is asked for which key: `of["key"]`, `of.get("key")`, `"key" in of`, `of.key`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        if not isinstance(node.ctx, ast.Store):
+            yield node.value, node.slice.value
+    elif isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant) and len(node.ops) == 1:
+        if isinstance(node.ops[0], ast.In | ast.NotIn):
+            yield node.comparators[0], node.left.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ASKING:
+        if node.args and isinstance(node.args[0], ast.Constant):
+            yield node.func.value, node.args[0].value
 
 
-def _changed_by(found: object, depth: int) -> Iterator[object]:
-    """A function of one's own, by its globals; a class, where it hears of those below it."""
-    if isinstance(found, type) and _is_of_ones_own(found):
-        maker = vars(type(found))
-        hears = [found.__dict__.get("__init_subclass__"), maker.get("__new__"), maker.get("__init__")]
-        if "__init_subclass__" in found.__dict__ or (type(found) is not type and _is_of_ones_own(type(found))):
-            yield found
-        for each in hears:
-            yield from _changed_by(getattr(each, "__func__", each), depth)
-        return
-    if not isinstance(found, FunctionType) or depth == DEEPEST:
-        return
-    module = sys.modules.get(found.__module__)
-    if isinstance(module, ModuleType) and _is_ones_own(module):
-        here = set(found.__code__.co_varnames)
-        around = {name: each for name, each in found.__globals__.items() if name not in here}
-        yield from _changed(_parts_of(module, found.__code__.co_firstlineno), around, depth + 1)
-
-
-@lru_cache(1024)
-def _parts_of(module: ModuleType, line: int) -> list[ast.expr]:
-    """Those of a function, by the line where it begins."""
-    try:
-        statements = top_statements(module)
-    except (TypeError, OSError):
-        return []
-    for top in statements:
-        for each in ast.walk(top):
-            if isinstance(each, ast.FunctionDef) and line in range(_first_line(each), each.lineno + 1):
-                return list(_changing_parts(ast.Module(each.body, []), everywhere=True))
-    return []
-
-
-def _first_line(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(each.lineno for each in node.decorator_list)])
+def _is_safe(change: Change, around: Mapping[str, Any]) -> bool:
+    """A call for nothing but its effect is made again only where that does no more than to change containers."""
+    if change.decorates or not isinstance(change.node, ast.Call):
+        return True
+    called = called_in(change.node)
+    found = named_by(called, around)
+    if found is not None:
+        return is_harmless(found) if is_own_function(found) or isinstance(found, type) else True
+    if not isinstance(called, ast.Attribute):
+        return True
+    if is_harmless_method(called, around):
+        return True
+    owner = objects_along(called.value, around)
+    return bool(owner) and called.attr not in CHANGING and not is_own_class(type(owner[-1]))

@@ -125,17 +125,17 @@ class CallExchange:
     def advance(self, fd: int = -1) -> ReceivedAnswer | None:
         """Reads what has come; None where the answer has not. Raises SandboxedError. Over when it does, or answers."""
         try:
-            self._check_time()
-            if fd >= 0 and fd == self._worker.output_fd():
+            of_output = fd >= 0 and fd == self._worker.output_fd()
+            if of_output:
                 self._worker.read_output()
             elif fd >= 0 and self._last_words is not None:
                 raise self._without_answer()
-            elif fd >= 0:
-                answer = self._step()
-                if answer is not None:
-                    self.close()
-                return answer
-            return None
+            answer = self._step() if (fd >= 0 and not of_output) or self._waits_late() else None
+            if answer is None:
+                self._check_time()
+            else:
+                self.close()
+            return answer
         except BadRecord as error:
             self._worker.end("cancelled")
             failed = self._failed("cancelled", f"what answered in the cage made no sense: {error}")
@@ -240,6 +240,14 @@ class CallExchange:
             raise self._failed("timeout", "the call did not end in time")
         if self._last_words is not None and now >= self._last_words:
             raise self._without_answer()
+
+    def _waits_late(self) -> bool:
+        """Whether the time is over, and yet something is there: an answer that the host was late to read is one."""
+        if self.deadline is None or time.monotonic() < self.deadline or self._last_words is not None:
+            return False
+        poller = select.poll()
+        poller.register(self._worker.sock, select.POLLIN)
+        return bool(poller.poll(0))
 
     def _without_answer(self) -> SandboxedError:
         reason = self._worker.end(None)

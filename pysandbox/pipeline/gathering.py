@@ -21,10 +21,10 @@ from functools import lru_cache
 from types import ModuleType
 
 from pysandbox.pipeline.effects import effects_on
+from pysandbox.pipeline.harmless import running_statements
 from pysandbox.pipeline.shipping import (
     WHOLE,
     Definition,
-    bound_by,
     is_installed,
     needed_source,
     origin_of,
@@ -47,25 +47,28 @@ Sources = dict[str, tuple[str, Statements, bool, bool]]  # as `placing` has them
 def gathered(definitions: Mapping[str, set[Definition]]) -> Sources:
     """Raises TypeError."""
     wanted = frozenset((name, sys.modules[name], frozenset(each)) for name, each in definitions.items())
-    sources, absent = _gathered(wanted, len(sys.modules))
+    running = running_statements()
+    sources, absent = _gathered(wanted, len(sys.modules), running)
     if any(name in sys.modules for name in absent):  # the program has imported it since
         for each in (_gathered, _compiled, needed_source):
             each.cache_clear()
-        sources, _ = _gathered(wanted, len(sys.modules))
+        sources, _ = _gathered(wanted, len(sys.modules), running)
     return sources
 
 
 @lru_cache(256)
 def _gathered(
-    definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]], _imported: int
+    definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]],
+    _imported: int,
+    running: frozenset[tuple[str, int]],
 ) -> tuple[Sources, frozenset[str]]:
     """And the names of modules that would have been looked at, had this program imported them. Anew where it has
-    imported any: each may have done something to what is sent."""
+    imported any: each may have done something to what is sent. What is running at the moment has not."""
     wanted: Definitions = {name: set(each) for name, _, each in definitions}
-    at_once, todo, absent = set(wanted), list(wanted), set[str]()
+    callers, at_once, todo, absent = frozenset(wanted), set(wanted), list(wanted), set[str]()
     while todo:
         absent |= _complete(wanted, todo)
-        for name, effect in [*effects_on(_sent_objects(wanted), wanted)]:
+        for name, effect in [*effects_on(_sent_parts(wanted), callers, running)]:
             if effect not in wanted.get(name, ()) and _can_be_sent(name, effect):
                 wanted.setdefault(name, set()).add(effect)
                 at_once.add(name)  # nobody in the cage may import it
@@ -142,15 +145,13 @@ def _complete(wanted: Definitions, todo: list[str]) -> set[str]:
     return absent
 
 
-def _sent_objects(wanted: Definitions) -> list[object]:
-    """What the names that are bound by what is sent are in this program."""
-    found: list[object] = []
-    for name, definitions in wanted.items():
-        if definitions and not all(each.alone for each in definitions):
-            source = needed_source(sys.modules[name], frozenset(definitions))
-            around = vars(sys.modules[name])
-            found += [around[each] for each in bound_by(sys.modules[name], source) if each in around]
-    return found
+def _sent_parts(wanted: Definitions) -> dict[str, str]:
+    """Of each module's source, what is sent."""
+    return {
+        name: needed_source(sys.modules[name], frozenset(definitions))
+        for name, definitions in wanted.items()
+        if definitions and not all(each.alone for each in definitions)
+    }
 
 
 @lru_cache(256)

@@ -119,7 +119,9 @@ def told(error: BaseException) -> tuple[str, str, str]:
         message = str(error)
     except Exception:
         message = "(its message cannot be told)"
-    return name, message[:MOST_TEXT], _trace(error)[-MOST_TEXT:]
+    failed = getattr(error, placing.FAILED, "")
+    message = f"{message[:MOST_TEXT]} ({failed})" if failed else message[:MOST_TEXT]
+    return name, message, _trace(error)[-MOST_TEXT:]
 
 
 def _trace(error: BaseException) -> str:

@@ -79,8 +79,8 @@ def map_items(
     at: dict[CallExchange, int] = {}
     running = DrivenCalls()
 
-    def attend() -> None:
-        for exchange, outcome in running.advance(LONGEST_POLL):
+    def attend(longest: float = LONGEST_POLL) -> None:
+        for exchange, outcome in running.advance(longest):
             results[at.pop(exchange)] = _outcome(exchange, outcome, shapes)
 
     try:
@@ -91,6 +91,7 @@ def map_items(
             exchange = CallExchange(template.take(), pieces, timeout=timeout, most=LARGEST, number=number + 1)
             at[exchange] = number
             running.add(exchange)
+            attend(0)  # who has answered meanwhile has done so in time, however long the next item takes
         while running:
             attend()
     finally:

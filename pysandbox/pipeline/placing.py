@@ -14,6 +14,7 @@ import importlib
 import marshal
 import sys
 import types
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ else:
     ModuleSpec = type(sys.__spec__)
 
 RAN = "__pysandbox_ran__"  # in a module that is put here: the statements that have run in it
+FAILED = "__pysandbox_failed__"  # in what was raised: which of them has
+MOST_TEXT = 200  # letters of it
 
 
 class _Finder:
@@ -92,8 +95,20 @@ def _run(module: types.ModuleType) -> None:
             for each in _mentioned(code):
                 if each in _FINDER.around:
                     module.__dict__.setdefault(each, _FINDER.around[each])
-            exec(code, module.__dict__)
+            try:
+                exec(code, module.__dict__)
+            except BaseException as error:
+                _note(error, known_by[0], module.__name__)
+                raise
             ran.add(known_by)
+
+
+def _note(error: BaseException, statement: str, module: str) -> None:
+    """The innermost one is told. What an import lacks says enough."""
+    if not isinstance(error, ImportError) and not hasattr(error, FAILED):
+        shown = statement if len(statement) <= MOST_TEXT else f"{statement[:MOST_TEXT]}..."
+        with suppress(AttributeError, TypeError):  # a class that takes no more attributes
+            setattr(error, FAILED, f"in a statement of {module!r} that goes along with the function: {shown}")
 
 
 def _mentioned(code: types.CodeType) -> set[str]:

@@ -31,12 +31,13 @@ IN_A_FILE = "what standard input, -c or a prompt gave Python is in no file: writ
 
 class Definition(NamedTuple):
     """At the top of its module by name, and for a function its line; or by `source`, of one in another function. With
-    `alone` nothing of its module's source goes with it. Without a name it is the statement in that line."""
+    `alone` nothing of its module's source goes with it. Without a name it is the statement that begins there."""
 
     name: str
     line: int = 0
     source: str = ""
     alone: bool = False
+    column: int = 0
 
 
 WHOLE = Definition("*")  # all of a module
@@ -169,7 +170,7 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
             targets += statements
             continue
         if not wants.name:
-            targets += [each for each in statements if each.lineno == wants.line]
+            targets += [each for each in statements if (each.lineno, each.col_offset) == (wants.line, wants.column)]
             continue
         targets += [_function(statements, wants)] if wants.line else _binding(module, statements, wants.name)
         targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
@@ -196,11 +197,10 @@ def _tree_of(module: ModuleType) -> ast.Module:
         tree = ast.parse(source_of(module))
     except SyntaxError as error:
         raise TypeError(f"{module.__name__!r} cannot be sent to a cage: its source is not found ({error})") from None
-    for each in (
-        ast.walk(tree) if module.__name__ == "__main__" else ()
-    ):  # of `python -m`: in the cage it is in no package
-        if isinstance(each, ast.ImportFrom) and each.level:
-            each.module, each.level = origin_of(module, each), 0
+    if module.__name__ == "__main__":  # of `python -m`: in the cage it is in no package
+        for each in ast.walk(tree):
+            if isinstance(each, ast.ImportFrom) and each.level:
+                each.module, each.level = origin_of(module, each), 0
     return tree
 
 
@@ -242,7 +242,7 @@ def _first_line(node: ast.FunctionDef) -> int:
 
 
 def _outermost(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that bind names; of a condition, only what is not for the script itself or for type checkers."""
+    """All statements but conditions that ask whether this is the script itself, or whether a type checker reads it."""
     for each in body:
         if isinstance(each, ast.If) and ("__main__" in ast.dump(each.test) or "TYPE_CHECKING" in ast.dump(each.test)):
             continue
