@@ -203,4 +203,5 @@ def statements_of(module: ModuleType) -> list[ast.stmt]:
 
 
 def first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in decorators)])

@@ -91,10 +91,9 @@ class _Sent:
                 if each in vars(module) and _can_be_changed(found):
                     self.changeable[id(found)] = found
                     self.near.setdefault(id(found), set(callers))
-            for each in tree.body:
-                if not isinstance(each, ast.Import | ast.ImportFrom):
-                    for one in bound_by(module, ast.unparse(each)):
-                        self.near.setdefault(id(vars(module).get(one)), set(callers)).add(name)
+            made_here = [each for each in tree.body if not isinstance(each, ast.Import | ast.ImportFrom)]
+            for each in bound_by(module, ast.unparse(ast.Module(made_here, []))):
+                self.near.setdefault(id(vars(module).get(each)), set(callers)).add(name)
             self._note_uses(tree, vars(module))
 
     def _note_uses(self, tree: ast.Module, around: Mapping[str, Any]) -> None:
@@ -144,7 +143,8 @@ class _Sent:
                    if isinstance(each, ast.For) and isinstance(each.target, ast.Name)}  # fmt: skip
         names = [each for each in ast.walk(statement) if isinstance(each, ast.Name) and each.id not in targets]
         return not isinstance(statement, ast.With | ast.While) and all(
-            isinstance(each.ctx, ast.Load) and not (each.id in around and self._is_value(around[each.id])) for each in names
+            isinstance(each.ctx, ast.Load) and not (each.id in around and self._is_value(around[each.id]))
+            for each in names
         )
 
     def _is_value(self, found: object) -> bool:

@@ -67,7 +67,11 @@ def is_about_cages(statement: ast.stmt, around: Mapping[str, Any]) -> bool:
 
 
 def _is_of_cages(found: object) -> bool:
-    homes = [found.__name__] if isinstance(found, ModuleType) else [getattr(found, "__module__", ""), type(found).__module__]
+    homes = (
+        [found.__name__]
+        if isinstance(found, ModuleType)
+        else [getattr(found, "__module__", ""), type(found).__module__]
+    )
     return any(isinstance(each, str) and each.partition(".")[0] == "pysandbox" for each in homes)
 
 
@@ -153,7 +157,7 @@ def _running_in(around: Mapping[str, Any], line: int) -> set[tuple[str, int]]:
     module = sys.modules.get(name)
     if not is_own_module(module) or vars(module) is not around:
         return set()
-    there = [each for each in statements_of(module) if line in range(first_line(each), (each.end_lineno or 0) + 1)]  # type: ignore[arg-type]
+    there = [each for each in statements_of(module) if line in range(first_line(each), (each.end_lineno or 0) + 1)]
     return {(name, each.lineno) for each in there if next(changes_in(each), None) is not None}
 
 
@@ -164,7 +168,9 @@ def is_harmless(function: object, depth: int = 0) -> bool:
     """Whether to call it does no more than that."""
     if isinstance(function, type) and is_own_class(function):
         made = [getattr(function, each, None) for each in ("__init__", "__new__", "__post_init__")]
-        return type(function) is type and all(is_harmless(each, depth) for each in made if isinstance(each, FunctionType))
+        return type(function) is type and all(
+            is_harmless(each, depth) for each in made if isinstance(each, FunctionType)
+        )
     if not isinstance(function, FunctionType):
         return False
     node = definition_of(function) if is_own_function(function) and depth < DEEPEST else None

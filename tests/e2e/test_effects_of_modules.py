@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -90,10 +91,65 @@ def test_also_what_takes_it_away_again(program: Path) -> None:
     assert lines_of(program)[0] == "[]"
 
 
-def test_what_fails_there_is_told_with_its_line(program: Path) -> None:
-    (program / "plugins" / "by_item.py").write_text(
-        "from registry import HANDLERS\nHANDLERS['x'] = open('own').read()\n"
-    )
+def test_what_fails_there_is_told_with_its_statement(program: Path) -> None:
+    (program / "registry.py").write_text(FILES["registry.py"] + "HANDLERS['x'] = open('own').read()\n")
     (program / "own").write_text("")
     done = subprocess.run([sys.executable, "main.py"], cwd=program, capture_output=True, text=True, timeout=120)
-    assert "FileNotFoundError" in done.stderr and "by_item" in done.stderr
+    assert "FileNotFoundError" in done.stderr
+    assert (
+        "in a statement of 'registry' that goes along with the function: HANDLERS['x'] = open('own').read()"
+        in done.stderr
+    )
+
+
+# ---- what is the program's own ---------------------------------------------------------------------------------------
+
+OWN_PARTS = {
+    "a loop that calls": "def main():\n    for each in range(2): RESULTS.append(f(each))\nmain()\n",
+    "one that ends the program": "def main():\n    RESULTS.append(f(0)); print(f(1)); sys.exit(0)\nmain()\n",
+    "one that is deeper": "def one(): RESULTS.append(f(0))\ndef two(): one()\ndef main(): two(); f(1)\nmain()\n",
+    "a method": "class App:\n    def run(self):\n        for each in range(2): RESULTS.append(f(each))\nApp().run()\n",
+    "one that is given": "def run(function): RESULTS.append(function(0))\nrun(f)\n",
+    "one that reads what the host has": "def main(): RESULTS.append(open('data').read())\nmain()\nf(1)\n",
+    "one that maps": "def main():\n    RESULTS.append(0)\n    with Template() as template:\n"
+                     "        found = template.map(g, [1, 2])\n        assert all(each.ok for each in found), found\nmain()\n",
+    "one that runs, and would do no harm": "def main(): RESULTS.append(1); CALLED[0]()\nCALLED = [lambda: f(1)]\nmain()\n",
+    "a module's": "import app\napp.main(RESULTS)\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OWN_PARTS)
+def test_no_part_of_the_program_is_made_again_in_a_cage(tmp_path: Path, what: str) -> None:
+    (tmp_path / "data").write_text("")
+    (tmp_path / "app.py").write_text("def main(results):\n    import __main__\n    results.append(__main__.f(1))\n")
+    (tmp_path / "main.py").write_text(
+        "import sys\nfrom pysandbox import Template, sandboxed\nRESULTS = []\n"
+        "def g(number): return [number, len(RESULTS)]\n"
+        "@sandboxed\ndef f(number: int) -> int:\n    assert not RESULTS, RESULTS\n    return number\n"
+        f"{OWN_PARTS[what]}print('over')\n"
+    )
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ("1\n" if "sys.exit" in OWN_PARTS[what] else "over\n")
+
+
+def test_what_other_modules_set_that_nobody_names_is_not_sent_and_breaks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text("SETTINGS, CONFIG = {}, {}\n")
+    (tmp_path / "local.py").write_text(
+        "import os, settings\nTOKEN = 'ghp_secret'\nsettings.SETTINGS['token'] = TOKEN\nsettings.SETTINGS['debug'] = 1\n"
+        "settings.CONFIG['token'] = os.environ['API_TOKEN']\nsettings.CONFIG.update(other=TOKEN)\n"
+    )
+    (tmp_path / "main.py").write_text(
+        "import local, json\nfrom settings import SETTINGS, CONFIG\nfrom pysandbox import sandboxed\n"
+        "@sandboxed\ndef named() -> list: return [SETTINGS.get('debug'), 'local' in __import__('sys').modules]\n"
+        "@sandboxed\ndef whole() -> list: return [SETTINGS, CONFIG]\n"
+        "@sandboxed\ndef asked() -> str: return SETTINGS['token']\n"
+        "@sandboxed\ndef fails() -> str: return CONFIG['token']\n"
+        "print(json.dumps([named(), whole(), asked()]))\nfails()\n"
+    )
+    env = {**os.environ, "API_TOKEN": "secret"}
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env
+    )
+    assert done.stdout == '[[1, true], [{}, {}], "ghp_secret"]\n', done.stderr
+    assert "settings.CONFIG['token'] = os.environ['API_TOKEN']" in done.stderr and "KeyError" in done.stderr

@@ -369,3 +369,17 @@ def test_one_slow_item_holds_up_nobody(template: Template) -> None:
 
     first, *others = [each.value for each in template.imap(slow, [2, *[0] * 12], workers=2)]
     assert max(others) < first
+
+
+class SlowToSend:
+    def __getstate__(self):
+        time.sleep(0.6)
+        return {"large": 100_000}
+
+
+def test_what_answered_in_time_has_its_value_however_long_the_others_take_to_send(template: Template) -> None:
+    def answer(item):
+        return "x" * item.large
+
+    found = template.map(answer, [SlowToSend() for _ in range(5)], workers=5, timeout=2)
+    assert [len(each.value) if each.ok else each.error for each in found] == [100_000] * 5  # type: ignore[arg-type]

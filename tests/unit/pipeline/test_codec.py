@@ -335,3 +335,16 @@ def test_whose_fields_are_none_or_are_called_so() -> None:
     shapes = Shapes({}, {name_of(each): each for each in (Nothing, Fields)})
     for value in (Nothing(), Fields(3)):
         assert same(decode(encode(value), shapes), value)
+
+
+@pytest.mark.parametrize("kind", [dict.fromkeys, set])
+@pytest.mark.parametrize("places", [(), (0,), (500, 501), (999,), (31, 32, 64)])
+def test_only_keys_that_can_be_chosen_are_put_in_alone(
+    monkeypatch: pytest.MonkeyPatch, kind: Any, places: tuple[int, ...]
+) -> None:
+    looks = []
+    monkeypatch.setattr(decoder, "thread_time", lambda: looks.append(1) or 0.0)
+    keys = [(number,) if number in places else str(number) for number in range(1000)]
+    found = decode(encode(kind(keys)), Shapes())
+    assert found == kind(keys) and (list(found) == keys or kind is set)
+    assert len(looks) <= 2 * (1000 // decoder.PORTION + 1 + 2 * len(places))
