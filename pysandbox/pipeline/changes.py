@@ -1,7 +1,7 @@
 """What a statement at the top of a module changes, told by what it says, and by what its names stand for here.
 
-A `Change` is an item or attribute that is set or deleted, a call for nothing but its effect, a method that changes a
-container, a decorator, or a class below one that hears of it. Nothing is run to find out.
+An `ObjectChange` is an item or attribute that is set or deleted, a call for nothing but its effect, a method that
+changes a container, a decorator, or a class below one that hears of it. Nothing is run to find out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHANGING = frozenset((
 DEEPEST = 3  # functions that call functions
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """`value` is what is set; None of what is not set. `decorates` where it is a decorator or a base of a class."""
 
     node: ast.expr
@@ -51,7 +51,7 @@ def is_own_function(found: object) -> bool:
 # ---- what a statement says -------------------------------------------------------------------------------------------
 
 
-def changes_in(statement: ast.AST, *, everywhere: bool = False) -> Iterator[Change]:
+def changes_in(statement: ast.AST, *, everywhere: bool = False) -> Iterator[ObjectChange]:
     """In functions, only what decorates them, but for `everywhere`."""
     left = [statement]
     while left:
@@ -59,26 +59,26 @@ def changes_in(statement: ast.AST, *, everywhere: bool = False) -> Iterator[Chan
         if isinstance(node, ast.Lambda):
             continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from (Change(each, None, True) for each in node.decorator_list)
+            yield from (ObjectChange(each, None, True) for each in node.decorator_list)
         if isinstance(node, ast.ClassDef):
-            yield from (Change(each, None, True) for each in node.bases)
+            yield from (ObjectChange(each, None, True) for each in node.bases)
         yield from _said_by(node)
         if everywhere or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             left += ast.iter_child_nodes(node)
 
 
-def _said_by(node: ast.AST) -> Iterator[Change]:
+def _said_by(node: ast.AST) -> Iterator[ObjectChange]:
     if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For | ast.Delete | ast.withitem):
         value = getattr(node, "value", None) or getattr(node, "iter", None) or getattr(node, "context_expr", None)
         single = getattr(node, "target", None) or getattr(node, "optional_vars", None)
         for target in getattr(node, "targets", None) or ([single] if single is not None else []):
             for each in ast.walk(target):
                 if isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load):
-                    yield Change(each, value)
+                    yield ObjectChange(each, value)
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield Change(node.value)
+        yield ObjectChange(node.value)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING:
-        yield Change(node)
+        yield ObjectChange(node)
 
 
 def called_in(node: ast.expr) -> ast.expr:
@@ -88,7 +88,7 @@ def called_in(node: ast.expr) -> ast.expr:
     return node
 
 
-def arguments_of(change: Change) -> list[ast.expr]:
+def arguments_of(change: ObjectChange) -> list[ast.expr]:
     found: list[ast.expr] = [] if change.value is None else [change.value]
     node = change.node
     while isinstance(node, ast.Call):
@@ -97,7 +97,7 @@ def arguments_of(change: Change) -> list[ast.expr]:
     return found
 
 
-def keys_of(change: Change) -> list[object]:
+def keys_of(change: ObjectChange) -> list[object]:
     """What it sets, where that is literal: of an item, an attribute, `update(a=1)`, `update({"a": 1})`."""
     node = change.node
     if isinstance(node, ast.Attribute):
@@ -145,7 +145,7 @@ def named_by(node: ast.expr, around: Mapping[str, Any]) -> object:
     return found[-1] if isinstance(node, ast.Name) and len(found) == parts else None
 
 
-def changed_by(change: Change, around: Mapping[str, Any], depth: int = 0) -> Iterator[object]:
+def changed_by(change: ObjectChange, around: Mapping[str, Any], depth: int = 0) -> Iterator[object]:
     node = change.node
     if not change.decorates and isinstance(node, ast.Attribute | ast.Subscript):
         yield from objects_along(node.value, around)

@@ -21,7 +21,7 @@ from types import FunctionType, ModuleType
 from pysandbox.pipeline.changes import (
     CHANGING,
     CONTAINERS,
-    Change,
+    ObjectChange,
     arguments_of,
     called_in,
     changed_by,
@@ -34,7 +34,7 @@ from pysandbox.pipeline.changes import (
     objects_along,
     statements_of,
 )
-from pysandbox.pipeline.harmless import is_about_cages, is_harmless, is_harmless_method
+from pysandbox.pipeline.harmless import is_about_cages, is_harmless, is_harmless_method, mentioned
 from pysandbox.pipeline.shipping import Definition, bound_by
 from pysandbox.shapes import TYPE_CHECKING
 
@@ -60,7 +60,7 @@ def effects_on(
 
 
 @lru_cache(256)
-def _changing_statements(module: ModuleType) -> list[tuple[ast.stmt, list[Change]]]:
+def _changing_statements(module: ModuleType) -> list[tuple[ast.stmt, list[ObjectChange]]]:
     found = ((each, list(changes_in(each))) for each in statements_of(module))
     return [(each, changes) for each, changes in found if changes]
 
@@ -120,7 +120,7 @@ class _Sent:
                 return True
         return False
 
-    def is_changed_by(self, module: ModuleType, statement: ast.stmt, changes: Iterable[Change]) -> bool:
+    def is_changed_by(self, module: ModuleType, statement: ast.stmt, changes: Iterable[ObjectChange]) -> bool:
         around, changing = vars(module), False
         for change in changes:
             for found in changed_by(change, around):
@@ -136,7 +136,7 @@ class _Sent:
         return all(_is_safe(each, around) for each in changes)
 
     def _only_registers(self, statement: ast.stmt, around: Mapping[str, Any]) -> bool:
-        """Of a condition, a loop or the like: whether it has nothing in it that would go along beside that."""
+        """Whether a condition, a loop or the like has nothing in it that would go along beside that."""
         if not isinstance(statement, ast.If | ast.For | ast.Try | ast.With | ast.While | ast.Match):
             return True
         targets = {each.target.id for each in ast.walk(statement)
@@ -151,7 +151,7 @@ class _Sent:
         is_code = isinstance(found, type | FunctionType | ModuleType) or callable(found)
         return not is_code and id(found) not in self.values
 
-    def _goes_along(self, change: Change, found: object, module: ModuleType) -> bool:
+    def _goes_along(self, change: ObjectChange, found: object, module: ModuleType) -> bool:
         if change.decorates or isinstance(change.node.ctx if hasattr(change.node, "ctx") else None, ast.Del):
             return True
         keys, around = keys_of(change), vars(module)
@@ -165,15 +165,32 @@ class _Sent:
                 return False
         return module.__name__ in self.near[id(found)] or self._registers(change, directly, around)
 
-    def _registers(self, change: Change, directly: bool, around: Mapping[str, Any]) -> bool:
+    def _registers(self, change: ObjectChange, directly: bool, around: Mapping[str, Any]) -> bool:
         """Whether all that it gives is functions and classes, names for them, and what is sent already."""
         given = arguments_of(change)
         if isinstance(change.node, ast.Subscript) and not _is_label(change.node.slice):
             return False
         if not given:
             return directly  # clear()
+        if isinstance(change.node, ast.Call) and self._names_values(named_by(called_in(change.node), around)):
+            return False
         kinds = [self._kind_of(each, around) for each in given]
         return "code" in kinds and "other" not in kinds
+
+    def _names_values(self, found: object) -> bool:
+        """Whether a function that only it calls, and so would go along, names a value that would not otherwise."""
+        left, seen = [found], set[int]()
+        while left:
+            each = left.pop()
+            if id(each) in seen or not isinstance(each, FunctionType) or not is_own_function(each):
+                continue
+            seen.add(id(each))
+            if sys.modules.get(each.__module__) not in self.modules:
+                here = [each.__globals__[name] for name in mentioned(each.__code__) if name in each.__globals__]
+                if any(self._is_value(one) and id(one) not in self.changeable for one in here):
+                    return True
+                left += here
+        return False
 
     def _kind_of(self, node: ast.expr, around: Mapping[str, Any]) -> str:
         if isinstance(node, ast.Lambda):
@@ -204,11 +221,10 @@ def _literal_use(node: ast.AST) -> Iterator[tuple[ast.expr, object]]:
         if isinstance(node.ops[0], ast.In | ast.NotIn):
             yield node.comparators[0], node.left.value
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ASKING:
-        if node.args and isinstance(node.args[0], ast.Constant):
-            yield node.func.value, node.args[0].value
+        yield from ((node.func.value, each.value) for each in node.args[:1] if isinstance(each, ast.Constant))
 
 
-def _is_safe(change: Change, around: Mapping[str, Any]) -> bool:
+def _is_safe(change: ObjectChange, around: Mapping[str, Any]) -> bool:
     """A call for nothing but its effect is made again only where that does no more than to change containers."""
     if change.decorates or not isinstance(change.node, ast.Call):
         return True

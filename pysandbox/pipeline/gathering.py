@@ -146,7 +146,7 @@ def _complete(wanted: Definitions, todo: list[str]) -> set[str]:
 
 
 def _sent_parts(wanted: Definitions) -> dict[str, str]:
-    """Of each module's source, what is sent."""
+    """What is sent of the source of each module."""
     return {
         name: needed_source(sys.modules[name], frozenset(definitions))
         for name, definitions in wanted.items()

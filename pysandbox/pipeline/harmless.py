@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from pysandbox.shapes import Any
 
 PURE = frozenset(("math", "cmath", "itertools", "operator", "functools", "collections", "re", "struct", "string"))
-READING = frozenset(("get", "items", "keys", "values", "copy", "count", "index", "join", "split", "strip", "lower", "upper",
-                     "format", "startswith", "endswith", "replace", "encode", "decode", "to_bytes", "title"))  # fmt: skip
+READING = frozenset(("get", "items", "keys", "values", "copy", "count", "index", "join", "split", "strip", "lower",
+                     "upper", "format", "startswith", "endswith", "replace", "encode", "decode"))  # fmt: skip
 COMPUTING = frozenset((
     "abs", "all", "any", "bin", "bool", "bytearray", "bytes", "chr", "complex", "dict", "divmod", "enumerate", "filter",
     "float", "frozenset", "hash", "hex", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min",
-    "next", "oct", "ord", "pow", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip",
+    "next", "oct", "ord", "pow", "range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type",
+    "zip",
 ))  # fmt: skip
 OUTWARD = (ast.With, ast.AsyncWith, ast.Import, ast.ImportFrom, ast.Await, ast.AsyncFor, ast.Yield, ast.YieldFrom)
 DATA = (str, bytes, bytearray, int, float, complex, tuple, list, dict, set, frozenset, type(None))
@@ -119,7 +120,7 @@ def _leads_to_cages(found: Iterable[object]) -> bool:
         if isinstance(each, type):
             left += [getattr(inner, "__func__", inner) for inner in vars(each).values()] if is_own_class(each) else []
         elif isinstance(each, FunctionType) and is_own_function(each):
-            names = set(_mentioned(each.__code__))
+            names = set(mentioned(each.__code__))
             if any(name.partition(".")[0] == "pysandbox" for name in names):
                 return True
             here = [each.__globals__[name] for name in names if name in each.__globals__]
@@ -131,11 +132,12 @@ def _leads_to_cages(found: Iterable[object]) -> bool:
     return False
 
 
-def _mentioned(code: CodeType) -> Iterator[str]:
+def mentioned(code: CodeType) -> Iterator[str]:
+    """Every name that it, and what is defined in it, looks up."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):
-            yield from _mentioned(each)
+            yield from mentioned(each)
 
 
 # ---- what runs at this moment ----------------------------------------------------------------------------------------

@@ -112,8 +112,9 @@ OWN_PARTS = {
     "one that is given": "def run(function): RESULTS.append(function(0))\nrun(f)\n",
     "one that reads what the host has": "def main(): RESULTS.append(open('data').read())\nmain()\nf(1)\n",
     "one that maps": "def main():\n    RESULTS.append(0)\n    with Template() as template:\n"
-                     "        found = template.map(g, [1, 2])\n        assert all(each.ok for each in found), found\nmain()\n",
-    "one that runs, and would do no harm": "def main(): RESULTS.append(1); CALLED[0]()\nCALLED = [lambda: f(1)]\nmain()\n",
+                     "        found = template.map(g, [1, 2])\n        assert all(each.ok for each in found), found\n"
+                     "main()\n",
+    "one that hides it": "def main(): RESULTS.append(1); CALLED[0]()\nCALLED = [lambda: f(1)]\nmain()\n",
     "a module's": "import app\napp.main(RESULTS)\n",
 }  # fmt: skip
 
@@ -136,7 +137,8 @@ def test_no_part_of_the_program_is_made_again_in_a_cage(tmp_path: Path, what: st
 def test_what_other_modules_set_that_nobody_names_is_not_sent_and_breaks_nothing(tmp_path: Path) -> None:
     (tmp_path / "settings.py").write_text("SETTINGS, CONFIG = {}, {}\n")
     (tmp_path / "local.py").write_text(
-        "import os, settings\nTOKEN = 'ghp_secret'\nsettings.SETTINGS['token'] = TOKEN\nsettings.SETTINGS['debug'] = 1\n"
+        "import os, settings\nTOKEN = 'ghp_secret'\nsettings.SETTINGS['token'] = TOKEN\n"
+        "settings.SETTINGS['debug'] = 1\n"
         "settings.CONFIG['token'] = os.environ['API_TOKEN']\nsettings.CONFIG.update(other=TOKEN)\n"
     )
     (tmp_path / "main.py").write_text(

@@ -15,9 +15,11 @@ import pytest
 from _support.tree import PACKAGE, modules
 
 OWN = ("self", "cls", "mcs")
-# Public all the same: the methods of named tuples, which would be taken for fields otherwise, os._exit(2), and how a
-# thread learns its number after a fork, for which nothing else stands in.
-PUBLIC = frozenset(("_replace", "_asdict", "_fields", "_make", "_exit", "_getframe", "_set_native_id"))
+# Public all the same: the methods of named tuples, which would be taken for fields otherwise, os._exit(2), the
+# frames of threads, and how a thread learns its number after a fork, for which nothing else stands in.
+PUBLIC = frozenset(
+    ("_replace", "_asdict", "_fields", "_make", "_exit", "_getframe", "_current_frames", "_set_native_id")
+)
 REACHES = ("getattr", "setattr", "hasattr", "delattr")
 
 

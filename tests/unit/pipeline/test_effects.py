@@ -63,7 +63,7 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
             f"TOKEN, KEY, OTHER = 'token', 'key', {{}}\ndef own(): return 1\n{statement}\n"
         )
         importlib.invalidate_caches()
-        found = importlib.import_module("own_found")
+        importlib.import_module("own_found")
         importlib.import_module("own_other")
         callers = ["own_found", *(["own_other"] if near else [])]
         lines = {each.line for name, each in effects_on(sent(), callers) if name == "own_other" and not each.column}
@@ -86,8 +86,10 @@ FILLS = (
     "FOUND['x'] = 1; del FOUND['x']", "REGISTRY.all = 1", "REGISTRY.keep('x', TOKEN)",
 )  # fmt: skip
 REGISTERS = (
-    "FOUND['x'] = own", "FOUND[KEY] = own", "FOUND.update(x=own)", "FOUND.update({'x': lambda: TOKEN})", "take('x', own)",
-    "own_found.take('x', own)", "LIST.append(own)", "LIST.append(('x', own))", "REGISTRY.keep('x', own)", "LIST.clear()",
+    "FOUND['x'] = own", "FOUND[KEY] = own", "FOUND.update(x=own)", "FOUND.update({'x': lambda: TOKEN})",
+    "take('x', own)",
+    "own_found.take('x', own)", "LIST.append(own)", "LIST.append(('x', own))", "REGISTRY.keep('x', own)",
+    "LIST.clear()",
     "for each in (own,): FOUND['x'] = each", "if True: FOUND['x'] = own", BY_DECORATOR, "FOUND['x'] = FOUND['y'] = own",
 )  # fmt: skip
 
@@ -105,7 +107,7 @@ def test_what_another_module_registers(changed: Asked, statement: str) -> None:
 @pytest.mark.parametrize("statement", [
     *(each for each in FILLS if "del" not in each and each != "REGISTRY.all = 1"), "if TOKEN: FOUND['x'] = own",
     "FOUND.update(a=own, b=TOKEN)", "if True:\n    OTHER['t'] = TOKEN\n    FOUND['x'] = own", "take(TOKEN, own)",
-    "if True:\n    MORE = 'token'\n    FOUND['x'] = own", "FOUND[os.environ['PATH']] = own",
+    "def setup(function): FOUND[TOKEN] = function\nsetup(own)", "if True:\n    MORE = 'token'\n    FOUND['x'] = own", "FOUND[os.environ['PATH']] = own",
 ])  # fmt: skip
 def test_the_values_of_another_module_stay_there(changed: Asked, statement: str) -> None:
     assert not changed(statement)
