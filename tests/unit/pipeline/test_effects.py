@@ -107,7 +107,8 @@ def test_what_another_module_registers(changed: Asked, statement: str) -> None:
 @pytest.mark.parametrize("statement", [
     *(each for each in FILLS if "del" not in each and each != "REGISTRY.all = 1"), "if TOKEN: FOUND['x'] = own",
     "FOUND.update(a=own, b=TOKEN)", "if True:\n    OTHER['t'] = TOKEN\n    FOUND['x'] = own", "take(TOKEN, own)",
-    "def setup(function): FOUND[TOKEN] = function\nsetup(own)", "if True:\n    MORE = 'token'\n    FOUND['x'] = own", "FOUND[os.environ['PATH']] = own",
+    "def setup(function): FOUND[TOKEN] = function\nsetup(own)",
+    "if True:\n    MORE = 'token'\n    FOUND['x'] = own", "FOUND[os.environ['PATH']] = own",
 ])  # fmt: skip
 def test_the_values_of_another_module_stay_there(changed: Asked, statement: str) -> None:
     assert not changed(statement)
