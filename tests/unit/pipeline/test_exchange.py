@@ -30,7 +30,8 @@ def late(ours: socket.socket) -> tuple[CallExchange, list[str]]:
     output = open("/dev/null", "rb")  # noqa: SIM115 - until it is closed
     worker: Any = SimpleNamespace(
         sock=ours, says_ready=False, how="", output_fd=lambda: -1 if output.closed else output.fileno(),
-        end_fd=lambda: -1, begin=list, has_begun=lambda: None, read_output=lambda: True, printed=lambda: b"", finish=lambda: None,
+        end_fd=lambda: -1, begin=list, has_begun=lambda: None, read_output=lambda: True, printed=lambda: b"",
+        finish=lambda: None,
         end=lambda reason: ended.append(reason) or reason, close=output.close, drop=output.close,
     )  # fmt: skip
     exchange = CallExchange(worker, [b"call"], timeout=0.01, most=1 << 20)
