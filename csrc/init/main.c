@@ -116,8 +116,9 @@ static void finish_start_if_over(void) {
 }
 
 static void drain_child_signals(void) {
-    uint8_t records[128 * 4];                                                 /* struct signalfd_siginfo is 128 bytes */
-    sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0, 0); /* what comes meanwhile is told again */
+    uint8_t records[128 * 4]; /* struct signalfd_siginfo is 128 bytes */
+    sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0,
+             0); /* of what comes meanwhile, poll tells again */
     finish_start_if_over();
     reap(&cage);
 }

@@ -155,10 +155,12 @@ static void serve_relay(struct relay *relay) {
 
 void heed_relay(struct relay *relay, short came) {
     if (!came || relay->is_served) return;
-    if (came & POLLIN)
+    /* What the last writer wrote after the look for bytes, and before that for writers, came as an end alone. Nobody
+     * writes any more: the second look is final. */
+    if (came & POLLIN || is_readable(relay->source, 0))
         serve_relay(relay);
     else
-        close_relay(relay); /* the last writer has gone */
+        close_relay(relay);
 }
 
 /* Nothing is there, and the thread has nothing in hand. */

@@ -59,6 +59,17 @@ static void connects(struct caller *caller) {
     close(s);
 }
 
+/* What stands for any host outside (RFC 5737): its socket is replaced by one of the host's network, if it is not
+ * shared. What is asked of the host is what it does before that. */
+static void connects_outside(struct caller *caller) {
+    const struct sockaddr_in to = {AF_INET, caller->port, {htonl(0xc0000202)}, {0}};
+    const int s = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    const int same = rand_r(&caller->dice) % 2 ? dup(s) : -1;
+    connect(s, (const struct sockaddr *)&to, sizeof to);
+    if (same >= 0) close(same);
+    close(s);
+}
+
 static void connects_to_a_path(struct caller *caller) {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const int s = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -144,9 +155,17 @@ static void execs(struct caller *caller) {
 }
 
 void *call_for_ever(uint16_t port, unsigned seed) {
-    static void (*const calls[])(struct caller *) = {connects, connects_to_a_path, serves,
-                                                     sends_to, sends_a_message,    asks_netlink,
-                                                     opens,    execs_what_changes, execs};
+    static void (*const calls[])(struct caller *) = {connects,
+                                                     connects_outside,
+                                                     connects_outside,
+                                                     connects_to_a_path,
+                                                     serves,
+                                                     sends_to,
+                                                     sends_a_message,
+                                                     asks_netlink,
+                                                     opens,
+                                                     execs_what_changes,
+                                                     execs};
     struct caller caller = {.dice = seed, .port = port};
     if (socketpair(AF_UNIX, SOCK_DGRAM, 0, caller.pair)) _exit(2);
     for (;;) calls[(size_t)rand_r(&caller.dice) % (sizeof calls / sizeof *calls)](&caller);

@@ -1,9 +1,11 @@
 /* The notifier under ThreadSanitizer: several cages with several threads each, answers, new rules, removals while calls
  * wait, all at once. tools/sanitize builds and runs it: race [SECONDS]. Exit 0: every call was answered, nothing raced.
  *
- * A "cage" is a child under a filter with a listener and nothing else: what is looked for are races of the host. */
+ * A "cage" is a child under a filter with a listener, in a network of its own so that its connects may be granted, and
+ * nothing else: what is looked for are races of the host. */
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -44,12 +47,21 @@ static void *call_on(void *seed) {
     return call_for_ever(port, (unsigned)(uintptr_t)seed);
 }
 
+static void enter_network(void) {
+    struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    const int unshared = unshare(CLONE_NEWUSER | CLONE_NEWNET); /* no thread has been started yet */
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (unshared || ioctl(any, SIOCSIFFLAGS, &loopback)) _exit(2);
+    close(any);
+}
+
 static void be_a_cage(void) {
     pthread_t thread;
     struct pollfd received = {SAY, 0, 0};
     uintptr_t i;
     int listener;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    enter_network();
     listener = install_filter();
     if (listener < 0 || write(SAY, &listener, sizeof listener) < 0) _exit(2);
     poll(&received, 1, -1); /* until the host has it and lets go of the pipe */
@@ -90,9 +102,12 @@ static int open_cage(pid_t *pid) {
 
 /* Each round hands other calls to Python, lists others, and only looks at others. */
 static struct psb_rules rules_for(unsigned round) {
-    static const struct psb_endpoint anywhere = {.protocols = 3, .reach = PSB_REACH_LOCAL, .last_port = 65535};
+    static const struct psb_endpoint anywhere[] = {
+        {.protocols = 3, .reach = PSB_REACH_LOCAL, .last_port = 65535},
+        {.protocols = 3, .reach = PSB_REACH_GRANT | PSB_REACH_OWN, .last_port = 65535},
+    };
     static const uint32_t ways[] = {PSB_ACTION_ASK, PSB_ACTION_LIST, PSB_ACTION_ASK, PSB_ACTION_TELL};
-    struct psb_rules rules = {.abstract = 1, .deadline_ms = 2000, .n_endpoints = 1, .endpoints = &anywhere};
+    struct psb_rules rules = {.abstract = 1, .grants = 1, .deadline_ms = 2000, .n_endpoints = 2, .endpoints = anywhere};
     uint32_t i;
     for (i = 0; i <= PSB_CALL_SENDMSG; i++) rules.action[i] = ways[(round + i) % 3];
     rules.action[PSB_CALL_EXEC] = round % 3 ? PSB_ACTION_ASK : PSB_ACTION_TELL;

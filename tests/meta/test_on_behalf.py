@@ -41,6 +41,7 @@ EFFECTS: dict[tuple[str, str], str] = {
     ("target.c", "SYS_pidfd_getfd"): "the caller's descriptor, which it named",
     ("target.c", "open"): "the caller's /proc: for reading, its root, and its memory for the lengths of sendmmsg",
     ("target.c", "process_vm_readv"): "the caller's memory",
+    ("target.c", "process_vm_writev"): "the same, of a caller whose memory cannot be opened and that waits still",
     ("target.c", "pwrite"): "the lengths of sendmmsg, in memory that was opened",
     ("target.c", "SYS_pidfd_send_signal"): "SIGPIPE, to a caller that waits still",
     ("target.c", "SYS_tkill"): "the same, before Linux 6.9",

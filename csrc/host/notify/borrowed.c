@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "eintr_timer.h"
@@ -13,6 +15,16 @@
     4 /* messages may hold this part of the descriptors that the process may have; calls that wait, another */
 
 static int carried; /* atomic: by messages of all cages, and not closed yet */
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+
+/* A forked copy of the process has no thread that would close them. */
+static void in_child(void) {
+    __atomic_store_n(&carried, 0, __ATOMIC_SEQ_CST);
+}
+
+static void prepare(void) {
+    pthread_atfork(NULL, NULL, in_child);
+}
 
 void close_own(int fd) {
     close(fd);
@@ -38,6 +50,7 @@ int budget_for_messages(void) {
 
 int borrow_for_message(struct borrowed *borrowed, const struct target *caller, int fd) {
     int taken = -EAGAIN;
+    pthread_once(&prepared, prepare);
     if (__atomic_add_fetch(&carried, 1, __ATOMIC_SEQ_CST) <= budget_for_messages())
         taken = borrow_fd(borrowed, caller, fd);
     if (taken < 0)
@@ -86,6 +99,12 @@ void close_all(struct place *returned) {
         free(returned);
         returned = next;
     }
+}
+
+struct borrowed detach_borrowed(struct borrowed *borrowed) {
+    const struct borrowed left = {.pidfds = borrowed->pidfds, .returned = take_returned(borrowed)};
+    memset(&borrowed->pidfds, 0, sizeof borrowed->pidfds);
+    return left;
 }
 
 void forget_borrowed(struct borrowed *borrowed) {

@@ -17,7 +17,7 @@
 
 struct place {
     int fd;
-    int counted; /* it is one of those that messages carry */
+    int counted; /* in the budget for messages, until it is closed */
     struct place *next;
 };
 
@@ -43,7 +43,9 @@ struct place *take_returned(struct borrowed *borrowed);
 void close_all(struct place *returned);
 /* One that was never in the list; whoever calls this holds no mutex either. */
 void close_borrowed(int fd);
-/* With nothing out any more. */
+/* Takes away all that can be closed without the mutex, for forget_borrowed; what is out keeps its place. */
+struct borrowed detach_borrowed(struct borrowed *borrowed);
+/* What was detached, or with nothing out and nobody else who has it: no mutex is held. */
 void forget_borrowed(struct borrowed *borrowed);
 
 /* Closes a descriptor that the supervisor has opened: a pidfd, an O_PATH one, a socket that nobody has used. */

@@ -2,6 +2,7 @@
  * stay for it. */
 #include "looks.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include "../emulate/direct.h"
@@ -13,17 +14,25 @@ static uint64_t inode_of(int socket) {
     return fstat(socket, &about) < 0 ? 0 : about.st_ino;
 }
 
+/* By a listener of its own: the loop may close the cage's meanwhile. Where there is no descriptor for that: shared. */
+static int look(struct notified_cage *cage, struct call_facts *facts, uint64_t inode, int *close_on_exec) {
+    int alone;
+    facts->caller.listener = fcntl(cage->listener, F_DUPFD_CLOEXEC, 0);
+    pthread_mutex_unlock(&cage->lock);
+    alone = inode && facts->caller.listener >= 0 &&
+            is_sole_reference(&facts->caller, (int)facts->args[0], inode, close_on_exec);
+    if (facts->caller.listener >= 0) close_own(facts->caller.listener);
+    visit(cage);
+    return alone;
+}
+
 void look_for(struct notified_cage *cage, uint64_t number) {
     struct pending_call **place = find_pending(cage, number);
     struct call_facts facts;
-    uint64_t inode;
-    int alone, close_on_exec;
+    int alone, close_on_exec = 0;
     if (!*place || (*place)->state != WAIT_LOOK) return;
     facts = (*place)->req.facts;
-    inode = inode_of((*place)->req.socket);
-    pthread_mutex_unlock(&cage->lock);
-    alone = inode && is_sole_reference(&facts.caller, (int)facts.args[0], inode, &close_on_exec);
-    visit(cage);
+    alone = look(cage, &facts, inode_of((*place)->req.socket), &close_on_exec);
     if (cage->gone) return;
     place = find_pending(cage, number);
     if (!*place || (*place)->state != WAIT_LOOK) return;

@@ -24,7 +24,8 @@
 #define MOST_YIELDS 1000 /* to a thread that wants the mutex */
 
 /* What it waits for: a wake-up, the listener, and the sockets of its pending calls, which are named by their numbers.
- * No descriptor in here is closed meanwhile: only the loop itself closes what was given back. */
+ * psb_answer may close one of those meanwhile: then what is said of its number is of a call that waits no more, and is
+ * looked for in vain. */
 struct awaited {
     nfds_t count;
     struct pollfd fds[2 + MOST_PENDING];
@@ -126,16 +127,18 @@ static int take_turn(struct notified_cage *cage, struct awaited *awaited) {
 void *serve_cage(void *argument) {
     struct notified_cage *cage = argument;
     struct awaited *awaited = malloc(sizeof *awaited);
+    struct borrowed left;
     int listener, result = awaited ? 0 : -ENOMEM;
     pthread_mutex_lock(&cage->lock);
     while (!cage->gone && !result) result = take_turn(cage, awaited);
     listener = cage->listener;
     cage->listener = -1;
     cage->gone = 1;
+    left = detach_borrowed(&cage->borrowed);
     pthread_mutex_unlock(&cage->lock);
     free(awaited);
     close_own(listener); /* what still waits fails with ENOSYS */
-    forget_borrowed(&cage->borrowed);
+    forget_borrowed(&left);
     leave_cage(cage, result);
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* Reading a caged process; see target.h. Each function ends with still_is, after whatever goes by the number. */
+/* Reading a caged process; see target.h. Each function that reads ends with still_is, after whatever goes by the
+ * number; the one that writes by it (write_target) begins with that. */
 #include "target.h"
 
 #include <errno.h>
@@ -96,6 +97,15 @@ int open_memory(const struct target *caller) {
 
 int write_memory(int memory, uint64_t address, const void *from, size_t size) {
     const ssize_t got = pwrite(memory, from, size, (off_t)address);
+    if (got < 0) return -errno;
+    return got == (ssize_t)size ? 0 : -EFAULT;
+}
+
+int write_target(const struct target *caller, uint64_t address, const void *from, size_t size) {
+    const struct iovec here = {(void *)(uintptr_t)from, size}, there = {(void *)(uintptr_t)address, size};
+    ssize_t got;
+    if (!still_is(caller)) return -ESRCH;
+    got = process_vm_writev(caller->tid, &here, 1, &there, 1, 0);
     if (got < 0) return -errno;
     return got == (ssize_t)size ? 0 : -EFAULT;
 }

@@ -21,7 +21,9 @@ struct target {
     int tid;
     int listener; /* of its filter, and the notification in which it waits */
     uint64_t id;
-    int held; /* without these: it is traced by this thread, or stopped, and its number stays its own meanwhile */
+    int held; /* without these: this thread traces it, and its number stays its own until it is waited for; or it is
+                 merely stopped, and could be killed and waited for meanwhile: then only what is asked for is harmless
+               */
 };
 
 /* pidfds of thread-group leaders that were callers, by pid. A pid is not used again while its process lives, and what
@@ -49,6 +51,9 @@ int64_t read_text(const struct target *caller, uint64_t address, char *to, size_
 
 /* The memory that is the caller's now, to be written: a descriptor, which never means another one (proc(5), mem). */
 int open_memory(const struct target *caller);
+/* By the caller's number, right after a look whether it is its own still: for a caller whose memory cannot be opened,
+ * as that of one that may not be dumped (proc(5), mem). 0 when all of it was written. */
+int write_target(const struct target *caller, uint64_t address, const void *from, size_t size);
 /* 0 when all of it was written. A private page is written even where it is read-only, as by the caller's debugger. */
 int write_memory(int memory, uint64_t address, const void *from, size_t size);
 

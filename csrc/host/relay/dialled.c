@@ -67,14 +67,12 @@ static void attach(struct msghdr *message, const int *fd) {
     memcpy(CMSG_DATA(header), fd, sizeof *fd);
 }
 
-/* TOLD_WITHOUT: others of this user have too many descriptors on their way for this one. */
 enum told {
-    NOT_TOLD,
-    TOLD,
-    TOLD_WITHOUT
+    NOT_TOLD,    /* the reader has no room now: it is tried again */
+    TOLD,        /* taken, or there is no reader who could be told anything */
+    TOLD_WITHOUT /* not taken: others of this user have too many descriptors on their way for this one */
 };
 
-/* Whether it was taken. Whoever cannot be told anything is not there. */
 static enum told tell(struct psb_relay *relay, const struct dial_record *record, int fd) {
     struct dialler *dialler = relay->dialler;
     char bytes[1024];

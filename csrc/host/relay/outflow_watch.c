@@ -4,6 +4,7 @@
 #include "outflow_watch.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -35,11 +36,17 @@ static int add(struct watched *watched) {
     return epoll_ctl(watch.epoll, EPOLL_CTL_ADD, watched->source, &event) < 0 ? -errno : 0;
 }
 
-/* Its first byte, or its end. */
+static int is_readable(int source) {
+    struct pollfd one = {source, POLLIN, 0};
+    return poll(&one, 1, 0) > 0 && one.revents & POLLIN;
+}
+
+/* Its first byte, or its end. The kernel looks for bytes first and for writers then: a byte that came in between, with
+ * the last writer's end, is found by a second look. */
 static void hand_on(struct watched *watched, uint32_t events) {
     const struct timespec moment = {0, SHORT};
     epoll_ctl(watch.epoll, EPOLL_CTL_DEL, watched->source, NULL);
-    if (!(events & EPOLLIN)) {
+    if (!(events & EPOLLIN) && !is_readable(watched->source)) {
         watched->end(watched->stream);
         return;
     }
