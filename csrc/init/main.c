@@ -116,9 +116,8 @@ static void finish_start_if_over(void) {
 }
 
 static void drain_child_signals(void) {
-    uint8_t records[128 * 4]; /* struct signalfd_siginfo is 128 bytes */
-    sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0,
-             0); /* of what comes meanwhile, poll tells again */
+    uint8_t records[128 * 4];                                                 /* struct signalfd_siginfo is 128 bytes */
+    sys_call(SYS_read, cage.child_signals, records, sizeof records, 0, 0, 0); /* poll tells again of what comes now */
     finish_start_if_over();
     reap(&cage);
 }

@@ -1,7 +1,7 @@
 /* Some three hundred looks at what the plan depends on, and a disk that must have the record of the start, last a third
- * of a start. A thread sees to both while the cage is made: until then it is a private one, in which nothing
- * of the cage's runs before it is ordered, and which is taken down when there is no permit. What a plan makes on the
- * host itself, a cgroup, is looked at before (main.c). */
+ * of a start. A thread sees to both while the cage is made. Until its permit is there that cage is a private one:
+ * nothing of its command runs before it is ordered, and it is taken down when there is no permit. What a plan makes on
+ * the host itself, a cgroup, is looked at before (main.c). */
 #include "permit.h"
 
 #include "../host/spawn/thread.h"

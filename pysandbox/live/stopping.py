@@ -25,8 +25,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 from pysandbox.descriptors.polling import is_over
 from pysandbox.errors import CageClosedError, UnstoppableError
@@ -74,15 +74,22 @@ def signal_below(
 def signal_each(init: int, pidfd: int, pids: Iterable[int], number: int) -> set[int]:
     """Sends a signal to those of these processes that are below cage-init, whose pidfd is given; who got it, or has
     ended since. Raises OSError, UnsupportedError."""
+    with held_below(init, pidfd, pids) as pidfds:
+        for fd in pidfds.values():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, number)
+        return set(pidfds)
+
+
+@contextmanager
+def held_below(init: int, pidfd: int, pids: Iterable[int]) -> Iterator[dict[int, int]]:
+    """A pidfd for each of these processes that is below cage-init, whose own is given. Raises OSError,
+    UnsupportedError."""
     with ExitStack() as held:
         pidfds = {pid: fd for pid in pids if (fd := _hold(held, pid)) is not None}
-        still = pidfds.keys() & set(descendants(init))
-        if is_over(pidfd):  # its pid may be another's by now, and so may everything below it
-            return set()
-        for pid in still:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(pidfds[pid], number)
-    return still
+        below = set(descendants(init))
+        # Once it is over, its pid may be another's by now, and so may everything below it.
+        yield {} if is_over(pidfd) else {pid: fd for pid, fd in pidfds.items() if pid in below}
 
 
 def _hold(held: ExitStack, pid: int) -> int | None:

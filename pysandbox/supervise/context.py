@@ -60,7 +60,7 @@ class Context:
         # Connections to doors are left to the gatekeeper, which knows where they lead.
         doors = DOORS if endpoints and self._plan.net is not None else ()
         kept = (*self._rules.now.network.local, *doors)
-        return cut + while_stopped(self._live, self._sink, Cutting(kept))
+        return cut + while_stopped(self._live, self._sink, Cutting(kept, self._live))
 
     def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
         """Narrows the network of one process (by the host's pid, `CallEvent.pid`), of its descendants, and of all that
@@ -68,7 +68,7 @@ class Context:
         `restrict_network`."""
         endpoints = _parse(addresses)
         self._require_network()
-        binding = _Binding(self._rules, pid, endpoints)
+        binding = _Binding(self._rules, pid, Cutting(endpoints, self._live), endpoints)
         cut = while_stopped(self._live, self._sink, binding.bind)
         self._tell("pid_network", [pid, *addresses])
         return cut
@@ -124,9 +124,8 @@ class _Binding:
     """Binds a process and its descendants to a list. Where some of the cage ran meanwhile it is done once more, and
     every process that began since is bound, too: it may be an orphan of theirs."""
 
-    def __init__(self, rules: RulesInForce, pid: int, endpoints: tuple[Endpoint, ...]) -> None:
-        self._rules, self._pid, self._endpoints = rules, pid, endpoints
-        self._cut = Cutting(endpoints)
+    def __init__(self, rules: RulesInForce, pid: int, cut: Cutting, endpoints: tuple[Endpoint, ...]) -> None:
+        self._rules, self._pid, self._cut, self._endpoints = rules, pid, cut, endpoints
         self._others: frozenset[int] | None = None  # what is none of theirs
         self._made: set[Mark] = set()
 

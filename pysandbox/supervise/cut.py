@@ -5,6 +5,10 @@ is still connecting shows no peer, and is reset whatever its peer would be. Desc
 table, and in the messages that wait in unix sockets (unix(7), SCM_RIGHTS), including connections that nobody has
 accepted yet. A message can only be examined by receiving it, so its receiver loses it.
 
+A process that is stopped may be killed and waited for all the same, and its number be another's then. So each is named
+by a pidfd of which it is known that it is of the cage (live/stopping.py), and what was got by a number is of it if it
+lives still.
+
 A socket counts once, by its cookie, however many descriptors name it and however often a cage is looked at: one of UDP
 that has been cut looks as it did before.
 """
@@ -15,13 +19,16 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from signal import SIGKILL
+from signal import SIGKILL, pidfd_send_signal
+from typing import Protocol
 
-from pysandbox.descriptors.polling import is_readable
+from pysandbox.descriptors.polling import is_over, is_readable
 from pysandbox.descriptors.sockets import shared_socket
+from pysandbox.errors import CageClosedError
 from pysandbox.handlers.address import PROTOCOL_BITS, Address
 from pysandbox.launch.proctext import table
 from pysandbox.live.processes import threads_of
+from pysandbox.live.stopping import held_below
 from pysandbox.policy.endpoint import MAPPED, Endpoint
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
@@ -33,35 +40,59 @@ TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_IN
 Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
-class Cutting:
-    """One tightening: only these endpoints may stay. Called with stopped processes, again if some of them ran."""
+class ProcessTree(Protocol):
+    """The processes below one: a cage's (live/init.py)."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...]) -> None:
-        self._endpoints = endpoints
+    pid: int
+
+    def pin(self) -> int:
+        """A pidfd of that one, to be closed. Raises CageClosedError, OSError."""
+
+
+class Cutting:
+    """One tightening of a cage: only these endpoints may stay. Called with stopped processes, again if some of them
+    ran."""
+
+    def __init__(self, endpoints: tuple[Endpoint, ...], live: ProcessTree) -> None:
+        self._endpoints, self._live = endpoints, live
         self._cut: set[bytes] = set()
 
     def __call__(self, pids: Iterable[int]) -> int:
-        """Cuts every IP socket whose peer is not among the endpoints; returns how many that were not cut before."""
+        """Cuts every IP socket whose peer is not among the endpoints; returns how many that were not cut before.
+        Raises OSError, UnsupportedError."""
         before, killed = len(self._cut), 0
-        for pid in pids:
-            try:
-                for held in _sockets_of(pid):
-                    if _cut(held, self._may_stay, bool(self._endpoints)):
-                        self._cut.add(held.getsockopt(socket.SOL_SOCKET, SO_COOKIE, COOKIE_SIZE))
-            except PermissionError:
-                killed += _kill(pid)
+        try:
+            init = self._live.pin()
+        except CageClosedError:  # nothing of it is left, or in a moment
+            return 0
+        try:
+            with held_below(self._live.pid, init, pids) as pidfds:
+                for pid, pidfd in pidfds.items():
+                    killed += self._cut_all(pid, pidfd)
+        finally:
+            os.close(init)
         return len(self._cut) - before + killed
+
+    def _cut_all(self, pid: int, pidfd: int) -> bool:
+        """Whether the process had to be killed instead."""
+        try:
+            for held in _sockets_of(pid, pidfd):
+                if _cut(held, self._may_stay, bool(self._endpoints)):
+                    self._cut.add(held.getsockopt(socket.SOL_SOCKET, SO_COOKIE, COOKIE_SIZE))
+        except PermissionError:
+            _kill(pidfd)
+            return True
+        return False
 
     def _may_stay(self, peer: Address, protocol: int) -> bool:
         bit = PROTOCOL_BITS.get(protocol, 0)
         return any(each.holds(peer.packed, peer.port, bit) for each in self._endpoints)
 
 
-def _kill(pid: int) -> int:
+def _kill(pidfd: int) -> None:
     """Kills a process whose descriptors cannot be read (PR_SET_DUMPABLE): it may hold any socket."""
     with suppress(ProcessLookupError):
-        os.kill(pid, SIGKILL)
-    return 1
+        pidfd_send_signal(pidfd, SIGKILL)
 
 
 @contextmanager
@@ -79,13 +110,16 @@ def _borrowed(fd: int) -> Iterator[socket.socket]:
         close_borrowed(held.detach())
 
 
-def _sockets_of(pid: int) -> Iterator[socket.socket]:
+def _sockets_of(pid: int, pidfd: int) -> Iterator[socket.socket]:
     """The sockets of a process. Raises PermissionError for one whose descriptors may not be read."""
     for tid in threads_of(pid):
+        table_of = f"/proc/{pid}/task/{tid}/fd"
         with suppress(FileNotFoundError, ProcessLookupError):
-            for name in os.listdir(f"/proc/{tid}/fd"):
-                if os.readlink(f"/proc/{tid}/fd/{name}").startswith("socket:"):
+            for name in os.listdir(table_of):
+                if os.readlink(f"{table_of}/{name}").startswith("socket:"):
                     with _borrowed(get_fd(tid, int(name))) as held:
+                        if not os.path.exists(table_of) or is_over(pidfd):
+                            break  # whose it is cannot be known
                         yield held
                         yield from _in_flight(held)
 

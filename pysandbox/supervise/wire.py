@@ -352,7 +352,7 @@ def text_of(told: ReportedCall) -> str:
 
 
 def get_fd(pid: int, fd: int) -> int:
-    """A duplicate of a descriptor of a process that is stopped, close-on-exec. Raises OSError."""
+    """A duplicate of a descriptor of whoever has this number now, close-on-exec. Raises OSError."""
     return _taken(lib.psb_get_fd(pid, fd))
 
 

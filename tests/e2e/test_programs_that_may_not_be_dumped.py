@@ -71,7 +71,7 @@ def test_so_is_what_a_program_sends_that_may_be_executed_and_not_read(tmp_path: 
 def test_a_name_resolves_for_them() -> None:
     with NameServer({("a.test", A): ["127.0.0.1"]}) as server:
         runtime = Runtime(nameservers=[server.place])
-        policy = Policy(egress="proxy-only", hosts=[HostRule(domain="a.test")], run_as="self")
+        policy = Policy(egress="proxy-only", hosts=[HostRule(domain="a.test")], allow_ips=["192.0.2.1"])
         (found,) = cage_python(Cage(policy, runtime=runtime), RESOLVES)
         runtime.drain()
     assert found.startswith("198.18.1.")

@@ -123,7 +123,7 @@ BY_NUMBER: dict[tuple[str, str], str] = {
     ("image.c", "->tid"): "ptrace(2), which knows numbers alone; a tracee keeps its own",
     ("image.c", ".tid"): "a tracee keeps its number",
     ("answers_exec.c", "->tid"): "of a tracee",
-    ("target_access.c", ".tid"): "psb_get_fd: of a process that is stopped",
+    ("target_access.c", ".tid"): "psb_get_fd: of whoever has the number, which cut.py looks at afterwards",
 }
 
 

@@ -1,5 +1,6 @@
 """Claim: a call that is done on behalf reads, writes and follows what is its caller's, and nothing of a process that
-has the caller's number next, at whatever moment the caller dies and its number is given out again.
+has the caller's number next, at whatever moment the caller dies and its number is given out again. One moment is left:
+before the lengths of `sendmmsg` are written for a program whose memory cannot be opened (`PR_SET_DUMPABLE`).
 
 All of it happens in a PID namespace of the tests' own, where the next number can be chosen; the host's thread is
 stopped before each of the system calls that it makes for the call, one after the other.

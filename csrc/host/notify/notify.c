@@ -198,8 +198,7 @@ int psb_answer(struct psb_notifier *notifier, uint64_t number, int kind, int64_t
     int result;
     if (!cage) return -ENOENT;
     result = answer(cage, place, kind, value, flags);
-    look_for(cage,
-             number); /* whoever has decided finds it done; the mutex was free meanwhile, and the cage may be gone */
+    look_for(cage, number); /* whoever has decided finds it done; the mutex is free meanwhile: the cage may be gone */
     returned = take_returned(&cage->borrowed);
     wake_loop(cage->wake); /* there may be something to wait for */
     leave(cage);

@@ -21,9 +21,8 @@ struct target {
     int tid;
     int listener; /* of its filter, and the notification in which it waits */
     uint64_t id;
-    int held; /* without these: this thread traces it, and its number stays its own until it is waited for; or it is
-                 merely stopped, and could be killed and waited for meanwhile: then only what is asked for is harmless
-               */
+    int held; /* without these: this thread traces it, and its number stays its own until it is waited for; or
+                 whose it was is found out afterwards, before anything is done with what was got */
 };
 
 /* pidfds of thread-group leaders that were callers, by pid. A pid is not used again while its process lives, and what

@@ -58,8 +58,8 @@ int psb_take_fd(struct psb_notifier *notifier, uint64_t pending, int fd) {
 }
 
 int psb_get_fd(int pid, int fd) {
-    const struct target stopped = {.tid = pid, .listener = -1, .held = 1};
-    return take_one(&stopped, fd);
+    const struct target whoever = {.tid = pid, .listener = -1, .held = 1};
+    return take_one(&whoever, fd);
 }
 
 void psb_close_borrowed(int fd) {

@@ -17,7 +17,8 @@ int64_t psb_read_exec(struct psb_notifier *notifier, uint64_t pending, char *to,
 int psb_look_at_paths(struct psb_notifier *notifier, uint64_t pending, int on_host, struct psb_look *looks);
 /* A duplicate of a descriptor of the caller's, close-on-exec; -errno. */
 int psb_take_fd(struct psb_notifier *notifier, uint64_t pending, int fd);
-/* A duplicate of a descriptor of a process that is stopped, and so keeps its number. */
+/* A duplicate of a descriptor of whoever has this number: the caller finds out whose it was, before it does anything
+ * with it (pysandbox/supervise/cut.py). */
 int psb_get_fd(int pid, int fd);
 /* Closes such a one without waiting for what its process has set (SO_LINGER). */
 void psb_close_borrowed(int fd);
