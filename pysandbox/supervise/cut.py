@@ -20,7 +20,6 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from signal import SIGKILL, pidfd_send_signal
-from typing import Protocol
 
 from pysandbox.descriptors.polling import is_over, is_readable
 from pysandbox.descriptors.sockets import shared_socket
@@ -30,6 +29,7 @@ from pysandbox.launch.proctext import table
 from pysandbox.live.processes import threads_of
 from pysandbox.live.stopping import held_below
 from pysandbox.policy.endpoint import MAPPED, Endpoint
+from pysandbox.shapes import Protocol
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
@@ -40,7 +40,7 @@ TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_IN
 Verdict = Callable[[Address, int], bool]  # (peer, protocol) -> may stay
 
 
-class ProcessTree(Protocol):
+class BelowInit(Protocol):
     """The processes below one: a cage's (live/init.py)."""
 
     pid: int
@@ -53,7 +53,7 @@ class Cutting:
     """One tightening of a cage: only these endpoints may stay. Called with stopped processes, again if some of them
     ran."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], live: ProcessTree) -> None:
+    def __init__(self, endpoints: tuple[Endpoint, ...], live: BelowInit) -> None:
         self._endpoints, self._live = endpoints, live
         self._cut: set[bytes] = set()
 
