@@ -280,7 +280,8 @@ class CommitError(CageError, OSError):
     that could not be taken back, each with its tree. `errno` and `filename` say why."""
 
     def __init__(self, tree: str, cause: OSError, left: tuple[tuple[str, str], ...] = ()) -> None:
-        self.tree, self.left = tree, left
+        self.tree: str = tree
+        self.left: tuple[tuple[str, str], ...] = left
         super().__init__(cause.errno, cause.strerror, cause.filename)
 
     def __str__(self) -> str:

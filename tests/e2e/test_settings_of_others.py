@@ -121,7 +121,9 @@ def test_python_is_warned_of_it_once_and_a_filter_makes_an_error_of_it(project: 
     assert strict.returncode != 0 and "WeakerWarning" in strict.stderr and strict.stdout == ""
 
 
-@pytest.mark.parametrize(("isolation", "why"), [("full", "no cage is made inside"), ("landlock", "no cage can be made")])
+@pytest.mark.parametrize(
+    ("isolation", "why"), [("full", "no cage is made inside"), ("landlock", "no cage can be made")]
+)
 def test_in_another_cage_none_is_made_and_the_error_says_why(project: Path, isolation: str, why: str) -> None:
     """Not with the wrong remedy: no other isolation can be had there either."""
     shown = [flag for place in (sys.prefix, TESTS) for flag in ("--allow", place)]
