@@ -146,6 +146,7 @@ def wanted_module(monkeypatch: pytest.MonkeyPatch, top: Path) -> Iterator[Module
     module = ModuleType("pysandbox.policy.paths_wanted")
     module.wanted_paths = lambda policy, cwd: [grant.path for grant in policy.allow] + [f"{cwd}/d"]  # type: ignore[attr-defined]
     module.granted_paths = module.hidden_patterns = lambda policy, cwd: ()  # type: ignore[attr-defined]
+    module.guarded_trees = module.granted_paths  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     yield module
 
