@@ -61,7 +61,7 @@ def test_a_directory_flipped_with_a_link_while_a_cage_opens_gives_nothing(ground
                 refused += 1
             else:
                 assert ground.word not in said
-        flipping.kill()
+        flipping.close()
     assert opened, f"nothing was tried: {refused} refused"
     assert sorted(os.listdir(away)) == ["config", "credentials"]
 
