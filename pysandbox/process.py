@@ -236,8 +236,13 @@ class Process(Generic[Output]):
 
     def __del__(self) -> None:
         state = getattr(self, "state", None)
-        if state is not None and state.report_fd >= 0:
+        if state is None or state.report_fd < 0:
+            return
+        if state.ended is None:
             end_forgotten(self.close)
+        else:  # nothing is waited for any more, and all is recorded
+            with suppress(Exception):
+                self.close()
 
     # ---- the host's ends of the descriptors ---------------------------------------------------------------------
 
