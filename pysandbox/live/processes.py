@@ -48,24 +48,16 @@ class Standing(NamedTuple):
 def descendants(pid: int, proc: int | None = None) -> list[int]:
     """Every process below `pid`, without it, parents first. `proc`: an open /proc, whose numbers are meant; None for
     the host's own. Raises OSError, UnsupportedError."""
-    found: list[int] = []
-    ahead, seen = [pid], {pid}
-    while ahead:
-        for child in children(ahead.pop(), proc):
-            if child not in seen:
-                seen.add(child)
-                found.append(child)
-                ahead.append(child)
-    return found
+    return [line[0] for line in lineages(pid, proc) if line is not None]
 
 
-def lineages(pid: int) -> Iterator[tuple[int, int] | None]:
+def lineages(pid: int, proc: int | None = None) -> Iterator[tuple[int, int] | None]:
     """Every process below `pid`, with that child of it which it descends from: no walk upwards is needed. None for each
     thread that was looked at besides, so that whoever has little time can end it. Raises OSError, UnsupportedError."""
     ahead, seen = [(pid, 0)], {pid}
     while ahead:
         parent, eldest = ahead.pop()
-        for found in _children_by_thread(parent, None):
+        for found in _children_by_thread(parent, proc):
             yield None
             for child in found:
                 if child not in seen:
