@@ -219,6 +219,25 @@ class Victim:
         return self.process.stdout.readline().decode().strip()
 
 
+# As many descriptors on their way through sockets as the kernel lets a user have there.
+FLIGHT = """
+    import array, socket
+    end = os.pipe()[0]
+    kept = []
+    def fly():
+        while True:
+            pair = socket.socketpair()
+            pair[0].setblocking(False)
+            kept.append(pair)
+            try:
+                while True:
+                    pair[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [end] * 200))])
+            except BlockingIOError:
+                pass
+    attempt("fly", fly)
+    sys.stdin.read(1)
+"""
+
 VICTIM = """
     buffer = ctypes.create_string_buffer(SECRET.encode())
     libc.prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER_ANY: Yama must not make the control fail

@@ -11,7 +11,7 @@ import pytest
 
 from pysandbox import PIPE, Cage
 
-from .harness import Report, first_line, host_script, policy, program, read_report, uncaged
+from .harness import FLIGHT, Report, first_line, host_script, policy, program, read_report, uncaged
 
 SIGNALS = """
     import struct
@@ -61,23 +61,6 @@ def test_the_control_takes_more(case: str) -> None:
     assert (report["all"].errno, report["taken"].value) == (None, most + 1)
 
 
-FLIGHT = """
-    import array, socket
-    end = os.pipe()[0]
-    kept = []
-    def fly():
-        while True:
-            pair = socket.socketpair()
-            pair[0].setblocking(False)
-            kept.append(pair)
-            try:
-                while True:
-                    pair[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [end] * 200))])
-            except BlockingIOError:
-                pass
-    attempt("fly", fly)
-    sys.stdin.read(1)
-"""
 HOST = """
     import array, json, resource, socket, sys
     from pysandbox import PIPE, Cage, Policy, Runtime

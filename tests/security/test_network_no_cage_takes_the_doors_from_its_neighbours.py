@@ -22,27 +22,10 @@ from pysandbox.gate.askers import Askers, DoorClient, served
 from pysandbox.gate.reader import DoorReader
 from pysandbox.live import askers as live_askers
 
-from .harness import first_line, host_script, program
+from .harness import FLIGHT, first_line, host_script, program
 
 # ---- descriptors on their way ---------------------------------------------------------------------------------------
 
-FLIGHT = """
-    import array
-    end = os.pipe()[0]
-    kept = []
-    def fly():
-        while True:
-            pair = socket.socketpair()
-            pair[0].setblocking(False)
-            kept.append(pair)
-            try:
-                while True:
-                    pair[0].sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [end] * 200))])
-            except BlockingIOError:
-                pass
-    attempt("fly", fly)
-    sys.stdin.read(1)
-"""
 ASKS = """
     def through(ask):
         with socket.create_connection(("198.18.0.1", 3128), 20) as s:
@@ -104,7 +87,7 @@ def answers(said: str) -> list[str]:
 
 def test_descriptors_in_flight_leave_the_other_cages_their_doors() -> None:
     port = free_port()
-    attack, asks = program("import socket", FLIGHT), program("import socket", ASKS, PORT=port)
+    attack, asks = program(FLIGHT), program("import socket", ASKS, PORT=port)
     with host_script(HOST, json.dumps(attack), json.dumps(asks), str(port)) as host:
         alone, flown, sent, beside, newer, after, limit, failed = json.loads(first_line(host, 120))
         host.wait()
