@@ -116,7 +116,7 @@ def looks(long: int, look: Callable[[int, DoorClient], object]) -> object:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         place = listener.getsockname()
         command = [sys.executable, "-I", "-S", "-c", CHAIN, str(place[1]), str(long)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0) as first:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as first:
             try:
                 assert first.stdout is not None
                 port = int(first.stdout.readline())
