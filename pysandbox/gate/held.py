@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pysandbox.gate.ledger import Ledger
     from pysandbox.gate.sent import LeakCaller
     from pysandbox.gate.tcp.target import DialTarget
+    from pysandbox.gate.trusted import KnownPlan
 
 ODD = re.compile(r"[^\x21-\x7e ]")
 OF_A_SCAN = re.compile(r"dlp\.[a-z0-9_-]{1,40}")
@@ -63,6 +64,14 @@ class HeldConnection:
     def leak_seconds(self) -> float:
         """How long the host's callback may take for a question; 0: there is none."""
         return self.session.leak_caller.seconds if self.session.leak_caller is not None else 0.0
+
+    def opening(self, number: int, plan: KnownPlan, said: bytes, *, proxied: bool) -> ChannelRecord:
+        """What the inspector is told of it, with its two sockets. `said` was read of the client already."""
+        fields = (
+            str(plan.number), str(plan.contracts.index(self.contract)), self.target.host, str(self.target.port),
+            str(self.secure | proxied << 1), str(self.secrets), str(self.leak_seconds),
+        )  # fmt: skip
+        return ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
 
 
 def canaries_of(session: Served) -> ChannelRecord:

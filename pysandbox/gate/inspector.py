@@ -29,8 +29,8 @@ from pysandbox.gate import confined
 from pysandbox.gate.held import HeldConnection, Served, book
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
+from pysandbox.gate.known_plans import KnownPlans, PlanHold
 from pysandbox.gate.pulse import Pulse
-from pysandbox.gate.trusted import KnownPlan, TrustFiles, plan_of
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ class InspectorProcess:
         self._sink, self._asked_every = sink, asked_every
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
-        self._files = TrustFiles()
-        self._plans: dict[object, KnownPlan] = {}
+        self._plans = KnownPlans()
         self._held: dict[int, HeldConnection] = {}
         self._sessions: weakref.WeakSet[Served] = weakref.WeakSet()
         self.numbers = itertools.count(1)  # of whatever it is told
@@ -64,7 +63,6 @@ class InspectorProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._pulse: Pulse | None = None
         self._starts, self._why = 0, "it was stopped"  # the last one serves no more
-        self._expected = 0  # cages on their way
         self._retired = self._ready = self._returns = False
 
     @property
@@ -81,11 +79,11 @@ class InspectorProcess:
     def retire(self) -> bool:
         with self._lock:
             served = (*self._sessions, *(each.session for each in self._held.values()))
-            if self._expected or any(not each.ended for each in served):
+            if self._plans.is_expecting or any(not each.ended for each in served):
                 return False
             self._retired = True
             self._stop()
-            self._files.remove()
+            self._plans.forget_all()
             return True
 
     def after_fork_in_child(self) -> None:
@@ -94,18 +92,18 @@ class InspectorProcess:
             os.close(self._channel.detach())
         if self._pulse is not None:
             self._pulse.close()
-        self._files.abandon()
+        self._plans.files.abandon()
 
     # ---- plans --------------------------------------------------------------------------------------------------
 
     def trust(self, net: NetPlan) -> str:
         """The file that a cage of this plan is to trust. Raises OSError."""
-        key = (net.hosts, net.inspection)
         with self._lock:
             if self._retired:
                 raise OSError(ESHUTDOWN, "it has retired")
             self._ensure()
-            known = self._plans[key] = self._plans.get(key) or plan_of(net, next(self.numbers))
+            known = self._plans.use(net, lambda: next(self.numbers))
+            self._forget()
             if not known.path:
                 self._teach()
                 self._wait_until(lambda: bool(known.path))
@@ -114,7 +112,7 @@ class InspectorProcess:
     def _teach(self) -> None:
         """Tells it the plans that it does not know."""
         assert self._channel is not None
-        for known in self._plans.values():
+        for known in self._plans:
             if known.taught != self._starts:
                 with known.described() as file:
                     channel.send(self._channel, ChannelRecord(Kind.PLAN, known.number), (file.fileno(),))
@@ -132,11 +130,23 @@ class InspectorProcess:
                 raise OSError(ETIMEDOUT, f"the inspector is silent for {START_SECONDS:g} s")
             self._news.wait(left)
 
-    def expect(self, cages: int) -> InspectorProcess:
-        """So many more, or fewer, cages are on their way to `serve`; it does not retire meanwhile. Returns itself."""
+    def _forget(self) -> None:
+        """What nobody needs. Connections that are open go on."""
+        for known in self._plans.forget_unneeded(self._starts):
+            with suppress(OSError):  # it has ended, and what takes its place is not told of it
+                self.say(ChannelRecord(Kind.DROP, known.number), later=True)
+
+    def expect(self, net: NetPlan, cages: int) -> InspectorProcess:
+        """So many more, or fewer, cages of this plan are on their way to `serve`; it does not retire meanwhile. Returns
+        itself."""
         with self._lock:
-            self._expected += cages
+            self._plans.expect(net, cages)
+            self._forget()
         return self
+
+    def hold(self, path: str) -> PlanHold:
+        """For a cage that is given this file: the plan is needed until it is gone. Raises StartError."""
+        return PlanHold(self._plans, path, self._lock, self._forget)
 
     def serve(self, session: Served) -> InspectorProcess:
         """From now on it is needed, until the session has ended. Returns itself."""
@@ -151,17 +161,12 @@ class InspectorProcess:
     ) -> int:
         """Hands over duplicates of both; `held.over` is called in any thread when it has ended, with whether by a
         reset. Returns its number. Raises OSError."""
-        key = (held.session.net.hosts, held.session.net.inspection)
         with self._lock:
-            known = self._plans.get(key)
+            known = self._plans.find(held.session.net)
             if known is None or self._channel is None or not known.path or len(said) > LONGEST_SAID:
                 raise OSError(ESHUTDOWN, "the inspector has ended")
             number = held.session.number << OF_CAGE | next(self.numbers)
-            fields = (
-                str(known.number), str(known.contracts.index(held.contract)), held.target.host, str(held.target.port),
-                str(held.secure | proxied << 1), str(held.secrets), str(held.leak_seconds),
-            )  # fmt: skip
-            record = ChannelRecord(Kind.OPEN, number, (*(each.encode() for each in fields), said))
+            record = held.opening(number, known, said, proxied=proxied)
             self._held[number] = held
             try:
                 channel.send(self._channel, record, (client.fileno(), server.fileno()))
@@ -239,7 +244,7 @@ class InspectorProcess:
                 if self._process is not process:
                     raise OSError(ESHUTDOWN, f"the inspector is gone at its start: {self._why}")
                 roots.seek(0)
-                self._files.roots = roots.read()
+                self._plans.files.roots = roots.read()
             undo.pop_all()
 
     def _stop(self, only: subprocess.Popen[bytes] | None = None) -> None:
@@ -268,27 +273,17 @@ class InspectorProcess:
                     ready = [key for key, _ in selector.select(pulse.every if self._held or pulse.is_owed else None)]
                     if wakes in ready:
                         pulse.rest()
-                    if said in ready and not self._read_record(near):
-                        break
+                    if said in ready:
+                        record = _received(near)
+                        if record is None:
+                            break
+                        self._take(record)
                     if not self._answers(pulse):
                         why = f"it is silent for {pulse.seconds:g} s"
                         break
                 self._ended(process, pulse, why or _how_ended(process))
         except Exception as error:
             self._ended(process, pulse, f"{type(error).__name__}: {error}")
-
-    def _read_record(self, near: socket.socket) -> bool:
-        """Takes one record; whether there may be another. Raises OSError, BadChannelRecord, ValueError."""
-        received = channel.receive(near)
-        if received is None:
-            return False
-        record, fds = received
-        for fd in fds:
-            os.close(fd)
-        if record.kind in TO_INSPECTOR:
-            raise BadChannelRecord("a record that is the host's to send")
-        self._take(record)
-        return True
 
     def _answers(self, pulse: Pulse) -> bool:
         with self._lock:
@@ -300,6 +295,7 @@ class InspectorProcess:
             return again is not None
 
     def _take(self, record: ChannelRecord) -> None:
+        """Raises OSError, ValueError."""
         with self._lock:
             held = self._held.get(record.number)
             if record.kind is Kind.READY:
@@ -307,7 +303,7 @@ class InspectorProcess:
             elif record.kind is Kind.PONG and self._pulse is not None:
                 self._pulse.answered(record.number)
             elif record.kind is Kind.AUTHORITY:
-                self._files.learn(record.number, record.fields[0], self._plans.values(), self._starts)
+                self._plans.files.learn(record.number, record.fields[0], self._plans, self._starts)
             elif record.kind is Kind.OVER:
                 self._held.pop(record.number, None)
             self._news.notify_all()
@@ -322,7 +318,7 @@ class InspectorProcess:
                 return  # somebody has stopped it
             held, self._held, self._why = self._held, {}, why
             self._stop()
-            for known in self._plans.values():
+            for known in self._plans:
                 known.path = ""
             self._again()
         for each in held.values():
@@ -347,6 +343,19 @@ class InspectorProcess:
                 self._news.notify_all()
 
         threading.Thread(target=start, name="pysandbox-inspector-again", daemon=True).start()
+
+
+def _received(near: socket.socket) -> ChannelRecord | None:
+    """The next record; None at the end. Raises OSError, BadChannelRecord."""
+    received = channel.receive(near)
+    if received is None:
+        return None
+    record, fds = received
+    for fd in fds:
+        os.close(fd)
+    if record.kind in TO_INSPECTOR:
+        raise BadChannelRecord("a record that is the host's to send")
+    return record
 
 
 def _how_ended(process: subprocess.Popen[bytes]) -> str:

@@ -16,6 +16,7 @@ from pysandbox.errors import StartError
 from pysandbox.events import Sink
 from pysandbox.gate.held import HeldConnection, Served, canaries_of
 from pysandbox.gate.inspector import ASKED_EVERY, InspectorProcess
+from pysandbox.runtime.prepared import TrustedFile
 from pysandbox.shapes import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ def trusting(runtime: Runtime, prepared: Prepared, *, asks: bool = False) -> Ite
     """While a cage of this plan is opened and admitted: the file with the certificates that it is to trust stands in
     `prepared`, and whoever looks into its TLS does not retire. Raises StartError."""
     assert prepared.plan.net is not None
-    inspector = join_inspector(runtime, prepared.plan.net, lambda inspector: inspector.expect(1), asks=asks)
+    net = prepared.plan.net
+    inspector = join_inspector(runtime, net, lambda inspector: inspector.expect(net, 1), asks=asks)
     try:
         try:
-            prepared.trusted = inspector.trust(prepared.plan.net)
+            prepared.trusted = TrustedFile(inspector.trust(net), inspector.hold)
         except OSError as error:
             text = f"the inspector, which [[host]] contracts need, was not to be had: {error}"
             raise StartError("network", error.errno or ESHUTDOWN, None, text) from error
         yield
     finally:
-        inspector.expect(-1)
+        inspector.expect(net, -1)

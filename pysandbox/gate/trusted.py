@@ -23,13 +23,16 @@ ONE_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]{1,
 
 @dataclass(slots=True)
 class KnownPlan:
-    """`path` is "" while its authority is not known; `taught`: which inspector was told of it, counted from 1."""
+    """`path` is "" while its authority is not known, `file` until it was for the first time; `taught`: which inspector
+    was told of it, counted from 1; `cages`: how many there are that were given the file."""
 
     number: int
     contracts: tuple[Contract, ...]
     said: bytes
     path: str = ""
+    file: str = ""
     taught: int = 0
+    cages: int = 0
 
     @contextmanager
     def described(self) -> Iterator[Any]:
@@ -93,7 +96,7 @@ class TrustFiles:
         """An authority is asked for once: no more is ever added to what cages trust. Raises OSError, ValueError."""
         for known in plans:
             if known.number == number and known.taught == taught and not known.path:
-                known.path = self.add(number, certificate)
+                known.path = known.file = self.add(number, certificate)
                 return
         raise ValueError("an authority that nobody asked for")
 
@@ -113,6 +116,12 @@ class TrustFiles:
             file.write((self.roots if is_new else b"") + certificate)
             os.fchmod(fd, 0o644)
         return path
+
+    def drop(self, path: str) -> None:
+        """Removes the file of a plan; of "" there is none."""
+        if path:
+            with suppress(OSError):
+                os.unlink(path)
 
     def remove(self) -> None:
         self._directory = ""

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from pysandbox.compile.cow import cow_steps
 from pysandbox.live.services import CageService
-from pysandbox.runtime.prepared import Prepared
+from pysandbox.runtime.prepared import Prepared, TrustedFile
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,13 +26,17 @@ class Beside(NamedTuple):
 NOTHING = Beside()
 
 
-def make_beside(prepared: Prepared, undo: ExitStack) -> Beside:
+def make_beside(prepared: Prepared, trusted: TrustedFile | None, undo: ExitStack) -> Beside:
     """`undo` takes it back where the cage is not made. Raises StartError."""
     most = prepared.plan.layers
-    if most is None and not prepared.placeholders:
+    if most is None and trusted is None and not prepared.placeholders:
         return NOTHING
     services: list[CageService] = []
     layers = ""
+    if trusted is not None:
+        hold = trusted.hold(trusted.path)
+        undo.callback(hold.end)
+        services.append(hold)
     if prepared.placeholders:
         from pysandbox.live.placeholders import Placeholders
 

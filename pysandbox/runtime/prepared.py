@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pysandbox.compile.absent_names import COVERING
 from pysandbox.compile.plan import Plan
 from pysandbox.launch import native
+from pysandbox.live.services import CageService
 from pysandbox.note import Note
 from pysandbox.policy.below import covers
 from pysandbox.policy.model import Policy
@@ -23,6 +24,14 @@ class ShownPath(NamedTuple):
     text: str
     variables: tuple[str | None, ...]
     holds: Callable[[], bool]
+
+
+class TrustedFile(NamedTuple):
+    """A file of the host with the certificates that a cage is to trust. `hold`, which is told the path, has it stay
+    until the cage is gone; raises StartError where it is gone already."""
+
+    path: str
+    hold: Callable[[str], CageService]
 
 
 @dataclass(slots=True, eq=False)  # compared by identity: each is one compilation
@@ -45,7 +54,7 @@ class Prepared:
     variables: tuple[list[str], str] | None = None  # what commands without any of their own are told (`start.encode`)
     spawn_record: dict[str, object] = field(default_factory=dict)  # what every spawn tells, once made (audit)
     shown_path: ShownPath | None = None  # what of the user's PATH its cages show, once asked for (`commanded`)
-    trusted: str = ""  # the file of the host that stands for TRUST in cages that are opened now; another, another cage
+    trusted: TrustedFile | None = None  # what stands for TRUST in cages that are opened now; another, another cage
 
     @property
     def routed(self) -> bool:

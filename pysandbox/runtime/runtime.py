@@ -32,7 +32,7 @@ from pysandbox.runtime.beside import covers, make_beside, opened_uppers
 from pysandbox.runtime.commanded import CommandPolicies
 from pysandbox.runtime.plans import CompiledPlans
 from pysandbox.runtime.pool import Pool
-from pysandbox.runtime.prepared import Prepared
+from pysandbox.runtime.prepared import Prepared, TrustedFile
 from pysandbox.runtime.prewarmed import Prewarmed
 from pysandbox.runtime.shared import SharedServices
 from pysandbox.shapes import TYPE_CHECKING, Literal, Protocol, TypeVar
@@ -138,11 +138,10 @@ class Runtime:
         Raises StartError, CageClosedError when this process is ending."""
         if self._ending:
             raise CageClosedError("this process was told to end, and ends its cages")
+        trusted = prepared.trusted
+        opener = functools.partial(self._open, prepared, session, trusted)
         try:
-            if prepared.can_wait:
-                live = self._pool.take((prepared, session, prepared.trusted), lambda: self._open(prepared, session))
-            else:
-                live = self._open(prepared, session)
+            live = self._pool.take((prepared, session, trusted), opener) if prepared.can_wait else opener()
         except StartError as error:
             if error.step in ("idmap", "overlay"):  # something was mounted since: the next plan sees it
                 self.plans.forget(prepared)
@@ -169,7 +168,7 @@ class Runtime:
         """Has the place of a taken cage refilled; call it once the cage has its order: `spent` where it is its last."""
         self._pool.replenish((prepared, session, prepared.trusted), spent)
 
-    def _open(self, prepared: Prepared, session: Session | None) -> CageInit:
+    def _open(self, prepared: Prepared, session: Session | None, trusted: TrustedFile | None) -> CageInit:
         """A new cage. Whatever it takes beside the cage itself is undone when a later part of it fails."""
         cage_id, plan = ids.new_id(), prepared.plan
         if session is not None:
@@ -184,9 +183,9 @@ class Runtime:
                 undo.callback(group.close)
             name = ids.hostname(plan.hostname_prefix, cage_id)
             born_in = group.fd if group is not None and plan.cgroup is not None and plan.cgroup.born_inside else -1
-            beside = make_beside(prepared, undo)
+            beside = make_beside(prepared, trusted, undo)
             opened = prepared.native.open(
-                self._init(plan), name, own or scratch, born_in, prepared.trusted, beside.layers
+                self._init(plan), name, own or scratch, born_in, trusted.path if trusted else "", beside.layers
             )
             undo.callback(opened.undo)
             doors = netns.open_doors(opened.pidfd, plan.net) if plan.net is not None else {}
@@ -283,7 +282,8 @@ class Runtime:
         self._prewarmed.want(policy, n, os.path.abspath(cwd) if cwd is not None else os.getcwd())
 
     def _keep(self, prepared: Prepared, count: int) -> None:
-        self._pool.keep((prepared, None, prepared.trusted), lambda: self._open(prepared, None), count)
+        trusted = prepared.trusted
+        self._pool.keep((prepared, None, trusted), functools.partial(self._open, prepared, None, trusted), count)
 
     def _expire(self) -> bool:
         self._prewarmed.follow()

@@ -38,10 +38,11 @@ class Kind(IntEnum):
     """To the inspector: PLAN (a descriptor: what a plan's hosts are held to), OPEN (number of the plan in the first
     field, of the secrets in the sixth; two descriptors), CUT, PING, SECRETS (placeholders and values, as JSON), REVOKE
     (the name of one), FORGET, CANARIES (of a cage, as JSON, before its first OPEN), ENDED (a cage), ANSWER (why
-    something is refused, or nothing). From it: READY, AUTHORITY (the certificate of a plan's authority), REFUSED,
-    UNTRUSTED (the client does not trust the authority), UPSTREAM (the server's certificate is not accepted), OVER,
-    PONG, FOUND (a credential), ASK (the host's callback: number of the question, place, offset, bytes), PASSED (a
-    request to a host whose requests are told: method, path, type)."""
+    something is refused, or nothing), DROP (a plan, of which no connection is opened any more). From it: READY,
+    AUTHORITY (the certificate of a plan's authority), REFUSED, UNTRUSTED (the client does not trust the
+    authority), UPSTREAM (the server's certificate is not accepted), OVER, PONG, FOUND (a credential), ASK (the host's
+    callback: number of the question, place, offset, bytes), PASSED (a request to a host whose requests are told:
+    method, path, type)."""
 
     PLAN = 1
     OPEN = 2
@@ -63,15 +64,16 @@ class Kind(IntEnum):
     ANSWER = 18
     PASSED = 19
     CANARIES = 20
+    DROP = 21
 
 
 TO_INSPECTOR = frozenset((Kind.PLAN, Kind.OPEN, Kind.CUT, Kind.PING, Kind.SECRETS, Kind.REVOKE, Kind.FORGET,
-                          Kind.ENDED, Kind.ANSWER, Kind.CANARIES))  # fmt: skip
+                          Kind.ENDED, Kind.ANSWER, Kind.CANARIES, Kind.DROP))  # fmt: skip
 FIELDS = {
     Kind.PLAN: 0, Kind.OPEN: 8, Kind.CUT: 0, Kind.PING: 0, Kind.READY: 0, Kind.AUTHORITY: 1, Kind.REFUSED: 5,
     Kind.UNTRUSTED: 1, Kind.UPSTREAM: 1, Kind.OVER: 1, Kind.PONG: 0, Kind.SECRETS: 1, Kind.REVOKE: 1,
     Kind.FORGET: 0, Kind.FOUND: 4, Kind.ENDED: 0, Kind.ASK: 4, Kind.ANSWER: 1,
-    Kind.PASSED: 3, Kind.CANARIES: 1,
+    Kind.PASSED: 3, Kind.CANARIES: 1, Kind.DROP: 0,
 }  # fmt: skip
 
 

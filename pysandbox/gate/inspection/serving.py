@@ -10,9 +10,10 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
+from weakref import WeakValueDictionary
 
 from pysandbox.compile.plan import Contract
 from pysandbox.gate.inspection import channel
@@ -45,7 +46,8 @@ SCHEMES = {"": "", "http": HTTP1, "h2c": HTTP2}  # what a server is spoken to in
 class HeldPlan:
     """What the hosts of one plan are held to, and the authority that signs for them."""
 
-    def __init__(self, said: bytes, roots: str) -> None:
+    def __init__(self, said: bytes, upstream: Callable[[str], ssl.SSLContext]) -> None:
+        """`upstream`: to servers, with more authorities than the host's own."""
         given = json.loads(said)
         self.contracts = [
             Contract(tuple(each["methods"]), tuple(each["paths"]), tuple(each["content_types"]),
@@ -57,7 +59,7 @@ class HeldPlan:
         self.most: int = given["most_bytes"]
         self.clear = SCHEMES[given["upstream_scheme"]]
         self.authority = SigningAuthority(given["patterns"])
-        self.upstream = upstream_context(roots + given["upstream_ca"])
+        self.upstream = upstream(given["upstream_ca"])
         self.sessions: dict[tuple[str, int], ssl.SSLSession] = {}
         self.scan = None if given["scan"] is None else _plan_scan(given["scan"])
         self._patterns: list[str] = given["patterns"]
@@ -112,6 +114,7 @@ class Inspector:
     def __init__(self, host: socket.socket, roots: str) -> None:
         self._host, self._roots, self._loop = host, roots, Loop()
         self._plans: dict[int, HeldPlan] = {}
+        self._upstreams: WeakValueDictionary[str, ssl.SSLContext] = WeakValueDictionary()
         self._pairs: dict[int, InspectedPair] = {}
         self._secrets: dict[int, SecretSet] = {}
         self._in_flight: dict[int, InFlight] = {}  # by cage
@@ -182,6 +185,8 @@ class Inspector:
             self._canaries.pop(record.number, None)
         elif record.kind is Kind.CANARIES:
             self._canaries[record.number] = record.fields[0]
+        elif record.kind is Kind.DROP:
+            self._plans.pop(record.number, None)  # what is served goes on
         elif record.kind is Kind.FORGET:
             self._secrets.pop(record.number, None)
 
@@ -203,8 +208,15 @@ class Inspector:
     def _learn(self, number: int, fd: int) -> None:
         with open(fd, "rb") as file:
             file.seek(0)
-            plan = self._plans[number] = HeldPlan(file.read(LONGEST_PLAN), self._roots)
+            plan = self._plans[number] = HeldPlan(file.read(LONGEST_PLAN), self._upstream)
         self._say(Kind.AUTHORITY, number, plan.authority.pem)
+
+    def _upstream(self, more: str) -> ssl.SSLContext:
+        """One for all plans with the same authorities, of which a host has hundreds; it keeps nothing of a session."""
+        context = self._upstreams.get(more)
+        if context is None:
+            context = self._upstreams[more] = upstream_context(self._roots + more)
+        return context
 
     # ---- a connection -------------------------------------------------------------------------------------------
 
@@ -293,6 +305,7 @@ class Inspector:
         except OSError:  # it has hung up
             client.close()
             server.close()
+            self._leave(number >> OF_CAGE)
             self._say(Kind.OVER, number, b"1")
             return
         self._pairs[number] = InspectedPair(
@@ -311,12 +324,15 @@ class Inspector:
             return
         self._say(Kind.REFUSED, number, told.column, told.why, told.value, told.method, told.path)
 
+    def _leave(self, cage: int) -> None:
+        """One of its connections is over, or has not begun."""
+        if cage in self._in_flight and not self._in_flight[cage].is_used:
+            del self._in_flight[cage]
+
     def _over(self, number: int, plan: HeldPlan, place: tuple[str, int], server: Side, *, reset: bool) -> None:
         self._pairs.pop(number, None)
         self._of_secrets.pop(number, None)
-        cage = number >> OF_CAGE
-        if cage in self._in_flight and not self._in_flight[cage].is_used:
-            del self._in_flight[cage]
+        self._leave(number >> OF_CAGE)
         kept = isinstance(server, ServerSide) and server.ready and not (server.has_failed or server.resumed)
         if isinstance(server, ServerSide) and kept and (session := server.session) is not None:
             if len(plan.sessions) >= MOST_SESSIONS:
