@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import AGAIN, SHORTAGE, ChannelRecord
-from pysandbox.shapes import NamedTuple
+from pysandbox.shapes import Any, NamedTuple
 
 PATIENCE = 1.0  # seconds for descriptors to be passed on, while others have too many on their way
 
@@ -27,7 +27,8 @@ class UnsaidRecord(NamedTuple):
 
 
 class Outbox:
-    """Belongs to a loop. `lost` is told what was given up, `failed` what has ended the channel."""
+    """Belongs to a loop. `lost` is told what was given up, `failed`, once, what has ended the channel; neither hears
+    anything after `close`, when another channel may have taken the place of this one."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, near: socket.socket, lost: Callable[[ChannelRecord], object],
@@ -36,19 +37,27 @@ class Outbox:
         self._loop, self._near, self._lost, self._failed = loop, near, lost, failed
         self._queue: deque[UnsaidRecord] = deque()
         self._again: asyncio.TimerHandle | None = None
+        self._has_failed = self._is_closed = False
         self._until = 0.0  # when descriptors are given up, the first of all that wait; 0: none have waited
 
     def say(self, record: ChannelRecord, fds: tuple[int, ...] = ()) -> None:
         """Does not wait. The descriptors stay the caller's. Raises ValueError for what is too long, OSError where they
-        cannot be duplicated."""
-        self._queue.append(UnsaidRecord(record, channel.encode(record), _duplicates(fds)))
+        cannot be duplicated. Nothing is said to a channel that has ended."""
+        said = channel.encode(record)
+        if self._has_failed or self._is_closed:
+            return
+        self._queue.append(UnsaidRecord(record, said, _duplicates(fds)))
         if self._again is None:
             self._flush()
 
     def close(self) -> None:
         """Drops what waits. Idempotent."""
+        self._is_closed = True
         if self._again is not None:
             self._again.cancel()
+        self._drop()
+
+    def _drop(self) -> None:
         while self._queue:
             _close(self._queue.popleft().fds)
 
@@ -63,18 +72,28 @@ class Outbox:
                 return
             except OSError as error:
                 if error.errno not in SHORTAGE:
-                    self._loop.call_soon(self._failed, str(error))
+                    self._fail(str(error))
                     return
                 if not self._is_given_up():
                     self._again = self._loop.call_later(AGAIN, self._flush)
                     break
-                self._loop.call_soon(self._lost, self._queue[0].record)
+                self._soon(self._lost, self._queue[0].record)
             else:
                 self._until = 0.0 if fds else self._until
             _close(self._queue.popleft().fds)
         if not self._queue:
             self._until = 0.0
         self._loop.remove_writer(self._near.fileno())
+
+    def _fail(self, why: str) -> None:
+        """Later: whoever says something is in the middle of what that was for."""
+        self._has_failed = True
+        self._loop.remove_writer(self._near.fileno())
+        self._drop()
+        self._soon(self._failed, why)
+
+    def _soon(self, told: Callable[[Any], object], what: object) -> None:
+        self._loop.call_soon(lambda: None if self._is_closed else told(what))
 
     def _is_given_up(self) -> bool:
         """Whether the first of the queue has waited for long enough: once for all that wait behind it, too, until

@@ -260,10 +260,12 @@ class DoorReader:
             self._requests.not_told(record.number, int(record.fields[0]))
 
     def read_on(self) -> None:
+        near = self._channel
         try:
             self._watch()
         except OSError as error:
-            self._loop.call_soon(self.fail, str(error))
+            why = str(error)
+            self._loop.call_soon(lambda: self.fail(why) if self._channel is near else None)
 
     def _watch(self) -> None:
         """Raises OSError."""
