@@ -141,7 +141,8 @@ CROWDED = EventType(
 )
 GATEKEEPER_FAILED = EventType(
     "gatekeeper.failed",
-    "Serving doors failed: one door, which is closed, or all of them, which cuts the cages off that have doors.",
+    "Serving doors failed: one door, which is closed, or all of them, which cuts the cages off that have doors. Of a "
+    "process of ours that has ended, `reason` says where it failed; one that was taken over may say anything there.",
     ("reason",),
 )
 GRANT_SKIPPED = EventType("sandbox.grant_skipped", "Something that was granted is not in the view.", ("key", "reason"))

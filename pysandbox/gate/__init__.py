@@ -6,7 +6,7 @@ decides, `connections` what is cut when the rules change; `dns`, `tcp`, `http`, 
     reader.py, requests.py   the host's side of the process that reads at the doors (reading/); doors.py, askers.py
     inspector.py, held.py    the host's side of the process that looks at requests (inspection/)
     contract.py, secrets.py, placeholders.py, trusted.py, refusal.py   what requests are held to, and answered
-    confined.py, own_limits.py, outbox.py, pulse.py   how such a process begins, is told things, and still answers
+    confined.py, own_limits.py, outbox.py, pulse.py, last_words.py   how such a process begins, is told things, ends
     ledger.py, monitors.py   what was let through, refused, and lost
     shares.py, turns.py, hush.py, tasks.py, threads.py   cages side by side in one loop, and other threads
     routed.py, direct.py, handed.py   an interface, sockets of the host, doors without a network namespace

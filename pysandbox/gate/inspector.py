@@ -26,6 +26,7 @@ from errno import ESHUTDOWN, ETIMEDOUT
 from pysandbox.descriptors.sockets import socket_pair
 from pysandbox.events import GATEKEEPER_FAILED, Event, Sink
 from pysandbox.gate import confined
+from pysandbox.gate.confined import ConfinedProcess
 from pysandbox.gate.held import HeldConnection, Served, book
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import OF_CAGE, TO_INSPECTOR, BadChannelRecord, ChannelRecord, Kind
@@ -60,13 +61,13 @@ class InspectorProcess:
         self.numbers = itertools.count(1)  # of whatever it is told
         self.told_again: dict[int, Callable[[], ChannelRecord]] = {}  # to one that takes its place
         self._channel: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ConfinedProcess | None = None
         self._pulse: Pulse | None = None
         self._starts, self._why = 0, "it was stopped"  # the last one serves no more
         self._retired = self._ready = self._returns = False
 
     @property
-    def process(self) -> subprocess.Popen[bytes] | None:
+    def process(self) -> ConfinedProcess | None:
         """The one that serves."""
         return self._process
 
@@ -92,6 +93,8 @@ class InspectorProcess:
             os.close(self._channel.detach())
         if self._pulse is not None:
             self._pulse.close()
+        if self._process is not None:
+            self._process.words.close()
         self._plans.files.abandon()
 
     # ---- plans --------------------------------------------------------------------------------------------------
@@ -232,6 +235,7 @@ class InspectorProcess:
             undo.callback(near.close)
             with far, tempfile.TemporaryFile() as roots:
                 process = self._process = _spawn(far, roots.fileno(), self.scans)
+                undo.callback(process.words.close)
                 far.close()  # else its end would not be heard
                 self._channel, self._ready = near, False
                 pulse = self._pulse = Pulse(self._asked_every, SILENT_ROUNDS)
@@ -247,7 +251,7 @@ class InspectorProcess:
                 self._plans.files.roots = roots.read()
             undo.pop_all()
 
-    def _stop(self, only: subprocess.Popen[bytes] | None = None) -> None:
+    def _stop(self, only: ConfinedProcess | None = None) -> None:
         """Under the lock. It ends when its channel does; a stopped one is killed. `only`: if it is that one still."""
         if only is not None and self._process is not only:
             return
@@ -263,7 +267,7 @@ class InspectorProcess:
 
     # ---- what it says -------------------------------------------------------------------------------------------
 
-    def _listen(self, near: socket.socket, process: subprocess.Popen[bytes], pulse: Pulse) -> None:
+    def _listen(self, near: socket.socket, process: ConfinedProcess, pulse: Pulse) -> None:
         """The thread that reads its records, one for each process. Whatever goes wrong here, nobody waits for it."""
         why = ""
         try:
@@ -284,6 +288,8 @@ class InspectorProcess:
                 self._ended(process, pulse, why or _how_ended(process))
         except Exception as error:
             self._ended(process, pulse, f"{type(error).__name__}: {error}")
+        finally:
+            process.words.close()
 
     def _answers(self, pulse: Pulse) -> bool:
         with self._lock:
@@ -311,7 +317,7 @@ class InspectorProcess:
             with suppress(RuntimeError):  # its loop has ended
                 book(record, held, self.say)
 
-    def _ended(self, process: subprocess.Popen[bytes], pulse: Pulse, why: str) -> None:
+    def _ended(self, process: ConfinedProcess, pulse: Pulse, why: str) -> None:
         with self._lock:
             pulse.close()
             if self._process is not process:
@@ -358,15 +364,16 @@ def _received(near: socket.socket) -> ChannelRecord | None:
     return record
 
 
-def _how_ended(process: subprocess.Popen[bytes]) -> str:
+def _how_ended(process: ConfinedProcess) -> str:
     """How a process ended that has closed its channel."""
     try:
         code = process.wait(ENDS_SECONDS)
     except subprocess.TimeoutExpired:
         return "it has closed its channel"
-    return f"it has ended by signal {-code}" if code < 0 else f"it has ended with exit code {code}"
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    return f"it has ended {how}{process.words.said()}"
 
 
-def _spawn(far: socket.socket, roots: int, scans: bool) -> subprocess.Popen[bytes]:
+def _spawn(far: socket.socket, roots: int, scans: bool) -> ConfinedProcess:
     kept = {name: value for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (value := os.environ.get(name))}
     return confined.start(MODULE, (far.fileno(), roots), int(scans), environment=kept)

@@ -34,9 +34,8 @@ from pysandbox.gate.threads import LOOP_PATIENCE, wait_for_loop
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import subprocess
-
     from pysandbox.gate.cage_session import CageSession
+    from pysandbox.gate.confined import ConfinedProcess
     from pysandbox.gate.tcp.relay import SocketRelay
 
 MODULE = "pysandbox.gate.reading.__main__"
@@ -55,7 +54,7 @@ class DoorReader:
         relay.dialler_failed = partial(self.fail, "it says what makes no sense to the dialler, or nothing more")
         self._dials = -1  # the relay's end of the channel for what it dials by itself
         self._channel: socket.socket | None = None
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ConfinedProcess | None = None
         self._outbox: Outbox | None = None
         self._numbers = itertools.count(1)
         self._doors: dict[int, tuple[CageSession, asyncio.Future[None]]] = {}
@@ -213,6 +212,7 @@ class DoorReader:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+            self.process.words.close()
         for told in self._pings.values():
             told.set()
         self._pings.clear()
@@ -225,10 +225,11 @@ class DoorReader:
         """It has ended, or is to."""
         if self._channel is not None:
             served = {session for session, _ in self._doors.values() if not session.ended}
+            words = self.process.words.said() if self.process is not None else ""
             self.stop()
             for session in served:
                 session.ledger.cut_off(why)
-            self._tell(f"the reader of the doors: {why}")
+            self._tell(f"the reader of the doors: {why}{words}")
 
     def after_fork_in_child(self) -> None:
         near, self._channel = self._channel, None
@@ -236,6 +237,8 @@ class DoorReader:
             os.close(near.detach())
         if self._dials >= 0:
             os.close(self._dials)
+        if self.process is not None:
+            self.process.words.close()
         self._drop_unsaid()
 
     def _drop_unsaid(self) -> None:

@@ -4,9 +4,12 @@ unseen: the next one holds the same, and after that hosts with a contract are cl
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import socket
+import ssl
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -15,14 +18,18 @@ import pytest
 from _support.inspected import Asking, Server, ask, inspector_process, request, wait_for_another
 from pysandbox.compile.plan import Contract
 from pysandbox.events import Event
+from pysandbox.gate import confined
 from pysandbox.gate import inspector as inspector_module
 from pysandbox.gate.inspection import channel
 from pysandbox.gate.inspection.channel import ChannelRecord, Kind
+from pysandbox.gate.inspection.serving import HeldPlan
 from pysandbox.gate.inspector import InspectorProcess
+from pysandbox.gate.trusted import plan_of
 
 from .harness import wait_until
 
 GET = Contract(methods=("GET",))
+ODD_WORDS = b"\x1b]0;x\x07\r\n"
 
 
 @pytest.fixture
@@ -67,6 +74,36 @@ def test_one_that_ends_at_its_start_is_told_at_once_with_how(
     with inspector_process(events) as inspector, pytest.raises(OSError, match="exit code 1") as told:
         Asking(inspector, GET, str(tmp_path / "api.example.pem"))
     assert told.value.errno == errno.ESHUTDOWN, "not as one that is silent for long"
+
+
+def test_it_says_where_it_failed_and_nothing_of_what_it_worked_on(asking: Asking, events: list[Event]) -> None:
+    """The control: the exception has the stranger's word in its message."""
+    said = json.loads(plan_of(asking.net, 99).said) | {"upstream_scheme": "swordfish"}
+    with pytest.raises(KeyError, match="swordfish"):
+        HeldPlan(json.dumps(said).encode(), ssl.SSLContext)
+    near = asking.inspector._channel
+    assert near is not None
+    with tempfile.TemporaryFile() as file:
+        file.write(json.dumps(said).encode())
+        file.flush()
+        channel.send(near, ChannelRecord(Kind.PLAN, 99), (file.fileno(),))
+    assert wait_until(lambda: len(events) == 1, 20)
+    reason = str(events[0].data["reason"])
+    assert reason.startswith("the inspector of TLS: it has ended with exit code 1: /")
+    assert reason.endswith("; KeyError") and "serving.py:" in reason and " in _learn; " in reason
+    assert "swordfish" not in reason and reason.isprintable()
+
+
+def test_whoever_has_taken_it_over_says_one_line_at_its_end(
+    events: list[Event], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confined, "STARTER", f"import os; os.write(2, {ODD_WORDS!r} * 5000)")
+    with inspector_process(events) as inspector, pytest.raises(OSError, match="exit code 0"):
+        Asking(inspector, GET, str(tmp_path / "api.example.pem"))
+    assert events
+    for each in events:
+        reason = str(each.data["reason"])
+        assert reason.isascii() and reason.isprintable() and "\\x1b]0;x\\x07" in reason and len(reason) < 5000
 
 
 def test_a_plan_that_could_not_be_sent_is_sent_again(

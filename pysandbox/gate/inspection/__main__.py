@@ -2,8 +2,8 @@
 up, and only then looks at its first byte.
 
 What it gives up (csrc/host/confine): every file, every way to make a socket, a connection, a process or a program, and
-every signal to another. What it keeps is the channel to the host program and the sockets that come through it. It ends
-with the channel.
+every signal to another. What it keeps is the channel to the host program, the sockets that come through it, and a pipe
+for its last words. It ends with the channel.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from pysandbox.gate.inspection.http2.conversation import Conversation
 from pysandbox.gate.inspection.http2.frames import END_HEADERS, END_STREAM, HEAD, HEADERS, PREFACE, SETTINGS
 from pysandbox.gate.inspection.http2.side import Http2Side
 from pysandbox.gate.inspection.roots import host_roots
-from pysandbox.gate.inspection.serving import Inspector, tell_where, upstream_context
+from pysandbox.gate.inspection.serving import Inspector, upstream_context
 from pysandbox.gate.inspection.sides import HTTP1, HTTP2, ClientSide, ServerSide
 from pysandbox.gate.inspection.terms import Terms
+from pysandbox.gate.last_words import say_last_words
 from pysandbox.gate.own_limits import set_own_limits
 from pysandbox.gate.refusal import answer
 from pysandbox.policy.names import canonical
@@ -50,6 +51,7 @@ def main(channel_fd: int, roots_fd: int, scans: int) -> None:
     gc.freeze()  # what is there by now stays: it is not looked through again
     if failed := lib.psb_confine_inspector():
         raise OSError(-failed, f"the inspector cannot confine itself: {os.strerror(-failed)}")
+    say_last_words()
     inspector.run()
 
 
@@ -143,7 +145,6 @@ def _rehearse_scan() -> None:
     for stream in (libraries.brotli_stream(), libraries.zstd_stream()):
         if stream is not None:
             stream.decompress(b"", 1)
-    sys.excepthook = tell_where
 
 
 if __name__ == "__main__":

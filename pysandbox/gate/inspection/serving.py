@@ -9,10 +9,8 @@ import json
 import os
 import socket
 import ssl
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from weakref import WeakValueDictionary
 
 from pysandbox.compile.plan import Contract
@@ -101,15 +99,6 @@ def upstream_context(roots: str) -> ssl.SSLContext:
     return context
 
 
-def tell_where(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """The last words of a process that holds secrets: where it failed, and nothing of what it worked on."""
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        os.write(2, f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}\n".encode())
-        trace = trace.tb_next
-    os.write(2, f"the inspector has failed: {kind.__name__}\n".encode())
-
-
 class Inspector:
     def __init__(self, host: socket.socket, roots: str) -> None:
         self._host, self._roots, self._loop = host, roots, Loop()
@@ -176,7 +165,6 @@ class Inspector:
         elif record.kind is Kind.PING:
             self._say(Kind.PONG, record.number)
         elif record.kind is Kind.SECRETS:
-            sys.excepthook = tell_where
             self._secrets[record.number] = SecretSet(record.fields[0])
         elif record.kind is Kind.REVOKE and record.number in self._secrets:
             self._revoke(record)

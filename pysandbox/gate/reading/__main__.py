@@ -3,7 +3,7 @@ gives everything up, and only then looks at its first byte.
 
 What it gives up (csrc/host/confine): every file, every way to make a socket, a connection, a process or a program, and
 every signal to another. What it keeps is the channel to the host program, the doors and connections that come through
-it, and accept4(2). It ends with the channel.
+it, accept4(2), and a pipe for its last words. It ends with the channel.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pysandbox._native import lib
 from pysandbox.gate import refusal
 from pysandbox.gate.http import forward
 from pysandbox.gate.http import messages as http
+from pysandbox.gate.last_words import say_last_words
 from pysandbox.gate.own_limits import set_own_limits
 from pysandbox.gate.reading.repeats import RepeatSelector
 from pysandbox.gate.reading.serving import Reader
@@ -42,6 +43,7 @@ def main(channel_fd: int, dials_fd: int) -> None:
     gc.freeze()
     if failed := lib.psb_confine_reader():
         raise OSError(-failed, f"the reader cannot confine itself: {os.strerror(-failed)}")
+    say_last_words()
     loop.run_until_complete(reader.run())
     os._exit(0)
 
