@@ -42,6 +42,22 @@ def fork(work, times=1):
             while True:
                 try: work()
                 except OSError: pass
+def descend(levels):
+    for _ in range(levels):
+        if os.fork():
+            while True: time.sleep(3600)
+"""
+PROGRAMS: dict[str, Any] = {"allow_execve": ["/usr/bin/*", "/bin/*"], "deny": ["/usr/bin/true"]}
+REFUSED = """
+number = 0
+def run():
+    global number
+    number += 1
+    name = "/tmp/%d.%d" % (os.getpid(), number % 1000)
+    if number <= 1000:
+        with open(name, "w"): pass
+        os.chmod(name, 0o700)
+    os.execv(name, ["x"])
 """
 ATTACKS: dict[str, tuple[dict[str, Any], str]] = {
     "nothing": ({}, ""),
@@ -64,6 +80,8 @@ def look():
     os.stat("/nowhere/%d/%d" % (os.getpid(), number))
 fork(look, 8)
 """),
+    "refused programs": (PROGRAMS, REFUSED + "fork(run, 4)"),
+    "... of a long line": (PROGRAMS, REFUSED + "descend(240)\nfork(run, 4)"),
     "memory, 64 processes": ({"memory_mb": 256}, """
 def take():
     os.setsid()

@@ -24,13 +24,13 @@ from pysandbox.errors import UnsupportedError
 from pysandbox.launch.proctext import lines, names_below, number, read_below
 from pysandbox.live.askers import asker_below
 from pysandbox.live.commands import Asker
+from pysandbox.live.look_credit import LookCredit
 from pysandbox.live.processes import lineages
 from pysandbox.shapes import NamedTuple
 
 MOST_DESCRIPTORS = 8192  # of one look
 MOST_SECONDS = 0.02  # ... of this thread's time: some 400 processes
 TABLE_MOST = 1 << 20  # bytes of a table of sockets: some 7,000
-CREDIT, SHARE = 0.25, 0.05  # seconds of looks at once, and for each second later on
 MAPPED = "0000000000000000FFFF0000"  # an IPv4 address as one of IPv6, as the kernel writes it
 ANYWHERE = ("00000000", "0" * 32)
 LOCAL, REMOTE, INODE = 1, 2, 9  # columns
@@ -76,24 +76,18 @@ class TooMuchToLookAt(Exception):
 class Askers:
     """Tells who asks in one cage. In the loop; `now` raises nothing."""
 
-    def __init__(self, init_pid: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._init, self._clock = init_pid, clock
-        self._credit, self._at = CREDIT, clock()
+    def __init__(self, init_pid: int) -> None:
+        self._init, self._credit = init_pid, LookCredit()
 
     def now(self) -> Asker:
         """Who asks for what this task serves."""
-        found, began = _asking.get(), self._clock()
-        self._credit = min(CREDIT, self._credit + (began - self._at) * SHARE)
-        self._at = began
-        if found is None or self._credit <= 0:
+        found = _asking.get()
+        if found is None or not self._credit.is_left:
             return Asker()
-        try:
-            with suppress(OSError, UnsupportedError, TooMuchToLookAt):
-                peer = found()
-                return self._holder(peer) if peer is not None else Asker()
-            return Asker()
-        finally:
-            self._credit -= self._clock() - began
+        with self._credit.spent(), suppress(OSError, UnsupportedError, TooMuchToLookAt):
+            peer = found()
+            return self._holder(peer) if peer is not None else Asker()
+        return Asker()
 
     def _holder(self, peer: DoorClient) -> Asker:
         inode = _inode(self._init, peer)

@@ -21,6 +21,7 @@ from pysandbox.handlers.fix import spelled
 from pysandbox.live.askers import asker_of, attributed
 from pysandbox.live.commands import Asker
 from pysandbox.live.init import CageInit
+from pysandbox.live.look_credit import LookCredit
 from pysandbox.policy.match import may_execute
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import replace
@@ -50,6 +51,7 @@ class RefusalLedger:
         self._further = Further(live.commands)  # what there was no room for
         self._first: dict[tuple[Call, int], tuple[Denial, Asker]] = {}  # of the C half, described at once, by session
         self._walks = Walks()
+        self._looks = LookCredit()
         self._paths = PathJudge(plan, policy)
         self._counted: dict[int, Key] = {}  # of the C half's keys, what they are counts of
 
@@ -88,12 +90,24 @@ class RefusalLedger:
         key: Key = (*what, command, ())
         if command is not None and self._is_counted(key):
             return key, None
-        asker = asker_of(call.pid, self._live.pid, call.argv, session)
+        if self._is_full and (command is not None or not self._looks.is_left):
+            return key, self._further_one(what[0])
+        asker = self._asker(call, command, session)
         command = command or self._live.commands.of(asker)
         key = (*what, command, asker.leaders if command is None else ())
         if self._is_counted(key):
             return key, None
         return key, self._add(key, self._described(call, rule, asker, command, line, errno), asker)
+
+    def _asker(self, call: Call, command: int | None, session: int = 0) -> Asker:
+        """Whose it is need not be looked for where one command alone can have asked (`command`)."""
+        ascends = command is None and self._looks.is_left
+        with self._looks.spent():
+            return asker_of(call.pid, self._live.pid, call.argv, session, ascends=ascends)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._denials) >= KINDS_KEPT
 
     def _is_counted(self, key: Key) -> bool:
         """Counts one more of what is known."""
@@ -106,15 +120,20 @@ class RefusalLedger:
     def _add(self, key: Key, denial: Denial, asker: Asker) -> Denial | None:
         """What is to be told of it."""
         with self._lock:
-            if len(self._denials) < KINDS_KEPT:
+            if not self._is_full:
                 self._denials[key] = denial, asker
                 return denial
-            further = further_of(denial.kind)
+        return self._further_one(denial.kind)
+
+    def _further_one(self, kind: str) -> Denial | None:
+        """One more for which there was no room; what is to be told of it."""
+        further = further_of(kind)
+        with self._lock:
             return further if self._further.add(further.kind) else None
 
     def denial(self, call: Call, rule: str) -> Denial:
-        asker = asker_of(call.pid, self._live.pid, call.argv)
-        return self._described(call, rule, asker, self._live.commands.sole())
+        command = self._live.commands.sole()
+        return self._described(call, rule, self._asker(call, command), command)
 
     def _described(
         self, call: Call, rule: str, asker: Asker, command: int | None, line: str | None = None, errno: int = 0
@@ -132,10 +151,11 @@ class RefusalLedger:
 
     def _first_of(self, call: Call, session: int) -> tuple[Denial, Asker]:
         """What was refused by the C half, as it is known now."""
-        asker = asker_of(call.pid, self._live.pid, call.argv, session)
+        command = self._live.commands.sole()
+        asker = self._asker(call, command, session)
         number = EPERM if call.kind == "NEVER" or not self._notify.lenient else 0
         rule = self._rule_of(call)
-        return self._described(call, rule, asker, self._live.commands.sole(), errno=number), asker
+        return self._described(call, rule, asker, command, errno=number), asker
 
     def _tell_denial(self, denial: Denial) -> None:
         data: dict[str, object] = {name: getattr(denial, name) for name in TOLD}
