@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain
 
 from pysandbox.dlp import decode, passes
@@ -49,9 +49,20 @@ class Endings:
 
     def is_open(self, end: bytes, since: bytes) -> bool:
         """`end`: the last WINDOW bytes; `since`: all bytes since the last place where it was cut."""
+        steps = self.steps(end, since)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as over:
+                return bool(over.value)
+
+    def steps(self, end: bytes, since: bytes) -> Generator[int, None, bool]:
+        """As `is_open`, in steps of so many bytes."""
         work = Work(len(since))
         try:
-            return any(_is_unpacking(each, work) for each in _readings(since)) or self._is_open(end, DEPTH, work)
+            for each in _readings(since):
+                yield from _unpacking(each, work)
+            return self._is_open(end, DEPTH, work)
         except Undecodable:
             return True
 
@@ -157,15 +168,21 @@ def _of_base32(letters: bytes) -> Iterator[bytes]:
 # ---- what is compressed --------------------------------------------------------------------------------------------
 
 
-def _is_unpacking(said: bytes, work: Work) -> bool:
-    """Whether something compressed goes on at its end; also in an encoding that goes on. Raises Undecodable then."""
+def _unpacking(said: bytes, work: Work) -> Iterator[int]:
+    """Looks whether something compressed goes on at its end; also in an encoding that goes on. Raises Undecodable
+    then."""
     for plain in chain((said,), _runs(said), _undone(said, LETTERS, (LINES,))):
-        for _ in decode.inflated(plain, work.take, 0):
-            pass
+        yield from _inflating(plain, work)
     for plain in _of_base64(_last(said[-decode.SMALL :], BASE64 + BLANKS).translate(None, BLANKS)):
-        for _ in decode.inflated(plain, work.take, 0) if any(each in plain for each in MAGIC) else ():
-            pass
-    return False
+        if any(each in plain for each in MAGIC):
+            yield from _inflating(plain, work)
+
+
+def _inflating(plain: Buffer, work: Work) -> Iterator[int]:
+    before = work.left
+    for _ in decode.inflated(plain, work.take, 0):
+        yield before - work.left
+        before = work.left
 
 
 def _runs(said: bytes) -> Iterator[Buffer]:

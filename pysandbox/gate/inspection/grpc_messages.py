@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from pysandbox._native import ffi, lib
 from pysandbox.gate.inspection.codings import IDENTITY, UnreadableCoding, plain
-from pysandbox.gate.inspection.holding import LEAST, BodyPart, Whole
+from pysandbox.gate.inspection.holding import LEAST, BodyPart, Deciding, Whole
 from pysandbox.gate.inspection.places import APART
 from pysandbox.shapes import NamedTuple
 
@@ -52,6 +52,10 @@ class GrpcMessages:
         self._ends = (b"", b"")  # of what they said, and of what their last fields did
         self._waiting: list[WholeMessage] = []
         self._other: Whole | None = None
+
+    def deciding(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Deciding:
+        yield from ()
+        return self.part(content, sent, counted, done=done)
 
     def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
         if self._other is None:

@@ -49,7 +49,7 @@ class HeldBody:
         self._head = b""
         self._sent = self._counted = 0  # bytes of what is kept that were sent, and that were counted
         self._goes = 0  # bytes of what is kept that may go, or will when they were looked at
-        self._has_sent = False
+        self._has_sent = self._has_part = self._is_deciding = False
         self._looks_again = body.done  # it may go on though nothing came
         self._is_behind = False  # it left in the buffer what it had no room or no turn for
         self._wake, self._has_asked = wake, False
@@ -104,6 +104,8 @@ class HeldBody:
             raise
 
     def _has_room(self) -> bool:
+        if self._is_deciding:  # it had, and takes nothing meanwhile
+            return True
         keeps = len(self._kept.content) - (self._goes if self._holding.lets_go else 0)
         self._room.keeps(self, keeps)
         if self._room.spares(keeps):
@@ -131,10 +133,17 @@ class HeldBody:
         if (len(content), self._body.done) == before and not self._looks_again:
             return
         self._looks_again = False
-        part = self._holding.part(content, self._sent, self._counted, done=self._body.done)
-        if part is not None:  # what is kept is not copied for it: it stays as it is while it is looked at
+        self._is_deciding = True
+        self._steps = self._look_at_part()
+
+    def _look_at_part(self) -> Iterator[int]:
+        """What is kept is not copied for it: it stays as it is while it is looked at."""
+        content = self._kept.content
+        part = yield from self._holding.deciding(content, self._sent, self._counted, done=self._body.done)
+        self._is_deciding, self._has_part = False, part is not None
+        if part is not None:
             self._goes, self._counted = part.goes, part.counted
-            self._steps = self._look(part, self._kept.trailer, self._has_sent)
+            yield from self._look(part, self._kept.trailer, self._has_sent)
 
     def _step(self) -> bytes:
         assert self._steps is not None
@@ -144,7 +153,7 @@ class HeldBody:
             if spent >= AT_ONCE:
                 return b""
         self._steps = None
-        return self._piece()
+        return self._piece() if self._has_part else b""
 
     def _piece(self) -> bytes:
         content = self._kept.content

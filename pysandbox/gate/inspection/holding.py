@@ -8,7 +8,7 @@ looked at again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from pysandbox.dlp.ending import BOUNDARY, WINDOW
 from pysandbox.dlp.engine import OVERLAP
@@ -39,6 +39,9 @@ class BodyPart(NamedTuple):
     why: str = ""
 
 
+Deciding = Generator[int, None, BodyPart | None]
+
+
 class HoldBack(Protocol):
     """`need`: how many bytes there will be together, as far as that is known; `lets_go`: some of it goes before its
     end; `is_answered_early`: its head goes at once; `context`: bytes of what was sent that it wants to see again."""
@@ -48,8 +51,9 @@ class HoldBack(Protocol):
     is_answered_early: bool
     context: int
 
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
-        """What is to be looked at now; None: more has to come first. `sent` and `counted` are places in the content."""
+    def deciding(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Deciding:
+        """What is to be looked at now; None: more has to come first. `sent` and `counted` are places in the content,
+        which stays as it is until this has come to its end, in steps of so many bytes."""
 
 
 class Whole:
@@ -69,6 +73,10 @@ class Whole:
         stays = 0 if done else OVERLAP
         return BodyPart(content, counted, len(content) - stays, len(content), begins and done)
 
+    def deciding(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Deciding:
+        yield from ()
+        return self.part(content, sent, counted, done=done)
+
 
 class Unended:
     """What comes without a known end: it goes as soon as it can be cut. What cannot waits, up to `most` bytes; then all
@@ -77,13 +85,13 @@ class Unended:
     lets_go, is_answered_early = True, False
     context = CONTEXT
 
-    def __init__(self, is_open: Callable[[bytes, bytes], bool], most: int) -> None:
+    def __init__(self, is_open: Callable[[bytes, bytes], Generator[int, None, bool]], most: int) -> None:
         self._is_open = is_open
         self._most = self.need = max(most, LEAST)
         self._come = self._spent = self._again = 0
         self._tried = 0  # bytes after what goes in which there is no place to cut
 
-    def part(self, content: bytearray, sent: int, counted: int, *, done: bool) -> BodyPart | None:
+    def deciding(self, content: bytearray, sent: int, counted: int, *, done: bool) -> Deciding:
         if done:
             return BodyPart(content, counted, len(content), len(content), True)
         waits = len(content) - sent
@@ -92,7 +100,8 @@ class Unended:
             return BodyPart(content, counted, len(content) - OVERLAP, len(content), False)
         if waits > ALWAYS and waits < self._again and self._spent > TIMES * (self._come + waits) + MORE:
             return None
-        at, self._tried = self._cut(content, sent), waits
+        at = yield from self._cut(content, sent)
+        self._tried = waits
         if at == sent:
             self._again = waits + waits // 8
             return None
@@ -100,7 +109,7 @@ class Unended:
         known = min(counted, at)
         return BodyPart(content[:at], known, at, at - _uncounted(content, known, at), True)
 
-    def _cut(self, content: bytearray, sent: int) -> int:
+    def _cut(self, content: bytearray, sent: int) -> Generator[int, None, int]:
         """The last place where it may be cut; where there is none, that of what was sent."""
         last = len(content)
         for step in STEPS:
@@ -112,7 +121,8 @@ class Unended:
                 continue
             last = end
             self._spent += min(WINDOW, end) + end - sent
-            if not self._is_open(bytes(content[max(0, end - WINDOW) : end]), bytes(content[max(0, sent - ZLIB) : end])):
+            since = bytes(content[max(0, sent - ZLIB) : end])
+            if not (yield from self._is_open(bytes(content[max(0, end - WINDOW) : end]), since)):
                 return end
         return sent
 

@@ -167,12 +167,12 @@ class ConnectionScan:
 
     def _holding(self, head: Head, codings: list[bytes], length: int | None) -> HoldBack:
         """What has a known end is held as a whole, and so is what is compressed as a whole."""
-        most, is_open = self._plan.whole, self._plan.endings.is_open
+        most, endings = self._plan.whole, self._plan.endings
         if any(each != IDENTITY for each in codings):
             return Whole(most, length or most)
         if is_grpc(head.values(b"content-type")):
-            return GrpcMessages(is_open, most, head.tokens(b"grpc-encoding") if self._plan.undoes else [])
-        return Whole(most, length) if length is not None else Unended(is_open, most)
+            return GrpcMessages(endings.is_open, most, head.tokens(b"grpc-encoding") if self._plan.undoes else [])
+        return Whole(most, length) if length is not None else Unended(endings.steps, most)
 
     def messages(self) -> ScannedMessages:
         return ScannedMessages(self._look_at_message)
