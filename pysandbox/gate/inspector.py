@@ -140,8 +140,7 @@ class InspectorProcess:
                 self.say(ChannelRecord(Kind.DROP, known.number), later=True)
 
     def expect(self, net: NetPlan, cages: int) -> InspectorProcess:
-        """So many more, or fewer, cages of this plan are on their way to `serve`; it does not retire meanwhile. Returns
-        itself."""
+        """So many more, or fewer, cages of it are on their way to `serve`; it does not retire meanwhile. Itself."""
         with self._lock:
             self._plans.expect(net, cages)
             self._forget()

@@ -98,7 +98,7 @@ class KnownPlans:
 
 
 class PlanHold(CageService):
-    """Of one cage, which is given the file: the plan is needed until the cage is gone. `forget` is called then, under
+    """What a cage has that is given the file: the plan is needed until the cage is gone. `forget` is called then, under
     the lock."""
 
     def __init__(

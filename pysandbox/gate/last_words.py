@@ -22,7 +22,7 @@ class LastWords:
 
     def __init__(self) -> None:
         """Raises OSError."""
-        self._heard, self.other = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._near, self.other = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def begun(self) -> None:
         """The process has its own copy."""
@@ -34,7 +34,7 @@ class LastWords:
         """What it has said until now, to stand behind how it ended; "" for nothing. Once."""
         said = b""
         with suppress(OSError):  # there is no more for now
-            while len(said) < PIPE and (more := os.read(self._heard, PIPE - len(said))):
+            while len(said) < PIPE and (more := os.read(self._near, PIPE - len(said))):
                 said += more
         lines = said[-MOST:].decode("ascii", "backslashreplace").split("\n")
         shown = "; ".join("".join(map(_spelled, line)) for line in lines if line)
@@ -43,9 +43,9 @@ class LastWords:
     def close(self) -> None:
         """Idempotent."""
         self.begun()
-        heard, self._heard = self._heard, -1
-        if heard >= 0:
-            os.close(heard)
+        near, self._near = self._near, -1
+        if near >= 0:
+            os.close(near)
 
 
 def _spelled(letter: str) -> str:
