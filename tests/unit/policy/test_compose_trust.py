@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,7 +127,11 @@ def test_trust_in_one_recipe_is_not_trust_in_another(host: Path, write: Write):
     [
         ("{}", 0o600, "not a record of trust"),
         ("not json", 0o600, "is not JSON"),
+        ("[]", 0o600, "not a record of trust"),
+        (json.dumps({"version": 1, "files": {"/x": None}}), 0o600, "not a record of trust"),
         (json.dumps({"version": 1, "files": {}}), 0o666, "written by somebody else"),
+        (json.dumps({"version": 1, "files": {}}), 0o620, "written by somebody else"),
+        (json.dumps({"version": 1, "files": {}}), 0o602, "written by somebody else"),
         (json.dumps({"version": 2, "files": {}}), 0o600, "not a record of trust"),
     ],
 )
@@ -139,6 +145,51 @@ def test_a_record_of_trust_that_cannot_be_believed_is_an_error(
     path.chmod(mode)
     with pytest.raises(PolicyError, match=message):
         resolve(["ours"])
+
+
+def test_a_record_of_another_user_s_is_not_believed(host: Path, write: Write, monkeypatch: pytest.MonkeyPatch):
+    trust(write("project/ours.toml", WIDER[0][0]))
+    assert resolve(["ours"]).policy.allow
+    mine = os.stat(trust_file()).st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    if mine != 0:  # root's is everybody's
+        with pytest.raises(PolicyError, match="written by somebody else"):
+            pins()
+
+
+def test_a_record_that_cannot_be_read_is_an_error(host: Path):
+    path = Path(trust_file())
+    path.parent.mkdir(parents=True)
+    path.symlink_to(path)
+    with pytest.raises(PolicyError, match="cannot be read"):
+        pins()
+
+
+def test_what_lies_in_the_place_of_the_next_record_is_neither_followed_nor_kept(host: Path, tmp_path: Path):
+    """A link there would have another file written over; what was left of a longer record would spoil the new one."""
+    victim, new = tmp_path / "victim", Path(f"{trust_file()}.new")
+    victim.write_text("mine")
+    new.parent.mkdir(parents=True)
+    new.symlink_to(victim)
+    with pytest.raises(OSError, match="symbolic"):
+        pin({"/x": "0"})
+    assert victim.read_text() == "mine"
+    new.unlink()
+    new.write_text("{" * 4096)
+    pin({"/x": "0"})
+    assert pins() == {"/x": "0"}
+
+
+def test_two_that_trust_at_once_lose_neither(host: Path):
+    pin({"/x": "0"})
+    with open(f"{trust_file()}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        other = threading.Thread(target=pin, args=({"/y": "1"},))
+        other.start()
+        other.join(0.2)
+        assert other.is_alive()
+    other.join()
+    assert pins() == {"/x": "0", "/y": "1"}
 
 
 def test_the_record_is_the_users_alone_and_forgets(host: Path, write: Write):
