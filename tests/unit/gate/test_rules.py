@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from _support.gate import net_plan
-from pysandbox.compile.plan import Contract, HostGrant
+from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, InspectionPlan, SecretGrant
 from pysandbox.gate.rules import GateRules
 from pysandbox.policy.endpoint import parse_endpoint
 from pysandbox.policy.model import Policy
@@ -159,6 +159,8 @@ def test_direct_grants_are_those_that_no_other_grant_wants_relayed():
     assert both.direct_ports("a.b") == ((1, 442), (444, 65535))
     assert both.name("a.b", 443).direct is False and both.name("a.b", 80).direct is True
     assert granting(HostGrant("a.b", (), True), HostGrant("*.b", (), False)).direct_ports("a.b") == ()
+    beside = granting(HostGrant("a.b", (), True), HostGrant("*.b", (80, 81), False), HostGrant("x.c", (), False))
+    assert beside.direct_ports("a.b") == ((1, 79), (82, 65535))
 
 
 HELD = Contract(methods=("GET",))
@@ -190,3 +192,36 @@ def test_a_wider_direct_grant_opens_no_port_of_a_more_specific_one():
     assert both.direct_ports("a.b") == ((443, 443),) and both.direct_ports("x.b") == ((1, 65535),)
     held = granting(HostGrant("a.b", (443,), False, HELD), HostGrant("*.b", (), True))
     assert held.direct_ports("a.b") == () and not held.name("a.b", 80).allowed
+
+
+TOKEN = SecretGrant("A_TOKEN", "env:A_TOKEN", ("a.b", "*.c"), ("header:authorization",))
+
+
+@pytest.mark.parametrize(
+    ("grant", "name", "contract"),
+    [
+        (HostGrant("a.b", (), False), "a.b", ANY_REQUEST),
+        (HostGrant("a.b", (443,), False), "a.b", ANY_REQUEST),
+        (HostGrant("a.b", (), False, websocket=True), "a.b", ANY_MESSAGE),
+        (HostGrant("*.c", (), False), "a.c", ANY_REQUEST),
+        (HostGrant("a.b", (), False, HELD), "a.b", HELD),
+        (HostGrant("x.b", (), False), "x.b", None),  # no secret is for it
+    ],
+)
+def test_requests_to_where_a_secret_may_go_are_looked_at(grant: HostGrant, name: str, contract: Contract | None):
+    """Whatever the block says; and nobody speaks to a listed address under that name, where nothing looks."""
+    inspection = InspectionPlan(1000, 1, secrets=(TOKEN,))
+    held = GateRules.of(replace(net_plan(), hosts=(grant,), inspection=inspection))
+    assert held.contract(name, 443) == contract
+    assert held.contract(name, 0) == contract
+    assert held.name(name, 443).allowed and held.name(name, 443).inspect is (contract is not None)
+    assert held.may_name_at_address(name, 443) is (contract is None)
+    assert not held.may_name_at_address("unlisted.example", 443)
+    without = GateRules.of(replace(net_plan(), hosts=(grant,)))
+    assert without.contract(name, 443) == grant.contract
+
+
+def test_of_two_blocks_either_may_open_a_websocket():
+    both = (HostGrant("a.b", (443,), False), HostGrant("a.b", (443,), False, websocket=True))
+    inspection = InspectionPlan(1000, 1, secrets=(TOKEN,))
+    assert GateRules.of(replace(net_plan(), hosts=both, inspection=inspection)).contract("a.b", 443) == ANY_MESSAGE
