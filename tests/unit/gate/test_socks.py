@@ -83,3 +83,14 @@ def test_any_bytes_are_read_refused_or_waited_for(said: bytes) -> None:
 def test_a_request_is_waited_for_up_to_its_last_byte(said: bytes) -> None:
     assert [read_request(said[:end]) for end in range(len(said))] == [None] * len(said)
     assert read_request(said) is not None
+
+
+@pytest.mark.parametrize("said", [named(b"example.com"), request(1, b"\x7f\0\0\1"), request(4, bytes(15) + b"\1")])
+def test_what_comes_in_pieces_is_judged_when_it_is_whole(said: bytes) -> None:
+    assert [size for size in range(len(said) + 1) if read_request(said[:size]) is not None] == [len(said)]
+
+
+@pytest.mark.parametrize("methods", [b"\0", b"\1\0", b"\1\2\3\0"])
+def test_a_greeting_is_judged_when_all_its_methods_are_there(methods: bytes) -> None:
+    said = bytes((5, len(methods))) + methods
+    assert [size for size in range(len(said) + 1) if read_greeting(said[:size]) is not None] == [len(said)]

@@ -149,6 +149,39 @@ def test_the_place_of_a_program_is_found_through_its_links_and_by_whole_componen
     assert names(command=["no-such-tool"]) == names(command=[""]) == [("base", "base")]
 
 
+def test_a_prefix_may_be_a_link(host: Path, write: Write, monkeypatch: pytest.MonkeyPatch):
+    (host / "link").symlink_to(host / "store")
+    monkeypatch.setenv("LINK", f"{host}/link")
+    write("user/store.toml", '[recipe]\nmatch_prefix = ["$LINK"]')
+    program = write("store/tool", "")
+    program.chmod(0o755)
+    assert ("store", "detected") in names(command=[str(program)])
+
+
+def test_what_cannot_be_executed_is_not_the_program(host: Path, write: Write, monkeypatch: pytest.MonkeyPatch):
+    """A file without the permission, and a directory: the shell would pass both over."""
+    write("user/store.toml", f'[recipe]\nmatch_prefix = ["{host}/store"]')
+    write("store/tool", "").chmod(0o644)
+    (host / "directory" / "tool").mkdir(parents=True)
+    real = write("bin/tool", "")
+    real.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{host}/store:{host}/directory:{host}/bin")
+    assert names(command=["tool"]) == [("base", "base")]
+    (host / "store" / "tool").chmod(0o755)
+    assert ("store", "detected") in names(command=["tool"])
+
+
+@pytest.mark.parametrize("file", ["base", "default", "services/x", "tools/x"])
+def test_what_takes_the_place_of_something_and_what_is_asked_for_by_kind_is_never_detected(
+    host: Path, write: Write, file: str
+):
+    lists = '\n[syscalls]\nallow = ["read"]' if file == "default" else ""
+    write(f"user/{file}.toml", f'[recipe]\nmatch_prefix = ["{host}/bin"]{lists}')
+    program = write("bin/tool", "")
+    program.chmod(0o755)
+    assert "detected" not in [why for _, why in names(command=[str(program)])]
+
+
 @pytest.mark.parametrize("name", ["cargo", "flatpak"])
 def test_a_shipped_recipe_is_called_for_by_its_prefix(host: Path, write: Write, name: str):
     place = {"cargo": ".cargo/bin", "flatpak": ".local/share/flatpak/bin"}[name]
@@ -253,6 +286,10 @@ def test_a_recipe_named_by_its_path_is_masked_where_the_cage_could_rewrite_it(ho
     resolved = resolve(["mine.toml", "python"], defaults={"workdir": "write"})
     assert shielded(resolved, os.getcwd()).mask == (Grant(f"{os.getcwd()}/mine.toml", optional=True),)
     assert shielded(resolve(["mine.toml"]), os.getcwd()).mask == ()
+    for held, said in ((1, {"workdir": "cow"}), (0, {"workdir": "write", "isolation": "landlock"})):
+        assert len(shielded(resolve(["mine.toml"], defaults=said), os.getcwd()).mask) == held
+    write("project/ours.toml", "strict = true")
+    assert shielded(resolve(["ours"], defaults={"workdir": "write"}), str(host)).mask[0].path.endswith("/ours.toml")
 
 
 def test_layers_compose_without_any_file():

@@ -115,6 +115,21 @@ def test_a_file_named_by_its_path_in_a_projects_directory_is_no_exception(host: 
         resolve([".pysandbox/ours.toml"])
 
 
+@pytest.mark.parametrize(
+    ("link", "to", "asked"),
+    [
+        ("project/innocent", "project/.pysandbox", "innocent/ours.toml"),  # by where it lies
+        ("project/.pysandbox", "elsewhere", ".pysandbox/ours.toml"),  # by its letters
+    ],
+)
+def test_a_projects_directory_is_one_by_its_name_and_by_where_it_lies(host: Path, link: str, to: str, asked: str):
+    (host / to).mkdir(parents=True)
+    (host / link).symlink_to(host / to)
+    (host / to / "ours.toml").write_text(WIDER[0][0])
+    with pytest.raises(PolicyError, match="recipe trust"):
+        resolve([asked])
+
+
 def test_trust_in_one_recipe_is_not_trust_in_another(host: Path, write: Write):
     first, second = write("project/a.toml", WIDER[0][0]), write("project/b.toml", WIDER[1][0])
     trust(first)
