@@ -16,7 +16,7 @@ from pysandbox.policy.narrow import TIGHTER
 from pysandbox.policy.tighter import says_nothing
 
 DIRECT = {"egress": "direct", "unsafe_direct": True}
-TOKEN = {"name": "A_TOKEN", "from": "env:A_TOKEN", "hosts": ["a.example"], "placeholder": "GITHUB_TOKEN"}
+TOKEN = {"name": "A_TOKEN", "from": "env:A_TOKEN", "hosts": ["a.example"], "in": ["basic"]}
 A_HOST: dict[str, Any] = {"hosts": [{"domain": "a.example", "methods": ["GET"]}]}
 PARENT = "http://proxy.example:3128"
 OWN = {"name": "acme_token", "pattern": "acme_[a-z]{20}"}
@@ -72,13 +72,16 @@ LOOSER: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "monitor": [({}, True)],
     "why": [({}, True)],
     "egress": [
-        ({"egress": "none"}, "proxy-only"), ({"egress": "proxy-only", "unsafe_direct": True}, "direct"),
+        ({"egress": "none"}, "proxy-only"),
+        ({"egress": "proxy-only", "unsafe_direct": True}, "direct"),
         ({**DIRECT, "allow_ips": ["203.0.113.7"]}, "proxy-only"),
     ],
     "unsafe_direct": [({}, True)],
     "allow_ips": [
-        ({}, ["203.0.113.7"]), ({"allow_ips": ["203.0.113.7"]}, ["203.0.113.7", "203.0.113.8"]),
-        ({**DIRECT, "allow_ips": ["203.0.113.7"]}, []), ({**DIRECT, "allow_ips": ["203.0.113.7"]}, ["203.0.113.8"]),
+        ({}, ["203.0.113.7"]),
+        ({"allow_ips": ["203.0.113.7"]}, ["203.0.113.7", "203.0.113.8"]),
+        ({**DIRECT, "allow_ips": ["203.0.113.7"]}, []),
+        ({**DIRECT, "allow_ips": ["203.0.113.7"]}, ["203.0.113.8"]),
     ],
     "contract_mode": [({}, "relaxed")],
     "allow_host_loopback": [({}, True)],
@@ -119,6 +122,7 @@ def refused(policy: Policy, **looser: Any) -> str | None:
     try:
         policy.narrow(**looser)
     except PolicyError as error:
+        assert "may only be tightened" in error.message or "cannot be changed" in error.message
         return error.key
     return None
 
@@ -160,12 +164,18 @@ COLUMN: dict[str, list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]] =
         ({}, {"allow_credentials": ["npm_token"]}, {}),
     ],
     "ports": [({"ports": [80, 443]}, {"ports": [80, 81]}, {"ports": [80]}), ({"ports": [80]}, {}, {"ports": [80]})],
-    "direct": [({"tls": None}, {"tls": None, "direct": True}, {}), ({"tls": None, "direct": True}, {"domain": "b.example"}, {})],
+    "direct": [
+        ({"tls": None}, {"tls": None, "direct": True}, {}),
+        ({"tls": None, "direct": True}, {"domain": "b.example"}, {}),
+    ],
     "contract_mode": [
         ({"contract_mode": "strict"}, {"contract_mode": "relaxed"}, {"contract_mode": "strict"}),
         ({}, {"contract_mode": "relaxed"}, {"contract_mode": "strict"}),
     ],
-    "include_subdomains": [({}, {"include_subdomains": True}, {}), ({"include_subdomains": True}, {"domain": "b.example"}, {})],
+    "include_subdomains": [
+        ({}, {"include_subdomains": True}, {}),
+        ({"include_subdomains": True}, {"domain": "b.example"}, {}),
+    ],
     "websocket": [({}, {"websocket": True}, {}), ({"websocket": True}, {"domain": "b.example"}, {})],
     "tls": [
         ({"methods": ["GET"]}, {"methods": ["GET"], "tls": "auto"}, {"methods": ["GET"], "tls": "inspect"}),
