@@ -103,8 +103,21 @@ def test_a_mark_binds_beside_the_list_of_all() -> None:
     assert decide(marked, CallRules(EVERYWHERE, {7: (ANYWHERE,)})) == OnBehalf()
 
 
-def test_a_bind_is_no_question_of_addresses() -> None:
-    assert decide(Call("BIND", "bind", 1), CallRules(NetworkRules())) == OnBehalf()
+@pytest.mark.parametrize("kind", ["BIND", "LISTEN"])
+def test_a_bind_is_no_question_of_addresses(kind: str) -> None:
+    unlisted = struct.pack("=H", AF_INET) + struct.pack("!H", 80) + b"\x0a\0\0\x01" + bytes(8)
+    for address in (b"", bytes(16), unlisted):
+        assert decide(Call(kind, kind.lower(), 1, address=address), CallRules(NetworkRules())) == OnBehalf()
+
+
+@pytest.mark.parametrize("kind", ["SENDTO", "SENDMSG"])
+def test_an_address_of_no_family_undoes_a_connect_and_names_nobody_to_send_to(kind: str) -> None:
+    """The kernel sends a datagram to the address of IPv4 that follows (udp_sendmsg)."""
+    listed = CallRules(NetworkRules(local=(ANYWHERE,), grants=(ANYWHERE,)))
+    leads = struct.pack("=H", AF_UNSPEC) + struct.pack("!H", 53) + b"\x0a\0\0\x01" + bytes(8)
+    assert decide(Call("CONNECT", "connect", 1, protocol=17, address=leads), CallRules(NetworkRules())) == OnBehalf()
+    for rules in (listed, CallRules(NetworkRules())):
+        assert decide(Call(kind, kind.lower(), 1, protocol=17, address=leads), rules) == Errno(EPERM, "network.egress")
 
 
 def test_a_send_without_an_address_goes_where_the_socket_leads_and_a_connect_does_not() -> None:
