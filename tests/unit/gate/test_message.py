@@ -93,6 +93,13 @@ def test_addresses_of_other_names_in_an_answer_are_not_taken():
     assert read(reply(record(b"\x04evil\x03com\0", A, b"\x08\x08\x08\x08"), 1)).data == ()
 
 
+@pytest.mark.parametrize(("kind", "of"), [(28, 1), (16, 1), (A, 3), (A, 254), (28, 3)])
+def test_records_of_another_kind_or_class_are_no_addresses(kind: int, of: int):
+    other = b"\xc0\x0c" + struct.pack("!2HIH", kind, of, 300, 4) + b"\x7f\0\0\1"
+    assert read(reply(other, 1)).data == ()
+    assert read(reply(other + record(b"\xc0\x0c", A, b"\x08\x08\x08\x08"), 2)).data == (b"\x08\x08\x08\x08",)
+
+
 def test_aliases_in_a_circle_come_to_an_end():
     records = record(b"\xc0\x0c", 5, b"\x01b\0") + record(b"\x01b\0", 5, b"\x07example\x03com\0")
     assert read(reply(records, 2)).data == ()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pysandbox.gate.tcp.sni import LONGEST_HELLO, ClientHello, HelloReader, NotTls
+from pysandbox.gate.tcp.sni import LONGEST_HELLO, MOST_RECORDS, ClientHello, HelloReader, NotTls
 from unit.gate.hellos import ECH, GREASE, alpn, body, extension, handshake, hello, records, server_name, vector
 
 WHOLE = hello(GREASE, server_name(b"example.com"), alpn(b"h2", b"http/1.1"))
@@ -51,6 +51,25 @@ def test_it_may_come_in_many_records(size: int) -> None:
         size = 8
     found = read(*(bytes([byte]) for byte in records(message, size)))
     assert found is not None and found.name == b"example.com"
+
+
+def test_it_may_be_so_large_and_in_so_many_records_and_no_more() -> None:
+    """What is kept of a hello that never ends is bounded."""
+    assert (LONGEST_HELLO, MOST_RECORDS) == (1 << 16, 256)
+    message = handshake(body(server_name(b"example.com")) + b"x" * 300)
+    reader = HelloReader()
+    assert all(reader.feed(b"\x16\3\1\0\1" + bytes([each])) is None for each in message[:MOST_RECORDS])
+    with pytest.raises(NotTls, match="in more than"):
+        reader.feed(b"\x16\3\1\0\1" + bytes([message[MOST_RECORDS]]))
+    claims = b"\x16\3\1\0\4\1" + LONGEST_HELLO.to_bytes(3, "big")
+    assert HelloReader().feed(claims) is None
+    with pytest.raises(NotTls, match="a ClientHello of"):
+        HelloReader().feed(b"\x16\3\1\0\4\1" + (LONGEST_HELLO + 1).to_bytes(3, "big"))
+
+
+def test_what_follows_the_extensions_is_none() -> None:
+    with pytest.raises(NotTls, match="after the extensions"):
+        HelloReader().feed(records(handshake(body(server_name(b"a")) + b"x")))
 
 
 ODD = {

@@ -313,3 +313,35 @@ def test_a_placeholder_has_the_shape_of_its_value(value: str) -> None:
 
 def test_a_short_value_has_a_placeholder_that_no_text_has_by_accident() -> None:
     assert len(placeholder_for("1234")) >= 19 and len(placeholder_for("abcdefgh")) >= 12
+
+
+def test_only_what_a_host_has_is_covered_in_what_it_says() -> None:
+    """Any other host could say guesses, and have its client tell which one was covered."""
+    assert held().covering(HOST) is not None
+    assert held().covering(OTHER) is None and held(value="").covering(HOST) is None
+
+
+def test_whether_what_is_sent_may_hold_a_secret_is_asked_of_its_own_cage_name_and_host() -> None:
+    secrets = held()
+    to_host, to_other = (ConnectionSecrets(secrets, host, secure=True) for host in (HOST, OTHER))
+    assert to_host.may_hold(secrets, "TOKEN")
+    assert not to_host.may_hold(held(), "TOKEN")  # another cage's of that name
+    assert not to_host.may_hold(secrets, "OTHER") and not to_other.may_hold(secrets, "TOKEN")
+
+
+@pytest.mark.parametrize("line", ["GET /a?key=another", "GET /a?key=", "GET /a?other=b"])
+def test_what_is_no_placeholder_stays_what_it_is(line: str) -> None:
+    made = asked(line, "Authorization: Bearer another")
+    assert rule(made) == ""
+    sent = bytes(made.to_server)
+    assert sent.startswith(f"{line} HTTP/1.1\r\n".encode()) and VALUE.encode() not in sent
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_put"),
+    [("application/json", True), ("application/vnd.api+json; charset=utf-8", True), ("APPLICATION/JSON", True),
+     ("application/octet-stream", False), ("text/plain+jsonx", False), ("", False)],
+)  # fmt: skip
+def test_a_body_is_a_place_of_texts_whose_form_is_known(kind: str, is_put: bool) -> None:
+    made = asked("POST /a", f"Content-Type: {kind}", body=json.dumps({"t": FALSE}).encode())
+    assert (VALUE.encode() in bytes(made.to_server)) is is_put
