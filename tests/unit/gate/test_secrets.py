@@ -137,7 +137,11 @@ def test_only_what_the_policy_asks_for_is_given():
         {"name": "GIVEN", "from": "given", "hosts": ["a.example"], "in": ["basic"]},
         {"name": "READ", "from": "env:READ", "hosts": ["a.example"], "in": ["basic"]},
     ])  # fmt: skip
-    assert given_secrets(policy, {"GIVEN": VALUE}) and given_secrets(policy, None)
+    asked = (grant(name="GIVEN"),)
+    given = given_secrets(policy, {"GIVEN": VALUE})
+    assert given.prepare(plan(), asked) and rows(given.record(1, asked))[0]["value"] == VALUE
+    with pytest.raises(PolicyError, match="was not given"):
+        given_secrets(policy, None).prepare(plan(), asked)
     for name in ("READ", "OTHER"):
         with pytest.raises(PolicyError, match="is not a secret whose value is to be given"):
             given_secrets(policy, {name: VALUE})

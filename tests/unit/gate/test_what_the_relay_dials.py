@@ -87,7 +87,8 @@ def test_what_was_not_admitted_has_taken_nothing() -> None:
     none: Any = SimpleNamespace(all=ROOMY, take=lambda _: False)
     anything: Any = ToldRelay()
     assert not JudgedTargets(anything, CAGE, none, anything).admit() and anything.asked == []
-    assert not JudgedTargets(None, CAGE, none, anything).admit()
+    roomy: Any = SimpleNamespace(all=ROOMY, take=lambda _: True)
+    assert not JudgedTargets(None, CAGE, roomy, anything).admit()
 
 
 def test_what_is_told_is_what_was_judged() -> None:
