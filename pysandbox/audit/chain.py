@@ -41,6 +41,7 @@ class Link(tuple[int, str]):
 START = Link(0, "0" * 64)  # what the first record of a stream follows
 SEAL = b',"hash":"'
 HEX = b"0123456789abcdef"
+LONGEST = 20  # digits of a number; Python refuses to read one of thousands
 _SEAL_SIZE = len(SEAL) + 64 + 2  # how long a line's end is, from SEAL
 
 
@@ -68,4 +69,4 @@ def link_of(line: bytes) -> Link | None:
     """What follows on a sealed line, None for any other text."""
     digest = hash_of(line)
     number = line[len(b'{"seq":') : line.find(b",")]
-    return Link(int(number), digest) if digest is not None and number.isdigit() else None
+    return Link(int(number), digest) if digest is not None and number.isdigit() and len(number) < LONGEST else None

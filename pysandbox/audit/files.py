@@ -53,8 +53,14 @@ def all_files(path: str) -> list[str]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
-    full = sorted(each for each in names if each.startswith(f"{name}.") and each[len(name) + 1 :].isdigit())
+    begin = f"{name}."
+    full = sorted(each for each in names if each.startswith(begin) and _is_number(each.removeprefix(begin)))
     return [os.path.join(directory, each) for each in (*full, *([name] if name in names else []))]
+
+
+def _is_number(text: str) -> bool:
+    """In ASCII: to `str.isdigit` a superscript is a digit, too."""
+    return text.isascii() and text.isdigit()
 
 
 def open_stream(path: str) -> IO[bytes]:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pysandbox.audit.chain import START, hash_of, link_of, seal
+from pysandbox.audit.chain import SEAL, START, hash_of, link_of, seal
 from pysandbox.audit.files import head_text, read_head
 from pysandbox.audit.read import ChainReport, records, verify
+from pysandbox.errors import AuditError
+from pysandbox.sha256 import sha256
 
 from .conftest import EVENTS, filled
 
@@ -94,3 +96,35 @@ def test_a_line_carries_its_own_hash_and_no_other() -> None:
     assert hash_of(line) is None  # with its newline
     assert link_of(b"") is None
     assert link_of(line.replace(b'"seq":1', b'"seq":x')[:-1]) is None
+    for at in range(len(line) - 1):
+        assert hash_of(line[:at] + bytes([line[at] ^ 1]) + line[at + 1 : -1]) is None
+    assert link_of(sealed(b'{"seq":12,"x":0')) is not None
+    for odd in (
+        b"",
+        b"{",
+        b'{"seq":,',
+        b'{"seq":-1,',
+        b'{"seq":1.5,',
+        b'{"seq":x,',
+        b'{"seq":%s,' % (b"1" * 5000),
+    ):  # sealed, but not by us
+        assert hash_of(sealed(odd)) is not None and link_of(sealed(odd)) is None
+
+
+def sealed(body: bytes) -> bytes:
+    return body + SEAL + sha256(body).hexdigest().encode() + b'"}'
+
+
+@pytest.mark.parametrize("end", ["\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT TWO}", "x", "", "1x"])
+def test_what_only_looks_like_a_full_file_is_none(stream: Path, end: str) -> None:
+    Path(f"{stream}.{end}").write_bytes(b"no record\n")
+    assert verify(str(stream)).ok and len(list(records(str(stream), since=1))) == EVENTS - 1
+
+
+def test_what_is_not_there_does_not_hold(tmp_path: Path) -> None:
+    with pytest.raises(AuditError, match="is not there"):
+        verify(str(tmp_path / "events.jsonl"))
+    before = LINES[0].replace(START.hash.encode(), b"1" * 64)
+    first = sealed(before[: before.index(SEAL)]) + b"\n"
+    (found,) = [each for each in verdict_on(first, b"").breaks if each.kind == "order"]
+    assert "follows on another one" in found.message
