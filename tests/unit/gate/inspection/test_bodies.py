@@ -19,6 +19,7 @@ def read(said: bytes, body: Chunked | None = None) -> tuple[bytes, bool, bytes]:
 
 def test_chunks_are_written_anew_without_extensions() -> None:
     assert read(BODY + b"GET /") == (b"6\r\nhello!\r\n0\r\nX-Trailer: 1\r\n\r\n", True, b"GET /")
+    assert read(BODY + BODY)[1:] == (True, BODY) and read(BODY + b"\r\n")[1:] == (True, b"\r\n")
     assert read(b"0\r\n\r\n") == (b"0\r\n\r\n", True, b"")
     assert read(BODY, Chunked(bare=True)) == (b"hello!", True, b"")
     assert read(b"A\r\n0123456789\r\n00\r\n\r\n") == (b"a\r\n0123456789\r\n0\r\n\r\n", True, b"")
