@@ -205,6 +205,7 @@ TOKEN = SecretGrant("A_TOKEN", "env:A_TOKEN", ("a.b", "*.c"), ("header:authoriza
         (HostGrant("a.b", (), False, websocket=True), "a.b", ANY_MESSAGE),
         (HostGrant("*.c", (), False), "a.c", ANY_REQUEST),
         (HostGrant("a.b", (), False, HELD), "a.b", HELD),
+        (HostGrant("a.b", (443,), False, HELD), "a.b", HELD),
         (HostGrant("x.b", (), False), "x.b", None),  # no secret is for it
     ],
 )
