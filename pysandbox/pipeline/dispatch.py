@@ -226,10 +226,10 @@ class Dispatcher:
                 call = self._queue.popleft() if self._queue else None
             if call is None:
                 return
+            call.future.begin(self._wake)  # first: who cancels from here on wakes us
             if call.future.cancelled():
                 call.future.set_running_or_notify_cancel()
                 continue
-            call.future.begin(self._wake)
             self._count += 1
             try:
                 worker = self._source.take()
@@ -241,7 +241,8 @@ class Dispatcher:
             self._driven.add(exchange)
 
     def _advance(self) -> None:
-        for exchange, outcome in self._driven.advance(LONGEST_POLL):
+        """Where nothing runs, all that waited was cancelled or has failed, and nobody would end a wait."""
+        for exchange, outcome in self._driven.advance(LONGEST_POLL if self._running else 0):
             self._over(exchange, outcome)
         if self._driven.was_woken:
             os.eventfd_read(self._woken)
