@@ -28,7 +28,6 @@ import os
 import resource
 import struct
 import time
-from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -46,7 +45,6 @@ INLINE = 48 * 1024  # bytes of all pieces: with its table a record fits any sock
 MOST_PIECES = 1024
 LONGEST = HEADER.size + 8 * MOST_PIECES + INLINE
 SOL_SOCKET = SCM_RIGHTS = 1
-RAISING = allocate_lock()  # who has asked for more descriptors puts back what he met
 ON_THEIR_WAY, AGAIN = 10.0, 0.001  # seconds that it may take until descriptors arrive, and between two looks
 ALIGNED = 64  # where a piece begins in a memfd: as numpy likes its buffers
 
@@ -119,38 +117,38 @@ def write_at(fd: int, data: bytes | memoryview, begin: int) -> None:
         rest, begin = rest[count:], begin + count
 
 
-def send_with(sock: socket, data: bytes, fds: Sequence[int]) -> None:
+def send_with(sock: socket, data: bytes, fds: Sequence[int], beyond: Callable[[], object] | None = None) -> None:
     """Where more descriptors of this user are on their way than it may have open (unix(7), ETOOMANYREFS), which others
-    may have done, it asks for as many as it may ask for; where that is too few it waits: who is to have them takes them
-    without us. Raises OSError."""
+    may have done, `beyond` sends with as many as it may ask for; where that is too few, or nobody reads, it waits: who
+    is to have them takes them without us. In a cage one thread does it, which needs no more than is here. Raises
+    OSError."""
     rights = [(SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))] if fds else []
     send = partial(sock.sendmsg, [data], rights)
-    if _has_sent(send):
+    if _has_sent(send, (errno.ETOOMANYREFS,)):
         return
     deadline = time.monotonic() + ON_THEIR_WAY
-    while not _has_sent(partial(_with_all_descriptors, send)):
+    while not _has_sent(beyond or partial(_with_all_descriptors, send), (errno.ETOOMANYREFS, errno.EAGAIN)):
         if time.monotonic() >= deadline:
             raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
         time.sleep(AGAIN)
 
 
-def _has_sent(send: Callable[[], object]) -> bool:
-    """False where too many descriptors are on their way. Raises OSError."""
+def _has_sent(send: Callable[[], object], not_yet: Sequence[int]) -> bool:
+    """False where it is to be tried again. Raises OSError."""
     try:
         send()
     except OSError as error:
-        if error.errno != errno.ETOOMANYREFS:
+        if error.errno not in not_yet:
             raise
         return False
     return True
 
 
 def _with_all_descriptors(send: Callable[[], object]) -> None:
-    """As csrc/host/spawn/passing.c does: for this one message. Raises OSError."""
-    with RAISING:
-        soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        try:
-            send()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+    """As csrc/host/spawn/passing.c does, for one thread alone. Raises OSError."""
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        send()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))

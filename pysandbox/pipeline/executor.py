@@ -15,7 +15,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 
 from pysandbox.cage import Cage
 from pysandbox.command import check_seconds
@@ -24,7 +24,7 @@ from pysandbox.pipeline.decoder import Shapes
 from pysandbox.pipeline.dispatch import CageFuture, CallWorkers, Dispatcher, QueuedCall
 from pysandbox.pipeline.forked import ForkedWorkers
 from pysandbox.pipeline.interpreters import Interpreters
-from pysandbox.pipeline.packing import SentCall, packed, sent
+from pysandbox.pipeline.packing import SentCall, module_names, packed, sent
 from pysandbox.pipeline.shipping import Shipped
 from pysandbox.pipeline.template import Template
 from pysandbox.policy.model import Policy
@@ -49,14 +49,15 @@ class CageExecutor(Executor):
 
     `init` names modules, "numpy, pandas", and `initializer(*initargs)` is called after them: in each interpreter, while
     it waits, or once in the template. `returns` declares enums and dataclasses that answers may hold, beside those of
-    the functions' own return annotations: a type, or a union.
+    the functions' own return annotations: a type, or a union. `modules` of one's own go along whole with each call, for
+    what they do as they are imported.
     """
 
     def __init__(
         self, policy: Policy | str | None = None, *, max_workers: int | None = None, isolate: str = "cage",
         timeout: float | None = None, init: str | Sequence[str] = (), initializer: Callable[..., object] | None = None,
         initargs: tuple[Any, ...] = (), returns: object = None, most_mb: int = 1024, memory_mb: int | None = None,
-        cpu_sec: int | None = None,
+        cpu_sec: int | None = None, modules: Sequence[str | ModuleType] = (),
     ) -> None:  # fmt: skip
         """Raises TypeError, ValueError, PolicyError, UnsupportedError."""
         check_seconds("timeout", timeout)
@@ -65,20 +66,23 @@ class CageExecutor(Executor):
             raise ValueError(f"max_workers must be at least 1: {max_workers!r}")
         self._timeout, self._most = timeout, most_mb << 20
         self._returns = returns
+        self._modules = module_names(modules)
         source: CallWorkers
         if isolate == "worker":
             prepare = functools.partial(initializer, *initargs) if initializer is not None else None
             source = ForkedWorkers(Template(policy, init=init, preload=prepare, parked=self._max_workers,
-                                            memory_mb=memory_mb, cpu_sec=cpu_sec))  # fmt: skip
+                                            memory_mb=memory_mb, cpu_sec=cpu_sec, modules=self._modules))  # fmt: skip
         else:
             _require_cage(isolate, memory_mb, cpu_sec)
-            source = Interpreters(Cage(policy), self._max_workers, _preparations(init, initializer, initargs))
+            source = Interpreters(
+                Cage(policy), self._max_workers, _preparations(init, initializer, initargs, self._modules)
+            )
         self._calls = Dispatcher(source, self._max_workers)
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> CageFuture[R]:
         """A future; it has `logs`, and `cancel` also ends a call that runs. Raises TypeError, or what its own pickling
         raises, for what cannot be sent; RuntimeError after `shutdown`."""
-        return self._submit(SentCall(_sent(fn), args, kwargs), fn)
+        return self._submit(SentCall(_sent(fn), args, kwargs, modules=self._modules), fn)
 
     def map(
         self, fn: Callable[..., R], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
@@ -92,7 +96,7 @@ class CageExecutor(Executor):
         named = _sent(fn)
 
         def submit(chunk: tuple[Any, ...]) -> CageFuture[list[R]]:
-            return self._submit(SentCall(named, chunk, many=True), fn)
+            return self._submit(SentCall(named, chunk, many=True, modules=self._modules), fn)
 
         chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
         return itertools.chain.from_iterable(_Chunks(submit).map(list, chunks, timeout=timeout))
@@ -147,9 +151,11 @@ def _answer_of(function: Any) -> object:
     return returned_by(function if isinstance(function, FunctionType) else type(function).__call__)
 
 
-def _preparations(init: str | Sequence[str], initializer: Any, initargs: tuple[Any, ...]) -> list[list[Any]]:
+def _preparations(
+    init: str | Sequence[str], initializer: Any, initargs: tuple[Any, ...], modules: tuple[str, ...]
+) -> list[list[Any]]:
     names = [each.strip() for each in (init.split(",") if isinstance(init, str) else init) if each.strip()]
     calls = [SentCall(importlib.import_module, tuple((each,) for each in names), many=True)] if names else []
     if initializer is not None:
-        calls.append(SentCall(_sent(initializer), initargs))
+        calls.append(SentCall(_sent(initializer), initargs, modules=modules))
     return [packed(each) for each in calls]

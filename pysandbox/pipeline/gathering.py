@@ -4,9 +4,9 @@ A function of `tools.py` that says `from .shapes import area` needs the part of 
 does one that says `shapes.area` after `import shapes`: a constant that nobody names, which may be a secret, stays here.
 All of a module goes along where it is used in another way: passed on, imported by `*`, or named by other modules.
 
-That goes on until nothing is named that is neither here nor the interpreter's own; and what any module of one's own has
-done to an object that is sent (`effects`) goes along. Only what this program has imported
-is looked at: nothing is imported, and nothing is run, to find out.
+That goes on until nothing is named that is neither here nor the interpreter's own; and what these modules have done to
+what is sent goes along (`effects`), and all of those that `modules=` names. Only what this program has imported is
+looked at: nothing is imported, and nothing is run, to find out.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import ast
 import marshal
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import ModuleType
 
-from pysandbox.pipeline.effects import effects_on
-from pysandbox.pipeline.harmless import running_statements
+from pysandbox.pipeline.effects import Running, effects_of_others, effects_on, running_lines, whole
 from pysandbox.pipeline.shipping import (
     WHOLE,
     Definition,
-    is_installed,
+    is_ones_own,
     needed_source,
     origin_of,
     source_of,
 )
+from pysandbox.runtime.missing_walls import level_of_caller
 from pysandbox.shapes import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,42 +44,68 @@ Statements = list[tuple[tuple[str, int], bytes]]
 Sources = dict[str, tuple[str, Statements, bool, bool]]  # as `placing` has them
 
 
-def gathered(definitions: Mapping[str, set[Definition]]) -> Sources:
-    """Raises TypeError."""
+def gathered(definitions: Mapping[str, set[Definition]], modules: Sequence[str] = ()) -> Sources:
+    """With all of the `modules`. Raises TypeError."""
     wanted = frozenset((name, sys.modules[name], frozenset(each)) for name, each in definitions.items())
-    running = running_statements()
-    sources, absent = _gathered(wanted, len(sys.modules), running)
+    arguments = (wanted, tuple(modules), len(sys.modules), running_lines())
+    sources, absent = _gathered(*arguments)
     if any(name in sys.modules for name in absent):  # the program has imported it since
         for each in (_gathered, _compiled, needed_source):
             each.cache_clear()
-        sources, _ = _gathered(wanted, len(sys.modules), running)
+        sources, _ = _gathered(*arguments)
     return sources
 
 
 @lru_cache(256)
 def _gathered(
-    definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]],
-    _imported: int,
-    running: frozenset[tuple[str, int]],
-) -> tuple[Sources, frozenset[str]]:
+    definitions: frozenset[tuple[str, ModuleType, frozenset[Definition]]], modules: tuple[str, ...], _imported: int,
+    running: Running,
+) -> tuple[Sources, frozenset[str]]:  # fmt: skip
     """And the names of modules that would have been looked at, had this program imported them. Anew where it has
-    imported any: each may have done something to what is sent. What is running at the moment has not."""
+    imported any, and where those that run have gone on."""
     wanted: Definitions = {name: set(each) for name, _, each in definitions}
-    callers, at_once, todo, absent = frozenset(wanted), set(wanted), list(wanted), set[str]()
+    for name in named_modules(modules):
+        wanted.setdefault(name, set()).update(whole(sys.modules[name], running))
+    at_once, todo, absent = list(wanted), list(wanted), set[str]()
     while todo:
         absent |= _complete(wanted, todo)
-        for name, effect in [*effects_on(_sent_parts(wanted), callers, running)]:
-            if effect not in wanted.get(name, ()) and _can_be_sent(name, effect):
-                wanted.setdefault(name, set()).add(effect)
-                at_once.add(name)  # nobody in the cage may import it
+        for name, effect in [*effects_on(_sent_parts(wanted), running)]:
+            if effect not in wanted[name]:
+                wanted[name].add(effect)
                 todo.append(name)
-    has_effects = len(at_once) > len(definitions)
+    _tell_of(effects_of_others(_sent_parts(wanted), running))
     sources = {
         name: (*_compiled(name, sys.modules[name], frozenset(wanted[name])), _is_package(name), name in at_once)
-        for name in (_as_they_were_run(wanted) if has_effects else wanted)
+        for name in (_as_they_were_run(wanted) if len(wanted) > 1 else wanted)
         if wanted[name] or _can_be_sent(name, WHOLE)
     }
     return sources, frozenset(absent)
+
+
+def named_modules(names: Iterable[str]) -> list[str]:
+    """With those in packages, as far as the program has imported them. Raises TypeError."""
+    found = []
+    for name in names:
+        if not is_ones_own(sys.modules.get(name)):
+            why = "is installed with the interpreter" if name in sys.modules else "was not imported by this program"
+            raise TypeError(f"modules= names {name!r}, which {why}: name those of your own that it has imported")
+        found += [each for each in list(sys.modules) if f"{each}.".startswith(f"{name}.")]
+    return [each for each in found if is_ones_own(sys.modules.get(each))]
+
+
+def _tell_of(effects: Iterable[tuple[str, int, str]]) -> None:
+    """Each module once. Raises what a filter of warnings(3) makes of it."""
+    import warnings
+
+    told = set()
+    for module, line, name in effects:
+        if module not in told:
+            told.add(module)
+            message = (
+                f"line {line} of {module!r} changes {name!r}, which a cage gets without that: nothing that is sent "
+            )
+            message += f"names {module!r}; with modules=[{module!r}] all of it goes along"
+            warnings.warn(message, stacklevel=level_of_caller())
 
 
 def _as_they_were_run(names: Iterable[str]) -> list[str]:
@@ -91,7 +117,7 @@ def _as_they_were_run(names: Iterable[str]) -> list[str]:
         found[name] = False
         while left:
             at, others = left[-1]
-            inner = next((each for each in others if each not in found and _is_ones_own(each)), None)
+            inner = next((each for each in others if each not in found and is_ones_own(sys.modules.get(each))), None)
             if inner is None:
                 found[at] = found.pop(at, True)
                 left.pop()
@@ -135,7 +161,7 @@ def _complete(wanted: Definitions, todo: list[str]) -> set[str]:
         for name, found in _imported_by(sys.modules[importer], ast.parse(source), wanted[importer]):
             if name not in sys.modules:
                 absent.add(name)
-            if not _is_ones_own(name):
+            if not is_ones_own(sys.modules.get(name)):
                 continue
             there = wanted.setdefault(name, set())
             definition = _sendable(name, found)
@@ -250,8 +276,3 @@ def _is_module_of(package: str, name: str) -> bool:
 
 def _is_package(name: str) -> bool:
     return hasattr(sys.modules[name], "__path__")
-
-
-def _is_ones_own(name: str) -> bool:
-    module = sys.modules.get(name)
-    return module is not None and getattr(module, "__file__", None) is not None and not is_installed(module)

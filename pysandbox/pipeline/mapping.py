@@ -52,7 +52,9 @@ class WorkerResult:
 
 
 class LendsWorkers(Protocol):
-    """A template, as `map_items` knows it."""
+    """A template, as `map_items` knows it; `modules` go along with each call."""
+
+    modules: tuple[str, ...]
 
     def take(self) -> CallWorker: ...
 
@@ -85,7 +87,7 @@ def map_items(
 
     try:
         for number, item in enumerate(items):
-            pieces = packed(SentCall(named, (item,)))
+            pieces = packed(SentCall(named, (item,), modules=template.modules))
             while len(running) >= most:
                 attend()
             exchange = CallExchange(template.take(), pieces, timeout=timeout, most=LARGEST, number=number + 1)
@@ -116,7 +118,11 @@ def _through_futures(
 
     def submitted(item: object) -> CageFuture[object]:
         future: CageFuture[object] = CageFuture()
-        calls.submit(QueuedCall(future, packed(SentCall(named, (item,))), lambda: shapes, timeout, LARGEST))
+        calls.submit(
+            QueuedCall(
+                future, packed(SentCall(named, (item,), modules=template.modules)), lambda: shapes, timeout, LARGEST
+            )
+        )
         return future
 
     def results() -> Iterator[WorkerResult]:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
+from pysandbox._native import lib
 from pysandbox.pipeline import calls
 from pysandbox.pipeline.calls import BadRecord, Record
 from pysandbox.shapes import TYPE_CHECKING
@@ -78,6 +79,17 @@ def read_room(fd: int, sizes: Sequence[int]) -> list[memoryview]:
     return [whole[begin : begin + each] for begin, each in zip(offsets, sizes, strict=True)]
 
 
+def hand_over(sock: socket.socket, said: bytes, fds: Sequence[int]) -> None:
+    """`calls.send_with`, for the host: where the limit is raised for it, that is of all threads, and csrc does it one
+    at a time (csrc/host/spawn/passing.c), also for who starts cages meanwhile. Raises OSError."""
+
+    def beyond() -> None:
+        if failed := lib.psb_pass(sock.fileno(), said, len(said), fds, len(fds)):
+            raise OSError(-failed, os.strerror(-failed))
+
+    calls.send_with(sock, said, fds, beyond)
+
+
 def _send(sock: socket.socket, record: Record, fds: Sequence[int]) -> None:
     with suppress(ConnectionError):  # it has ended: the next receive says so
-        calls.send_with(sock, calls.encode(record), fds)
+        hand_over(sock, calls.encode(record), fds)

@@ -15,7 +15,8 @@ import io
 import pickle
 import sys
 from functools import cache
-from types import FunctionType
+from importlib.util import find_spec
+from types import FunctionType, ModuleType
 
 from pysandbox.pipeline import calls
 from pysandbox.pipeline.codec import BESIDE
@@ -33,7 +34,7 @@ from pysandbox.pipeline.shipping import (
 from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pysandbox.shapes import Any
 
@@ -52,12 +53,31 @@ class _Bytes:
 
 
 class SentCall(NamedTuple):
-    """`function` is Shipped, or goes with the arguments. With `many`, each of the arguments is those of one call."""
+    """`function` is Shipped, or goes with the arguments. With `many`, each of the arguments is those of one call. All of
+    `modules` goes along."""
 
     function: Shipped | Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     named: dict[str, Any] | None = None
     many: bool = False
+    modules: tuple[str, ...] = ()
+
+
+def module_names(modules: Iterable[str | ModuleType]) -> tuple[str, ...]:
+    """Of a `modules=`, which may name some that are not imported yet. Raises TypeError."""
+    if isinstance(modules, str | ModuleType):
+        raise TypeError(f"modules= is a list, as [{getattr(modules, '__name__', modules)!r}]")
+    names = [each.__name__ if isinstance(each, ModuleType) else each for each in modules]
+    for each in names:
+        if not isinstance(each, str):
+            raise TypeError(f"modules= has names of modules, or modules, and not {each!r}")
+        if (
+            each not in sys.modules
+            and not each.partition(".")[0].isidentifier()
+            or find_spec(each.partition(".")[0]) is None
+        ):
+            raise TypeError(f"modules= names {each!r}, and there is no such module")
+    return tuple(names)
 
 
 def sent(function: Callable[..., Any]) -> Shipped | Callable[..., Any]:
@@ -98,7 +118,7 @@ def _packed(call: SentCall, pickler: Any) -> list[Piece]:
     given = _written(pickler, content, definitions, buffers.append)
     if len(buffers) + 2 > calls.MOST_PIECES:
         given, buffers = _written(pickler, content, definitions, None), []
-    first = pickle.dumps((name, call.many, gathered(definitions)), protocol=5)
+    first = pickle.dumps((name, call.many, gathered(definitions, call.modules)), protocol=5)
     return [first, given, *(each.raw() for each in buffers)]
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import update_wrapper
 
 from pysandbox.cage import Cage
@@ -26,12 +26,13 @@ from pysandbox.pipeline.decoder import Shapes
 from pysandbox.pipeline.dispatch import KEPT, CageFuture, Dispatcher, QueuedCall, in_order
 from pysandbox.pipeline.exchange import CallExchange
 from pysandbox.pipeline.interpreters import Interpreters
-from pysandbox.pipeline.packing import SentCall, packed
+from pysandbox.pipeline.packing import SentCall, module_names, packed
 from pysandbox.pipeline.shipping import shipped
 from pysandbox.policy.model import Policy
 from pysandbox.shapes import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import ParamSpec
 
     P = ParamSpec("P")
@@ -45,21 +46,23 @@ def sandboxed(policy: Callable[P, R], /) -> SandboxedFunction[P, R]: ...
 @overload
 def sandboxed(
     policy: Policy | str | None = None, *, timeout: float | None = None, pool: int = 1, returns: object = None,
-    most_mb: int = 1024,
+    most_mb: int = 1024, modules: Sequence[str | ModuleType] = (),
 ) -> Callable[[Callable[P, R]], SandboxedFunction[P, R]]: ...  # fmt: skip
 def sandboxed(
     policy: Policy | str | Callable[..., Any] | None = None, *, timeout: float | None = None, pool: int = 1,
-    returns: object = None, most_mb: int = 1024,
+    returns: object = None, most_mb: int = 1024, modules: Sequence[str | ModuleType] = (),
 ) -> Any:  # fmt: skip
     """A decorator, with parentheses or, where nothing is said, without. Each call has `timeout` seconds; `pool`
     interpreters wait ahead, and as many calls of `submit`, `map` and `aio` run at a time; `returns` stands in for the
-    return annotation; an answer has at most `most_mb` MiB. Raises TypeError, ValueError, PolicyError."""
+    return annotation; an answer has at most `most_mb` MiB. `modules` of one's own go along whole, for what they do as
+    they are imported. Raises TypeError, ValueError, PolicyError."""
     check_seconds("timeout", timeout)
     if pool < 1:
         raise ValueError(f"pool must be at least 1: {pool!r}")
+    named = module_names(modules)
 
     def decorate(function: Callable[P, R]) -> SandboxedFunction[P, R]:
-        return SandboxedFunction(function, Cage(chosen), timeout, pool, returns, most_mb << 20)
+        return SandboxedFunction(function, Cage(chosen), timeout, pool, returns, most_mb << 20, named)
 
     if callable(policy):
         chosen = None
@@ -79,6 +82,7 @@ class SandboxedFunction(Generic[P, R]):
         pool: int,
         returns: object,
         most: int,
+        modules: tuple[str, ...],
     ) -> None:
         self.__wrapped__ = function
         update_wrapper(self, function)
@@ -87,6 +91,7 @@ class SandboxedFunction(Generic[P, R]):
         self._pool = pool
         self._returns = returns
         self._most = most
+        self._modules = modules
         self._interpreters = Interpreters(cage, pool)
         self._calls: Dispatcher | None = None
         self._shapes: Shapes | None = None
@@ -95,7 +100,7 @@ class SandboxedFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Raises SandboxedError, with `logs`: the function has raised, or its cage has ended; what pickle raises for
         arguments that cannot be sent, and PolicyError, UnsupportedError, StartError of the cage."""
-        pieces = packed(SentCall(self._shipped, args, kwargs))
+        pieces = packed(SentCall(self._shipped, args, kwargs, modules=self._modules))
         answer = CallExchange(self._interpreters.take(), pieces, timeout=self._timeout, most=self._most).run()
         value: R = value_of(answer, self._declared())
         return value
@@ -112,7 +117,7 @@ class SandboxedFunction(Generic[P, R]):
         """A future, with `logs`: what the function has printed; `cancel` also ends one that runs. Arguments that cannot
         be sent are refused here."""
         future: CageFuture[R] = CageFuture()
-        pieces = packed(SentCall(self._shipped, args, kwargs))
+        pieces = packed(SentCall(self._shipped, args, kwargs, modules=self._modules))
         self._dispatcher().submit(QueuedCall(future, pieces, self._declared, self._timeout, self._most))
         return future
 

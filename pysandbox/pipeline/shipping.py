@@ -22,6 +22,7 @@ from pysandbox.shapes import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import TypeGuard
 
     from pysandbox.shapes import Any
 
@@ -117,6 +118,11 @@ def is_installed(module: ModuleType) -> bool:
     return module.__name__ != "__main__" and (not file or _is_below_the_interpreter(file))
 
 
+def is_ones_own(module: ModuleType | None) -> TypeGuard[ModuleType]:
+    """Whether it is of a file that a cage may not see."""
+    return module is not None and getattr(module, "__file__", None) is not None and not is_installed(module)
+
+
 @cache
 def _is_below_the_interpreter(file: str) -> bool:
     file = os.path.realpath(file)
@@ -174,9 +180,9 @@ def needed_source(module: ModuleType, definitions: frozenset[Definition]) -> str
             continue
         targets += [_function(statements, wants)] if wants.line else _binding(module, statements, wants.name)
         targets += [each for each in ast.parse(wants.source).body if isinstance(each, ast.Import)]
-    for each in statements:  # in the cage it is called as a function of the same module
+    for each in (each for statement in statements for each in at_top(statement)):
         if isinstance(each, ast.FunctionDef) and is_sandboxed(getattr(module, each.name, None)):
-            each.decorator_list = []  # first: what only these name stays here
+            each.decorator_list = []  # in the cage it is called as a function; what only these name stays here
     wanted, kept = {name for each in targets for name in _names(each)}, {id(each): each for each in targets}
     while more := [each for each in statements if id(each) not in kept and wanted & set(_bound(module, each))]:
         for each in more:
@@ -205,18 +211,21 @@ def _tree_of(module: ModuleType) -> ast.Module:
 
 
 def _function(statements: list[ast.stmt], wanted: Definition) -> ast.stmt:
-    """Without its one decorator, and in the line where it stands. Raises TypeError."""
-    found = [each for each in statements if isinstance(each, ast.FunctionDef) and each.name == wanted.name]
+    """Without its one decorator, and in the line where it stands; where that is below a condition, `with` or `try`, all
+    of this. Raises TypeError."""
     if wanted.source:
-        found = [each for each in ast.parse(wanted.source).body if isinstance(each, ast.FunctionDef)]
-        for each in found:
+        statements = [each for each in ast.parse(wanted.source).body if isinstance(each, ast.FunctionDef)]
+        for each in statements:
             ast.increment_lineno(each, wanted.line - 1)
-    target = next((each for each in found if wanted.line in range(_first_line(each), (each.end_lineno or 0) + 1)), None)
-    if target is None or len(target.decorator_list) > 1:
-        why = "has other decorators, too" if target is not None else "is not at the top of its module"
-        raise TypeError(f"{wanted.name!r} cannot be called in a cage: it {why}")
-    target.decorator_list = []
-    return target
+    found = ((outer, each) for outer in statements for each in at_top(outer) if isinstance(each, ast.FunctionDef))
+    for outer, each in found:
+        if each.name == wanted.name and wanted.line in range(_first_line(each), (each.end_lineno or 0) + 1):
+            if len(each.decorator_list) > 1:
+                raise TypeError(f"{wanted.name!r} cannot be called in a cage: it has other decorators, too")
+            each.decorator_list = []
+            return outer
+    raise TypeError(f"{wanted.name!r} cannot be called in a cage: it is not at the top of its module, or below "
+                    '`if __name__ == "__main__"` or `if TYPE_CHECKING`')  # fmt: skip
 
 
 def _binding(module: ModuleType, statements: list[ast.stmt], name: str) -> list[ast.stmt]:
@@ -268,16 +277,23 @@ def _looked_up(table: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _bound(module: ModuleType, node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-        return
-    for each in ast.walk(node):
-        if isinstance(each, ast.ImportFrom) and each.names[0].name == "*":
+    for each in at_top(node):
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield each.name
+        elif isinstance(each, ast.ImportFrom) and each.names[0].name == "*":
             yield from _exported_by(origin_of(module, each))
         elif isinstance(each, ast.alias):
             yield (each.asname or each.name).partition(".")[0]
         elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
             yield each.id
+
+
+def at_top(node: ast.AST) -> Iterator[ast.AST]:
+    """It, and what runs with it: not what is in functions and classes."""
+    yield node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        for each in ast.iter_child_nodes(node):
+            yield from at_top(each)
 
 
 def bound_by(module: ModuleType, source: str) -> list[str]:

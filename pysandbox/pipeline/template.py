@@ -30,16 +30,17 @@ from pysandbox.errors import CageClosedError, PolicyError, TemplateError, Unsupp
 from pysandbox.launcher import policy_of, working_directory
 from pysandbox.open_cage import replaced
 from pysandbox.pipeline.booted import BOOT, given_code
-from pysandbox.pipeline.calls import send_with
 from pysandbox.pipeline.idle import TemplateWorker
 from pysandbox.pipeline.mapping import WorkerResult, imap_items, map_items
-from pysandbox.pipeline.memory import send_call
-from pysandbox.pipeline.packing import SentCall, packed, sent
+from pysandbox.pipeline.memory import hand_over, send_call
+from pysandbox.pipeline.packing import SentCall, module_names, packed, sent
 from pysandbox.policy.model import Policy
 from pysandbox.runtime.runtime import Runtime, default_runtime
 from pysandbox.shapes import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pysandbox.process import Process
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
@@ -57,24 +58,23 @@ class Template:
     `init` names modules, "numpy, pandas"; `preload` is called after they are loaded. `paths` are put before `sys.path`
     in the cage, where the policy has to show them. `parked` workers wait ahead. `memory_mb` (address space) and
     `cpu_sec` are of each worker; the policy's limits are of all together. What takes longer than `timeout` seconds to
-    load is refused.
+    load is refused. `modules` of one's own go along whole with each call, for what they do as they are imported.
     """
 
     def __init__(
         self, policy: Policy | str | None = None, *, init: str | Sequence[str] = (),
         preload: Callable[[], object] | None = None, paths: Sequence[str | os.PathLike[str]] = (), parked: int = 4,
         memory_mb: int | None = None, cpu_sec: int | None = None, timeout: float = 60.0,
-        runtime: Runtime | None = None,
+        runtime: Runtime | None = None, modules: Sequence[str | ModuleType] = (),
     ) -> None:  # fmt: skip
-        self.modules: tuple[str, ...] = tuple(
-            each.strip() for each in (init.split(",") if isinstance(init, str) else init) if each.strip()
-        )
+        names = tuple(each.strip() for each in (init.split(",") if isinstance(init, str) else init) if each.strip())
         self._order = {
-            "modules": self.modules, "paths": [os.path.abspath(each) for each in paths],
+            "modules": names, "paths": [os.path.abspath(each) for each in paths],
             "preload": preload is not None, "AS": (memory_mb or 0) * MIB,
             "CPU": cpu_sec or 0,
         }  # fmt: skip
-        self._preload = packed(SentCall(sent(preload))) if preload is not None else None
+        self.modules: tuple[str, ...] = module_names(modules)
+        self._preload = packed(SentCall(sent(preload), modules=self.modules)) if preload is not None else None
         self._runtime = runtime or default_runtime()
         self._policy = _with_interpreter(policy_of(policy, None), self._runtime)
         self._wanted, self._timeout = parked, timeout
@@ -235,7 +235,7 @@ class Template:
 
     def _say(self, control: socket.socket, order: dict[str, object], fds: Sequence[int] = ()) -> None:
         try:
-            send_with(control, json.dumps(order).encode(), fds)
+            hand_over(control, json.dumps(order).encode(), fds)
         except OSError:  # it is gone, or does not listen: whoever waits for a worker sees its end of file
             self._is_deaf = True
 

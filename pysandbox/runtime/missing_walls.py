@@ -21,12 +21,18 @@ def warn_of_missing_walls(notes: Iterable[Note]) -> None:
 
 def _warn(message: str) -> None:
     import warnings
-    from inspect import currentframe
 
     from pysandbox.errors import WeakerWarning
 
-    level, frame = 1, currentframe()
+    said = f'{message} (strict = true refuses it; Result.notes has it; "pysandbox check" says more)'
+    warnings.warn(said, WeakerWarning, stacklevel=level_of_caller())
+
+
+def level_of_caller() -> int:
+    """The `stacklevel` at which a warning names the line that called this package."""
+    from inspect import currentframe
+
+    level, frame = 0, currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pysandbox":
         level, frame = level + 1, frame.f_back
-    said = f'{message} (strict = true refuses it; Result.notes has it; "pysandbox check" says more)'
-    warnings.warn(said, WeakerWarning, stacklevel=level)
+    return level

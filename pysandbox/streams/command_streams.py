@@ -8,6 +8,7 @@ is read and dropped, so a flood neither blocks the command nor fills the host's 
 from __future__ import annotations
 
 import errno
+import io
 import os
 from contextlib import suppress
 
@@ -81,6 +82,15 @@ class InputWriter:
         return bool(self.rest)
 
 
+class PipeFile(io.FileIO):
+    """One that its Process owns. Where both are forgotten in a circle, a collection may meet the file first, and warn
+    of what the Process is about to close."""
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+
 class CommandStreams:
     """The host's ends of a command's descriptors, and what was captured from them so far, up to `cap` bytes each."""
 
@@ -100,7 +110,7 @@ class CommandStreams:
         if fd < 0:
             return None
         if name not in self._files:
-            file: IO[Any] = open(fd, mode, buffering=0)  # noqa: SIM115 - closed by close()
+            file: IO[Any] = PipeFile(fd, mode)
             self._files[name] = file if self.coding is None else self._as_text(name, file, self.coding)
         return self._files[name]
 

@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pysandbox import CageExecutor, sandboxed
 
 FILES = {
     "registry.py": """
@@ -42,26 +45,30 @@ def decorated(): return 'by decorator'
     "plugins/by_class.py": "from registry import Named\nclass Below(Named): pass\n",
     "plugins/by_module.py": "import registry\nregistry.HANDLERS.update(module=lambda: 'by module')\n",
     "plugins/by_method.py": "import registry\n@registry.TAKEN.take\ndef five(): return 5\n",
-    "main.py": """
-import json, sys
-import plugins
-from registry import HANDLERS, SEEN, TAKEN, Named
-from pysandbox import CageExecutor, Template, sandboxed
-TABLE, SOUGHT = [], {}
+    "tables.py": """
+TABLE = []
 for number in range(256):
     TABLE.append(number * 2)
+""",
+    "main.py": """
+import json, sys
+import plugins, tables
+from registry import HANDLERS, SEEN, TAKEN, Named
+from pysandbox import CageExecutor, Template, sandboxed
+SOUGHT = {}
 if sys.platform == 'linux':
     SOUGHT['here'] = True
-@sandboxed
+@sandboxed(modules=['plugins'])
 def called() -> list: return sorted(each() for each in HANDLERS.values())
-def filled(number): return [TABLE[number], SOUGHT, Named.names, TAKEN.found, SEEN]
+def filled(number): return [tables.TABLE[number], SOUGHT, Named.names, TAKEN.found, SEEN]
 print(json.dumps(called()))
-with CageExecutor(max_workers=1) as executor:
+with CageExecutor(max_workers=1, modules=[plugins]) as executor:
     SEEN.append(executor.submit(filled, 200).result())
 print(json.dumps(SEEN[0]))
-with Template() as template:
+with Template(modules=['plugins.by_class', 'plugins.by_method']) as template:
     print(json.dumps(template.map(filled, [1])[0].value))
 HANDLERS.clear()
+print(json.dumps(called()))
 """,
 }
 
@@ -80,15 +87,19 @@ def lines_of(program: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.landlock(6)
 def test_what_the_program_s_modules_have_done_is_done_in_the_cage(program: Path) -> None:
-    (program / "main.py").write_text(FILES["main.py"].replace("HANDLERS.clear()\n", ""))
-    called, *filled = lines_of(program)
+    called, *filled, cleared = lines_of(program)
     assert called == '["by decorator", "by item", "by module"]'
     assert filled == [f'[{number}, {{"here": true}}, ["Below"], [5], []]' for number in (400, 2)]
+    assert cleared == "[]", "also what takes it away again, once it has"
 
 
-def test_also_what_takes_it_away_again(program: Path) -> None:
-    assert lines_of(program)[0] == "[]"
+def test_what_a_module_has_done_that_is_not_sent_is_told(program: Path) -> None:
+    (program / "main.py").write_text(FILES["main.py"].replace("modules=['plugins']", ""))
+    done = subprocess.run([sys.executable, "main.py"], cwd=program, capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("[]\n"), done.stderr
+    assert "main.py:12: UserWarning: line 4 of 'plugins.by_item' changes 'registry.HANDLERS'" in done.stderr
 
 
 def test_what_fails_there_is_told_with_its_statement(program: Path) -> None:
@@ -110,7 +121,6 @@ OWN_PARTS = {
     "one that is deeper": "def one(): RESULTS.append(f(0))\ndef two(): one()\ndef main(): two(); f(1)\nmain()\n",
     "a method": "class App:\n    def run(self):\n        for each in range(2): RESULTS.append(f(each))\nApp().run()\n",
     "one that is given": "def run(function): RESULTS.append(function(0))\nrun(f)\n",
-    "one that reads what the host has": "def main(): RESULTS.append(open('data').read())\nmain()\nf(1)\n",
     "one that maps": "def main():\n    RESULTS.append(0)\n    with Template() as template:\n"
                      "        found = template.map(g, [1, 2])\n        assert all(each.ok for each in found), found\n"
                      "main()\n",
@@ -121,7 +131,6 @@ OWN_PARTS = {
 
 @pytest.mark.parametrize("what", OWN_PARTS)
 def test_no_part_of_the_program_is_made_again_in_a_cage(tmp_path: Path, what: str) -> None:
-    (tmp_path / "data").write_text("")
     (tmp_path / "app.py").write_text("def main(results):\n    import __main__\n    results.append(__main__.f(1))\n")
     (tmp_path / "main.py").write_text(
         "import sys\nfrom pysandbox import Template, sandboxed\nRESULTS = []\n"
@@ -134,24 +143,70 @@ def test_no_part_of_the_program_is_made_again_in_a_cage(tmp_path: Path, what: st
     assert done.stdout == ("1\n" if "sys.exit" in OWN_PARTS[what] else "over\n")
 
 
-def test_what_other_modules_set_that_nobody_names_is_not_sent_and_breaks_nothing(tmp_path: Path) -> None:
-    (tmp_path / "settings.py").write_text("SETTINGS, CONFIG = {}, {}\n")
+def test_what_reads_the_host_and_changes_what_is_sent_fails_with_its_statement(tmp_path: Path) -> None:
+    """Not silently: who wants it says it below `if __name__ == "__main__"`, or in what calls the function."""
+    (tmp_path / "data").write_text("")
+    (tmp_path / "main.py").write_text(
+        "from pysandbox import sandboxed\nRESULTS = []\ndef main(): RESULTS.append(open('data').read())\nmain()\n"
+        "@sandboxed\ndef f() -> int: return len(RESULTS)\nf()\n"
+    )
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "FileNotFoundError" in done.stderr
+    assert "in a statement of '__main__' that goes along with the function: main()" in done.stderr
+
+
+def test_what_other_modules_set_is_not_sent_and_told(tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text("SETTINGS, CONFIG, OWN = {}, {}, {}\nOWN['x'] = 1\nSECRET = 'ghp_secret'\n")
     (tmp_path / "local.py").write_text(
         "import os, settings\nTOKEN = 'ghp_secret'\nsettings.SETTINGS['token'] = TOKEN\n"
-        "settings.SETTINGS['debug'] = 1\n"
-        "settings.CONFIG['token'] = os.environ['API_TOKEN']\nsettings.CONFIG.update(other=TOKEN)\n"
+        "settings.CONFIG['token'] = os.environ['API_TOKEN']\n"
     )
     (tmp_path / "main.py").write_text(
-        "import local, json\nfrom settings import SETTINGS, CONFIG\nfrom pysandbox import sandboxed\n"
-        "@sandboxed\ndef named() -> list: return [SETTINGS.get('debug'), 'local' in __import__('sys').modules]\n"
-        "@sandboxed\ndef whole() -> list: return [SETTINGS, CONFIG]\n"
-        "@sandboxed\ndef asked() -> str: return SETTINGS['token']\n"
-        "@sandboxed\ndef fails() -> str: return CONFIG['token']\n"
-        "print(json.dumps([named(), whole(), asked()]))\nfails()\n"
+        "import local, json\nfrom settings import SETTINGS, CONFIG, OWN\nfrom pysandbox import sandboxed\n"
+        "@sandboxed\ndef whole() -> list:\n    import gc\n"
+        "    return [SETTINGS, CONFIG, OWN, '_'.join(('ghp', 'secret')) in str(gc.get_objects())]\n"
+        "@sandboxed(modules=['local'])\ndef fails() -> str: return CONFIG['token']\n"
+        "print(json.dumps(whole()))\nfails()\n"
     )
     env = {**os.environ, "API_TOKEN": "secret"}
     done = subprocess.run(
         [sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env
     )
-    assert done.stdout == '[[1, true], [{}, {}], "ghp_secret"]\n', done.stderr
+    assert done.stdout == '[{}, {}, {"x": 1}, false]\n', done.stderr
+    assert "UserWarning: line 3 of 'local' changes 'settings.SETTINGS'" in done.stderr
     assert "settings.CONFIG['token'] = os.environ['API_TOKEN']" in done.stderr and "KeyError" in done.stderr
+
+
+# ---- what modules= takes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("modules, why", [
+    (["own_nowhere"], "there is no such module"), ("plugins", r"a list, as \['plugins'\]"), ([3], "and not 3"),
+])  # fmt: skip
+def test_what_is_no_module_is_refused_at_once(modules: Any, why: str) -> None:
+    for made in (lambda: sandboxed(modules=modules), lambda: CageExecutor(modules=modules)):
+        with pytest.raises(TypeError, match=why):
+            made()
+
+
+# ---- functions below a condition -------------------------------------------------------------------------------------
+
+
+def test_a_function_below_a_condition_or_a_try_is_called_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "import sys, contextlib\nfrom pysandbox import sandboxed\n"
+        "try:\n    import nowhere_at_all\n    def helper(): return 'never'\n"
+        "except ImportError:\n    def helper(): return 'without'\n"
+        "if sys.platform == 'linux':\n    LINUX = 'linux'\n"
+        "    @sandboxed\n    def first() -> str: return helper() + LINUX\n"
+        "else:\n    @sandboxed\n    def first() -> str: return 'never'\n"
+        "with contextlib.suppress(ZeroDivisionError):\n"
+        "    class Kept:\n        name = 'kept'\n"
+        "    @sandboxed\n    def second() -> str: return Kept.name + first()\n"
+        "print(first(), second())\n"
+        "if __name__ == '__main__':\n    try:\n        @sandboxed\n        def third(): pass\n"
+        "    except TypeError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    called, refused = done.stdout.splitlines() or [done.stderr, ""]
+    assert called == "withoutlinux keptwithoutlinux" and "'third' cannot be called" in refused and "below" in refused
