@@ -28,8 +28,9 @@ CHANGING = frozenset(("delattr", "setattr"))  # builtins that do not only read
 READING = frozenset(("copy", "count", "get", "index", "items", "keys", "values"))  # methods that change nothing
 
 
-def acts_of(module: ModuleType, statement: ast.stmt) -> Acts:
-    return _Acting(module, {}).of(statement)
+def acts_of(module: ModuleType, statement: ast.stmt, seen: dict[ast.AST, Acts] | None = None) -> Acts:
+    """`seen` is kept from one to the next, by whoever asks for many while nothing else runs."""
+    return _Acting(module, {} if seen is None else seen).of(statement)
 
 
 @lru_cache(256)

@@ -29,23 +29,25 @@ Running = frozenset[tuple[str, int]]
 
 def effects_on(sources: Mapping[str, str], running: Running) -> Iterator[tuple[str, Definition]]:
     """What goes along with the sent parts of modules, by their names."""
-    sent = _sent(sources)
+    sent, seen = _sent(sources), dict[ast.AST, Acts]()
     for name in sources:
-        yield from ((name, each) for each, acts in _own_acts(sys.modules[name], running) if acts & sent.keys())
+        yield from ((name, each) for each, acts in _own_acts(sys.modules[name], running, seen) if acts & sent.keys())
 
 
 def effects_of_others(sources: Mapping[str, str], running: Running) -> Iterator[tuple[str, int, str]]:
-    """What does not, of modules that are not sent: by their name and line, and what is changed."""
-    sent = _sent(sources)
+    """What does not, of modules that are not sent: of each the first, by its line, and what is changed."""
+    sent, seen = _sent(sources), dict[ast.AST, Acts]()
     for name, module in list(sys.modules.items()):
         if name not in sources and is_ones_own(module) and _reaches(module, sent, sources):
-            for each, acts in _own_acts(module, running):
-                yield from ((name, each.line, sent[act]) for act in list(acts & sent.keys())[:1])
+            for each, acts in _own_acts(module, running, seen):
+                if found := acts & sent.keys():
+                    yield name, each.line, sent[found.pop()]
+                    break
 
 
 def whole(module: ModuleType, running: Running) -> set[Definition]:
     """All of its statements that may go."""
-    return {each for each, _ in _own_acts(module, running)}
+    return {each for each, _ in _own_acts(module, running, {})}
 
 
 def _sent(sources: Mapping[str, str]) -> dict[object, str]:
@@ -65,10 +67,10 @@ def _reaches(module: ModuleType, sent: Mapping[object, str], sources: Collection
     return False
 
 
-def _own_acts(module: ModuleType, running: Running) -> Iterator[tuple[Definition, Acts]]:
+def _own_acts(module: ModuleType, running: Running, seen: dict[ast.AST, Acts]) -> Iterator[tuple[Definition, Acts]]:
     line = min((line for name, line in running if name == module.__name__), default=sys.maxsize)
     for each in statements_of(module):
-        if (each.end_lineno or 0) < line and INTO_CAGES not in (acts := acts_of(module, each)):
+        if (each.end_lineno or 0) < line and INTO_CAGES not in (acts := acts_of(module, each, seen)):
             yield Definition("", each.lineno, column=each.col_offset), acts
 
 

@@ -73,7 +73,7 @@ def _gathered(
             if effect not in wanted[name]:
                 wanted[name].add(effect)
                 todo.append(name)
-    _tell_of(effects_of_others(_sent_parts(wanted), running))
+    _tell_of_others(frozenset(_sent_parts(wanted).items()), len(sys.modules))
     sources = {
         name: (*_compiled(name, sys.modules[name], frozenset(wanted[name])), _is_package(name), name in at_once)
         for name in (_as_they_were_run(wanted) if len(wanted) > 1 else wanted)
@@ -93,19 +93,15 @@ def named_modules(names: Iterable[str]) -> list[str]:
     return [each for each in found if is_ones_own(sys.modules.get(each))]
 
 
-def _tell_of(effects: Iterable[tuple[str, int, str]]) -> None:
-    """Each module once. Raises what a filter of warnings(3) makes of it."""
+@lru_cache(256)
+def _tell_of_others(sources: frozenset[tuple[str, str]], _imported: int) -> None:
+    """Once. Raises what a filter of warnings(3) makes of it."""
     import warnings
 
-    told = set()
-    for module, line, name in effects:
-        if module not in told:
-            told.add(module)
-            message = (
-                f"line {line} of {module!r} changes {name!r}, which a cage gets without that: nothing that is sent "
-            )
-            message += f"names {module!r}; with modules=[{module!r}] all of it goes along"
-            warnings.warn(message, stacklevel=level_of_caller())
+    for module, line, name in effects_of_others(dict(sources), running_lines()):
+        message = f"line {line} of {module!r} changes {name!r}, which a cage gets without that: nothing that is sent "
+        message += f"names {module!r}; with modules=[{module!r}] all of it goes along"
+        warnings.warn(message, stacklevel=level_of_caller())
 
 
 def _as_they_were_run(names: Iterable[str]) -> list[str]:

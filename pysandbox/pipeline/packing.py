@@ -53,8 +53,8 @@ class _Bytes:
 
 
 class SentCall(NamedTuple):
-    """`function` is Shipped, or goes with the arguments. With `many`, each of the arguments is those of one call. All of
-    `modules` goes along."""
+    """`function` is Shipped, or goes with the arguments. With `many`, each of the arguments is those of one call.
+    `modules` go along whole."""
 
     function: Shipped | Callable[..., Any]
     arguments: tuple[Any, ...] = ()
@@ -71,11 +71,8 @@ def module_names(modules: Iterable[str | ModuleType]) -> tuple[str, ...]:
     for each in names:
         if not isinstance(each, str):
             raise TypeError(f"modules= has names of modules, or modules, and not {each!r}")
-        if (
-            each not in sys.modules
-            and not each.partition(".")[0].isidentifier()
-            or find_spec(each.partition(".")[0]) is None
-        ):
+        top = each.partition(".")[0]
+        if each not in sys.modules and (not top.isidentifier() or find_spec(top) is None):
             raise TypeError(f"modules= names {each!r}, and there is no such module")
     return tuple(names)
 

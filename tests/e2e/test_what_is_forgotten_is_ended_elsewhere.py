@@ -87,3 +87,26 @@ def test_it_is_ended_soon_all_the_same() -> None:
     finally:
         os.close(end)
         runtime.drain()
+
+
+IN_A_CIRCLE = """
+import gc
+from pysandbox import PIPE, Cage
+gc.disable()
+for text in (False, True):
+    for ends in (False, True):
+        process = Cage().spawn(["/bin/cat"], stdin=PIPE, stdout=PIPE, stderr=PIPE, text=text)
+        circle = [process, process.stdin, process.stdout, process.stderr]
+        circle.append(circle)
+        if ends:
+            process.stdin.close()
+            process.wait()
+        del process, circle
+        gc.collect()
+"""
+
+
+def test_in_a_circle_its_pipes_are_closed_with_it_without_a_word() -> None:
+    argv = [sys.executable, "-X", "dev", "-W", "error", "-c", IN_A_CIRCLE]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (0, "")

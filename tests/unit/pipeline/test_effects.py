@@ -106,8 +106,10 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     "own_found.more_than('x')", "if KEY:\n    with open('/dev/null'): LIST.insert(0, 1)", "taken = LIST.append(1)",
     "FOUND['x'] = 1; del FOUND['x']", "REGISTRY.all = {}", "REGISTRY.keep('x', TOKEN)", "FOUND['x'] = here",
     "FOUND.update({'x': lambda: TOKEN})", "take('x', here)", "own_found.take('x', here)", "LIST.append(('x', here))",
-    "LIST.clear()", "own_found.MODEL = 2", "if True: FOUND['x'] = here", "FOUND['x'] = FOUND['y'] = here", BY_DECORATOR, "load()", "rows()",
-    "for row in ROWS: row.append(1)", "if True: row = ROWS[0]; row.append(2)", "random.shuffle(LIST)", "setattr(REGISTRY, 'x', 1)",
+    "LIST.clear()", "own_found.MODEL = 2", "if True: FOUND['x'] = here", "FOUND['x'] = FOUND['y'] = here", BY_DECORATOR,
+    "load()", "rows()",
+    "for row in ROWS: row.append(1)", "if True: row = ROWS[0]; row.append(2)", "random.shuffle(LIST)",
+    "setattr(REGISTRY, 'x', 1)",
     "try: FOUND['x']\nexcept KeyError: FOUND['x'] = 1", "LIST.append(len(FOUND))", "local(FOUND)", "calls(fill)",
     "marks(own)", "class Below(Kept): pass", "Registry.class_wide(here)", "@REGISTRY.take\ndef more(): pass",
     "taken = note('x', 1)", "FOUND['x'] = reads('x')", "reads('x')", "ends('x')", "at_once(own)",
@@ -120,7 +122,8 @@ def test_what_changes_an_object_that_is_sent(changed: Asked, statement: str) -> 
     "KEY = len(FOUND)", "KEY = FOUND.get('x')", "print(FOUND, FOUND.get('x'))", "local({})", "again()", "keeps(own)",
     "def later(): FOUND['x'] = 1", "later = lambda: FOUND.clear()", "if __name__ == '__main__': FOUND['x'] = 1",
     "OTHER = {}; OTHER['x'] = FOUND", "import sys; sys.own_mark = 1", "os.own_mark = 1", "OTHER['token'] = TOKEN",
-    "model = Registry.loaded()", "OTHER.update(x=own)", "made = Registry()", "class Below(Deaf): pass", "assert FOUND is not None",
+    "model = Registry.loaded()", "OTHER.update(x=own)", "made = Registry()", "class Below(Deaf): pass",
+    "assert FOUND is not None",
 ])  # fmt: skip
 def test_what_reads_it_or_does_nothing_yet(changed: Asked, statement: str) -> None:
     assert not changed(statement)
@@ -147,7 +150,7 @@ def test_what_is_not_over_has_had_no_effect_yet(tmp_path: Path, monkeypatch: pyt
     importlib.invalidate_caches()
     module = importlib.import_module("own_running")
     sys.modules.pop("own_running")
-    assert module.SEEN == [[("own_running", Definition("", 3))]]
+    assert [[("own_running", Definition("", 3))]] == module.SEEN
     assert "own_running" not in {name for name, _ in running_lines()}
 
 
