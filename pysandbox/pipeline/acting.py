@@ -51,7 +51,7 @@ def _definitions(module: ModuleType) -> dict[str, ast.AST]:
 
 
 def definition_of(found: object) -> tuple[ModuleType, ast.AST] | None:
-    """Of a function or class of one's own, of what a decorator has made of one, or of an object's class."""
+    """That of a function or class of one's own, of what a decorator has made of one, or of an object's class."""
     kind = found if isinstance(found, FunctionType | type | CACHED) else type(found)
     module = sys.modules.get(str(getattr(kind, "__module__", "")))
     if module is None or not is_ones_own(module):

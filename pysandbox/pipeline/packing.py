@@ -64,7 +64,7 @@ class SentCall(NamedTuple):
 
 
 def module_names(modules: Iterable[str | ModuleType]) -> tuple[str, ...]:
-    """Of a `modules=`, which may name some that are not imported yet. Raises TypeError."""
+    """Those that a `modules=` names, some of which may not be imported yet. Raises TypeError."""
     if isinstance(modules, str | ModuleType):
         raise TypeError(f"modules= is a list, as [{getattr(modules, '__name__', modules)!r}]")
     names = [each.__name__ if isinstance(each, ModuleType) else each for each in modules]
