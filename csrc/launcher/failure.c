@@ -3,8 +3,10 @@
 #include "failure.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "exit_codes.h"
 
@@ -59,10 +61,21 @@ static int is_tracer(const char *program) {
     return 0;
 }
 
-int may_be_the_cage(int code, int no_route, const char *cwd, char *const *argv) {
-    if (no_route) return 1;
+/* The signals are those of pysandbox/cli/why_failed.py. */
+enum failed_how how_failed(int status) {
+    static const int BY_SOMEBODY[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGKILL, SIGPIPE};
+    size_t i;
+    if (!WIFSIGNALED(status)) return FAILED_BY_ITSELF;
+    if (WTERMSIG(status) == SIGSYS) return FAILED_BY_A_FILTER;
+    for (i = 0; i < sizeof BY_SOMEBODY / sizeof *BY_SOMEBODY; i++)
+        if (WTERMSIG(status) == BY_SOMEBODY[i]) return FAILED_ENDED;
+    return FAILED_BY_ITSELF;
+}
+
+int may_be_the_cage(enum failed_how how, int code, int no_route, const char *cwd, char *const *argv) {
+    if (code <= 0 || how == FAILED_ENDED) return 0;
+    if (no_route || how == FAILED_BY_A_FILTER) return 1;
     if (code == NOT_EXECUTABLE || code == NOT_FOUND || code == GIT_FAILED) return 1;
-    if (code <= 0 || code >= OUT_OF_TIME) return 0;
     if (is_tracer(argv[0])) return 1;
     for (argv++; *argv; argv++)
         if (names_another_file(*argv, cwd) || names_a_host(*argv) || is_fetching(*argv)) return 1;

@@ -93,14 +93,15 @@ static int try_kept(const char *self, char **arguments, struct run *run) {
 
 /* Python says the line that may help, and exits with the same code; where it cannot, there is none. */
 static void tell_why(const char *self, int code, const struct run *run, int argc, char **argv) {
-    char number[16], **told = calloc((size_t)argc + 4, sizeof *told);
+    char number[16], **told = calloc((size_t)argc + 5, sizeof *told);
     if (!told) return;
     snprintf(number, sizeof number, "%d", code);
     told[0] = argv[0];
     told[1] = AFTER_FAILURE;
     told[2] = number;
     told[3] = run->no_route ? "1" : "0";
-    memcpy(told + 4, argv + 2, ((size_t)argc - 2) * sizeof *told);
+    told[4] = run->how == FAILED_BY_A_FILTER ? "1" : "0";
+    memcpy(told + 5, argv + 2, ((size_t)argc - 2) * sizeof *told);
     hand_over(self, told);
     _exit(code);
 }
@@ -108,7 +109,7 @@ static void tell_why(const char *self, int code, const struct run *run, int argc
 /* A line about a command that failed, where the cage may be why and nobody has said so. */
 static void advise(const char *self, int code, const struct run *run, int argc, char **argv) {
     const char *cwd = text_named(run->kept, PSB_TEXT_CWD);
-    if (code <= 0 || run->told || !may_be_the_cage(code, run->no_route, cwd, run->argv)) return;
+    if (run->told || !may_be_the_cage(run->how, code, run->no_route, cwd, run->argv)) return;
     if (run->kept->head->flags & PSB_KEPT_ALONE)
         say("", "if the sandbox may be why it failed: pysandbox run --why ...");
     else

@@ -232,6 +232,7 @@ static int end_code(struct run *run) {
     if (!has_report) return KILLED; /* cage-init was killed, and everything with it */
     run->no_route = last.no_route != 0;
     if (last.timed_out) return OUT_OF_TIME;
+    run->how = how_failed(last.status);
     return WIFSIGNALED(last.status) ? 128 + WTERMSIG(last.status) : WEXITSTATUS(last.status);
 }
 
@@ -293,7 +294,7 @@ static int end_unserved(struct run *run) {
 static int attend_to_end(struct run *run) {
     struct attendance *attendance = &run->attendance;
     const struct psb_kept *head = run->kept->head;
-    int own;
+    int own, code;
     attendance->services = &run->services;
     attendance->streams = &run->streams;
     attendance->report = run->report;
@@ -313,8 +314,12 @@ static int attend_to_end(struct run *run) {
     if (run->services.python) return end_with_python(run);
     own = end_code(run);
     if (own < 0) return OUR_FAILURE;
+    if (attendance->cause != NO_CAUSE) run->how = FAILED_ENDED;
     flush_streams(run);
-    return code_after_loss(&run->streams, code_after(attendance, own));
+    own = code_after(attendance, own);
+    code = code_after_loss(&run->streams, own);
+    if (code != own) run->how = FAILED_ENDED;
+    return code;
 }
 
 static int serve(struct run *run) {

@@ -5,6 +5,7 @@
 #include "host.h"
 #include "attend.h"
 #include "cgroup.h"
+#include "failure.h"
 #include "kept.h"
 #include "key.h"
 #include "permit.h"
@@ -27,6 +28,7 @@ struct run {
     struct streams streams;
     struct services services;
     struct attendance attendance;
+    enum failed_how how;
     int no_route; /* it failed, and had looked for a host that it has no way to */
     int told;     /* Python has said why the command failed, or what went wrong */
     int records;  /* the directory of the records of live cages, -1 while there is none of ours */

@@ -1,8 +1,9 @@
 """What is said of a command that the launcher has run, and that failed (csrc/launcher/failure.c). Nobody types it.
 
-    pysandbox-python after-failure CODE NO_ROUTE [flags of run] -- COMMAND ...
+    pysandbox-python after-failure CODE NO_ROUTE FILTERED [flags of run] -- COMMAND ...
 
-NO_ROUTE is 1 where the command looked for a host that it has no way to, else 0. Exits with CODE whatever happens: the
+NO_ROUTE is 1 where the command looked for a host that it has no way to, else 0; FILTERED where it was ended at a system
+call. Exits with CODE whatever happens: the
 run is over, and its exit code is the command's.
 """
 
@@ -14,11 +15,11 @@ from contextlib import suppress
 def main(arguments: list[str], verbose: bool) -> int:
     code = int(arguments[0])
     with suppress(Exception):  # a line that may help, and nothing that anybody asked for
-        _say(code, arguments[1] == "1", arguments[2:])
+        _say(code, arguments[1] == "1", "seccomp" if arguments[2] == "1" else "", arguments[3:])
     return code
 
 
-def _say(code: int, no_route: bool, arguments: list[str]) -> None:
+def _say(code: int, no_route: bool, reason: str, arguments: list[str]) -> None:
     import os
 
     from pysandbox.cli import console, why_failed
@@ -33,6 +34,6 @@ def _say(code: int, no_route: bool, arguments: list[str]) -> None:
     prepared = Runtime(warm=0).prepare(policy, os.getcwd())
     policy, plan = prepared.policy, prepared.plan
     line = why_failed.without_record(argv, code, plan, os.getcwd(), policy, no_route)
-    line = line or why_failed.pointer("", code, policy)
+    line = line or why_failed.pointer(reason, code, policy)
     if line:
         console.say(line)

@@ -52,6 +52,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if message.startswith("argument --workdir: invalid choice"):
             message += "; the directory in which the command begins is -w DIR"
+        if message.startswith("argument -m/--memory: expected"):
+            message += ", such as 512m; --monitor is written out"
         raise UsageError(message)
 
     def read(self, arguments: list[str]) -> argparse.Namespace:
@@ -74,9 +76,13 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, flag: str) -> str:
         """What to say of it: the flag that means the same, else one that is spelled much like it."""
         from pysandbox.cli.console import meant
-        from pysandbox.cli.other_words import FLAGS
+        from pysandbox.cli.other_words import FLAGS, OF_COMMANDS, VERSION
 
         known = self._option_string_actions
+        if flag in VERSION:
+            return f"unknown flag {flag!r}: pysandbox --version says it"
+        if flag in (own := OF_COMMANDS.get(self.prog, {})):
+            return f"unknown flag {flag!r}: {own[flag]}"
         if flag in FLAGS and "--allow" in known:  # for a parser that has the flags of policies
             return f"unknown flag {flag!r}: {FLAGS[flag]}"
         return f"unknown flag {flag!r}{meant(flag, [each for each in known if each not in OPENING])}"

@@ -63,9 +63,9 @@ Commands:
 {commands}
 
 Options:
-  -h, --help  show this text
-  --version   show the version
-  -v          say more on standard error
+  -h, --help     show this text
+  -V, --version  show the version
+  -v             say more on standard error
 
 Examples:
   pysandbox run -- python3 script.py
@@ -149,7 +149,7 @@ def _dispatch(arguments: list[str]) -> int:
         flag = arguments.pop(0)
         if flag in ("-h", "--help"):
             return _help([])
-        if flag == "--version":
+        if flag in ("-V", "--version"):
             console.out(f"pysandbox {console.version()}")
             return 0
         if flag not in ("-v", "--verbose"):

@@ -105,6 +105,16 @@ FLAGS = {
     "--interactive-shell": "run -- bash -i",
 }  # fmt: skip
 
+VERSION = frozenset({"-V", "--version"})  # of one command
+
+# Of one command alone.
+OF_COMMANDS = {
+    "pysandbox setup": {"--pasta-path": "no cage needs pasta, or another program, for its network; leave it out"},
+    "pysandbox up": {"-m": "--monitor is written out"},
+    "pysandbox explain": {"-m": "--memory-mb MiB; --monitor is written out"},
+    "pysandbox commit": {"--force": "--on-conflict force writes over what was changed meanwhile"},
+}
+
 COMMANDS = {
     "shell": "run -- bash -i", "sh": "run -- sh", "bash": "run -- bash -i", "exec": "run -- PROGRAM",
     "start": "run -- PROGRAM", "spawn": "run -- PROGRAM", "learn": "run --monitor -- PROGRAM",

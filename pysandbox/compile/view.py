@@ -36,6 +36,7 @@ from pysandbox.errors import SandboxCompileError, SandboxPathMissing
 from pysandbox.policy.match import covers
 from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import absolute, hidden_paths, hidden_patterns
+from pysandbox.policy.way_out import reaches_names
 from pysandbox.probe.facts import PathFact, PathFacts
 from pysandbox.shapes import replace
 
@@ -72,7 +73,7 @@ def build_view(policy: Policy, paths: PathFacts) -> View:
     if policy.isolation != "full":
         _leave_out_what_is_pierced(view)
     weigh_what_is_absent(view, policy, paths)
-    _prune(view, covers=policy.isolation == "full")
+    _prune(view, policy)
     if is_copied(policy):
         view.copies = copy_places(view.trees)
     return visible(policy, view.finished(listed))
@@ -304,14 +305,20 @@ def _leave_out_what_is_pierced(view: ViewDraft) -> None:
             tree = view.enclosing(real)
 
 
-def _prune(view: ViewDraft, *, covers: bool) -> None:
-    """Drop what shows nothing new, and order by path: parents before children. Unless a guard `covers` what it stands
+def _prune(view: ViewDraft, policy: Policy) -> None:
+    """Drop what shows nothing new, and order by path: parents before children. Unless a guard covers what it stands
     for (landlock isolation only tells of it), a denial in it stands by itself."""
+    covers = policy.isolation == "full"
     taken = (view.trees, view.holes, view.links)
     hidden = [path for path in view.own if any(nearest(path, table) is not None for table in taken)]
     for path in hidden:
         del view.own[path]
-        if path in OF_THE_DOORS:
+        hole = nearest(path, view.holes)
+        if hole is not None and not (path in OF_THE_DOORS and reaches_names(policy)):
+            view.notes.append(grant_skipped("filesystem.allow", path, f"{hole.kind} {hole.fact.path!r} wins"))
+        elif hole is not None:
+            view.notes.append(not_coverable("filesystem.allow", f"{path!r} is hidden: names may not be found"))
+        elif path in OF_THE_DOORS:
             view.notes.append(not_coverable("filesystem.allow", f"{path!r} is the host's: names may not be found"))
     kept = {}
     for real in sorted(view.trees):
@@ -324,5 +331,7 @@ def _prune(view: ViewDraft, *, covers: bool) -> None:
         stands = wider is None or (wider.implied and not covers and not view.holes[real].implied)
         if stands and (view.enclosing(real) is not None or real.startswith("/proc/")):
             holes[real] = view.holes[real]
-    links = {link: view.links[link] for link in sorted(view.links) if nearest(link, view.trees) is None}
+    over = (view.trees, view.holes)  # a link in what is denied is not to be seen, nor where it leads
+    shown = [link for link in sorted(view.links) if all(nearest(link, table) is None for table in over)]
+    links = {link: view.links[link] for link in shown}
     view.trees, view.holes, view.links = kept, holes, links

@@ -63,6 +63,8 @@ SECTIONS: Mapping[str, str] = {
     "networking": "network", "exec": "process", "proc": "process", "processes": "process", "seccomp": "syscalls",
     "dlp": "network.dlp",
 }  # fmt: skip
+# TOML has what stands below [[host]] in the table of that host.
+OF_NETWORK_ALONE = frozenset({"egress", "allow_ips", "unsafe", "allow_host_loopback", "backend"})
 HOST_KEYS: Mapping[str, str] = {
     "name": "domain", "host": "domain", "hostname": "domain", "url": "domain", "port": "ports", "method": "methods",
     "path": "paths", "subdomains": "include_subdomains",

@@ -303,9 +303,10 @@ def _host_rule(value: object) -> HostRule:
     names = [column.name for column in COLUMNS]
     for key in given:
         if key not in names:
-            from pysandbox.policy.other_words import HOST_KEYS
+            from pysandbox.policy.other_words import HOST_KEYS, OF_NETWORK_ALONE
 
-            meant = did_you_mean(HOST_KEYS.get(str(key), str(key)), names)
+            above = f"write {key} in [network], above the first [[host]]" if key in OF_NETWORK_ALONE else None
+            meant = above or did_you_mean(HOST_KEYS.get(str(key), str(key)), names)
             raise CommandRefused(f"{shown(key)} is not a key of a host", meant, (key,))
     if "domain" not in given:
         raise CommandRefused("a host needs the key domain", 'write domain = "example.com"')

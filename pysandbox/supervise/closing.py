@@ -10,13 +10,18 @@ import os
 import re
 import stat
 
+from pysandbox.compile.plan import MountKind, Plan
 from pysandbox.errors import PolicyError
 from pysandbox.handlers.fix import DELETED
 from pysandbox.launch import native
 from pysandbox.live.init import CageInit
+from pysandbox.policy.match import covers
+from pysandbox.policy.model import Policy
+from pysandbox.policy.patterns import covers_path
 from pysandbox.supervise.opening import PROC_SUPER_MAGIC
 
 KEY = "deny_path"
+OF_THE_CAGE = frozenset({MountKind.DIR, MountKind.TMPFS})  # nothing of the host's is in it
 _OF_THE_CALLER = re.compile(r"/+(?:proc/(?:self|thread-self)|dev/(?:fd|stdin|stdout|stderr))(?:/|$)")
 
 
@@ -35,6 +40,17 @@ def close_path(live: CageInit, path: str | os.PathLike[str]) -> str:
         return real
     finally:
         os.close(held)
+
+
+def is_denied_and_absent(plan: Plan, policy: Policy, path: str) -> bool:
+    """Whether the policy denies a path that the cage has not got and cannot have: it is in no tree of the host's, where
+    it may appear, and Landlock lets nobody make it in the directory of the cage's own that it would be in."""
+    denied = any(each.path.startswith("/") and covers_path(each.path, path) for each in policy.deny)
+    if not denied or plan.landlock is None or path != os.path.normpath(path):
+        return False
+    makeable = any("MAKE_REG" in rule.access and covers(rule.path, path) for rule in plan.landlock.rules if rule.path)
+    over = max((each for each in plan.mounts if covers(each.target, path)), key=lambda each: len(each.target))
+    return not makeable and over.kind in OF_THE_CAGE
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:

@@ -19,7 +19,7 @@ from pysandbox.live.stopping import while_stopped
 from pysandbox.policy.endpoint import SYNTHETIC, TCP, Endpoint, parse_endpoint, parse_list
 from pysandbox.policy.refusal import CommandRefused, shown
 from pysandbox.shapes import TYPE_CHECKING
-from pysandbox.supervise.closing import close_path
+from pysandbox.supervise.closing import close_path, is_denied_and_absent
 from pysandbox.supervise.cut import Cutting
 from pysandbox.supervise.marks import Mark, mark_of
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pysandbox.compile.plan import Plan
     from pysandbox.live.init import CageInit
+    from pysandbox.policy.model import Policy
     from pysandbox.supervise.rules_in_force import RulesInForce
 
 # The addresses of doors, and those that stand for names. Of a cage without a network namespace a connection to a door
@@ -41,9 +42,10 @@ class Context:
     """The live policy of one cage."""
 
     def __init__(
-        self, live: CageInit, plan: Plan, rules: RulesInForce, sink: Sink, restrict_memory: Callable[[int], None]
-    ) -> None:
-        self._live, self._plan, self._rules, self._sink = live, plan, rules, sink
+        self, live: CageInit, plan: Plan, policy: Policy, rules: RulesInForce, sink: Sink,
+        restrict_memory: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self._live, self._plan, self._policy, self._rules, self._sink = live, plan, policy, rules, sink
         self._restrict_memory = restrict_memory
 
     def restrict_network(self, addresses: Sequence[str]) -> int:
@@ -77,16 +79,23 @@ class Context:
         """Closes a file or a directory for the whole cage, by a mount over it in the cage's own mount namespace.
 
         What is open already stays open, as after a chmod. `path` is absolute, as a command in the cage would name it.
-        Raises TypeError, ValueError (it is no absolute path), PolicyError (it is the root, or of a process in /proc),
-        FileNotFoundError (there is no such path), UnsupportedError (isolation = "landlock": there is no mount
-        namespace), OSError.
+        What the policy denies and the cage has not got (/etc/shadow) is closed as it is. Raises TypeError, ValueError
+        (it is no absolute path), PolicyError (it is the root, or of a process in /proc), FileNotFoundError (there is
+        no such path, so nothing to close), UnsupportedError (isolation = "landlock": there is no mount namespace),
+        OSError.
         """
         if not self._plan.namespaces:
             raise UnsupportedError(
                 f'isolation = "landlock": {os.fspath(path)} cannot be closed, for Landlock takes no right away from a '
                 "process that runs", feature="mount_namespace", fix='use isolation = "full", or deny it from the start',
             )  # fmt: skip
-        self._tell("path", close_path(self._live, path))
+        try:
+            closed = close_path(self._live, path)
+        except FileNotFoundError:
+            closed = os.fsdecode(path)
+            if not is_denied_and_absent(self._plan, self._policy, closed):
+                raise
+        self._tell("path", closed)
 
     def restrict_max_processes(self, most: int) -> None:
         """At most so many processes and threads in the whole cage, those that run included; more fail with EAGAIN.

@@ -53,6 +53,11 @@ class CallEvent:
     path: str = ""
     write: bool = False
 
+    def argv_contains(self, word: str) -> bool:
+        """Whether an argument of an exec holds these letters (document 002, Fig. 2). A signal and no wall: whoever
+        writes the arguments can write others."""
+        return any(word in each for each in self.argv)
+
 
 class Nonsense(Exception):
     """A callback answered something that is no verdict."""

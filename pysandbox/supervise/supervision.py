@@ -69,7 +69,7 @@ class Supervision(CageService):
             live, plan, policy, self._replace_table, deadline=deadline, recorded=recorder is not None
         )
         self._ledger = RefusalLedger(live, plan, policy, supervisor.sink, lambda: self.rules.now.source)
-        self.context = Context(live, plan, self.rules, supervisor.sink, restrict_memory)
+        self.context = Context(live, plan, policy, self.rules, supervisor.sink, restrict_memory)
         self._callback = Consultation(live, caller, self.context, deadline, self._ledger, supervisor.sink)
         self._final: wire.Refusals | None = None
         self._turns = BoundedTasks(CALLBACKS, supervisor.complain)

@@ -52,8 +52,15 @@ SAME: dict[str, list[str]] = {
     "flags": ["--workdir", "read", "--allow", "/opt", "--env-passthrough", "PSB_WORD", *python(SEEN)],
     "landlock": ["--allow", "/etc", "--run-as", "root", *python(SEEN)],
     "limits": ["--open-files", "77", *python("import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))")],
+    "a filter": ["--strict", *python("import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)")],
+    "a mistake": ["--", "sh", "-c", "kill -SEGV $$", "sh", "/etc/hostname"],
+    "a high exit code": ["--", "sh", "-c", "exit 255", "sh", "/etc/hostname"],
+    "nothing of ours": ["--", "sh", "-c", "kill -TERM $$", "sh", "/etc/hostname"],
     "syscalls": ["--deny-syscall", "getppid", *python("import os; os.getppid()")],
 }
+
+
+TOLD_BY_PYTHON = ("a filter", "a mistake", "a high exit code")  # why it failed
 
 
 @pytest.mark.parametrize("path", [".", "./", "out", "./out", "$OUT"])
@@ -74,7 +81,8 @@ def test_a_path_as_a_recipe_spells_it_is_granted_and_kept(home: Home, path: str)
 def test_both_ways_come_to_the_same_end(home: Home, name: str) -> None:
     cold = home.run_by_python(*SAME[name], input=b"through")
     first, warm = (home.run(*SAME[name], input=b"through") for _ in range(2))
-    assert (cold.warm, first.warm, warm.warm) == (False, False, True)
+    assert (cold.warm, first.warm) == (False, False)
+    assert warm.warm or (warm.told == [PYTHON] and name in TOLD_BY_PYTHON)
     for ran in (first, warm):
         assert (ran.code, ran.stdout) == (cold.code, cold.stdout)
         assert ran.stderr.splitlines()[-1:] == cold.stderr.splitlines()[-1:]
