@@ -160,7 +160,10 @@ class Stopping:
 
 
 def is_stopped(pid: int) -> bool:
-    return status_of(pid).get(b"State", b"Z")[:1] in b"Tt"
+    """By somebody else: not where a thread of ours traces it, because its exec is being judged, and lets it go on."""
+    status = status_of(pid)
+    state = status.get(b"State", b"Z")[:1]
+    return state == b"T" or (state == b"t" and number(status.get(b"TracerPid", b"")) not in threads_of(os.getpid()))
 
 
 def _still(pid: int) -> Switches | None:
@@ -189,7 +192,13 @@ def _is_still(status: dict[bytes, bytes], stopped: bool) -> bool:
 
 def while_stopped(live: CageInit, sink: Sink, work: Work) -> int:
     """Calls `work` with the processes of the cage, again until none of them ran meanwhile; the sum of what it returns.
-    Those that were stopped before stay so after. Raises OSError, UnsupportedError, and what `work` does."""
+    Those that were stopped before stay so after: one at a time, for each would take what the other has stopped for
+    that. Raises OSError, UnsupportedError, and what `work` does."""
+    with live.standing_still:
+        return _while_stopped(live, sink, work)
+
+
+def _while_stopped(live: CageInit, sink: Sink, work: Work) -> int:
     try:
         pidfd = live.pin()
     except CageClosedError:  # nothing of it is left, or in a moment

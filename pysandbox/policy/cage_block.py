@@ -174,6 +174,7 @@ def _effective(
         id_map=id_map,
         audit=audit,
         effective_cage_hash=hash_of(policy, audit, id_map),
+        name=spawn.name,
         **rest,
     )
 

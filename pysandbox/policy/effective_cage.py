@@ -54,6 +54,7 @@ class EffectiveCage:
     scratch_dir: str  # a name below the runtime directory; "" when there is no cage
     audit: AuditBlock
     effective_cage_hash: str
+    name: str  # of the subagent; of the project where nobody gave one
 
     @property
     def labels(self) -> dict[str, str]:
@@ -62,6 +63,7 @@ class EffectiveCage:
             "invocation_id": self.invocation_id,
             "project_id": self.project_id,
             "session_id": self.session_id,
+            "subagent_name": self.name,
             "cage_summary": self.audit.summary,
             "effective_cage_hash": self.effective_cage_hash,
         }

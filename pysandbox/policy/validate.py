@@ -50,7 +50,8 @@ def _within(option: Option, value: _Number) -> _Number:
     if value < least:
         raise CommandRefused(f"must be at least {least}{_unit(option)}, not {shown(value)}")
     if value > most:
-        raise CommandRefused(f"must be at most {most}{_unit(option)}, not {shown(value)}")
+        meant = "it is a share, from 0 to 1, and no number of bits" if most == 1 else None
+        raise CommandRefused(f"must be at most {most}{_unit(option)}, not {shown(value)}", meant)
     return value
 
 

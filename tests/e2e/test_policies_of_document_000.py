@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import pysandbox
+from pysandbox import Cage, Event, Runtime
 from pysandbox.policy.cage_block import from_cage_block, named_paths
 from pysandbox.policy.effective_cage import EffectiveCage
 from pysandbox.policy.model import Policy
@@ -74,6 +75,18 @@ def test_a_disabled_block_runs_uncaged(shop: Path) -> None:
     result = pysandbox.run(["/bin/cat", f"{shop}/secret"], policy=policy)
 
     assert (result.stdout, result.caged, effective.uncaged_reason) == ("not granted\n", False, "dsl_disabled")
+
+
+@pytest.mark.parametrize(
+    ("written", "event"), [(block(), "subagent.spawn"), ({"kind": "disabled"}, "subagent.spawn.uncaged")]
+)
+def test_its_events_name_the_subagent(shop: Path, written: dict[str, Any], event: str) -> None:
+    policy, effective = compiled(written, shop)
+    events: list[Event] = []
+    with Cage(policy, labels=effective.labels, runtime=Runtime(sink=events.append, warm=0)) as cage:
+        cage.run(["/bin/true"])
+    (told,) = [each.data for each in events if each.type == event]
+    assert (told["subagent_name"], told["project_id"], told["session_id"]) == ("scraper", "shop", "s1")
 
 
 def test_no_sandbox_makes_every_block_a_disabled_one(shop: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pysandbox import AsyncCage, Cage, Policy
+from pysandbox import AsyncCage, Cage, CallEvent, Context, Policy, Runtime
 from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.policy.model import Grant
 
@@ -50,6 +50,65 @@ def test_an_async_session_is_refused_by_its_callback_and_tightened() -> None:
             assert cage.cage.context.restrict_network([]) == 0
 
     asyncio.run(main())
+
+
+def test_the_callback_of_document_002_runs_as_it_is_printed() -> None:
+    """Fig. 2, but for its comments: it was refused every exec, for what it calls was not there, or raised."""
+
+    def on_event(event: CallEvent, ctx: Context) -> object:
+        if event.syscall == "execve":
+            if event.argv_contains("curl"):
+                return "audit"
+            ctx.restrict_network([])
+            ctx.deny_path("/etc/shadow")
+        if event.category == "file":
+            return "audit"
+        return 0
+
+    flagged: list[str] = []
+    runtime = Runtime(sink=lambda event: flagged.append(event.type), warm=0)
+    with Cage(Policy(), policy_fn=on_event, runtime=runtime) as cage:  # type: ignore[arg-type]
+        result = cage.run(["sh", "-c", "curl --version | head -c 4; cat /etc/shadow"])
+    assert (result.stdout, result.exit_code, result.denials) == ("curl", 1, ())
+    assert "cage.flagged" in flagged and "cage.callback_failed" not in flagged
+
+
+def test_two_that_tighten_at_once_leave_nothing_stopped() -> None:
+    """Each took what the other had stopped for stopped before, and left it so."""
+    with Cage(Policy(), watch=["network"]) as cage:
+        crowd = [cage.spawn(["sleep", "600"]) for _ in range(6)]
+
+        def tighten() -> None:
+            for _ in range(15):
+                cage.context.restrict_network([])
+
+        both = [threading.Thread(target=tighten) for _ in range(3)]
+        for each in both:
+            each.start()
+        for each in both:
+            each.join()
+        states = cage.run(["sh", "-c", 'for each; do cut -d " " -f 3 /proc/$each/stat; done', "sh",
+                           *(str(each.pid) for each in crowd)]).stdout  # fmt: skip
+        assert states == "S\n" * len(crowd)
+
+
+@pytest.mark.parametrize("path", ["/etc/shadow", "/nowhere", "/nowhere/below"])
+def test_what_the_policy_denies_and_the_cage_has_not_got_is_closed_as_it_is(path: str) -> None:
+    with Cage(Policy(deny=[Grant("/nowhere", optional=True)]), watch=["network"]) as cage:
+        cage.context.deny_path(path)
+        assert cage.run(["sh", "-c", f"mkdir -p {path}"]).exit_code == 1
+
+
+@pytest.mark.parametrize("path", ["{}/w/x", "{}/r/x", "/tmp/x", "/etc/../etc/shadow", "/etc/nothing", "/bin/nothing"])
+def test_what_may_appear_later_is_no_closed_path(tmp_path: Path, path: str) -> None:
+    """Denied where it is not there, as an optional path: the host, or the cage, may make it."""
+    for name in "wr":
+        (tmp_path / name).mkdir()
+    path = path.format(tmp_path)
+    denied = [Grant(each, optional=True) for each in (f"{tmp_path}/w/x", f"{tmp_path}/r/x", "/tmp/x", "/bin/nothing")]
+    policy = Policy(allow=[tmp_path / "r"], allow_write=[tmp_path / "w"], deny=denied)
+    with Cage(policy, watch=["network"]) as cage, pytest.raises(FileNotFoundError):
+        cage.context.deny_path(path)
 
 
 @pytest.mark.parametrize("times", range(20))

@@ -30,8 +30,9 @@ def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[s
         assert "Examples:" in printed
 
 
-def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    assert main([flag]) == 0
     name, version = capsys.readouterr().out.split()
     assert name == "pysandbox"
     assert version == importlib.metadata.version("pysandbox")
@@ -46,6 +47,12 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         (["--verzion"], 'did you mean "--version"?'),
         (["help", "chekc"], 'did you mean "check"?'),
         (["check", "--josn"], 'did you mean "--json"?'),
+        (["run", "-V"], "pysandbox --version"),
+        (["setup", "--pasta-path", "/x"], "no cage needs pasta"),
+        (["commit", "--force"], "--on-conflict force"),
+        (["up", "-m"], "--monitor"),
+        (["run", "-m", "--strict", "--", "ls"], "--monitor"),
+        (["explain", "-m", "1g"], "--memory-mb"),
     ],
 )
 def test_wrong_usage_is_one_line_and_125(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

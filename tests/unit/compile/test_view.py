@@ -75,6 +75,23 @@ def test_a_granted_link_into_proc_is_made_and_proc_is_not_bound() -> None:
     assert not any(step.source.startswith("/proc/4711") or step.target == "/proc/self" for step in plan.mounts)
 
 
+@pytest.mark.parametrize("hidden", ["deny", "mask"])
+def test_a_link_in_what_is_hidden_is_not_made(hidden: str) -> None:
+    """Its name and where it leads were shown: `deny = ["/etc"]` left /etc/localtime."""
+    links = (Grant("/etc/mtab"), Grant("/etc/alternatives", optional=True))
+    assert "/etc/mtab" in paths_of(plan_of(Policy(allow=links)), "SYMLINK")  # the control
+    plan = plan_of(Policy(allow=links, **{hidden: grants("/etc")}))  # type: ignore[arg-type]
+    assert not [path for path in paths_of(plan, "SYMLINK") if path.startswith("/etc/")]
+
+
+def test_files_about_names_that_are_denied_are_told_so() -> None:
+    plan = plan_of(Policy(deny=grants("/etc")))
+    assert "'/etc/resolv.conf' is left out: deny '/etc' wins" in notes_of(plan, GRANT_SKIPPED)
+    assert not [note for note in notes_of(plan, NOT_COVERABLE) if "names" in note]
+    plan = plan_of(Policy(deny=grants("/etc"), hosts=["a.example"]))
+    assert "'/etc/resolv.conf' is hidden: names may not be found" in notes_of(plan, NOT_COVERABLE)
+
+
 def test_deny_and_mask_win_over_the_grants_they_cover() -> None:
     plan = plan_of(Policy(allow=grants("/data/set/a"), allow_write=grants("/opt/tool"), deny=grants("/data"),
                           mask=grants("/opt/tool")))  # fmt: skip

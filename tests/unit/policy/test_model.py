@@ -136,6 +136,8 @@ def test_a_wrong_value_is_refused_with_the_key_and_the_reason(given, key, messag
         ({"seccomp": "basline"}, 'did you mean "baseline"?'),
         ({"egress": "directly"}, 'did you mean "direct"?'),
         ({"egress": "direct"}, "unsafe = true"),
+        ({"hosts": [{"domain": "a.example", "egress": "none"}]}, "write egress in [network], above the first [[host]]"),
+        ({"dlp_dns_entropy_threshold": 4.5}, "it is a share, from 0 to 1, and no number of bits"),
         ({"allow": "/a"}, "write ['/a']"),
         ({"alow_write": []}, 'did you mean "allow_write"?'),
         ({"allow_extra": []}, 'in Python it is called "allow_syscalls"'),
