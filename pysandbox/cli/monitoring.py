@@ -24,6 +24,7 @@ NO_SECURITY = (
     "This gives no security: what would be refused is recorded and let pass. Only files and network are confined."
 )
 WOULD, WAS = "Would have been refused:", "Was refused, with --monitor as well:"
+LET_PASS = ("process.max_pids", "process.env_passthrough")
 NOTHING = "Nothing of what is observed would have been refused."
 
 
@@ -49,8 +50,13 @@ def summary(result: Result[Any]) -> Iterator[str]:
             yield from map(_line, listed)
     if not ranked and not any(note.key == "syscalls.notifier" for note in _unobserved(result)):
         yield NOTHING
-    for note in _unobserved(result):
+    for note in (*_let_pass(result), *_unobserved(result)):
         yield f"  {note.message[0].upper()}{note.message[1:]}."
+
+
+def _let_pass(result: Result[Any]) -> list[Note]:
+    """What no single refusal stands for (MODE-04)."""
+    return [note for note in result.notes if note.event == MONITOR and note.key in LET_PASS]
 
 
 def _unobserved(result: Result[Any]) -> list[Note]:

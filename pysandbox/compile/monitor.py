@@ -45,7 +45,9 @@ def monitor_notes(policy: Policy, host: HostFacts, notify: NotifyPlan | None) ->
         yield Note(MONITOR, "network.dlp.enabled", "credentials that are found in what is sent are told, and passed on")
     yield from _unobserved(policy, notify)
     dropped = len(host.env.keys() - set(policy.env_passthrough))
-    yield Note(MONITOR, "process.env_passthrough", f"{dropped} variables are inherited that would be dropped")
+    if dropped:
+        variables = "1 variable is" if dropped == 1 else f"{dropped} variables are"
+        yield Note(MONITOR, "process.env_passthrough", f"{variables} inherited that would be dropped")
 
 
 def late_notes(policy: Policy, machine: str, notify: NotifyPlan | None, filters: Filters) -> Iterator[Note]:

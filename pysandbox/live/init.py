@@ -74,9 +74,8 @@ class CageInit:
         self.placeholders: Mapping[str, str] = {}  # variables of its commands that stand for secrets
         self.canaries: Mapping[str, str] = {}  # and false credentials
         self.commands = Commands()  # that were asked of it
-        self._forks_told = 0
         self.planted = NewNames()  # what was planted in its writable trees, and has been told
-        self._asked = False  # what was written, and the answer is still to come
+        self._forks_told, self._asked = 0, False  # ... and what was written has its answer still to come
         self._lock, self._last_steps = allocate_lock(), LastSteps()
         self._forget_record: Callable[[], None] | None = None
         self._owner = os.getpid()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,17 @@ def test_what_is_refused_is_told_and_let_pass(environment: dict[str, str]) -> No
     at = told.index("MONITOR: Would have been refused:")
     line = "syscall getpriority, once (syscalls.deny_extra)"  # which wins over every grant
     assert told[at + 1] == f"MONITOR:   {line}"
-    assert all(each.startswith("MONITOR:   Not observed: ") for each in told[at + 2 :])
+    assert told[at + 2].endswith("variables are inherited that would be dropped.")
+    assert all(each.startswith("MONITOR:   Not observed: ") for each in told[at + 3 :])
+
+
+def test_what_no_refusal_stands_for_is_counted(environment: dict[str, str]) -> None:
+    def inherited(*flags: str) -> int:
+        told = run(environment | {"PSB_ONE": "1"}, "--monitor", "--max-pids", "9", *flags).stderr
+        assert "MONITOR:   The limit of 9 processes is not set.\n" in told
+        return int(re.findall(r"MONITOR:   ([0-9]+) variables? (?:is|are) inherited that would be dropped\.", told)[0])
+
+    assert inherited() == inherited("--env-passthrough", "PSB_ONE") + 1
 
 
 def test_nothing_to_tell_is_told(environment: dict[str, str]) -> None:
