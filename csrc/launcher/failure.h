@@ -9,7 +9,7 @@ enum failed_how {
     FAILED_BY_A_FILTER /* of system calls */
 };
 
-/* Of the status that wait(2) has for it. */
+/* `status` is what wait(2) has for it. */
 enum failed_how how_failed(int status);
 
 /* Whether the end may have been the cage's doing, so that Python is to look: a program that was not found, or an

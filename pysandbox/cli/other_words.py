@@ -105,9 +105,9 @@ FLAGS = {
     "--interactive-shell": "run -- bash -i",
 }  # fmt: skip
 
-VERSION = frozenset({"-V", "--version"})  # of one command
+VERSION = frozenset({"-V", "--version"})  # asked for behind a command
 
-# Of one command alone.
+# Flags that one command alone is asked for.
 OF_COMMANDS = {
     "pysandbox setup": {"--pasta-path": "no cage needs pasta, or another program, for its network; leave it out"},
     "pysandbox up": {"-m": "--monitor is written out"},
