@@ -31,11 +31,17 @@ static const int IGNORED[] = {SIGPIPE, SIGXFSZ};
 #define N_IGNORED (sizeof IGNORED / sizeof *IGNORED)
 
 static int signal_pipe[2] = {-1, -1};
+static volatile sig_atomic_t told_to_end;
 static struct sigaction before[N_TAKEN], ignored_before[N_IGNORED], child_before;
+
+static int ends(int number) {
+    return number == SIGTERM || number == SIGHUP || number == SIGINT;
+}
 
 static void ring(int number) {
     const int error = errno;
     const unsigned char byte = (unsigned char)number;
+    if (ends(number)) told_to_end = 1;
     (void)!write(signal_pipe[1], &byte, 1);
     errno = error;
 }
@@ -61,6 +67,10 @@ void give_back_signals(void) {
     for (i = 0; i < N_IGNORED; i++) sigaction(IGNORED[i], &ignored_before[i], NULL);
     sigaction(SIGCHLD, &child_before, NULL);
     while (read(signal_pipe[0], &number, 1) == 1) raise(number);
+}
+
+int is_told_to_end(void) {
+    return told_to_end;
 }
 
 /* ---- what the command is told ------------------------------------------------------------------------------------ */
@@ -204,7 +214,7 @@ void attend(struct attendance *attendance) {
 static int is_to_end(void) {
     unsigned char number;
     int result = 0;
-    while (read(signal_pipe[0], &number, 1) == 1) result |= number == SIGTERM || number == SIGHUP || number == SIGINT;
+    while (read(signal_pipe[0], &number, 1) == 1) result |= ends(number);
     return result;
 }
 

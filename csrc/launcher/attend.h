@@ -31,6 +31,8 @@ struct attendance {
 int take_signals(void);
 /* As it was, for the program that goes on in our place; what has arrived since comes to it, or ends it. */
 void give_back_signals(void);
+/* Whether one has arrived that ends a program which does nothing about it: SIGINT, SIGTERM or SIGHUP. */
+int is_told_to_end(void);
 
 /* Returns when the command has ended, or was killed because its grace ran out. */
 void attend(struct attendance *attendance);

@@ -4,13 +4,32 @@
  * the host itself, a cgroup, is looked at before (main.c). */
 #include "permit.h"
 
+#include <errno.h>
+#include <time.h>
+
 #include "../host/spawn/thread.h"
+#include "attend.h"
 #include "holds.h"
+
+#define LOOK_NS 50000000L
+
+/* A look may never come back (a server of files that is gone), and whoever waits for it may be told to end: of what is
+ * given up nothing is recorded, and what is being recorded is not given up. */
+enum stage {
+    LOOKS,
+    RECORDS,
+    GIVEN_UP
+};
+
+static int goes_on_to(struct permit *permit, int stage) {
+    int looks = LOOKS;
+    return __atomic_compare_exchange_n(&permit->stage, &looks, stage, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
 
 static void *find_out(void *argument) {
     struct permit *permit = argument;
     permit->is_given = still_holds(permit->kept) && !open_trail(permit->trail, permit->kept) &&
-                       !record_start(permit->trail, permit->argv);
+                       goes_on_to(permit, RECORDS) && !record_start(permit->trail, permit->argv);
     return NULL;
 }
 
@@ -19,8 +38,24 @@ void begin_permit(struct permit *permit) {
     if (!permit->has_thread) find_out(permit);
 }
 
+/* Whether it has ended; waits a moment for that. */
+static int has_found_out(const struct permit *permit) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    return pthread_timedjoin_np(permit->thread, NULL, &until) != ETIMEDOUT;
+}
+
 int await_permit(struct permit *permit) {
-    if (permit->has_thread && pthread_join(permit->thread, NULL)) return -1;
-    permit->has_thread = 0;
-    return permit->is_given ? 0 : -1;
+    while (permit->has_thread && !is_given_up(permit)) {
+        permit->has_thread = !has_found_out(permit);
+        if (permit->has_thread && is_told_to_end()) (void)goes_on_to(permit, GIVEN_UP);
+    }
+    return !permit->has_thread && permit->is_given ? 0 : -1;
+}
+
+int is_given_up(const struct permit *permit) {
+    return __atomic_load_n(&permit->stage, __ATOMIC_SEQ_CST) == GIVEN_UP;
 }

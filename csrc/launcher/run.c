@@ -151,6 +151,7 @@ static int start(struct run *run) {
     begin_permit(&run->permit);
     if (open_all(run) || order(run)) {
         (void)await_permit(&run->permit); /* what it has recorded has an end */
+        if (is_given_up(&run->permit)) return -1;
         if (run->cage.error.step)
             record_failure(&run->trail, &run->cage.error);
         else
@@ -351,10 +352,9 @@ int run_kept(struct run *run) {
     prepare_services(run);
     if (new_id(run) || take_signals()) return -1;
     if (start(run)) {
-        await_permit(&run->permit);
         close_cage(run);
-        close_trail(&run->trail);
-        give_back_signals();
+        if (!is_given_up(&run->permit)) close_trail(&run->trail);
+        give_back_signals(); /* the one for which it was given up ends us here */
         return -1;
     }
     warn_of_weakness(run->kept);

@@ -54,13 +54,16 @@ class Held:
     listener: int
     id: int
     number: int
+    thread: int
+    arguments: tuple[int, ...]
 
     @classmethod
     def receive(cls, listener: int) -> Held:
         """The next one; waits for it."""
-        notice = bytearray(80)  # struct seccomp_notif: id 8, pid 4, flags 4, data (nr 4, ...)
+        notice = bytearray(80)  # struct seccomp_notif: id, pid, flags, data (nr, arch, instruction_pointer, args[6])
         fcntl.ioctl(listener, RECEIVE, notice)
-        return cls(listener, *struct.unpack_from("=QIIi", notice)[::3])
+        id, thread, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", notice)
+        return cls(listener, id, number, thread, tuple(arguments))
 
     def go_on(self) -> None:
         self._answer(0, CONTINUE)

@@ -18,7 +18,8 @@
 #define DOORS_OF_HOST 0x7fc61201U /* 127.198.18.1: loopback like every 127.0.0.0/8, and nobody's habit */
 #define BACKLOG 16
 #define MOST_STRANGERS 256 /* others who have guessed the port in the moment that it is there */
-#define PATIENCE_MS 100    /* over loopback a connection is there at once, or it was meant not to be */
+#define MOMENT_MS 1        /* over loopback a connection is there at once */
+#define PATIENCE_MS 100    /* ... or a little later; then it was meant not to be */
 
 int is_to_door(const struct call_facts *facts, const struct psb_rules *rules) {
     static const struct psb_endpoint DOORS = {.address = {[10] = 0xff, [11] = 0xff, [12] = 198, [13] = 18},
@@ -89,15 +90,14 @@ static int end_of_caller(int socket, struct sockaddr_in *end) {
     return 0; /* the port is at the same place in both */
 }
 
-static int accept_caller(int listener, const struct sockaddr_in *caller) {
-    const uint64_t until = now_ms() + PATIENCE_MS;
+/* -EAGAIN while it is not there. This is under the cage's mutex: it waits for the moment in which it mostly comes. */
+static int accept_caller(int listener, const struct sockaddr_in *caller, int moment) {
     struct pollfd ready = {listener, POLLIN, 0};
     int strangers, fd;
-    for (strangers = 0; strangers < MOST_STRANGERS; strangers += fd >= 0) {
-        const uint64_t now = now_ms();
+    for (strangers = 0; strangers < MOST_STRANGERS; strangers++) {
         struct sockaddr_in peer = {0};
         socklen_t size = sizeof peer;
-        if (now >= until || poll(&ready, 1, (int)(until - now)) < 1) return -ECONNREFUSED;
+        if (poll(&ready, 1, moment && !strangers ? MOMENT_MS : 0) < 1) return -EAGAIN;
         fd = accept4(listener, (struct sockaddr *)&peer, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) continue;
         if (peer.sin_port == caller->sin_port && peer.sin_addr.s_addr == caller->sin_addr.s_addr) return fd;
@@ -124,12 +124,33 @@ static void undo_connect(int socket) {
     (void)connect(socket, &nowhere, sizeof nowhere);
 }
 
-int hand_over_caller(const struct emulated_call *req, int listener) {
+void listen_at_door(struct emulated_call *req, int listener) {
+    req->listens = 1;
+    req->listener = listener;
+    req->give_up_ms = now_ms() + PATIENCE_MS;
+}
+
+static void leave_door(struct emulated_call *req) {
+    close_own(req->listener);
+    req->listens = 0;
+}
+
+void give_up_door(struct emulated_call *req) {
+    undo_connect(req->socket);
+    leave_door(req);
+}
+
+int hand_over_caller(struct emulated_call *req, int moment) {
+    const struct door *door = req->route.door; /* of now: it may have been closed meanwhile */
     struct sockaddr_in caller;
-    const int unknown = end_of_caller(req->socket, &caller);
-    const int accepted = unknown ? unknown : accept_caller(listener, &caller);
-    const int result = accepted < 0 ? accepted : send_end(req->route.door->sink, accepted);
+    int result = door ? end_of_caller(req->socket, &caller) : -ECONNREFUSED;
+    const int accepted = result ? result : accept_caller(req->listener, &caller, moment);
+    if (accepted == -EAGAIN && now_ms() < req->give_up_ms) return -EAGAIN;
+    result = accepted < 0 ? -ECONNREFUSED : send_end(door->sink, accepted);
     if (accepted >= 0) close_own(accepted);
-    if (result) undo_connect(req->socket);
+    if (result)
+        give_up_door(req);
+    else
+        leave_door(req);
     return result;
 }

@@ -16,7 +16,12 @@ int is_to_door(const struct call_facts *facts, const struct psb_rules *rules);
  * whoever serves the door has enough to do; -ECONNREFUSED: nobody does, or no socket of ours could meet the caller's.
  */
 int listen_for_caller(const struct emulated_call *req, struct sockaddr_storage *to, uint32_t *size);
-/* Hands the other end over: 0, or -errno, and then the caller's socket is connected to nothing. */
-int hand_over_caller(const struct emulated_call *req, int listener);
+/* The caller's socket is being connected to this listener, which is the call's from now on. */
+void listen_at_door(struct emulated_call *req, int listener);
+/* Hands the other end over: 0; -EAGAIN while it is not there, but for `moment` at once; or -errno, and then the caller's
+ * socket is connected to nothing. But for -EAGAIN the listener is closed. */
+int hand_over_caller(struct emulated_call *req, int moment);
+/* For a call that ends before: its socket is connected to nothing, and the listener is closed. */
+void give_up_door(struct emulated_call *req);
 
 #endif

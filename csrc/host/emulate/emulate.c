@@ -105,20 +105,30 @@ static int connect_outside(struct emulated_call *req, const struct sockaddr_stor
     return connect(req->socket, (const struct sockaddr *)to, size) < 0 ? -errno : 0;
 }
 
+/* A caller can keep its end from being connected (SO_ATTACH_FILTER): it waits for that as other calls do, and keeps the
+ * mutex from nobody. */
+static enum call_outcome hand_over(struct emulated_call *req, int moment) {
+    const int64_t connected = req->value;
+    const int handed = hand_over_caller(req, moment);
+    if (handed == -EAGAIN) return CALL_WAIT_A_WHILE;
+    return done(req, handed || req->blocking ? handed : connected);
+}
+
 static enum call_outcome connect_to_door(struct emulated_call *req) {
     struct sockaddr_storage to;
     uint32_t size;
-    const int listener = listen_for_caller(req, &to, &size);
-    int result = listener, handed;
+    int listener;
+    if (req->listens) return hand_over(req, 0);
+    listener = listen_for_caller(req, &to, &size);
     if (listener == -EAGAIN) return CALL_WAIT_A_WHILE;
     if (listener < 0) return done(req, listener);
-    result = connect_at_once(req, &to, size);
-    if (!result || result == -EINPROGRESS) {
-        handed = hand_over_caller(req, listener);
-        if (handed || req->blocking) result = handed;
+    req->value = connect_at_once(req, &to, size);
+    if (!req->value || req->value == -EINPROGRESS) {
+        listen_at_door(req, listener);
+        return hand_over(req, 1);
     }
     close_own(listener);
-    return done(req, result);
+    return CALL_DONE;
 }
 
 static enum call_outcome do_connect(struct emulated_call *req, const struct psb_rules *rules,
@@ -242,6 +252,8 @@ enum call_outcome emulate(struct emulated_call *req, const struct psb_rules *rul
 }
 
 void end_emulated_call(struct emulated_call *req, struct borrowed *borrowed) {
-    if (req->socket >= 0) give_back(borrowed, req->socket);
+    if (req->socket < 0) return;
+    if (req->listens) give_up_door(req);
+    give_back(borrowed, req->socket);
     req->socket = -1;
 }

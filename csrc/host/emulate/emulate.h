@@ -54,7 +54,9 @@ struct emulated_call {
     int close_on_exec;   /* ... which is closed at an exec */
     int blocking;        /* the caller waits for as long as it takes */
     int connecting;      /* a connect is under way */
-    uint64_t give_up_ms; /* SO_SNDTIMEO, as a CLOCK_MONOTONIC time; 0: never */
+    int listens;         /* ... to a door, at `listener`, which is the call's */
+    int listener;
+    uint64_t give_up_ms; /* SO_SNDTIMEO, or the patience at a door, as a CLOCK_MONOTONIC time; 0: never */
 
     int64_t value;
     int breaks; /* it has met a broken pipe, which is a signal for the caller */
