@@ -1,6 +1,6 @@
 """Claim: in landlock isolation a host is reached by its name through doors that are of one cage. They are no port
 of the host's network: no other process is served there, whatever it tries while the cage connects, and behind them the
-names of the policy are reached and nothing else.
+names of the policy are reached and nothing else. Who keeps his own end from being connected waits alone.
 """
 
 from __future__ import annotations
@@ -218,6 +218,46 @@ def test_another_cage_has_none_of_them(net_host: Host, net: Internet) -> None:
                        isolation="landlock", hosts=["www.origin.example"])  # fmt: skip
     assert without.let_through(REFUSALS) == listed.let_through(REFUSALS) == {}
     assert (other["own"], other["its"]) == ("reached", "415")
+
+
+# The answer to its connect has come further than such a socket takes (IP_MINTTL), and is dropped: it never succeeds.
+STALLS = """
+    import statistics, threading, time
+    def timed(address, deaf, times, errors):
+        with socket.socket() as s:
+            if deaf:
+                s.setsockopt(socket.IPPROTO_IP, 21, 255)  # IP_MINTTL
+            began = time.monotonic()
+            errors.add(errno.errorcode.get(s.connect_ex(address)))
+            times.append(time.monotonic() - began)
+    stalled, quick, of_stalled, of_quick = [], [], set(), set()
+    over = threading.Event()
+    def stall():
+        while not over.is_set():
+            timed(("198.18.0.1", 3128), True, stalled, of_stalled)
+    crowd = [threading.Thread(target=stall) for _ in range(8)] if ATTACKS else []
+    [each.start() for each in crowd]
+    for _ in range(30):
+        timed((ORIGIN, PORT), False, quick, of_quick)
+        time.sleep(0.02)
+    over.set()
+    [each.join() for each in crowd]
+    say("stalled", [sorted(of_stalled), statistics.median(stalled) if crowd else 0])
+    say("quick", [sorted(of_quick), statistics.median(quick)])
+    says("after", connect, b"origin.example", PORT)
+"""
+
+
+def test_who_keeps_his_end_from_being_connected_holds_up_no_other_call_of_his_cage(net_host: Host) -> None:
+    names = {"PORT": places.ECHO, "ORIGIN": places.ORIGIN}
+    plain = attack(net_host, STALLS, names=names | {"ATTACKS": False}, **NAMED)
+    assert (plain["quick"][0], plain["after"]) == (["EPERM"], "reached")
+
+    said = attack(net_host, STALLS, names=names | {"ATTACKS": True}, **NAMED)
+
+    (of_stalled, stalled), (of_quick, quick) = said["stalled"], said["quick"]
+    assert (of_stalled, of_quick, said["after"]) == (["ECONNREFUSED"], ["EPERM"], "reached")
+    assert quick < stalled / 5, (quick, stalled)
 
 
 @pytest.mark.root
