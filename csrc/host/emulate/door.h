@@ -18,8 +18,8 @@ int is_to_door(const struct call_facts *facts, const struct psb_rules *rules);
 int listen_for_caller(const struct emulated_call *req, struct sockaddr_storage *to, uint32_t *size);
 /* The caller's socket is being connected to this listener, which is the call's from now on. */
 void listen_at_door(struct emulated_call *req, int listener);
-/* Hands the other end over: 0; -EAGAIN while it is not there, but for `moment` at once; or -errno, and then the caller's
- * socket is connected to nothing. But for -EAGAIN the listener is closed. */
+/* Hands the other end over: 0; -EAGAIN while it is not there, but for `moment` at once; or -errno, and then the
+ * caller's socket is connected to nothing. But for -EAGAIN the listener is closed. */
 int hand_over_caller(struct emulated_call *req, int moment);
 /* For a call that ends before: its socket is connected to nothing, and the listener is closed. */
 void give_up_door(struct emulated_call *req);

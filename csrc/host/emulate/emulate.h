@@ -50,11 +50,11 @@ struct emulated_call {
     int relayed;        /* in the cage's network somebody listens at the address, and carries it on */
 
     enum look look;
-    int replacement;     /* `socket` is a new one of the host's network, to be put in the place of the caller's */
-    int close_on_exec;   /* ... which is closed at an exec */
-    int blocking;        /* the caller waits for as long as it takes */
-    int connecting;      /* a connect is under way */
-    int listens;         /* ... to a door, at `listener`, which is the call's */
+    int replacement;   /* `socket` is a new one of the host's network, to be put in the place of the caller's */
+    int close_on_exec; /* ... which is closed at an exec */
+    int blocking;      /* the caller waits for as long as it takes */
+    int connecting;    /* a connect is under way */
+    int listens;       /* ... to a door, at `listener`, which is the call's */
     int listener;
     uint64_t give_up_ms; /* SO_SNDTIMEO, or the patience at a door, as a CLOCK_MONOTONIC time; 0: never */
 
