@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pysandbox.compile.plan import Limit
+from pysandbox.compile.plan import Limit, Plan
 from pysandbox.launch.structs import encode_limits
 
-from .plans import Init, plan
+from .plans import Init, flat, opened, plan
 
 pytestmark = pytest.mark.guest
 
@@ -53,6 +53,23 @@ def test_a_host_with_a_lower_hard_limit_keeps_it(asked: int | None, given: int, 
 def test_a_limit_between_the_host_s_soft_and_hard_is_set(init: Init) -> None:
     resource.prlimit(init.pid, resource.RLIMIT_NOFILE, (100, 200))
     assert got(init, "NOFILE", Limit("NOFILE", 150)) == "150 150"
+
+
+@pytest.mark.parametrize("name", ["NPROC", "MEMLOCK", "SIGPENDING", "MSGQUEUE"])
+@pytest.mark.parametrize(("wanted", "part"), [(plan(), 1 / 2), (flat(), 3 / 4)], ids=["full", "flat"])
+def test_of_what_is_counted_for_a_user_a_cage_has_a_part(wanted: Plan, part: float, name: str) -> None:
+    """setup/shares.c. SIGPENDING and MSGQUEUE are no names of Python's."""
+    number = {"NPROC": 6, "MEMLOCK": 8, "SIGPENDING": 11, "MSGQUEUE": 12}[name]
+    before = resource.getrlimit(number)
+    most = min((each for each in (*before, 1 << 20) if each != resource.RLIM_INFINITY)) // 4 * 4
+    if name == "NPROC" and before[0] != resource.RLIM_INFINITY:
+        most = before[0] // 4 * 4  # a lower one would keep us from forking
+    try:
+        resource.setrlimit(number, (most, before[1]))
+        with opened(wanted) as init:
+            assert init.attempt(f"*resource.getrlimit({number})") == f"{int(most * part)} {int(most * part)}"
+    finally:
+        resource.setrlimit(number, before)
 
 
 def test_a_command_cannot_raise_its_limit(init: Init) -> None:

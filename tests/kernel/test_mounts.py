@@ -213,6 +213,8 @@ def test_an_optional_step_that_fails_otherwise_is_an_error(tree: Path) -> None:
         "a mask over what is there": step("MASK_DIR", "/in/file", inside_bind=True, optional=True),
         "a grant inside another": step("BIND", "/in/folder", source=str(tree / "folder"), inside_bind=True,
                                        optional=True, **seen(tree)),
+        "a grant inside another, out of reach": step("BIND", "/in/folder", source="/root/any", inside_bind=True,
+                                                     optional=True, **seen(tree)),
         "a file system": step("TMPFS", "/t", data="colour=red", optional=True),
         "a link in the way": step("MASK_FILE", "/in/link/file", inside_bind=True, optional=True),
     }.items():  # fmt: skip

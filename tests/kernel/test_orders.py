@@ -90,6 +90,7 @@ FIRST = {
     "a setup with an unknown flag": setup(flags=16),
     "an order before the setup": struct_bytes("psb_exec", kind=lib.PSB_MESSAGE_EXEC),
     "a signal before the setup": signal(),
+    "a question before the setup": WRITTEN,
     "an unknown kind": struct_bytes("psb_setup", kind=5),
     "kind 0": struct_bytes("psb_setup", kind=0),
 }

@@ -35,6 +35,7 @@ def ruled(*rules: LandlockRule, handled: tuple[str, ...] = FS) -> LandlockPlan:
 
 
 FILE = step("FILE", "/a", data="")
+COVER = step("FILE", "/.cover", data="shown in its place")
 READ_ONLY = (Attr.RDONLY,)
 
 
@@ -43,6 +44,13 @@ def swapped(host: Path) -> Plan:
     looked_at = seen(host / "file")
     (host / "file").rename(host / "gone")
     (host / "file").write_text("put in its place")
+    return plan(step("BIND", "/in", source=str(host / "file"), **looked_at))
+
+
+def on_another_device(host: Path) -> Plan:
+    (host / "file").touch()
+    looked_at = seen(host / "file")
+    looked_at["dev"] += 1
     return plan(step("BIND", "/in", source=str(host / "file"), **looked_at))
 
 
@@ -85,6 +93,8 @@ PLANS: dict[str, tuple[Plan | PlanFor, str, str, str | None]] = {
     "a pin on a symlink": (with_link("PIN"), "target", "ELOOP", "/tree/link"),
     "a pin on nothing": (plan(step("PIN", "/usr/nowhere", inside_bind=True)), "target", "ENOENT", "/usr/nowhere"),
     "a source that was swapped": (swapped, "source_changed", "ESTALE", "{host}/file"),
+    "a source with the number of one on another device": (
+        on_another_device, "source_changed", "ESTALE", "{host}/file"),
     "a rule for what was swapped": (
         plan(landlock=ruled(LandlockRule("/usr", FS, dev=1, ino=1))), "source_changed", "ESTALE", "/usr"),
     "a target beyond PATH_MAX": (plan(step("DIR", DEEP)), "target", "ENAMETOOLONG", DEEP[:247]),
@@ -106,6 +116,10 @@ PLANS: dict[str, tuple[Plan | PlanFor, str, str, str | None]] = {
     "a file masked as a directory": (plan(FILE, step("MASK_DIR", "/a", inside_bind=True)), "mask", "ENOTDIR", "/a"),
     "a file denied as a directory": (plan(FILE, step("DENY_DIR", "/a", inside_bind=True)), "deny", "ENOTDIR", "/a"),
     "a directory denied as a file": (plan(step("DENY_FILE", "/usr", inside_bind=True)), "deny", "ENOTDIR", "/usr"),
+    "a file denied where somebody has the cover's name": (
+        plan(FILE, COVER, step("DENY_FILE", "/a", inside_bind=True)), "deny", "EEXIST", "/a"),
+    "a directory denied where somebody has the cover's name": (
+        plan(COVER, step("DENY_DIR", "/tmp", inside_bind=True)), "deny", "EEXIST", "/tmp"),
     "attributes on what is no mount": (plan(step("PROTECT", "/tmp", attrs=READ_ONLY)), "protect", "EINVAL", "/tmp"),
     "attributes on nothing": (plan(step("PROTECT", "/nowhere", attrs=READ_ONLY)), "protect", "ENOENT", "/nowhere"),
     "unknown options of the layer of overlays": (
