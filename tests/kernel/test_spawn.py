@@ -44,6 +44,22 @@ def collected() -> int:
         return 0
 
 
+def test_nothing_of_a_start_stands_where_a_stream_of_the_host_was() -> None:
+    """The control: what is opened next in such a host does."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for stream in range(3):
+                os.close(stream)
+            os.close(next_ := os.open("/", os.O_RDONLY))
+            held = carry_out(plan()).opened
+            code = 0 if next_ == 0 and min(held.control, held.pidfd) > 2 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 @MODES
 def test_its_end_is_told_by_the_pidfd_whoever_collects_it(wanted: Plan) -> None:
     """execve gave it SIGCHLD for an exit signal, so a host that ignores that collects it without asking."""

@@ -12,9 +12,10 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pysandbox._native import ffi, lib
 
 from _support.tree import REPOSITORY, modules
-from pysandbox.dlp.opaque import expected_bits, stretches
+from pysandbox.dlp.opaque import _expected, expected_bits, stretches
 
 CHANCE = random.Random(7)
 SIXTEEN = bytes.maketrans(b"0123456789abcdef", b"ghijklmnopqrstuv")
@@ -119,6 +120,18 @@ def test_a_table_that_is_full_is_gone_on_with() -> None:
     lines = b"\n".join(CHANCE.randbytes(12).hex().encode() for _ in range(5000))
     assert share(lines) > 0.85
     assert share(b"words and words...".join(b"\x80" * 9 for _ in range(5000))) > 0.3
+
+
+def test_a_run_of_many_parts_never_begins_where_they_may_not_all_have_room() -> None:
+    part = b"a8Kd0Zq3XbV7mRtY5wLp"
+    run = b"-".join([part] * 24)  # not opaque as a whole: its symbols are always the same
+    text = b" ".join([run] * 100)
+    assert [each.said for each in stretches(run)] == [part] * 24
+    counts, found = [], ffi.new("struct psb_opaque *")
+    while found.next < len(text):
+        lib.psb_find_opaque(text, len(text), _expected(), found)
+        counts.append(found.count)
+    assert sum(counts) == 2400 and max(counts) <= lib.PSB_MOST_OPAQUE, counts
 
 
 def test_what_an_alphabet_gives_is_what_chance_gives() -> None:
