@@ -48,6 +48,28 @@ def test_it_is_counted_to_the_last_one_and_bounded(tmp_path: Path) -> None:
     assert [each.count > MANY for each in further] == [True]
 
 
+DEEP = """
+    import os
+    os.chdir("/tmp")
+    while len(os.getcwd()) < 3800:
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    for size in (200, 300, 400, 2000, 4000):  # below a directory a path may be longer than any that has a name
+        attempt(size, os.stat, "x/" * (size // 2))
+    attempt("after", os.stat, SECRET)
+"""
+
+
+def test_a_path_beyond_the_longest_is_nobody_s(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "secret").touch()
+    with pysandbox.Cage(policy(why=True), cwd=str(tmp_path / "work")) as cage:
+        report = in_cage(cage, program(DEEP, SECRET=str(tmp_path / "secret")))
+    assert {each.errno for each in report.attempts.values()} == {"ENOENT"}
+    assert report.result is not None
+    assert [each.target for each in report.result.denials] == [str(tmp_path / "secret")]
+
+
 @pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nRefused", "\udcff"])
 def test_a_path_is_only_text(tmp_path: Path, name: str) -> None:
     from pysandbox.cli.console import plain

@@ -226,6 +226,31 @@ def test_questions_are_answered_and_name_no_process_of_the_host(title: str) -> N
     assert os.getpid() not in [each.value for each in report.attempts.values()]
 
 
+SOCK_DIAG = 4  # what it is asked has numbers of rtnetlink's: TCPDIAG_GETSOCK is RTM_GETLINK
+
+
+def test_netlink_of_another_protocol_or_in_pieces_that_do_not_fit_is_refused() -> None:
+    body = """
+        s = socket.socket(fileno=FD)
+        asked = message(18, bytes([2, 0, 0, 0]) + bytes(68), 0x301)
+        attempt("sendto", send_by, "sendto", s, asked, KERNEL)
+        attempt("sendmsg", send_by, "sendmsg", s, asked, b"")
+        route = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+        plain = message(18, bytes(16), 0x301)
+        attempt("control", send_by, "sendmsg", route, plain, b"")
+        attempt("longer than it is", send_by, "sendmsg", route, struct.pack("=I", 64) + plain[4:], b"")
+        attempt("something behind", send_by, "sendmsg", route, plain + bytes(12), b"")
+    """
+    rules, reports = Policy(allow_ips=["192.0.2.7:443"], scm_rights="deny"), []
+    for run in (uncaged, lambda argv, **more: caged(argv, rules, **more)):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as other:
+            reports.append(run(program(LIBRARY, body, FD=other.fileno()), pass_fds=[other.fileno()]))
+    control, attack = reports
+    assert {each.errno for each in control.attempts.values()} == {None}
+    expected = dict.fromkeys(control.attempts, "EPERM") | {"control": None}
+    assert attack.differs(expected) == {}
+
+
 def test_other_families_are_refused_and_that_is_told() -> None:
     """AF_VSOCK stands for all that have no row: any user may open one and hand it in, and it leads out of a VM."""
     body = """
