@@ -112,6 +112,37 @@ def test_nothing_of_the_host_answers_a_full_cage(listeners: Listeners) -> None:
     assert report.differs(refused) == {}
 
 
+MESSAGES = """
+    import os, socket
+    os.chdir("/tmp")
+    os.symlink(PATH, "link" + NAME)
+    ways = {"its path": PATH, "from above": "/.." + PATH, "relative": "../../.." + PATH, "a link": "/tmp/link" + NAME,
+            "a magic link": "/proc/self/root" + PATH}
+    for name, path in ways.items():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mine:
+            attempt(name, lambda: mine.sendmsg([b"hello"], [], 0, path) and None)
+    os.unlink("link" + NAME)
+"""
+
+
+@pytest.mark.parametrize("scm_rights", ["deny", "allow"])
+def test_no_message_is_carried_to_a_name_of_the_host_s(tmp_path: Path, scm_rights: str) -> None:
+    """Where descriptors are refused, messages are sent on behalf, by who has another root. Control: uncaged all arrive."""
+    path = str(tmp_path / "datagrams")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
+        host.bind(path)
+        host.setblocking(False)
+        body = program(MESSAGES, PATH=path, NAME=token())
+        control = uncaged(body)
+        assert {each.errno for each in control.attempts.values()} == {None}
+        assert [host.recv(9) for _ in control.attempts] == [b"hello"] * 5
+        attack = caged(body, policy(scm_rights=scm_rights))
+        refused = dict.fromkeys(control.attempts, "ENOENT")
+        assert attack.differs(refused | {"a magic link": ("ENOENT", "ELOOP")}) == {}
+        with pytest.raises(BlockingIOError):
+            host.recv(9)
+
+
 @pytest.mark.landlock(6)
 def test_nothing_of_the_host_answers_a_landlocked_process(listeners: Listeners) -> None:
     report = caged(program(ATTACK, **listeners.names), policy("landlock"))
