@@ -62,8 +62,8 @@ class Held:
         """The next one; waits for it."""
         notice = bytearray(80)  # struct seccomp_notif: id, pid, flags, data (nr, arch, instruction_pointer, args[6])
         fcntl.ioctl(listener, RECEIVE, notice)
-        id, thread, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", notice)
-        return cls(listener, id, number, thread, tuple(arguments))
+        call, thread, _, number, _, _, *arguments = struct.unpack("=QIIiIQ6Q", notice)
+        return cls(listener, call, number, thread, tuple(arguments))
 
     def go_on(self) -> None:
         self._answer(0, CONTINUE)

@@ -61,7 +61,7 @@ def test_of_what_is_counted_for_a_user_a_cage_has_a_part(wanted: Plan, part: flo
     """setup/shares.c. SIGPENDING and MSGQUEUE are no names of Python's."""
     number = {"NPROC": 6, "MEMLOCK": 8, "SIGPENDING": 11, "MSGQUEUE": 12}[name]
     before = resource.getrlimit(number)
-    most = min((each for each in (*before, 1 << 20) if each != resource.RLIM_INFINITY)) // 4 * 4
+    most = min(each for each in (*before, 1 << 20) if each != resource.RLIM_INFINITY) // 4 * 4
     if name == "NPROC" and before[0] != resource.RLIM_INFINITY:
         most = before[0] // 4 * 4  # a lower one would keep us from forking
     try:

@@ -56,6 +56,7 @@ DEEP = """
         os.chdir("d" * 200)
     for size in (200, 300, 400, 2000, 4000):  # below a directory a path may be longer than any that has a name
         attempt(size, os.stat, "x/" * (size // 2))
+        attempt(f"behind another, {size}", os.rename, "/nowhere", "x/" * (size // 2))
     attempt("after", os.stat, SECRET)
 """
 

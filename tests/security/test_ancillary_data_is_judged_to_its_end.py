@@ -89,3 +89,23 @@ def test_uncaged_the_kernel_takes_all_of_it(tmp_path: Path) -> None:
     said = outside(attack, False, str(tmp_path))
     assert (said["stderr"], said["own"], said["stolen"]) == ("", ["my own"], True)
     assert said["errnos"] == {"own": None, "the host's": None, "source": None}
+
+
+LIES = """
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.close(0)  # what lies behind the message is mostly zeros, and 0 is nobody's
+    def lying(size):
+        a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        send(a, struct.pack("=Qiii", size, socket.SOL_SOCKET, socket.SCM_RIGHTS, null))
+    for size in (20, 0, 8, 15, 21, 24, 1000, 9000, 1 << 63):
+        attempt(str(size), lying, size)
+"""
+
+
+def test_a_part_that_says_another_size_than_it_has_is_as_invalid_as_the_kernel_has_it() -> None:
+    argv = program(ATTACK.partition("    def passed")[0], LIES)
+    control, attacked = uncaged(argv), caged(argv, policy(scm_rights="deny"))
+    expected = dict.fromkeys(control.attempts, "EINVAL") | {"20": None}
+    assert control.differs(expected) == {}
+    assert attacked.differs(dict.fromkeys(control.attempts, "EPERM")) == {}  # nothing of it is read
+    assert caged(argv, policy(allow_ips=[LISTED])).differs(expected) == {}

@@ -127,7 +127,9 @@ MESSAGES = """
 
 @pytest.mark.parametrize("scm_rights", ["deny", "allow"])
 def test_no_message_is_carried_to_a_name_of_the_host_s(tmp_path: Path, scm_rights: str) -> None:
-    """Where descriptors are refused, messages are sent on behalf, by who has another root. Control: uncaged all arrive."""
+    """Where descriptors are refused, messages are sent on behalf, by who has another root.
+
+    Control: uncaged they arrive."""
     path = str(tmp_path / "datagrams")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as host:
         host.bind(path)
