@@ -74,6 +74,7 @@ def test_what_follows_the_descriptors_is_aligned(count: int) -> None:
     assert order.body == numbers + bytes(len(numbers) % 8) + b"12345678/\0a\0"
 
 
+SETUP_FLAGS = [getattr(lib, name) for name in dir(lib) if name.startswith("PSB_SETUP_")]
 FIRST = {
     "nothing": b"",
     "less than a kind": b"\1\0\0",
@@ -87,11 +88,12 @@ FIRST = {
     "a setup with less of a late filter than it says": setup(ALLOW_ALL, late_count=2),
     "a setup with both filters beyond the limit": setup(ALLOW_ALL * 4097, filter_count=4096, late_count=1),
     "a setup whose counts wrap around": setup(ALLOW_ALL, filter_count=BIG, late_count=2**32 - BIG + 1),
-    "a setup with an unknown flag": setup(flags=16),
+    "a setup with an unknown flag": setup(flags=sum(SETUP_FLAGS) + 1),
+    "a setup that wants a listener, and has no filter": setup(flags=lib.PSB_SETUP_LISTENER),
     "an order before the setup": struct_bytes("psb_exec", kind=lib.PSB_MESSAGE_EXEC),
     "a signal before the setup": signal(),
     "a question before the setup": WRITTEN,
-    "an unknown kind": struct_bytes("psb_setup", kind=5),
+    "an unknown kind": struct_bytes("psb_setup", kind=99),
     "kind 0": struct_bytes("psb_setup", kind=0),
 }
 
