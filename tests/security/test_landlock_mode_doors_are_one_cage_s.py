@@ -244,6 +244,13 @@ STALLS = """
     [each.join() for each in crowd]
     say("stalled", [sorted(of_stalled), statistics.median(stalled) if crowd else 0])
     say("quick", [sorted(of_quick), statistics.median(quick)])
+    def again():
+        with socket.socket() as s:
+            s.setsockopt(socket.IPPROTO_IP, 21, 255)
+            first = s.connect_ex(("198.18.0.1", 3128))
+            s.setsockopt(socket.IPPROTO_IP, 21, 0)
+            return [errno.errorcode[first], s.connect_ex(("198.18.0.1", 3128))]
+    say("again", again() if ATTACKS else "")  # it was connected to nothing, and is not on its way
     says("after", connect, b"origin.example", PORT)
 """
 
@@ -258,6 +265,39 @@ def test_who_keeps_his_end_from_being_connected_holds_up_no_other_call_of_his_ca
     (of_stalled, stalled), (of_quick, quick) = said["stalled"], said["quick"]
     assert quick < stalled / 5, (quick, stalled)
     assert (of_stalled, of_quick, said["after"]) == (["ECONNREFUSED"], ["EPERM"], "reached")
+    assert said["again"] == ["ECONNREFUSED", 0]
+
+
+# Children that are killed while their connects wait, and one that is waited for.
+KILLED = """
+import os, signal, socket, time
+for number in range(20):
+    child = os.fork()
+    if not child:
+        with socket.socket() as s:
+            s.setsockopt(socket.IPPROTO_IP, 21, 255)  # IP_MINTTL
+            s.connect_ex(("198.18.0.1", 3128))
+        os._exit(0)
+    if number:
+        time.sleep(0.02)
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+time.sleep(0.3)  # the supervisor looks after its callers
+print(20)
+"""
+
+
+def test_nothing_listens_for_who_was_killed_while_he_waited(net: Internet) -> None:
+    look = "print([line.split()[1] for line in open('/proc/net/tcp') if '0112C67F' in line])"
+    with host_program(net.space, BUSY, KILLED) as process:
+        busy = Busy(process)
+        busy.begin()
+        assert busy.answered() == 20
+        assert net.space.run(["/usr/bin/python3", "-c", look]).stdout.decode().strip() == "[]"
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(20)
+        process.stdin = None
 
 
 @pytest.mark.root
