@@ -6,6 +6,7 @@ names of the policy are reached and nothing else. Who keeps his own end from bei
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -204,6 +205,10 @@ def test_nothing_listens_while_nobody_connects(net: Internet) -> None:
         busy.begin()
         assert busy.answered() == KNOCKS
         after = net.space.run(["/usr/bin/python3", "-c", look]).stdout.decode()
+        held = len(os.listdir(f"/proc/{busy.pid}/fd"))
+        busy.begin()
+        assert busy.answered() == KNOCKS
+        assert len(os.listdir(f"/proc/{busy.pid}/fd")) < held + KNOCKS / 2  # no other end stays with the supervisor
     for listening in (before, after):
         assert f"0100007F:{places.ECHO:04X}" in listening and "0112C67F" not in listening
 
