@@ -84,8 +84,8 @@ struct psb_landlock {
 
 struct psb_plan {
     uint64_t namespaces; /* CLONE_NEW*; 0: landlock mode */
-    int32_t inside_uid, inside_gid;
-    int32_t outside_uid, outside_gid;
+    uint32_t inside_uid, inside_gid;
+    uint32_t outside_uid, outside_gid;
     uint32_t loopback;
     uint32_t scope_signals; /* landlock mode: cage-init lives in a domain of its own (setup/landlock.c) */
     uint32_t unconfined;    /* uncaged: capabilities, keyring and privileges stay as they are */

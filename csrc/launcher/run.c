@@ -75,7 +75,7 @@ static int open_cage(struct run *run) {
     if (!plan->hostname) return -1;
     if (open_cgroup(&run->cgroup, run->kept, run->trail.id)) return -1;
     plan->cgroup_fd = run->cgroup.fd;
-    run->user = run->services.user = plan->unrooted ? plan->outside_uid : 0;
+    run->user = run->services.user = plan->unrooted ? (int)plan->outside_uid : 0;
     init = open(text_named(run->kept, PSB_TEXT_INIT), O_PATH | O_CLOEXEC);
     if (init < 0) return -1;
     result = psb_open_cage(plan, init, &run->cage);

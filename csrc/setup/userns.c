@@ -29,10 +29,10 @@ static int write_own(const struct psb_plan *plan, const char *path, const char *
 }
 
 /* "<inside> <outside> 1": the only map an unprivileged writer may make. */
-static void map_line(char *line, int32_t inside, int32_t outside) {
-    size_t n = text_number(line, (unsigned long)inside);
+static void map_line(char *line, uint32_t inside, uint32_t outside) {
+    size_t n = text_number(line, inside);
     line[n++] = ' ';
-    n += text_number(line + n, (unsigned long)outside);
+    n += text_number(line + n, outside);
     text_copy(line + n, 3, " 1");
 }
 
