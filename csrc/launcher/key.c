@@ -67,11 +67,12 @@ static void add_counted(struct text *key, uint64_t number) {
 }
 
 static int describe(struct text *key, const char *self, const struct request *request) {
-    struct stat user, mounts;
+    struct stat user, mounts, processes;
     struct utsname system;
     char directory[PATH_MAX];
     int i, abi = psb_landlock_abi();
     if (stat("/proc/self/ns/user", &user) || stat("/proc/self/ns/mnt", &mounts)) return -1;
+    if (stat("/proc/self/ns/pid", &processes)) return -1;
     if (uname(&system) || !getcwd(directory, sizeof directory) || *directory != '/') return -1;
     add_whole(key, KEY); /* what is signed with the same secret, an entry, begins with its ABI */
     add_whole(key, self);
@@ -79,7 +80,8 @@ static int describe(struct text *key, const char *self, const struct request *re
     add_counted(key, geteuid());
     add_counted(key, getegid());
     add_counted(key, user.st_ino);
-    add_counted(key, mounts.st_ino); /* a container shares the cache, and can do less */
+    add_counted(key, mounts.st_ino);    /* a container shares the cache, and can do less; */
+    add_counted(key, processes.st_ino); /* with the /proc of others no process of a cage could be named */
     add_counted(key, abi > 0 ? (uint64_t)abi : 0);
     add_whole(key, directory);
     add_counted(key, isatty(0) && isatty(1) && isatty(2));

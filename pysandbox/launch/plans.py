@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from pysandbox._native import ffi, lib
 from pysandbox.launch import native
-from pysandbox.launch.private import is_private
+from pysandbox.launch.private import is_private, make_private
+from pysandbox.probe import kernel
 from pysandbox.sha256 import hmac_sha256, sha256
 
 MOST = 64  # entries; then those that were made first go
@@ -34,14 +35,15 @@ def place() -> str | None:
 def key_of(launcher: str, flags: Sequence[str], program: str, *, at_a_terminal: bool) -> bytes | None:
     """What is the same whenever an entry is to be found, sealed with the secret that ends with this boot: who reads it
     learns nothing of what was typed. csrc/launcher/key.c makes the same bytes. None where it cannot be told: the
-    directory is gone, a security module hides the namespaces, or the kernel has no keys for us."""
+    directory is gone, a security module hides the namespaces, /proc is of other processes (the long way refuses that),
+    or the kernel has no keys for us."""
     secret = _secret()
     try:
-        spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("user", "mnt")]
+        spaces = [os.stat(f"/proc/self/ns/{name}").st_ino for name in ("user", "mnt", "pid")]
         directory = os.getcwd()
     except OSError:
         return None
-    if not secret:
+    if not secret or kernel.has_foreign_proc():
         return None
     heeded = sorted(name + b"=" + value for name, value in os.environb.items() if name.startswith(HEEDED))
     parts: list[object] = [
@@ -50,7 +52,7 @@ def key_of(launcher: str, flags: Sequence[str], program: str, *, at_a_terminal: 
         os.uname().release,
         os.geteuid(),
         os.getegid(),
-        *spaces,  # a container shares the cache, and can do less
+        *spaces,  # a container shares the cache, and can do less; so can who has the /proc of other processes
         max(0, int(lib.psb_landlock_abi())),
         directory,
         int(at_a_terminal),
@@ -119,7 +121,7 @@ def _make_folder() -> int:
     path = place()
     if path is not None:
         try:
-            os.makedirs(path, mode=0o700, exist_ok=True)
+            make_private(path)
         except OSError:
             return -1
     return _open_folder()
