@@ -38,13 +38,29 @@ def main(arguments: list[str], verbose: bool, host: Host | None = None) -> int:
         return console.usage_error(str(wrong), "pysandbox check --help")
     except SystemExit as stop:  # argparse printed the help
         return int(stop.code or 0)
-    host = host or Host()
+    pretended, host = host is not None, host or Host()
     readings = read_all(host)
+    failure = _failure_of_a_trial() if minimum_met(readings) and not pretended else ""
     if namespace.json:
-        console.document(_document(readings, host), indent=2)
+        console.document(_document(readings, host, failure), indent=2)
     else:
-        console.out(*_table(readings, host, console.Palette(sys.stdout), explain_all=verbose or namespace.verbose))
-    return 0 if minimum_met(readings) else BELOW_MINIMUM
+        palette = console.Palette(sys.stdout)
+        console.out(*_table(readings, host, palette, failure, explain_all=verbose or namespace.verbose))
+    return 0 if minimum_met(readings) and not failure else BELOW_MINIMUM
+
+
+def _failure_of_a_trial() -> str:
+    """Why no cage can be made here after all: the rows are the reasons that are known, not all that there are."""
+    from pysandbox.cage import Cage
+    from pysandbox.errors import CageError
+    from pysandbox.policy.model import Policy
+    from pysandbox.runtime.runtime import Runtime
+
+    try:
+        Cage(Policy(workdir="none"), cwd="/", runtime=Runtime(register=False)).run(["true"])
+    except (CageError, OSError) as error:  # the cage is there, where it lacks the program alone
+        return "" if getattr(error, "step", "") == "exec" else str(error)
+    return ""
 
 
 def parser() -> Parser:
@@ -53,13 +69,14 @@ def parser() -> Parser:
     return declared
 
 
-def _document(readings: Readings, host: Host) -> dict[str, Any]:
+def _document(readings: Readings, host: Host, failure: str) -> dict[str, Any]:
     policy = _policy(host)
     return {
         "version": console.version(),
         "kernel": _release(host),
         "machine": os.uname().machine,
         "minimum_met": minimum_met(readings),
+        "trial": failure or "passed",
         "mac": mac_system(host),
         "policy": {"status": policy.word, "path": policy.path},
         "kernel_lacks": [row.name for row in too_old(readings, _release(host))],
@@ -80,7 +97,7 @@ def _row(row: Feature, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_all: bool) -> list[Line]:
+def _table(readings: Readings, host: Host, palette: console.Palette, failure: str, *, explain_all: bool) -> list[Line]:
     lines: list[Line] = [palette.paint(console.BOLD, f"pysandbox {console.version()}, Linux {_release(host)}")]
     for heading, required in (("Required", True), ("Optional", False)):
         lines += ["", heading]
@@ -94,7 +111,9 @@ def _table(readings: Readings, host: Host, palette: console.Palette, *, explain_
     verdict = "Cages can run here." if met else "Cages cannot run here: see what is required above."
     if met and (walls := [row.name for row, reading in readings if row.name == "landlock" and not reading.ok]):
         verdict = f"Cages can run here, each without a wall ({', '.join(walls)}): see what is lost above."
-    return [*lines, palette.paint(console.GREEN if met else console.RED, verdict)]
+    if failure:
+        verdict = f"Cages cannot run here: all that is required is there, and one was tried and failed: {failure}"
+    return [*lines, palette.paint(console.GREEN if met and not failure else console.RED, verdict)]
 
 
 def _release(host: Host) -> str:
