@@ -46,6 +46,8 @@ HINTS = {
     ("source", errno.EACCES): "the path may not be read by you, so it cannot be granted",
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("target", errno.EACCES): "it lies in a directory that the cage's user may not enter",
+    ("upper", errno.EACCES): "the directory may not be read by you: copy-on-write needs that",
+    ("chdir", errno.EACCES): "you may not enter the working directory: change to another one, or pass cwd=",
     ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
     ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("door_enter", errno.EPERM): "a security module keeps this program from entering the cage's network namespace",
@@ -54,7 +56,7 @@ HINTS = {
     ("exec", errno.EACCES): "the program is not executable in the cage: see its mode, and process.allow_execve",
     ("exec", errno.ENOEXEC): "not a program: a script needs a #! line",
     ("exec", errno.E2BIG): "the arguments and environment exceed the kernel's limit",
-    ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids)",
+    ("fork", errno.EAGAIN): "the cage is at its process limit (process.max_pids), or its user at theirs (ulimit -u)",
     ("terminal", errno.ENOTTY): "descriptor 0 is not a terminal",
     ("overlay", errno.EINVAL): "copy-on-write takes a directory on a file system that overlayfs can use, without "
     "mounts below it; if something was mounted just now, trying again tells what; else storage = \"copy\" lays none",
@@ -66,6 +68,7 @@ HINTS = {
 }  # fmt: skip
 OF_ANY_STEP = {
     errno.EMFILE: "this program has as many files open as it may: close some, or raise the limit (ulimit -n)",
+    errno.ENOSYS: "this kernel lacks a call that cages need, or a filter of system calls (a container's) refuses it",
     errno.ENFILE: "the whole host has as many files open as it may (fs.file-max)",
 }
 

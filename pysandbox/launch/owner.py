@@ -64,7 +64,7 @@ def this_process() -> Owner:
         except PermissionError as error:
             raise _hidden(error) from None
         if _self is None:
-            raise FileNotFoundError("/proc is not mounted: a process cannot be named")
+            raise FileNotFoundError("/proc is not mounted: a process cannot be named; mount -t proc proc /proc")
     return _self
 
 

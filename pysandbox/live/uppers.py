@@ -50,7 +50,8 @@ class OpenedUppers:
         except BaseException as error:
             self.close()
             if isinstance(error, OSError) and not isinstance(error, StartError):
-                raise StartError("upper", error.errno or 0, error.filename) from None
+                hint = native.HINTS.get(("upper", error.errno or 0))
+                raise StartError("upper", error.errno or 0, error.filename, hint) from None
             raise
 
     def stamp(self) -> None:

@@ -97,6 +97,7 @@ RESTRICTIONS = (
 
 FOREIGN_PROC = "/proc is that of another PID namespace, so that it tells of other processes than these"
 MOUNT_PROC = "mount one of this namespace (mount -t proc proc /proc; unshare --mount-proc)"
+READ_ONLY_PROC = f"/proc is read-only, so that no user namespace can be given its ids; {MOUNT_PROC}"
 NOT_DUMPABLE = (
     "this program is not dumpable, as after a change of its user (setuid), so that its /proc is root's; execute it "
     "anew, or call prctl(PR_SET_DUMPABLE, 1) where others of this user may read its memory"
@@ -110,6 +111,8 @@ def _of_own_proc() -> str | None:
         return f"/proc is not mounted; {MOUNT_PROC}"
     if kernel.has_foreign_proc():
         return f"{FOREIGN_PROC}; {MOUNT_PROC}"
+    if os.statvfs("/proc").f_flag & os.ST_RDONLY:
+        return READ_ONLY_PROC
     if _read("/proc/self/uid_map") == "":
         return NO_IDS
     return NOT_DUMPABLE if os.stat("/proc/self/uid_map").st_uid != os.geteuid() else None
@@ -151,6 +154,10 @@ LACKS = {
     "below it",
 }
 USED_UP = "the limit on such namespaces (user.max_*_namespaces) is reached"
+IN_CHROOT = (
+    "a security module forbids it, or this program is in a chroot, where the kernel makes none: enter such a tree with "
+    "pivot_root (bwrap, systemd-nspawn, a container), or start from outside"
+)
 UNKNOWN = f"a security module or a filter of system calls refuses it; {SETUP}, and see docs/troubleshooting.md"
 WITHOUT = 'or set isolation = "landlock", which needs no namespace'
 INSIDE = "this program is in a cage itself, or in a container like one, and no cage is made inside of one"
@@ -165,7 +172,7 @@ def explained(error: UnsupportedError) -> UnsupportedError:
     if _is_in_cage():
         return UnsupportedError(INSIDE, feature=error.feature, fix=OUTSIDE)
     lacking = next(((name, number) for name in STANDS_ON[error.feature] if (number := _refusal(name))), None)
-    cause = find_restriction()
+    cause = find_restriction() or (_unnamed_cause() if error.feature == "user_namespaces" else None)
     if lacking is not None:
         name, number = lacking
         why = cause or (USED_UP if number == errno.ENOSPC else UNKNOWN)
@@ -177,6 +184,12 @@ def explained(error: UnsupportedError) -> UnsupportedError:
     if cause.startswith(NO_MAP):  # others may make them here
         message = "this root cannot make a user namespace, and so none of the others that a cage is made of"
     return UnsupportedError(message, feature=error.feature, fix=f"{cause}; {error.fix}")
+
+
+def _unnamed_cause() -> str | None:
+    """What no file says: the kernel makes no user namespace where the root directory is not that of the mounts."""
+    number = _refusal("USER_NS")
+    return USED_UP if number == errno.ENOSPC else IN_CHROOT if number == errno.EPERM else None
 
 
 def _is_in_cage() -> bool:
