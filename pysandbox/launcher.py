@@ -116,9 +116,9 @@ class Launcher:
         if prepared.plan.net is not None or prepared.plan.notify is not None:
             _require_threads(prepared.plan)
         if prepared.native.keeps_apart:
-            from pysandbox.workspace.apart import finish_others
+            from pysandbox.workspace.apart import begin_apart
 
-            finish_others(self.runtime.sink)
+            begin_apart(prepared, self.runtime.sink)
         inspected = prepared.plan.net is not None and prepared.plan.net.inspection is not None
         if self.leak_caller is not None:
             self.leak_caller.require_scan(prepared.plan.net)

@@ -26,6 +26,7 @@ from pysandbox.cage import PIPE, Cage
 from pysandbox.detached import DONE, LARGEST, OUTCOME, SOCKET, STREAMS
 from pysandbox.errors import CageError, PolicyError, StartError, UnsupportedError
 from pysandbox.launch.owner import Owner, owner_of, this_process
+from pysandbox.launch.private import naming
 from pysandbox.policy.model import Policy
 from pysandbox.process import Process
 from pysandbox.records import registry
@@ -36,6 +37,7 @@ from pysandbox.shapes import IO, Any, asdict
 
 MOST_TALKS = 64  # connections at a time; more are turned away
 CHUNK = 65536
+RESERVED = 8192  # bytes for how it ended, held from the start: its output may fill the disk
 
 
 def main() -> None:
@@ -77,8 +79,9 @@ def _or_close(process: Process, make: Callable[[], Shim]) -> Shim:
         return make()
     except BaseException:
         process.close()
-        remove_spool(process.cage_id)
-        registry.remove(process.cage_id)
+        with suppress(OSError):  # it is the first error that is told
+            remove_spool(process.cage_id)
+            registry.remove(process.cage_id)
         raise
 
 
@@ -159,9 +162,11 @@ class Shim:
 
     def _make_spool(self) -> int:
         name = f"{self._process.cage_id}{SPOOL}"
-        with registry.opened(make=True) as folder:
+        with naming(registry.private_directory(), registry.ELSEWHERE), registry.opened(make=True) as folder:
             os.mkdir(name, 0o700, dir_fd=folder)
-            return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            spool = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            registry.write_whole(spool, f".{OUTCOME}", bytes(RESERVED))
+            return spool
 
     def _open_output(self, name: str) -> Spooled:
         source: IO[bytes] = getattr(self._process, name)
@@ -201,9 +206,11 @@ class Shim:
         for spooled in self._outputs:
             while spooled.move():
                 pass
-        self._write_outcome()
-        self._process.close()
-        registry.remove(self._process.cage_id)
+        try:
+            self._write_outcome()
+        finally:
+            self._process.close()
+            registry.remove(self._process.cage_id)
 
     def _write_outcome(self) -> None:
         """Appears whole, and before the record goes."""
@@ -220,9 +227,7 @@ class Shim:
             "notes": [asdict(each) for each in result.notes],
             "network": dict(result.network),
         }
-        fd = os.open(f".{OUTCOME}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=self._spool)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(outcome, file)
+        registry.write_whole(self._spool, f".{OUTCOME}", json.dumps(outcome).encode())
         os.rename(f".{OUTCOME}", OUTCOME, src_dir_fd=self._spool, dst_dir_fd=self._spool)
 
     def _on_output(self, spooled: Spooled) -> None:

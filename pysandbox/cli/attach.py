@@ -42,6 +42,7 @@ def _attach(command: Detached, *, closing: bool) -> int:
         console.warning(f"it runs on: pysandbox attach {command.id}, or pysandbox kill {command.id}")
         return INTERRUPTED
     result = command.result()
+    output.tell_what_lacks()
     for message in end_lines(result.notes):
         console.warning(message)
     if closing:

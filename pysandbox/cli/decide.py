@@ -11,6 +11,7 @@ from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.errors import PolicyError
 from pysandbox.shapes import TYPE_CHECKING, Any, NamedTuple, replace
 from pysandbox.workspace.recovery import recover
+from pysandbox.workspace.store import require_room
 from pysandbox.workspace.summary import headline, legend, lines
 from pysandbox.workspace.workspace import Workspace
 
@@ -131,12 +132,15 @@ def _show_lines(changes: Sequence[Change]) -> None:
 
 def begin(asked: ResolvedRequest, *, dry_run: bool, can_ask: bool) -> tuple[ResolvedRequest, EndOfRun]:
     """What a kill had left of a commit is told first. After a dry run everything is forgotten, whatever the policy
-    says; where somebody can be asked, nothing is done before. Raises PolicyError."""
+    says; where somebody can be asked, nothing is done before. Raises PolicyError, and StartError where what is to be
+    kept could not be."""
     policy = asked.policy
     if policy.workdir != "cow" and not policy.cow:
         raise PolicyError("--dry-run without a copy-on-write directory would change the real one",
                           suggestion="add --workdir cow")  # fmt: skip
     tell_recovered()
+    if not dry_run and {policy.on_exit, policy.on_error} != {"abort"}:
+        require_room()
     deferred: dict[str, Any] = {name: "defer" for name in ("on_exit", "on_error")
                 if dry_run or (can_ask and getattr(policy, name) == "ask")}  # fmt: skip
     if not deferred:
@@ -189,7 +193,8 @@ def _is_settled(workspace: Workspace, *, dry_run: bool, settled: Callable[[Works
 
 def _tell_outcome(done: WorkspaceOutcome, trees: Sequence[str]) -> None:
     """What on_exit or on_error has done."""
-    shown(done.changes, trees)
+    if done.changes or done.action != "failed":  # then what was changed is not known
+        shown(done.changes, trees)
     if done.reason and done.action != "failed":
         console.warning(done.reason)
     if done.action == "aborted":

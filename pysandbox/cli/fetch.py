@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from pysandbox.cli import console
 from pysandbox.cli.flags import Parser, UsageError
@@ -21,6 +22,7 @@ from pysandbox.policy.places import OURS, config_home
 from pysandbox.policy.reading import contents, decoded, sha256
 from pysandbox.policy.search import KINDS, RESERVED, known
 from pysandbox.policy.sources import parse_recipe
+from pysandbox.policy.user_home import make_own
 
 SUMS = "SHA256SUMS"
 FOLDERS = ("", *KINDS.values())
@@ -186,7 +188,8 @@ def _sums(root: str) -> dict[str, str]:
 
 
 def _write(path: str, content: bytes) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        make_own(os.path.dirname(path))
     with open(f"{path}.new", "wb") as stream:
         stream.write(content)
     os.replace(f"{path}.new", path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pysandbox.cli import cages
+from pysandbox.cli import cages, console
 from pysandbox.cli.flags import Parser, UsageError
 from pysandbox.detached import STREAMS, Detached
 from pysandbox.records.orphans import find_orphans
@@ -26,6 +26,7 @@ def main(arguments: list[str], verbose: bool) -> int:
         output.show()
         if namespace.follow:
             output.follow()
+        output.tell_what_lacks()
         return 0
 
     return cages.guarded("logs", act)
@@ -59,6 +60,13 @@ class Output:
             self._shown[stream] += len(piece)
             while piece:
                 piece = piece[os.write(fd, piece) :]
+
+    def tell_what_lacks(self) -> None:
+        """Where a command has ended, since an output that is not whole looks like one that is."""
+        if self._command.poll() is not None and self._command.result().truncated:
+            console.warning(
+                "its output is not whole: it was more than resources.output_mb, or there was no room for it"
+            )
 
     def follow(self) -> None:
         """Until it ends."""

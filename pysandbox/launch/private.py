@@ -12,18 +12,28 @@ from contextlib import contextmanager
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ELSEWHERE = "set XDG_STATE_HOME to a directory that is yours alone"
-ADVICE = f"remove it, or {ELSEWHERE}"
+NO_ROOM = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "remove some of what is yours there",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "",
+}
 
 
 @contextmanager
-def opened_private(path: str, *, make: bool = False, advice: str = ADVICE) -> Iterator[int]:
-    """A descriptor of it. Raises FileNotFoundError, PermissionError when it is not the caller's alone."""
+def opened_private(path: str, *, make: bool = False, elsewhere: str = ELSEWHERE) -> Iterator[int]:
+    """A descriptor of it. Raises FileNotFoundError, PermissionError when it is not the caller's alone, OSError where it
+    cannot be made."""
+    advice = f"remove it, or {elsewhere}"
     try:
-        fd = _opened(path, make)
+        fd = os.open(path, FOLDER)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EACCES):
             raise PermissionError(error.errno, f"not a directory of yours; {advice}", path) from None
-        raise
+        if not make or error.errno != errno.ENOENT:
+            raise
+        make_private(path, elsewhere)
+        fd = os.open(path, FOLDER)
     try:
         check_private(fd, path, advice)
         yield fd
@@ -31,29 +41,34 @@ def opened_private(path: str, *, make: bool = False, advice: str = ADVICE) -> It
         os.close(fd)
 
 
-def _opened(path: str, make: bool) -> int:
-    try:
-        return os.open(path, FOLDER)
-    except FileNotFoundError:
-        if not make:
-            raise
-    make_private(path)
-    return os.open(path, FOLDER)
+def make_private(path: str, elsewhere: str = ELSEWHERE) -> None:
+    """With what is missing above it. What has its name already stays, whatever it is. Raises OSError."""
+    from pysandbox.policy.user_home import make_own
 
-
-def make_private(path: str) -> None:
-    """What has its name already stays, whatever it is. Raises OSError."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        os.mkdir(path, 0o700)
+        make_own(path)
     except FileExistsError:
         pass
     except OSError as error:  # a home that is not there, or may not be written to
-        why = f"{error.strerror}; what is kept of cages belongs there: {ELSEWHERE}"
+        why = f"{error.strerror}; what is kept of cages belongs there: {elsewhere}"
         raise OSError(error.errno, why, path) from None
 
 
-def check_private(fd: int, path: str, advice: str = ADVICE) -> None:
+@contextmanager
+def naming(directory: str, elsewhere: str = ELSEWHERE) -> Iterator[None]:
+    """What there is no room for below it is told by its whole path, and with what to do: who writes by a descriptor of
+    a directory names the last part alone."""
+    try:
+        yield
+    except OSError as error:
+        name = os.fsdecode(error.filename or "")
+        if type(error) is not OSError or error.errno not in NO_ROOM or name.startswith("/"):
+            raise
+        advice = ", or ".join(filter(None, (NO_ROOM[error.errno], elsewhere)))
+        raise OSError(error.errno, f"{error.strerror}; {advice}", os.path.join(directory, name).rstrip("/")) from None
+
+
+def check_private(fd: int, path: str, advice: str = f"remove it, or {ELSEWHERE}") -> None:
     """Raises PermissionError."""
     if not is_private(os.fstat(fd)):
         raise PermissionError(errno.EPERM, f"others may use it; {advice}", path)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 
 from pysandbox.errors import PolicyError
 from pysandbox.policy.places import OURS, state_home
 from pysandbox.policy.reading import read_regular
 from pysandbox.policy.search import known
+from pysandbox.policy.user_home import make_own
 
 VERSION = 1
 
@@ -58,7 +60,8 @@ def pin(digests: Mapping[str, str | None]) -> None:
     import json
 
     file = trust_file()
-    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        make_own(os.path.dirname(file))
     with open(f"{file}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two at once must not lose one
         files = {**pins(), **digests}

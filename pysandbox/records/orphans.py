@@ -103,9 +103,7 @@ def _cgroups_in(folder: int) -> list[str]:
 
 def _remember(folder: int, keys: list[str]) -> None:
     draft = f"{TOLD}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(draft, flags, 0o600, dir_fd=folder), "w", encoding="utf-8", errors="surrogateescape") as stream:
-        stream.write("\0".join(keys))
+    registry.write_whole(folder, draft, "\0".join(keys).encode(errors="surrogateescape"))
     os.replace(draft, TOLD, src_dir_fd=folder, dst_dir_fd=folder)
 
 

@@ -1,10 +1,10 @@
 """The records of live cages: one small file for each, so that other processes of this user can see and reach them.
 
 They lie in $XDG_RUNTIME_DIR/pysandbox or /run/user/UID/pysandbox, else in /tmp/pysandbox-UID, and where somebody else
-has taken that name, in ~/.local/state/pysandbox/cages: a directory of mode 0700 that is checked (owner,
-mode, no symlink) at every use and that no cage is ever shown (`private_paths` are denied inside of every grant). A
-record says what was true when it was written; whoever acts on one looks first whether the process in it still is the
-cage-init that it was (`is_live`), and signals it through a pidfd only.
+has taken that name, or nothing can be written there, in ~/.local/state/pysandbox/cages: a directory of mode 0700 that
+is checked (owner, mode, no symlink) at every use and that no cage is ever shown (`private_paths` are denied inside of
+every grant). A record says what was true when it was written; whoever acts on one looks first whether the process in it
+still is the cage-init that it was (`is_live`), and signals it through a pidfd only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import stat
 from contextlib import AbstractContextManager, suppress
 
 from pysandbox.launch.owner import Owner
-from pysandbox.launch.private import is_private, opened_private
+from pysandbox.launch.private import is_private, make_private, naming, opened_private
 from pysandbox.shapes import Any, asdict, dataclass
 
 SUFFIX = ".json"
@@ -22,7 +22,7 @@ LARGEST = 16384  # bytes of a record
 LONGEST_ARGV = 4096  # bytes of the command line that are kept
 INIT_CMDLINE = b"cage-init\0"  # argv of every cage-init (csrc/setup/become_init.c)
 TEMPORARY = "/tmp"
-ADVICE = "remove it, or set XDG_RUNTIME_DIR to a directory that is yours alone"
+ELSEWHERE = "set XDG_RUNTIME_DIR to a directory that is yours alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ def private_directory() -> str:
 
 
 def _may_be_ours(path: str) -> bool:
-    """Anybody may have made something of that name there."""
+    """Anybody may have made something of that name there; and a /tmp may be read-only."""
     try:
         found = os.lstat(path)
     except OSError:
-        return True
-    return stat.S_ISDIR(found.st_mode) and is_private(found)
+        return os.access(TEMPORARY, os.W_OK | os.X_OK)
+    return stat.S_ISDIR(found.st_mode) and is_private(found) and os.access(path, os.W_OK | os.X_OK)
 
 
 def _at_home() -> str:
@@ -73,7 +73,7 @@ def _at_home() -> str:
     with suppress(OSError):
         if os.stat(home()).st_uid == os.geteuid():
             folder = os.path.join(os.path.realpath(home()), ".local", "state", "pysandbox", "cages")
-            os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+            make_private(os.path.dirname(folder))
             return folder
     return ""
 
@@ -108,7 +108,7 @@ def asked_paths() -> tuple[str, ...]:
 
 def opened(*, make: bool = False) -> AbstractContextManager[int]:
     """A descriptor of the directory. Raises FileNotFoundError, PermissionError when it is not ours alone."""
-    return opened_private(private_directory(), make=make, advice=ADVICE)
+    return opened_private(private_directory(), make=make, elsewhere=ELSEWHERE)
 
 
 def write(record: CageRecord) -> None:
@@ -117,14 +117,24 @@ def write(record: CageRecord) -> None:
 
     data = dumps(asdict(record)).encode()
     name, fresh = f"{record.id}{SUFFIX}", f".{record.id}"
-    with opened(make=True) as folder:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(fresh, flags, 0o600, dir_fd=folder)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
+    with naming(private_directory(), ELSEWHERE), opened(make=True) as folder:
+        write_whole(folder, fresh, data)
         os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def write_whole(folder: int, fresh: str, data: bytes) -> None:
+    """A new file with all of it, or none: a disk that is full, and a limit on the size of files, take the beginning of
+    what is written. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(fresh, flags, 0o600, dir_fd=folder)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError as error:
+        os.unlink(fresh, dir_fd=folder)
+        raise OSError(error.errno, error.strerror, fresh) from None
+    finally:
+        os.close(fd)
 
 
 def remove(cage_id: str) -> None:

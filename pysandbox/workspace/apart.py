@@ -130,6 +130,15 @@ class KeptApart(CageService):
             self._opened = None
 
 
+def begin_apart(prepared: Prepared, sink: Sink) -> None:
+    """Before such a cage is made. Raises StartError where what is to be kept of it could not be."""
+    finish_others(sink)
+    if not {"defer", "abort"}.issuperset(endings(prepared.policy)):
+        from pysandbox.workspace.store import require_room
+
+        require_room()
+
+
 def finish_others(sink: Sink) -> None:
     """What a kill has left of a commit, before a cage is shown the tree. A start does not fail for it: it is told."""
     from pysandbox.workspace.recovery import recover

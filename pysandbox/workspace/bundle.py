@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pysandbox.launch import native
 from pysandbox.launch.contents import copy_content
 from pysandbox.launch.ids import new_id
+from pysandbox.launch.private import naming
 from pysandbox.probe.opening import Opening
 from pysandbox.shapes import Any, NamedTuple
 from pysandbox.workspace import store
@@ -104,7 +105,7 @@ def write_bundle(
 ) -> str:
     """Copies them to disk; the id. Raises CommitError where a cage has run meanwhile, OSError; nothing is left then."""
     name = new_id()
-    with store.opened_one(name, make=True) as place:
+    with store.opened_one(name, make=True) as place, naming(f"{store.directory()}/{name}"):
         try:
             for number, upper in enumerate(uppers):
                 _write_entries(place, number, upper)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 
 from pysandbox.errors import CommitError
 from pysandbox.launch.own_lock import given_up, taken
-from pysandbox.launch.private import opened_private
+from pysandbox.launch.private import naming, opened_private
 from pysandbox.probe.state import own_directory
 
 
@@ -26,10 +26,11 @@ def locked(path: str, tree: int) -> Iterator[None]:
     name = f"{found.st_dev}-{found.st_ino}"
     with ExitStack() as undo:
         try:
-            above = undo.enter_context(opened_private(own_directory("commits"), make=True))
+            with naming(own_directory("commits")):
+                above = undo.enter_context(opened_private(own_directory("commits"), make=True))
+                fd = taken(above, name)
         except OSError as error:
             raise CommitError(path, error) from None
-        fd = taken(above, name)
         if fd < 0:
             busy = OSError(errno.EBUSY, "another commit to it is under way")
             raise CommitError(path, busy)

@@ -35,12 +35,20 @@ def end_as_asked(workspace: Workspace, wanted: str) -> None:
     try:
         workspace.outcome = _outcome(workspace, wanted)
     except (OSError, ValueError) as error:
-        workspace.outcome = WorkspaceOutcome("failed", reason=f"it is not kept: {error}")
+        workspace.outcome = WorkspaceOutcome("failed", _seen(workspace), f"it is not kept: {error}")
     except Exception as error:  # of a sink, before or after something was done
         reason = f"whoever is told of it raised {type(error).__name__}: {error}; look at the tree and at what is kept"
         workspace.outcome = WorkspaceOutcome("failed", reason=reason)
     if workspace.outcome.reason and not workspace.is_told:
         _warn(f"the workspace was not ended as asked: {workspace.outcome.reason}")
+
+
+def _seen(workspace: Workspace) -> tuple[Change, ...]:
+    """What was changed, where that can be told."""
+    try:
+        return tuple(workspace.changes())
+    except (OSError, ValueError):
+        return ()
 
 
 def _warn(message: str) -> None:

@@ -6,13 +6,17 @@ are checked at every use all the same.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from pysandbox.launch.private import FOLDER, check_private, opened_private
+from pysandbox.errors import StartError
+from pysandbox.launch.private import ELSEWHERE, FOLDER, check_private, naming, opened_private
 from pysandbox.launch.removal import remove_below
 from pysandbox.probe.state import own_directory
+
+PAGE = 4096  # bytes: no file system gives a file less
 
 
 def directory() -> str:
@@ -29,13 +33,36 @@ def opened_one(name: str, *, make: bool = False) -> Iterator[int]:
     """The directory of one workspace or one commit. Raises OSError."""
     with opened(make=make) as above:
         if make:
-            os.mkdir(name, 0o700, dir_fd=above)
+            with naming(directory()):
+                os.mkdir(name, 0o700, dir_fd=above)
         fd = os.open(name, FOLDER, dir_fd=above)
         try:
             check_private(fd, f"{directory()}/{name}")
             yield fd
         finally:
             os.close(fd)
+
+
+def require_room() -> None:
+    """Before a cage writes what is to be kept: where nothing can be kept, all that it does would be lost. Raises
+    StartError."""
+    try:
+        with naming(directory()), opened(make=True) as above:
+            try:
+                fd = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=above)
+            except OSError as error:
+                if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
+                    return  # a file system without files that have no name
+                raise
+            try:
+                os.write(fd, bytes(PAGE))
+            finally:
+                os.close(fd)
+    except OSError as error:
+        plain = os.strerror(error.errno or 0)
+        advice = ELSEWHERE if error.strerror in (None, plain) else error.strerror.removeprefix(f"{plain}; ")
+        why = f"what it writes apart could not be kept there, and would be lost: {advice}"
+        raise StartError("upper", error.errno or 0, directory(), why) from None
 
 
 def names() -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,6 +34,27 @@ def pysandbox(*arguments: str, code: int = 0, answers: str = "") -> subprocess.C
     ended = subprocess.run(["pysandbox", *arguments], capture_output=True, text=True, input=answers, check=False)
     assert ended.returncode == code, (ended.stdout, ended.stderr)
     return ended
+
+
+def meanwhile(meeting: Path, script: str, act: Callable[[], object], code: int) -> subprocess.CompletedProcess[str]:
+    """Acts while the script waits in its cage: where nothing could be kept before, it would not be begun."""
+
+    def at_the_meeting() -> None:
+        while not (meeting / "begun").exists():
+            time.sleep(0.01)
+        act()
+        (meeting / "go").touch()
+
+    meeting.mkdir()
+    waits = f"touch {meeting}/begun; while [ ! -e {meeting}/go ]; do sleep 0.01; done; {script}"
+    thread = threading.Thread(target=at_the_meeting, daemon=True)
+    thread.start()
+    flags = ("--workdir", "cow", "--allow-write", str(meeting))
+    try:
+        return pysandbox("run", *flags, "--", "sh", "-c", waits, code=code)
+    finally:
+        (meeting / "begun").touch()
+        thread.join()
 
 
 def tree(project: Path) -> dict[str, bytes]:
@@ -229,9 +252,6 @@ def test_what_cannot_be_kept_is_said_and_no_success(project: Path) -> None:
         script = f"echo x > work; exit {code}"
         assert "kept as" in pysandbox("run", "--workdir", "cow", "--", "sh", "-c", script, code=int(code)).stderr
         pysandbox("discard")
-        place.chmod(0o500)
-        try:
-            said = pysandbox("run", "--workdir", "cow", "--", "sh", "-c", script, code=told).stderr
-        finally:
-            place.chmod(0o700)
+        said = meanwhile(project.parent / f"meeting-{code}", script, lambda: place.chmod(0o500), code=told).stderr
+        place.chmod(0o700)
         assert "is lost" in said and "1 change" in said

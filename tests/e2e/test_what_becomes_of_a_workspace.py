@@ -148,10 +148,12 @@ def test_a_conflict_keeps_all_of_it() -> None:
 
 def test_what_can_neither_be_written_nor_kept_is_held(project: Path) -> None:
     state = project.parent / "state"
-    state.write_text("a file where a directory is wanted")
     with Cage(policy(on_exit="keep")) as cage:
         cage.run(write("new"))
+        remove_tree(str(state))
+        state.write_text("a file where a directory is wanted")
     assert action(cage) == "failed" and [each.path for each in cage.workspace.changes()] == ["new"]
+    assert cage.workspace.outcome is not None and [each.path for each in cage.workspace.outcome.changes] == ["new"]
     state.unlink()
     cage.workspace.commit()
     assert os.path.exists("new")
