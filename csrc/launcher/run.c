@@ -186,12 +186,15 @@ static int fail_with(const char *about, int number, const char *hint) {
 
 static int fail_to_record(const struct run *run, int number) {
     struct text about = {0};
+    const char *hint = "; choose another place with PYSANDBOX_AUDIT or AuditLog(path)"; /* as audit/stream.py */
     int code;
+    if (number == ENOSPC || number == EDQUOT)
+        hint = "; free some space, or choose another place with PYSANDBOX_AUDIT or AuditLog(path)";
+    if (number == EFBIG) hint = "; raise the limit on the size of files (ulimit -f)";
     add_text(&about, "audit: ");
     add_text(&about, text_named(run->kept, PSB_TEXT_AUDIT));
     add_whole(&about, " cannot be written");
-    code = fail_with(about.failed ? "audit: cannot be written" : about.bytes, number,
-                     "; free some space, or choose another place with PYSANDBOX_AUDIT or AuditLog(path)");
+    code = fail_with(about.failed ? "audit: cannot be written" : about.bytes, number, hint);
     free(about.bytes);
     return code;
 }

@@ -7,6 +7,7 @@ file was shortened: what is there decides, and a record says so (audit.resumed).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from _thread import allocate_lock  # threading's Lock, without its imports
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ROTATED, RESUMED = "audit.rotated", "audit.resumed"  # as in events.py, which is too much to import here
-ROOM = "free some space, or choose another place with PYSANDBOX_AUDIT or AuditLog(path)"
+ELSEWHERE = "choose another place with PYSANDBOX_AUDIT or AuditLog(path)"
+ROOM = f"free some space, or {ELSEWHERE}"
+ADVICE = {errno.ENOSPC: ROOM, errno.EDQUOT: ROOM, errno.EFBIG: "raise the limit on the size of files (ulimit -f)"}
 
 
 class AuditStream:
@@ -61,7 +64,7 @@ class AuditStream:
         except OSError as error:
             if isinstance(error, AuditError):
                 raise
-            raise AuditError("cannot be written", error.errno, self.path, ROOM) from None
+            raise _failed("cannot be written", error, self.path) from None
         self._appended += 1
         return self._appended
 
@@ -119,7 +122,7 @@ class AuditStream:
         except OSError as error:
             self.close()
             self._require_file()
-            raise AuditError("cannot be opened", error.errno, self.path, ROOM) from None
+            raise _failed("cannot be opened", error, self.path) from None
 
     def _require_file(self) -> None:
         """Raises AuditError where it is there, and is none."""
@@ -174,7 +177,7 @@ class AuditStream:
             try:
                 os.fdatasync(self._file)
             except OSError as error:
-                raise AuditError("cannot be brought to the disk", error.errno, self.path, ROOM) from None
+                raise _failed("cannot be brought to the disk", error, self.path) from None
             self._synced = covers
 
 
@@ -191,3 +194,7 @@ def last_record(path: str) -> tuple[Link, int]:
             if file == path:
                 after += len(line) + 1
     return START, max(after, 0)
+
+
+def _failed(what: str, error: OSError, path: str) -> AuditError:
+    return AuditError(what, error.errno, path, ADVICE.get(error.errno or 0, ELSEWHERE))
