@@ -42,13 +42,15 @@ class GateRules:
     left: NetworkRules
     secrets: tuple[str, ...] = ()  # names and patterns that a secret may be sent to
     parent: ParentProxy | None = None
+    scans: bool = False  # so that no address can be listed
 
     @classmethod
     def of(cls, net: NetPlan) -> GateRules:
         listed = NetworkRules.of_list(net.endpoints)
         held = net.inspection.secrets if net.inspection is not None else ()
         secrets = tuple(host for each in held for host in each.hosts)
-        return cls(net.hosts, listed, net.loopback_ports, listed, secrets, net.parent)
+        scans = net.inspection is not None and net.inspection.scan is not None
+        return cls(net.hosts, listed, net.loopback_ports, listed, secrets, net.parent, scans)
 
     @property
     def closed(self) -> bool:
@@ -104,6 +106,8 @@ class GateRules:
         if self._is_parent(address, port):
             return Decision(False, "proxy.parent", "")
         if not self.listed.grants_resolved(*asked, own=own):
+            if self.scans and not address.is_loopback:
+                return Decision(False, _of_scanned(address), "")
             rule = _of_loopback(port) if address.is_loopback else "network.allow_ips"
             return Decision(False, rule, _allow_ips(address, port, protocol))
         return _left(self.left.grants_resolved(*asked, own=own))
@@ -161,6 +165,12 @@ def _of_loopback(port: int) -> str:
     """No list and no name leads there from a cage, which has a loopback of its own; so there is no fix to apply."""
     return (f"network.host_loopback_ports: the name leads to the host's loopback, which a sandbox reaches as "
             f"{HOST_ALIAS}:{port} alone, with --host-loopback-port {port}")  # fmt: skip
+
+
+def _of_scanned(address: IPAddress) -> str:
+    """Where what is sent is scanned no list of addresses is taken, since what is sent to them is not."""
+    return (f"network.dlp.enabled: the name leads to {address}, which is an address of this host or of its own "
+            "networks, and a sandbox whose requests are scanned reaches none of these")  # fmt: skip
 
 
 def _left(allowed: bool) -> Decision:

@@ -108,6 +108,18 @@ def test_an_ordinary_address_is_reached_by_name():
     assert rules("example.com").resolved("example.com", ip_address("8.8.8.8"), 443, own=False).allowed
 
 
+def test_who_is_scanned_is_told_that_no_address_can_be_listed() -> None:
+    there, loopback = ip_address("10.1.2.3"), ip_address("127.0.0.1")
+    plain, scanned = rules("example.com"), replace(rules("example.com"), scans=True)
+    assert "10.1.2.3:443" in plain.resolved("example.com", there, 443, own=False).fix  # the control
+    refused = scanned.resolved("example.com", there, 443, own=False)
+    assert (refused.allowed, refused.fix) == (False, "") and refused.rule.startswith("network.dlp.enabled: the name")
+    public = ip_address("8.8.8.8")
+    assert scanned.resolved("example.com", public, 443, own=False).allowed
+    at_home = [each.resolved("example.com", loopback, 443, own=False).allowed for each in (plain, scanned)]
+    assert at_home == [False, False]
+
+
 def test_the_alias_leads_to_the_ports_it_was_given():
     assert not rules().name(HOST_ALIAS, 80).allowed
     assert rules(loopback=()).name(HOST_ALIAS, 80).allowed
