@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pysandbox.compile.absent_names import COVERING
 from pysandbox.compile.plan import Plan
 from pysandbox.launch import native
-from pysandbox.live.services import CageService
 from pysandbox.note import Note
 from pysandbox.policy.below import covers
 from pysandbox.policy.model import Policy
 from pysandbox.policy.paths_wanted import granted_paths, hidden_paths
 from pysandbox.probe.facts import PathFact, PathFacts
 from pysandbox.probe.planted import Absences
-from pysandbox.shapes import NamedTuple, dataclass, field
+from pysandbox.shapes import TYPE_CHECKING, NamedTuple, dataclass, field
+
+if TYPE_CHECKING:
+    from pysandbox.live.services import CageService
 
 
 class ShownPath(NamedTuple):

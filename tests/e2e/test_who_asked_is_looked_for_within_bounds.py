@@ -74,6 +74,7 @@ def test_what_there_is_no_room_for_is_counted_without_a_look(reads: list[int], m
 def test_of_several_commands_it_is_looked_for_until_the_share_is_spent(
     reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(look_credit, "CREDIT", 60.0)
     with Cage(PROGRAMS) as cage, cage.spawn(["sleep", "60"]) as other:
         denials = chain(cage, 5)
         assert [each.count for each in denials] == [1] * 5, "the control: it is known whose it was"
