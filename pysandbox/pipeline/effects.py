@@ -23,6 +23,11 @@ from pysandbox.pipeline.acting import INTO_CAGES, Acts, acts_of, is_of_cages, st
 from pysandbox.pipeline.shipping import Definition, bound_by, is_ones_own, origin_of
 
 CONSTANT = (str, bytes, int, float, complex, type(None), range, ModuleType)
+# Modules of classes whose objects cannot be changed, and of what is a library's own.
+UNCHANGING = frozenset(
+    ("re", "pathlib", "datetime", "zoneinfo", "decimal", "fractions", "uuid", "ipaddress", "operator")
+)
+OF_LIBRARIES = frozenset(("logging", "os"))
 DEEPEST, MOST = 3, 10_000  # of objects in one another, which are looked at
 Running = frozenset[tuple[str, int]]
 
@@ -115,7 +120,11 @@ def _bound_there(name: str, node: ast.stmt) -> Iterator[tuple[object, str, int]]
 def _is_constant(found: object) -> bool:
     if isinstance(found, tuple | frozenset):
         return all(map(_is_constant, found))
-    return isinstance(found, CONSTANT) or type(found).__module__ == "logging" or is_of_cages(found)
+    home = str(type(found).__module__).partition(".")[0]
+    if home in UNCHANGING | OF_LIBRARIES or found is sys.path or isinstance(found, CONSTANT) or is_of_cages(found):
+        return True
+    is_frozen = getattr(getattr(type(found), "__dataclass_params__", None), "frozen", False)
+    return bool(is_frozen) and hasattr(found, "__dict__") and all(map(_is_constant, vars(found).values()))
 
 
 def _parts_of(found: object) -> Collection[object]:

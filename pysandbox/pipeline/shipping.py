@@ -265,6 +265,9 @@ def _is_future(node: ast.stmt) -> bool:
 def _names(node: ast.AST) -> Iterator[str]:
     """What it looks up outside of itself: a function's own variable may be called as something of the module is."""
     yield from _looked_up(symtable.symtable(ast.unparse(node), "<names>", "exec"))
+    for each in at_top(node):
+        if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name):
+            yield each.target.id
 
 
 def _looked_up(table: symtable.SymbolTable) -> Iterator[str]:

@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -127,6 +128,94 @@ def test_what_changes_an_object_that_is_sent(changed: Asked, statement: str) -> 
 ])  # fmt: skip
 def test_what_reads_it_or_does_nothing_yet(changed: Asked, statement: str) -> None:
     assert not changed(statement)
+
+
+CLIENT = """import logging, os, re, sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS = [], [{}], re.compile('a'), Path('/'), os.environ, sys.path
+TOKEN = 'secret'
+class Client:
+    def __init__(self, token=''): self.token, self.rows = token, ROWS
+    def login(self, token): self.token = token
+    def note(self): self._note()
+    def _note(self): SEEN.append(1)
+class Busy:
+    def __init__(self, SEEN=None): self.begin()
+    def begin(self): SEEN.append(1)
+    @classmethod
+    def made(cls): return cls()
+    class Inner:
+        def __init__(self): SEEN.append(1)
+class Below(Busy):
+    def begin(self): super().begin()
+class Entered:
+    def __enter__(self): SEEN.append(1)
+    def __exit__(self, *given): pass
+    def __setitem__(self, key, value): SEEN.append(value)
+@dataclass(frozen=True)
+class Settings:
+    host: str = ''
+    def url(self, token): return self.host + token
+SETTINGS = Settings()
+IDLE, ITEMS = Client(), Entered()
+def number():
+    for each, row in enumerate(ROWS): row['n'] = each
+def extend(rows): rows += [1]
+def either(given=None):
+    rows = given or ROWS
+    rows.append(1)
+def default(rows=ROWS): rows.append(1)
+def seen(): return SEEN
+def again(): return again().more
+def put(rows, each): rows.append(each)
+PUT, ADD, ALIAS = partial(put, SEEN), SEEN.append, SEEN
+def function(): return SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS
+"""
+
+
+def what_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> str:
+    """Of a module with this statement, the part that `function` has in a cage."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_client.py").write_text(f"{CLIENT}{statement}\n")
+    importlib.invalidate_caches()
+    sys.modules.pop("own_client", None)
+    try:
+        importlib.import_module("own_client")
+        return gathered({"own_client": {Definition("function")}})["own_client"][0]
+    finally:
+        sys.modules.pop("own_client", None)
+
+
+@pytest.mark.parametrize("statement", [
+    "CLIENT = Client(TOKEN)", "IDLE.login(TOKEN)", "class Worse(Busy): token = TOKEN", "FOUND = PATTERN.findall(TOKEN)",
+    "KEY = ROOT.joinpath(TOKEN).exists()", "ENVIRON['OWN_TOKEN'] = TOKEN", "os.environ['OWN_TOKEN'] = TOKEN",
+    "sys.path.append(TOKEN)", "URL = SETTINGS.url(TOKEN)", "logging.getLogger('own').debug('%s %s', SEEN, TOKEN)",
+    "Client.token = TOKEN", "number.token = TOKEN", "again.kept = lambda: again().append(TOKEN)",
+])  # fmt: skip
+def test_a_secret_beside_what_only_could_change_an_object_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    monkeypatch.setenv("OWN_TOKEN", "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert "SEEN.append(TOKEN)" in what_goes(tmp_path, monkeypatch, "SEEN.append(TOKEN)")
+    assert "TOKEN" not in what_goes(tmp_path, monkeypatch, statement)
+
+
+@pytest.mark.parametrize("statement", [
+    "IDLE.note()", "Busy()", "Below()", "Busy.made()", "Busy.Inner()", "number()", "[row.clear() for row in ROWS]",
+    "extend(SEEN)", "ALIAS += [1]", "either()", "default()", "seen().append(1)", "PUT(1)", "ADD(1)", "IDLE.rows[0] = 1",
+    "with Entered(): pass", "ITEMS['x'] = 1", "setattr(Settings, 'more', 1)",
+])  # fmt: skip
+def test_what_changes_an_object_by_another_name_or_from_above_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    source = what_goes(tmp_path, monkeypatch, statement)
+    assert source.rstrip().replace("\n    ", " ").endswith(statement)
+    within = ModuleType("own_within")
+    monkeypatch.setitem(sys.modules, "own_within", within)
+    exec(source, vars(within))  # with all that it names
 
 
 def test_of_statements_in_one_line_only_that_one_goes(changed: Asked) -> None:
