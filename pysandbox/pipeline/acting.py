@@ -147,7 +147,7 @@ class _Acting(ast.NodeVisitor):
     def __init__(self, module: ModuleType, seen: dict[ast.AST, Acts], *, is_called: bool = False) -> None:
         self.module, self.seen, self.is_called = module, seen, is_called
         self.acts: Acts = set()
-        self.is_returned = False
+        self.looks_back = False
         self.stands_for: dict[str, list[object]] = {}  # by name, what a global of that name may not be
 
     def of(self, node: ast.AST) -> Acts:
@@ -266,15 +266,17 @@ class _Acting(ast.NodeVisitor):
         return found
 
     def _returned(self, function: FunctionType) -> list[object]:
-        """The objects that it names as what it returns."""
         module, node = definition_of(function) or (self.module, None)
-        if not isinstance(node, ast.FunctionDef) or self.is_returned:
+        if not isinstance(node, ast.FunctionDef) or self.looks_back:
             return []
-        inner = _Acting(module, {}, is_called=True)
-        inner.is_returned = True
-        inner._enter(node)
+        return _Acting(module, {}, is_called=True).returned_by(node)
+
+    def returned_by(self, node: ast.FunctionDef) -> list[object]:
+        """The objects that a function names as what it returns; not what functions return that it calls for that."""
+        self.looks_back = True
+        self._enter(node)
         values = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
-        return [each for value in values for each in inner._along(value) if each is not GIVEN]
+        return [each for value in values for each in self._along(value) if each is not GIVEN]
 
     def _change(self, found: list[object]) -> None:
         self.acts |= {each if each is GIVEN else id(each) for each in found}
@@ -306,7 +308,7 @@ class _Acting(ast.NodeVisitor):
             self._change([each for each in given if name or not isinstance(each, FunctionType | type)])
 
     def _follow_bound(self, found: object, asked: set[str], given: list[object]) -> bool:
-        """Also of `add = TABLE.append`, and of a `partial`. Whether it is one's own."""
+        """What is called may be a `partial`, or `add = TABLE.append`. Whether it is one's own."""
         if isinstance(found, partial):
             return self._follow_all(found.func, asked, [*found.args, *found.keywords.values(), *given])
         if isinstance(found, MethodType | BuiltinMethodType) and not isinstance(found.__self__, ModuleType | None):

@@ -176,7 +176,7 @@ def function(): return SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS
 
 
 def what_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -> str:
-    """Of a module with this statement, the part that `function` has in a cage."""
+    """The part that `function` has in a cage, of a module with this statement."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "own_client.py").write_text(f"{CLIENT}{statement}\n")
     importlib.invalidate_caches()
