@@ -66,6 +66,11 @@ def definition_of(found: object) -> tuple[ModuleType, ast.AST] | None:
     module = sys.modules.get(str(getattr(kind, "__module__", "")))
     if module is None or not is_ones_own(module):
         return None
+    if isinstance(found, FunctionType) and found.__qualname__ == "<lambda>":
+        inner = (each for statement in statements_of(module) for each in ast.walk(statement))
+        line = found.__code__.co_firstlineno
+        lambdas = [each for each in inner if isinstance(each, ast.Lambda) and each.lineno == line]
+        return (module, lambdas[0]) if len(lambdas) == 1 else None
     node = _definitions(module).get(kind.__qualname__.partition(".")[0])
     return None if node is None else (module, node)
 
@@ -302,6 +307,8 @@ class _Acting(ast.NodeVisitor):
         elif GIVEN in along:
             self.acts.add(GIVEN)
         name = called.id if isinstance(called, ast.Name) and called.id in vars(builtins) else ""
+        for each in (each for each in given if name and isinstance(each, FunctionType)):  # list(map(fill, range(3)))
+            self._follow_all(each, set(), [])
         reads = (bool(name) and name not in CHANGING) or any(map(_is_reader, along))
         keeps = bool(owner) and isinstance(owner[-1], CONTAINERS)  # FOUND.append(TABLE) changes no TABLE
         if for_effect and not (of_own or reads or keeps):

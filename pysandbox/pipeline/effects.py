@@ -123,6 +123,8 @@ def _is_constant(found: object) -> bool:
     home = str(type(found).__module__).partition(".")[0]
     if home in UNCHANGING | OF_LIBRARIES or found is sys.path or isinstance(found, CONSTANT) or is_of_cages(found):
         return True
+    if any(each.__module__ == "enum" for each in type(found).__mro__):
+        return True
     is_frozen = getattr(getattr(type(found), "__dataclass_params__", None), "frozen", False)
     return bool(is_frozen) and hasattr(found, "__dict__") and all(map(_is_constant, vars(found).values()))
 

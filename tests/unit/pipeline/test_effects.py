@@ -130,7 +130,7 @@ def test_what_reads_it_or_does_nothing_yet(changed: Asked, statement: str) -> No
     assert not changed(statement)
 
 
-CLIENT = """import logging, os, re, sys
+CLIENT = """import enum, logging, os, re, sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -170,8 +170,13 @@ def default(rows=ROWS): rows.append(1)
 def seen(): return SEEN
 def again(): return again().more
 def put(rows, each): rows.append(each)
+def one(each): SEEN.append(each)
+class Colour(enum.Enum):
+    RED = 1
+    def said(self, token): return token
+MORE = lambda each: SEEN.append(each)
 PUT, ADD, ALIAS = partial(put, SEEN), SEEN.append, SEEN
-def function(): return SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS
+def function(): return Colour.RED, SEEN, ROWS, PATTERN, ROOT, ENVIRON, WAYS, SETTINGS
 """
 
 
@@ -191,7 +196,8 @@ def what_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str) -
 @pytest.mark.parametrize("statement", [
     "CLIENT = Client(TOKEN)", "IDLE.login(TOKEN)", "class Worse(Busy): token = TOKEN", "FOUND = PATTERN.findall(TOKEN)",
     "KEY = ROOT.joinpath(TOKEN).exists()", "ENVIRON['OWN_TOKEN'] = TOKEN", "os.environ['OWN_TOKEN'] = TOKEN",
-    "sys.path.append(TOKEN)", "URL = SETTINGS.url(TOKEN)", "logging.getLogger('own').debug('%s %s', SEEN, TOKEN)",
+    "sys.path.append(TOKEN)", "URL = SETTINGS.url(TOKEN)", "RED = Colour.RED.said(TOKEN)",
+    "logging.getLogger('own').debug('%s %s', SEEN, TOKEN)",
     "Client.token = TOKEN", "number.token = TOKEN", "again.kept = lambda: again().append(TOKEN)",
 ])  # fmt: skip
 def test_a_secret_beside_what_only_could_change_an_object_stays(
@@ -205,7 +211,8 @@ def test_a_secret_beside_what_only_could_change_an_object_stays(
 
 @pytest.mark.parametrize("statement", [
     "IDLE.note()", "Busy()", "Below()", "Busy.made()", "Busy.Inner()", "number()", "[row.clear() for row in ROWS]",
-    "extend(SEEN)", "ALIAS += [1]", "either()", "default()", "seen().append(1)", "PUT(1)", "ADD(1)", "IDLE.rows[0] = 1",
+    "extend(SEEN)", "ALIAS += [1]", "either()", "default()", "seen().append(1)", "PUT(1)", "ADD(1)",
+    "MORE(1)", "list(map(one, [1]))", "ORDER = sorted([1], key=one)", "IDLE.rows[0] = 1",
     "with Entered(): pass", "ITEMS['x'] = 1", "setattr(Settings, 'more', 1)",
 ])  # fmt: skip
 def test_what_changes_an_object_by_another_name_or_from_above_goes(
