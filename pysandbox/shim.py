@@ -79,9 +79,9 @@ def _or_close(process: Process, make: Callable[[], Shim]) -> Shim:
         return make()
     except BaseException:
         process.close()
-        with suppress(OSError):  # it is the first error that is told
-            remove_spool(process.cage_id)
-            registry.remove(process.cage_id)
+        for remove in (remove_spool, registry.remove):
+            with suppress(OSError):  # it is the first error that is told
+                remove(process.cage_id)
         raise
 
 

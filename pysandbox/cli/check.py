@@ -53,11 +53,12 @@ def _failure_of_a_trial() -> str:
     """Why no cage can be made here after all: the rows are the reasons that are known, not all that there are."""
     from pysandbox.cage import Cage
     from pysandbox.errors import CageError
+    from pysandbox.events import in_turn
     from pysandbox.policy.model import Policy
     from pysandbox.runtime.runtime import Runtime
 
     try:
-        Cage(Policy(workdir="none"), cwd="/", runtime=Runtime(register=False)).run(["true"])
+        Cage(Policy(workdir="none"), cwd="/", runtime=Runtime(sink=in_turn(), register=False)).run(["true"])
     except (CageError, OSError) as error:  # the cage is there, where it lacks the program alone
         return "" if getattr(error, "step", "") == "exec" else str(error)
     return ""

@@ -331,7 +331,17 @@ def _prune(view: ViewDraft, policy: Policy) -> None:
         stands = wider is None or (wider.implied and not covers and not view.holes[real].implied)
         if stands and (view.enclosing(real) is not None or real.startswith("/proc/")):
             holes[real] = view.holes[real]
+    _note_hidden_links(view)
     over = (view.trees, view.holes)  # a link in what is denied is not to be seen, nor where it leads
     shown = [link for link in sorted(view.links) if all(nearest(link, table) is None for table in over)]
     links = {link: view.links[link] for link in shown}
     view.trees, view.holes, view.links = kept, holes, links
+
+
+def _note_hidden_links(view: ViewDraft) -> None:
+    """A grant that leads through a link in what is denied is found by its real path alone."""
+    for tree in view.trees.values():
+        for link, _ in () if tree.optional else tree.fact.links:
+            hole = nearest(link, view.holes) if link in view.links else None
+            if hole is not None:
+                view.notes.append(grant_skipped(tree.key, link, f"{hole.kind} {hole.fact.path!r} wins"))

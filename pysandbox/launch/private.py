@@ -61,8 +61,10 @@ def naming(directory: str, elsewhere: str = ELSEWHERE) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        name = os.fsdecode(error.filename or "")
-        if type(error) is not OSError or error.errno not in NO_ROOM or name.startswith("/"):
+        if type(error) is not OSError or error.errno not in NO_ROOM:
+            raise
+        name = os.fsdecode("" if isinstance(error.filename, int) else error.filename or "")  # a descriptor has no name
+        if name.startswith("/"):
             raise
         advice = ", or ".join(filter(None, (NO_ROOM[error.errno], elsewhere)))
         raise OSError(error.errno, f"{error.strerror}; {advice}", os.path.join(directory, name).rstrip("/")) from None

@@ -61,7 +61,7 @@ class CageInit:
         self.on_command: list[Callable[[], object]] = []  # to be called when there is something to be watched again
         self.paused = False  # it is paused: the watchdog then neither stops it nor lets it go on
         self.stopped_by_hand = False  # one command was: whoever did it decides when that goes on
-        self.standing_still = allocate_lock()  # held while all of it is stopped, to be tightened
+        self.standing_still = allocate_lock()  # held while all of it is stopped, or let go on
         self.stood: Standing | None = None  # what stood still when it was paused: `stopping.stands_still`
         self.scratch = scratch  # the host directory behind SCRATCH, "" if the plan has none
         self.owns_scratch = owns_scratch
@@ -300,6 +300,7 @@ class CageInit:
     def abandon(self) -> None:
         """In a forked copy of the host: forget the cage without touching it."""
         self._lock, self._last_steps = allocate_lock(), LastSteps()  # a thread of the original may have held them
+        self.standing_still = allocate_lock()
         if not self._reaped:
             os.close(self.pidfd)
             self._reaped = True

@@ -160,10 +160,13 @@ class Stopping:
 
 
 def is_stopped(pid: int) -> bool:
-    """By somebody else: not where a thread of ours traces it, because its exec is being judged, and lets it go on."""
+    """By somebody else, or will be when it gets back to its program: not where a thread of ours traces it, because its
+    exec is being judged, and lets it go on."""
     status = status_of(pid)
     state = status.get(b"State", b"Z")[:1]
-    return state == b"T" or (state == b"t" and number(status.get(b"TracerPid", b"")) not in threads_of(os.getpid()))
+    if state == b"t":
+        return number(status.get(b"TracerPid", b"")) not in threads_of(os.getpid())
+    return state == b"T" or (state == b"D" and _is_pending(status, signal.SIGSTOP))
 
 
 def _still(pid: int) -> Switches | None:
@@ -182,9 +185,13 @@ def _still(pid: int) -> Switches | None:
 def _is_still(status: dict[bytes, bytes], stopped: bool) -> bool:
     """`stopped`: a thread of the same process has been stopped by the signal, which is for all of them."""
     state = status.get(b"State", b"Z")[:1]
-    held = number(status.get(b"ShdPnd", b""), 16) | number(status.get(b"SigPnd", b""), 16)
-    pending = bool(held & (1 << (signal.SIGSTOP - 1) | 1 << (signal.SIGKILL - 1)))
+    pending = _is_pending(status, signal.SIGSTOP) or _is_pending(status, signal.SIGKILL)
     return state in b"TtZX" or (state == b"D" and (pending or stopped))
+
+
+def _is_pending(status: dict[bytes, bytes], which: int) -> bool:
+    held = number(status.get(b"ShdPnd", b""), 16) | number(status.get(b"SigPnd", b""), 16)
+    return bool(held & 1 << (which - 1))
 
 
 # ---- for a while ----------------------------------------------------------------------------------------------------
@@ -194,31 +201,36 @@ def while_stopped(live: CageInit, sink: Sink, work: Work) -> int:
     """Calls `work` with the processes of the cage, again until none of them ran meanwhile; the sum of what it returns.
     Those that were stopped before stay so after: one at a time, for each would take what the other has stopped for
     that. Raises OSError, UnsupportedError, and what `work` does."""
-    with live.standing_still:
-        return _while_stopped(live, sink, work)
+    killed: set[int] = set()
+    try:
+        with live.standing_still:
+            return _while_stopped(live, killed, work)
+    finally:
+        if killed:  # told when others may stop it: whoever is told may tighten the cage further
+            sink(Event(UNSTOPPABLE.name, {"invocation_id": live.id, "pids": sorted(killed)}))
 
 
-def _while_stopped(live: CageInit, sink: Sink, work: Work) -> int:
+def _while_stopped(live: CageInit, killed: set[int], work: Work) -> int:
     try:
         pidfd = live.pin()
     except CageClosedError:  # nothing of it is left, or in a moment
         live.await_end()
         return 0
     try:
-        return _Tightening(live, pidfd).run(sink, work)
+        return _Tightening(live, pidfd, killed).run(work)
     finally:
         os.close(pidfd)
 
 
 class _Tightening:
-    """A cage that fights being stopped: who goes on running is killed, and when that does not help, all of it."""
+    """A cage that fights being stopped: who goes on running is killed, and when that does not help, all of it. Those
+    that were are added to `killed`."""
 
-    def __init__(self, live: CageInit, pidfd: int) -> None:
-        self._live, self._pidfd = live, pidfd
-        self._killed: set[int] = set()
+    def __init__(self, live: CageInit, pidfd: int, killed: set[int]) -> None:
+        self._live, self._pidfd, self._killed = live, pidfd, killed
         self._stopping = Stopping(live.pid, pidfd, PATIENCE, self._kill)
 
-    def run(self, sink: Sink, work: Work) -> int:
+    def run(self, work: Work) -> int:
         done = 0
         try:
             while True:
@@ -228,8 +240,6 @@ class _Tightening:
                     return done
         finally:
             self._stopping.release()
-            if self._killed:
-                sink(Event(UNSTOPPABLE.name, {"invocation_id": self._live.id, "pids": sorted(self._killed)}))
 
     def _kill(self, fighting: set[int], _: set[int]) -> None:
         if self._stopping.left < -PATIENCE:
@@ -242,7 +252,13 @@ class _Tightening:
 
 
 def pause(live: CageInit) -> None:
-    """Returns when nothing of the cage runs. Raises UnstoppableError; what is stopped then stays so."""
+    """Returns when nothing of the cage runs. Raises UnstoppableError; what is stopped then stays so. Not while it is
+    stopped to be tightened: that would let it go on, or `resume` be forgotten."""
+    with live.standing_still:
+        _pause(live)
+
+
+def _pause(live: CageInit) -> None:
     live.paused, live.stood = True, None
     if live.cgroup is not None:
         live.cgroup.freeze()
@@ -282,9 +298,16 @@ def _owners(init: int) -> frozenset[Owner | None]:
 
 def resume(live: CageInit) -> None:
     """Lets everything go on, also what one process of the cage had stopped in another. Idempotent."""
+    if live.cgroup is not None:
+        live.cgroup.thaw()  # at once: a process that is frozen is not seen to be stopped by a signal
+    with live.standing_still:
+        _resume(live)
+
+
+def _resume(live: CageInit) -> None:
     live.stood = None
     if live.cgroup is not None:
-        live.cgroup.thaw()
+        live.cgroup.thaw()  # a pause may have come before
     live.signal(0, signal.SIGCONT, "all")
     pidfd = live.pin()
     try:

@@ -125,11 +125,12 @@ def write(record: CageRecord) -> None:
 def write_whole(folder: int, fresh: str, data: bytes) -> None:
     """A new file with all of it, or none: a disk that is full, and a limit on the size of files, take the beginning of
     what is written. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(fresh, flags, 0o600, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd, size = os.open(fresh, flags, 0o600, dir_fd=folder), len(data)
     try:
         while data:
             data = data[os.write(fd, data) :]
+        os.ftruncate(fd, size)  # only now: what the file holds is room that nobody else can take
     except OSError as error:
         os.unlink(fresh, dir_fd=folder)
         raise OSError(error.errno, error.strerror, fresh) from None

@@ -100,6 +100,7 @@ def test_check_agrees(setting: str, project: Path) -> None:
     verdict = said.stdout.strip().splitlines()[-1]
     assert ("cannot run here" in verdict) == bool(REFUSED[setting]), verdict
     assert ("each without a wall (landlock)" in verdict) == (setting == "no landlock")
+    assert said.stderr == ""  # it is a row of the table, and no warning of Python's
 
 
 def test_a_wall_that_is_not_there_is_said_on_stderr_and_refused_by_strict(project: Path) -> None:

@@ -84,6 +84,17 @@ def test_a_link_in_what_is_hidden_is_not_made(hidden: str) -> None:
     assert not [path for path in paths_of(plan, "SYMLINK") if path.startswith("/etc/")]
 
 
+@pytest.mark.parametrize("hidden", ["deny", "mask"])
+def test_a_grant_through_a_link_in_what_is_hidden_is_told_to_lack_its_name(hidden: str) -> None:
+    """It is there by its real path. What is only wished for, as by a base, is not told of."""
+    for optional in (False, True):
+        granted = (Grant("/home/ann/way", optional=optional),)
+        plan = plan_of(Policy(allow=granted, **{hidden: grants("/home/ann")}, workdir="none"))  # type: ignore[arg-type]
+        assert "/data" in paths_of(plan, "BIND")
+        told = [f"'/home/ann/way' is left out: {hidden} '/home/ann' wins"]
+        assert [note for note in notes_of(plan, GRANT_SKIPPED) if "/way" in note] == ([] if optional else told)
+
+
 def test_files_about_names_that_are_denied_are_told_so() -> None:
     plan = plan_of(Policy(deny=grants("/etc")))
     assert "'/etc/resolv.conf' is left out: deny '/etc' wins" in notes_of(plan, GRANT_SKIPPED)
