@@ -47,7 +47,7 @@ def _seen(workspace: Workspace) -> tuple[Change, ...]:
     """What was changed, where that can be told."""
     try:
         return tuple(workspace.changes())
-    except (OSError, ValueError):
+    except Exception:  # it is the first error that is told
         return ()
 
 
