@@ -17,6 +17,7 @@ from pysandbox.setup.target import find_target
 from pysandbox.shapes import Any
 
 BELOW_MINIMUM = 1
+LONGEST_TRIAL = 60  # seconds
 Line = str | Sequence[str]  # as `console.out` takes it
 NETWORK_HELPER = "not needed"  # a cage's network has no way out that a helper would have to make
 
@@ -57,11 +58,12 @@ def _failure_of_a_trial() -> str:
     from pysandbox.policy.model import Policy
     from pysandbox.runtime.runtime import Runtime
 
+    policy = Policy(workdir="none", walltime_sec=LONGEST_TRIAL)
     try:
-        Cage(Policy(workdir="none"), cwd="/", runtime=Runtime(sink=in_turn(), register=False)).run(["true"])
+        result = Cage(policy, cwd="/", runtime=Runtime(sink=in_turn(), register=False)).run(["true"])
     except (CageError, OSError) as error:  # the cage is there, where it lacks the program alone
         return "" if getattr(error, "step", "") == "exec" else str(error)
-    return ""
+    return "" if result.exit_code == 0 else str(result).partition("\n")[0]
 
 
 def parser() -> Parser:

@@ -5,6 +5,10 @@ is still connecting shows no peer, and is reset whatever its peer would be. Desc
 table, and in the messages that wait in unix sockets (unix(7), SCM_RIGHTS), including connections that nobody has
 accepted yet. A message can only be examined by receiving it, so its receiver loses it.
 
+The descriptors of a process that is not dumpable are not listed: a command before its first exec is one, and any may
+become one. Each number is tried then, which the user that a cage belongs to may do; where that fails, or something is on
+its way to such a process, it is killed.
+
 A process that is stopped may be killed and waited for all the same, and its number be another's then. So each is named
 by a pidfd of which it is known that it is of the cage (live/stopping.py), and what was got by a number is of it if it
 lives still.
@@ -17,9 +21,12 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EBADF
 from signal import SIGKILL, pidfd_send_signal
+from stat import S_ISSOCK
 
 from pysandbox.descriptors.polling import is_over, is_readable
 from pysandbox.descriptors.sockets import shared_socket
@@ -33,6 +40,8 @@ from pysandbox.shapes import Protocol
 from pysandbox.supervise.wire import close_borrowed, cut_socket, get_fd
 
 MOST_MESSAGES = 1 << 16  # of one socket; its buffer holds far fewer
+MOST_NUMBERS = 1 << 16  # of descriptors that are tried
+MOMENT = 0.05  # seconds in which cage-init takes what the host has sent it
 SO_LOCK_FILTER, SO_COOKIE = 44, 57  # <asm-generic/socket.h>
 COOKIE_SIZE = 8
 TCP_SYN_SENT, TCP_LISTEN = 2, 10  # <net/tcp_states.h>, the first byte of TCP_INFO
@@ -90,7 +99,7 @@ class Cutting:
 
 
 def _kill(pidfd: int) -> None:
-    """Kills a process whose descriptors cannot be read (PR_SET_DUMPABLE): it may hold any socket."""
+    """Kills a process whose descriptors cannot be looked at: it may hold any socket."""
     with suppress(ProcessLookupError):
         pidfd_send_signal(pidfd, SIGKILL)
 
@@ -111,17 +120,65 @@ def _borrowed(fd: int) -> Iterator[socket.socket]:
 
 
 def _sockets_of(pid: int, pidfd: int) -> Iterator[socket.socket]:
-    """The sockets of a process. Raises PermissionError for one whose descriptors may not be read."""
+    """The sockets of a process. Raises PermissionError for one whose descriptors may not be looked at."""
     for tid in threads_of(pid):
-        table_of = f"/proc/{pid}/task/{tid}/fd"
+        thread = f"/proc/{pid}/task/{tid}"
+        table_of = f"{thread}/fd"
         with suppress(FileNotFoundError, ProcessLookupError):
-            for name in os.listdir(table_of):
-                if os.readlink(f"{table_of}/{name}").startswith("socket:"):
-                    with _borrowed(get_fd(tid, int(name))) as held:
-                        if not os.path.exists(table_of) or is_over(pidfd):
-                            break  # whose it is cannot be known
-                        yield held
+            names = _listed(table_of)
+            for fd in _numbered(tid, f"{thread}/status") if names is None else _named(tid, table_of, names):
+                with _borrowed(fd) as held:
+                    if not os.path.exists(table_of) or is_over(pidfd):
+                        break  # whose it is cannot be known
+                    yield held
+                    if names is not None:
                         yield from _in_flight(held)
+                    elif _keeps(held):
+                        raise PermissionError("what is on its way to it cannot be looked at")
+
+
+def _listed(table_of: str) -> list[str] | None:
+    """None for a process that is not dumpable."""
+    try:
+        return os.listdir(table_of)
+    except PermissionError:
+        return None
+
+
+def _named(tid: int, table_of: str, names: Iterable[str]) -> Iterator[int]:
+    for name in names:
+        if os.readlink(f"{table_of}/{name}").startswith("socket:"):
+            yield get_fd(tid, int(name))
+
+
+def _numbered(tid: int, status: str) -> Iterator[int]:
+    """The sockets among all numbers that its table has room for. Raises PermissionError."""
+    with open(status, "rb") as file:
+        room = table(file.read()).get(b"FDSize", MOST_NUMBERS + 1)
+    if room > MOST_NUMBERS:
+        raise PermissionError("it has too many descriptors")
+    for number in range(room):
+        try:
+            fd = get_fd(tid, number)
+        except OSError as error:
+            if error.errno != EBADF:
+                raise
+            continue
+        if S_ISSOCK(os.fstat(fd).st_mode):
+            yield fd
+        else:
+            close_borrowed(fd)
+
+
+def _keeps(held: socket.socket) -> bool:
+    """Whether descriptors are on their way to it. A command that has executed nothing shares the socket of cage-init,
+    whose messages are nobody else's to receive: they are gone in a moment."""
+    until = time.monotonic() + MOMENT
+    while held.family == socket.AF_UNIX and _carries(held):
+        if time.monotonic() > until:
+            return True
+        time.sleep(MOMENT / 50)
+    return False
 
 
 def _in_flight(held: socket.socket) -> Iterator[socket.socket]:

@@ -137,10 +137,10 @@ def dead():
 
 
 @contextmanager
-def caged(body: str, port: int) -> Iterator[tuple[Cage, pysandbox.Process]]:
+def caged(body: str, port: int, isolation: str = "landlock") -> Iterator[tuple[Cage, pysandbox.Process]]:
     where: dict[str, Any] = {"isolation": "landlock", "seccomp": "default"}  # a thread may unshare its table
-    if body == HIDING[LISTENING]:
-        where = {"egress": "direct", "unsafe_direct": True}
+    if isolation == "full" or body == HIDING[LISTENING]:
+        where = {"egress": "direct", "unsafe_direct": True, "seccomp": "default"}
     rules = policy(**where, allow_ips=[f"127.0.0.1:{port}/tcp"])
     argv = [PYTHON, "-I", "-S", "-c", HEAD + body + TAIL, str(port)]
     with Cage(rules) as cage, cage.spawn(argv, stdin=pysandbox.PIPE, stdout=pysandbox.PIPE) as process:
@@ -187,8 +187,26 @@ def test_without_the_restriction_each_of_them_lives(place: str) -> None:
         assert connection.recv(10) == b"after"
 
 
+NOT_DUMPABLE = "import ctypes; ctypes.CDLL(None).prctl(4, 0)\n"  # its descriptors are listed to root alone
+
+
+@pytest.mark.parametrize("place", HIDING)
+def test_nor_does_a_process_keep_one_whose_descriptors_are_not_listed(place: str) -> None:
+    """Where it runs in a user namespace of its user's, each number is tried: it lives on, but where something is on its
+    way to it, which only its receiver may take."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        caged(NOT_DUMPABLE + HIDING[place], server.getsockname()[1], "full") as (cage, process),
+        server.accept()[0] as connection,
+    ):
+        assert cage.context.restrict_network([]) == 1
+        assert is_reset(connection)
+        may_be_killed = "message" in place or place == LISTENING
+        assert goes_on(process) in (("", "cut 1") if may_be_killed else ("cut 1",))
+
+
 def test_a_process_that_may_not_be_looked_into_is_killed() -> None:
-    body = "import ctypes; s = dial(); ctypes.CDLL(None).prctl(4, 0); ready(); dead = lambda: use(s)"
+    body = "s = dial(); " + NOT_DUMPABLE + "ready(); dead = lambda: use(s)"
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         caged(body, server.getsockname()[1]) as (cage, process),
