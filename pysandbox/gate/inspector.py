@@ -238,10 +238,12 @@ class InspectorProcess:
                 far.close()  # else its end would not be heard
                 self._channel, self._ready = near, False
                 pulse = self._pulse = Pulse(self._asked_every, SILENT_ROUNDS)
-                undo.pop_all()  # they are the thread's
+                undo.callback(pulse.close)
+                undo.callback(self._stop, process)
                 threading.Thread(
                     target=self._listen, args=(near, process, pulse), name="pysandbox-inspector", daemon=True
                 ).start()
+                undo.pop_all()  # the others are the thread's
                 undo.callback(self._stop, process)
                 self._wait_until(lambda: self._ready or self._process is not process)
                 if self._process is not process:

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import tempfile
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -132,3 +133,19 @@ def _pid(inspector: InspectorProcess) -> int:
     process = inspector.process
     assert process is not None
     return process.pid
+
+
+def test_one_that_nobody_could_listen_to_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    inspector = InspectorProcess(lambda _: None)
+    before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patched, inspector._lock:
+        patched.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError, match="new thread"):
+            inspector._ensure()
+    assert (inspector.process, len(os.listdir("/proc/self/fd"))) == (None, before)
+    with inspector._lock:  # the control, and the next one serves
+        inspector._ensure()
+    assert inspector.process is not None and inspector.retire()
