@@ -6,7 +6,7 @@ table, and in the messages that wait in unix sockets (unix(7), SCM_RIGHTS), incl
 accepted yet. A message can only be examined by receiving it, so its receiver loses it.
 
 The descriptors of a process that is not dumpable are not listed: a command before its first exec is one, and any may
-become one. Each number is tried then, which the user that a cage belongs to may do; where that fails, or something is on
+become one. Each number is tried then, as the user may to whom the cage belongs; where that fails, or something is on
 its way to such a process, it is killed.
 
 A process that is stopped may be killed and waited for all the same, and its number be another's then. So each is named

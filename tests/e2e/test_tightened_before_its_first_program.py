@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from pysandbox import CallEvent, Cage, Context, Policy
+from pysandbox import Cage, CallEvent, Context, Policy
 
 RUNS = 40
 
