@@ -219,7 +219,8 @@ class PolicyOptions(TypedDict, total=False):
     proxy_timeout_ms: int
     """Time a host may take for a request."""
     proxy_upstream_ca: Strings
-    """Files of certificates that servers are held to besides those that the host trusts; absolute paths."""
+    """Files of certificates that servers are held to besides those that the host trusts, and of revocation lists;
+    absolute paths."""
     proxy_parent: str | None
     """The proxy that named hosts are asked of, by CONNECT: http://HOST:PORT. It resolves the names, so the addresses
     that they lead to are not checked."""

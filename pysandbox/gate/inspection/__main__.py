@@ -25,8 +25,9 @@ from pysandbox.gate.inspection.frames import TEXT, frame
 from pysandbox.gate.inspection.http2.conversation import Conversation
 from pysandbox.gate.inspection.http2.frames import END_HEADERS, END_STREAM, HEAD, HEADERS, PREFACE, SETTINGS
 from pysandbox.gate.inspection.http2.side import Http2Side
+from pysandbox.gate.inspection.revoked import upstream_context
 from pysandbox.gate.inspection.roots import host_roots
-from pysandbox.gate.inspection.serving import Inspector, upstream_context
+from pysandbox.gate.inspection.serving import Inspector
 from pysandbox.gate.inspection.sides import HTTP1, HTTP2, ClientSide, ServerSide
 from pysandbox.gate.inspection.terms import Terms
 from pysandbox.gate.last_words import say_last_words

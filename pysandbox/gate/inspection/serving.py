@@ -24,6 +24,7 @@ from pysandbox.gate.inspection.loop import HOST, IN, Loop
 from pysandbox.gate.inspection.mirror import ClearSide, Parts, mirrored, offered_by
 from pysandbox.gate.inspection.pair import InspectedPair
 from pysandbox.gate.inspection.record_meter import Broken
+from pysandbox.gate.inspection.revoked import UpstreamContext, upstream_context
 from pysandbox.gate.inspection.secrets import ConnectionSecrets, SecretSet
 from pysandbox.gate.inspection.sides import HTTP1, HTTP2, ClientSide, PlainSide, ServerSide, Side
 from pysandbox.gate.inspection.terms import ALLOWED, Terms, Told
@@ -44,7 +45,7 @@ SCHEMES = {"": "", "http": HTTP1, "h2c": HTTP2}  # what a server is spoken to in
 class HeldPlan:
     """What the hosts of one plan are held to, and the authority that signs for them."""
 
-    def __init__(self, said: bytes, upstream: Callable[[str], ssl.SSLContext]) -> None:
+    def __init__(self, said: bytes, upstream: Callable[[str], UpstreamContext]) -> None:
         """`upstream`: to servers, with more authorities than the host's own."""
         given = json.loads(said)
         self.contracts = [
@@ -91,19 +92,11 @@ def _plan_scan(given: Mapping[str, Any]) -> PlanScan:
     return PlanScan(given)
 
 
-def upstream_context(roots: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # it asks for a certificate, and checks the name in it
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if roots:
-        context.load_verify_locations(cadata=roots)
-    return context
-
-
 class Inspector:
     def __init__(self, host: socket.socket, roots: str) -> None:
         self._host, self._roots, self._loop = host, roots, Loop()
         self._plans: dict[int, HeldPlan] = {}
-        self._upstreams: WeakValueDictionary[str, ssl.SSLContext] = WeakValueDictionary()
+        self._upstreams: WeakValueDictionary[str, UpstreamContext] = WeakValueDictionary()
         self._pairs: dict[int, InspectedPair] = {}
         self._secrets: dict[int, SecretSet] = {}
         self._in_flight: dict[int, InFlight] = {}  # by cage
@@ -199,7 +192,7 @@ class Inspector:
             plan = self._plans[number] = HeldPlan(file.read(LONGEST_PLAN), self._upstream)
         self._say(Kind.AUTHORITY, number, plan.authority.pem)
 
-    def _upstream(self, more: str) -> ssl.SSLContext:
+    def _upstream(self, more: str) -> UpstreamContext:
         """One for all plans with the same authorities, of which a host has hundreds; it keeps nothing of a session."""
         context = self._upstreams.get(more)
         if context is None:

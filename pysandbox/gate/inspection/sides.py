@@ -15,6 +15,7 @@ from OpenSSL import SSL
 
 from pysandbox.gate.inspection.in_flight import AT_ONCE
 from pysandbox.gate.inspection.record_meter import Broken, RecordEnds, RecordMeter
+from pysandbox.gate.inspection.revoked import UpstreamContext, verified_chain
 from pysandbox.shapes import Protocol
 
 HTTP1, HTTP2 = "http/1.1", "h2"  # as ALPN names them
@@ -280,6 +281,7 @@ class ServerSide:
         try:
             self._receive(AT_ONCE)
             self._tls.do_handshake()
+            self._look_for_revoked()
             self.ready = True
         except ssl.SSLWantReadError:
             pass
@@ -289,6 +291,14 @@ class ServerSide:
             raise TlsFailed(getattr(error, "reason", None) or str(error)) from None
         finally:
             self._send()  # an alert too
+
+    def _look_for_revoked(self) -> None:
+        """Who goes on with a session was looked at in the handshake that it is of."""
+        context = self._tls.context
+        if isinstance(context, UpstreamContext) and context.lists and not self.resumed:
+            why = context.lists.why_refused(verified_chain(self._tls))
+            if why:
+                raise TlsFailed(f"its certificate is not accepted: {why}", untrusted=True)
 
     def read(self, most: int = AT_ONCE) -> bytes | None:
         try:

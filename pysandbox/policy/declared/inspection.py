@@ -90,8 +90,8 @@ class InspectionOptions:
         in_plan=False, idle_alone=True,
     )  # fmt: skip
     proxy_upstream_ca: tuple[str, ...] = option(
-        "proxy", "upstream_ca", "Files of certificates that servers are held to besides those that the host trusts; "
-        "absolute paths.",
+        "proxy", "upstream_ca", "Files of certificates that servers are held to besides those that the host trusts, "
+        "and of revocation lists; absolute paths.",
         default=(), merge="union", tighter=shrinks, item="certificates",
         in_plan=False, idle_alone=True,
     )  # fmt: skip

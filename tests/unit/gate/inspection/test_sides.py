@@ -15,7 +15,7 @@ import pytest
 from _support.inspected import write_certificate
 from pysandbox.gate.inspection.ca import SigningAuthority
 from pysandbox.gate.inspection.in_flight import AT_ONCE
-from pysandbox.gate.inspection.serving import upstream_context
+from pysandbox.gate.inspection.revoked import upstream_context
 from pysandbox.gate.inspection.sides import ClientSide, ServerSide
 
 NAME = "a.example"
