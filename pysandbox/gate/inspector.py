@@ -240,9 +240,7 @@ class InspectorProcess:
                 pulse = self._pulse = Pulse(self._asked_every, SILENT_ROUNDS)
                 undo.callback(pulse.close)
                 undo.callback(self._stop, process)
-                threading.Thread(
-                    target=self._listen, args=(near, process, pulse), name="pysandbox-inspector", daemon=True
-                ).start()
+                _begin("pysandbox-inspector", self._listen, near, process, pulse)
                 undo.pop_all()  # the others are the thread's
                 undo.callback(self._stop, process)
                 self._wait_until(lambda: self._ready or self._process is not process)
@@ -349,7 +347,12 @@ class InspectorProcess:
                 self._returns = False
                 self._news.notify_all()
 
-        threading.Thread(target=start, name="pysandbox-inspector-again", daemon=True).start()
+        _begin("pysandbox-inspector-again", start)
+
+
+def _begin(name: str, work: Callable[..., object], *given: object) -> None:
+    """In a thread of its own. Raises RuntimeError where none can be started."""
+    threading.Thread(target=work, args=given, name=name, daemon=True).start()
 
 
 def _received(near: socket.socket) -> ChannelRecord | None:
