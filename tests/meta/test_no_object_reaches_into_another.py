@@ -16,9 +16,10 @@ from _support.tree import PACKAGE, modules
 
 OWN = ("self", "cls", "mcs")
 # Public all the same: the methods of named tuples, which would be taken for fields otherwise, os._exit(2), the
-# frames of threads, and how a thread learns its number after a fork, for which nothing else stands in.
+# frames of threads, and, for which nothing else stands in, how a thread learns its number after a fork, and who tells
+# the chain of a server's certificates (before Python 3.13).
 PUBLIC = frozenset(
-    ("_replace", "_asdict", "_fields", "_make", "_exit", "_getframe", "_current_frames", "_set_native_id")
+    ("_replace", "_asdict", "_fields", "_make", "_exit", "_getframe", "_current_frames", "_set_native_id", "_sslobj")
 )
 REACHES = ("getattr", "setattr", "hasattr", "delattr")
 

@@ -56,7 +56,7 @@ class UpstreamContext(ssl.SSLContext):
 
 
 def upstream_context(roots: str) -> UpstreamContext:
-    """Of a text of certificates, and of revocation lists, in PEM."""
+    """Believes the certificates in a text, in PEM, but for what the revocation lists in it name."""
     context = UpstreamContext(ssl.PROTOCOL_TLS_CLIENT)  # it asks for a certificate, and checks the name in it
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.lists = RevocationLists(roots)
