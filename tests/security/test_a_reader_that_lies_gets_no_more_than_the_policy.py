@@ -83,7 +83,7 @@ class StandIn:
     def _start(self, _: str, fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
         self.started += 1
         argv = [sys.executable, "-c", STAND_IN, str(fds[0]), str(self.port), self.lie]
-        process = subprocess.Popen(argv, pass_fds=fds, stdout=subprocess.PIPE)
+        process = host_side.confined.ConfinedProcess(argv, pass_fds=fds, stdout=subprocess.PIPE)
         self._processes.put(process)
         return process
 
