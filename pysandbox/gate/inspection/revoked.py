@@ -8,17 +8,16 @@ its signature, and one that is out of date still holds. With one that cannot be 
 from __future__ import annotations
 
 import _ssl
-import re
 import ssl
 from collections.abc import Sequence
 
 from cryptography import x509
 
-from pysandbox.gate.inspection.roots import CERTIFICATE
+from pysandbox.gate.inspection.roots import CERTIFICATE, pem_blocks
 from pysandbox.shapes import Any
 
 BEGIN = "-----BEGIN X509 CRL-----"
-LIST = re.compile(BEGIN + r"[A-Za-z0-9+/=\s]+-----END X509 CRL-----")
+LIST = pem_blocks("X509 CRL")
 NAMED = "a revocation list of upstream_ca has its number"
 UNREADABLE = "a certificate or a revocation list of upstream_ca cannot be read"
 

@@ -9,8 +9,15 @@ import ssl
 from contextlib import suppress
 
 HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")  # as c_rehash(1) names them; no other file there is looked at
-CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 LONGEST = 1 << 24
+
+
+def pem_blocks(label: str) -> re.Pattern[str]:
+    """Those of one label in a text (RFC 7468)."""
+    return re.compile(rf"-----BEGIN {label}-----[A-Za-z0-9+/=\s]+-----END {label}-----")
+
+
+CERTIFICATE = pem_blocks("CERTIFICATE")
 
 
 def host_roots() -> str:
