@@ -3,9 +3,10 @@
     python tools/typed_pages.py [DIRECTORY]    with mypy and pyright beside this interpreter (the `lint` extra)
 
 The blocks of a page are one module, as they share one namespace where the suite runs them (tests/_support/pages.py),
-and keep their lines. A block that is wrong on purpose says so, `<!-- docs: wrong: REASON -->` on the line before it,
-and so does a line of tests/typing that ends in `# wrong` or `# wrong for ONE: REASON`: there each checker, or that one,
-must find an error. DIRECTORY keeps the modules; mypy's cache is in it.
+and keep their lines. One that the page writes to a file is the module of that name, which others import. A block that
+is wrong on purpose says so, `<!-- docs: wrong: REASON -->` on the line before it, and so does a line of tests/typing
+that ends in `# wrong` or `# wrong for ONE: REASON`: there each checker, or that one, must find an error. DIRECTORY
+keeps the modules; mypy's cache is in it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Error = tuple[str, int, str]  # module, line of the page, message
 
 @dataclass(frozen=True)
 class Page:
-    """The Python of one page, and the lines in which there must be an error."""
+    """The Python of one page or of one file of it, and the lines in which there must be an error."""
 
     path: Path
     text: str
@@ -51,8 +52,12 @@ class Page:
 
 def pages() -> dict[str, Page]:
     """By the name of its module, all that people write and all of tests/typing."""
-    written = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    found = {_name(path): _of_page(path) for path in written}
+    found: dict[str, Page] = {}
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for module, page in _of_page(path):
+            if module in found:
+                sys.exit(f"{path.relative_to(ROOT)} and {found[module].path.name} both write {module}.py: rename one")
+            found[module] = page
     return {**found, **{_name(path): _of_sample(path) for path in sorted((ROOT / "tests" / "typing").glob("*.py"))}}
 
 
@@ -60,16 +65,20 @@ def _name(path: Path) -> str:
     return re.sub(r"\W", "_", f"page_{path.relative_to(ROOT).with_suffix('')}")
 
 
-def _of_page(path: Path) -> Page:
-    """Its blocks, each on the lines that it has in the page."""
-    lines: list[str] = []
-    wrong = []
+def _of_page(path: Path) -> Iterator[tuple[str, Page]]:
+    """Its modules: what it shows, and each file that it writes. A block has the lines that it has in the page."""
+    lines: dict[str, list[str]] = {}
+    wrong: dict[str, list[tuple[range, str]]] = {}
     for block in blocks(path.read_text(encoding="utf-8")):
-        if block.language == "python":
-            lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
-            if block.mark == "wrong":
-                wrong.append((range(block.line, len(lines) + 1), ""))
-    return Page(path, "\n".join(lines) + "\n" if lines else "", wrong)
+        if block.language != "python":
+            continue
+        module = block.rest.removesuffix(".py") if block.mark == "file" else _name(path)
+        above = lines.setdefault(module, [])
+        above += [""] * (block.line - 1 - len(above)) + block.text.splitlines()
+        if block.mark == "wrong":
+            wrong.setdefault(module, []).append((range(block.line, len(above) + 1), ""))
+    for module, text in lines.items():
+        yield module, Page(path, "\n".join(text) + "\n", wrong.get(module, []))
 
 
 def _of_sample(path: Path) -> Page:
@@ -114,7 +123,7 @@ def pyright(directory: Path, names: list[str]) -> Iterator[Error]:
 
 def check(directory: Path) -> list[str]:
     """What is wrong, a line for each."""
-    found = {name: page for name, page in pages().items() if page.text}
+    found = pages()
     for name, page in found.items():
         (directory / f"{name}.py").write_text(page.text, encoding="utf-8")
     told: list[str] = []
