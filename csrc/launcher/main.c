@@ -14,6 +14,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "errno_text.h"
 #include "exit_codes.h"
 #include "../host/spawn/secret.h"
 #include "failure.h"
@@ -45,7 +46,7 @@ static int hand_over(const char *self, char **argv) {
     if (path) execve(path, argv, environ);
     add_text(&line, path ? path : PYTHON_COMMAND);
     add_text(&line, " cannot be executed (");
-    add_text(&line, strerror(errno));
+    add_text(&line, errno_text(errno));
     add_whole(&line, "); install pysandbox again: it belongs beside this command");
     say("error: ", line.failed ? PYTHON_COMMAND " cannot be executed" : line.bytes);
     return OUR_FAILURE;

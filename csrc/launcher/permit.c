@@ -34,7 +34,7 @@ static void *find_out(void *argument) {
 }
 
 void begin_permit(struct permit *permit) {
-    permit->has_thread = !start_joinable_thread(&permit->thread, find_out, permit);
+    permit->has_thread = !start_joinable_thread(&permit->thread, find_out, permit, THREAD_STACK);
     if (!permit->has_thread) find_out(permit);
 }
 

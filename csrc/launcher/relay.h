@@ -19,8 +19,6 @@ struct relay {
     const char *what; /* was lost then */
 };
 
-#define THREAD_STACK (1 << 20) /* bytes, of each thread that moves bytes */
-
 struct feed {
     int source, sink;
     int failed;

@@ -16,6 +16,7 @@
 
 #include "../host/probe/seen.h"
 #include "../host/spawn/idmap.h"
+#include "errno_text.h"
 #include "exit_codes.h"
 #include "order.h"
 #include "record.h"
@@ -175,7 +176,7 @@ static int fail_with(const char *about, int number, const char *hint) {
     struct text line = {0};
     add_text(&line, about);
     add_text(&line, " (");
-    add_text(&line, strerror(number));
+    add_text(&line, errno_text(number));
     add_text(&line, ")");
     add_text(&line, hint);
     add_whole(&line, "");
@@ -254,7 +255,7 @@ static int code_after_loss(const struct streams *streams, int code) {
     add_text(&line, "] ");
     add_text(&line, what);
     add_text(&line, ": ");
-    add_text(&line, strerror(number));
+    add_text(&line, errno_text(number));
     add_whole(&line, "");
     if (!line.failed) say("error: ", line.bytes);
     free(line.bytes);

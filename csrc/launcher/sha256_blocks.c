@@ -2,21 +2,31 @@
  * whose signature takes a sixth of the time that it takes by ordinary instructions. */
 #include "sha256_blocks.h"
 
-#if defined(__x86_64__) && defined(__has_include)
-#if __has_include(<sys/platform/x86.h>)
-#define HAS_QUESTION
-#endif
-#endif
-
-#ifdef HAS_QUESTION
+#ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/platform/x86.h>
+#include <limits.h> /* and with it, which C library this is */
 
 #define WITH_SHA __attribute__((target("sha,ssse3,sse4.1")))
+
+#if defined(__GLIBC__) && __has_include(<sys/platform/x86.h>)
+#include <sys/platform/x86.h>
 
 int has_sha256_instructions(void) {
     return CPU_FEATURE_ACTIVE(SHA) && CPU_FEATURE_ACTIVE(SSSE3) && CPU_FEATURE_ACTIVE(SSE4_1);
 }
+#else
+int has_sha256_instructions(void) {
+    const unsigned needed = bit_SSSE3 | bit_SSE4_1;
+    unsigned eax, ebx, ecx, edx;
+    __cpuid(0, eax, ebx, ecx, edx);
+    if (eax < 7) return 0;
+    __cpuid_count(7, 0, eax, ebx, ecx, edx);
+    if (!(ebx & bit_SHA)) return 0;
+    __cpuid(1, eax, ebx, ecx, edx);
+    return (ecx & needed) == needed;
+}
+#endif
 
 /* The state as the instructions want it: words A, B, E, F in one register, C, D, G, H in the other, highest first. */
 struct halves {

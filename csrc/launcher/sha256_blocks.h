@@ -7,7 +7,8 @@
 
 extern const uint32_t sha256_constants[64];
 
-/* Asks what the C library has learned at its start: each CPUID is a way out to the hypervisor, in a virtual machine. */
+/* Each CPUID is a way out to the hypervisor, in a virtual machine: where the C library has asked them all at its start,
+ * it is asked what it has learned. */
 int has_sha256_instructions(void);
 /* Only where it has. */
 void take_blocks_by_instructions(uint32_t state[8], const uint8_t *blocks, size_t count);

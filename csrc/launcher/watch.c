@@ -117,7 +117,7 @@ int open_watch(struct watch *watch, const struct kept *kept, int init_pid, int c
 
 int begin_watch(struct watch *watch) {
     if (watch->noticed < 0) return 0;
-    if (start_joinable_thread(&watch->thread, look, watch)) return -1;
+    if (start_joinable_thread(&watch->thread, look, watch, THREAD_STACK)) return -1;
     watch->runs = 1;
     return 0;
 }

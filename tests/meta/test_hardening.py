@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import subprocess
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +46,23 @@ def test_lengths_are_checked_where_the_compiler_knows_them() -> None:
 def test_a_function_that_is_not_declared_is_an_error() -> None:
     """In the build itself and not only in the linters: its arguments would be guessed."""
     assert "-Werror=implicit-function-declaration" in (REPOSITORY / "CMakeLists.txt").read_text()
+
+
+def test_the_launcher_calls_errors_as_python_does() -> None:
+    """Whichever C library it was built with: "Input/output error" is "I/O error" in another one."""
+    command = shutil.which("pysandbox")
+    assert command
+    program = Path(command).read_bytes()
+    texts = {os.strerror(number).encode() + b"\0" for number in errno.errorcode}
+    assert {text for text in texts if text not in program} == set()
+
+
+@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="musl is missing: apt-get install musl-tools")
+def test_the_launcher_has_the_c_library_that_asks_the_processor_nothing() -> None:
+    command = shutil.which("pysandbox")
+    assert command
+    program = Path(command).read_bytes()
+    if b"__asan_" in program:
+        pytest.skip("a sanitizer needs glibc")
+    assert b"GLIBC_" not in program and b"glibc" not in program
+    assert "INTERP" not in subprocess.run(["readelf", "-Wl", command], capture_output=True, text=True).stdout

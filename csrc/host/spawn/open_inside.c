@@ -58,7 +58,7 @@ int psb_change_name(int change, int fd, const char *name, uint32_t mode, int oth
 }
 
 int psb_rename_name(int fd, const char *name, int other_fd, const char *other, uint32_t flags) {
-    return renameat2(fd, name, other_fd, other, flags) < 0 ? -errno : 0;
+    return (int)sys_call(SYS_renameat2, fd, name, other_fd, other, flags, 0);
 }
 
 int psb_sync_file_system(int fd) {

@@ -64,9 +64,9 @@ int take_trees(const struct psb_plan *plan, int *trees, struct psb_error *error)
  * is where a security module looks for it. */
 int take_init(const struct psb_plan *plan, int init_fd, int *trees) {
     int *tree = &trees[plan->n_mounts];
-    struct statx facts = {.stx_mode = 0};
-    sys_call(SYS_statx, init_fd, "", AT_EMPTY_PATH, STATX_MODE, &facts, 0);
-    if (facts.stx_mode & S_IXOTH) return init_fd;
+    struct stat facts = {.st_mode = 0};
+    sys_call(SYS_fstat, init_fd, &facts, 0, 0, 0, 0);
+    if (facts.st_mode & S_IXOTH) return init_fd;
     *tree = (int)sys_call(SYS_open_tree, init_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH, 0, 0, 0);
     return *tree >= 0 && !map_tree(*tree, plan->idmap_fd) ? *tree : init_fd;
 }
