@@ -114,8 +114,14 @@ def _book(held: HeldConnection, record: ChannelRecord) -> None:
             return
         rule = f"host.{column}" if column in COLUMNS else column if column in RULES else why
         fix = contracts.fix(target.host, held.contract, column, value)
-        asked = f"{'https' if held.secure else 'http'}://{target.host}{path}" if path.startswith("/") else path
+        asked = f"{_origin(target, held.secure)}{path}" if path.startswith("/") else path
         ledger.denied("http", f"{method} {asked}", None, Decision(False, rule, fix))
+
+
+def _origin(target: DialTarget, secure: bool) -> str:
+    """As a URL begins: with the port where that is not the scheme's own."""
+    scheme, usual = ("https", 443) if secure else ("http", 80)
+    return f"{scheme}://{target.host}" if target.port == usual else f"{scheme}://{target.host}:{target.port}"
 
 
 def _consult(record: ChannelRecord, held: HeldConnection | None, answer: Callable[[ChannelRecord], object]) -> None:

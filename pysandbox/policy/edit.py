@@ -107,7 +107,7 @@ def _edited(
     for name, key, section in changed:
         old, new = before.get(name), wanted[name]
         if name in BLOCKS:
-            _set_blocks(_table(document, section), key, old or (), new)
+            _set_blocks(_table(document, section), key, old or (), new, grow=grow)
         else:
             _set(_table(document, section), key, old if grow else None, new)
     return tomlkit.dumps(document)
@@ -143,8 +143,27 @@ def _set(table: Any, key: str, old: Any, new: Any) -> None:
         for each in new:
             if each not in old:
                 table[key].append(_item(each))
-    else:
+    elif key in table:
         table[key] = _item(new)
+    else:
+        apart = _taken_off(table)
+        table[key] = _item(new)
+        for each in apart:
+            table.add(each)
+
+
+def _taken_off(table: Any) -> list[Item]:
+    """What stands below the last key of a table and an empty line: to tomlkit the table's, to a reader the next one's."""
+    from tomlkit.items import Table, Whitespace
+
+    if not isinstance(table, Table):
+        return []
+    body = table.value.body
+    last = max((number for number, (key, _) in enumerate(body) if key is not None), default=len(body))
+    gap = next((at for at in range(last + 1, len(body)) if isinstance(body[at][1], Whitespace)), len(body))
+    apart = [item for _, item in body[gap:]]
+    del body[gap:]
+    return apart
 
 
 def _with_last_comma(array: Array) -> Item:
@@ -176,7 +195,7 @@ def _item(value: Any) -> Item:
     return tomlkit.value(literal(value))
 
 
-def _set_blocks(table: Any, key: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> None:
+def _set_blocks(table: Any, key: str, old: tuple[Any, ...], new: tuple[Any, ...], *, grow: bool) -> None:
     """A block, such as [[host]], for each new rule, or another element where they are written as a list."""
     import tomlkit
     from tomlkit.items import Array
@@ -185,12 +204,19 @@ def _set_blocks(table: Any, key: str, old: tuple[Any, ...], new: tuple[Any, ...]
         table[key] = tomlkit.aot()
     blocks: Any = table[key]
     for number, rule in enumerate(new):
-        if number < len(old) and old[number] == rule:
+        if number < len(old):
+            _change_block(blocks[number], old[number].given, rule.given, grow=grow)
             continue
         block = tomlkit.inline_table() if isinstance(blocks, Array) else tomlkit.table()
         for name, value in rule.given.items():
             block[name] = _item(value)
-        if number < len(old):
-            blocks[number] = block
-        else:
-            blocks.append(block)
+        blocks.append(block)
+
+
+def _change_block(block: Any, old: Mapping[str, Any], new: Mapping[str, Any], *, grow: bool) -> None:
+    """What differs of it alone: the other lines stay, and the comments beside them."""
+    for name in [each for each in old if each not in new and each in block]:
+        del block[name]
+    for name, value in new.items():
+        if old.get(name) != value or name not in old:
+            _set(block, name, old.get(name) if grow else None, value)

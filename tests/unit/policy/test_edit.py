@@ -105,6 +105,43 @@ def test_a_file_with_tables_of_the_kind_takes_any_line(text: str, line: str) -> 
     assert [each for each in re.findall("#.*", text) if each not in edited] == []
 
 
+HOSTS = """\
+# ours
+[[host]]
+domain = "a.example"  # the one
+# reads alone
+methods = ["GET"]  # no POST
+ports = [8443]
+
+# the other
+[[host]]
+domain = "b.example"
+methods = ["GET"]
+"""
+
+
+@pytest.mark.parametrize(("line", "changed"), [
+    ('domain = "a.example", methods = ["GET", "PUT"], ports = [8443]',
+     {'methods = ["GET"]  # no POST': 'methods = ["GET", "PUT"]  # no POST'}),
+    ('domain = "a.example", methods = ["GET"], ports = [8443], websocket = true',
+     {"ports = [8443]": "ports = [8443]\nwebsocket = true"}),
+    ('domain = "a.example", methods = ["GET"], ports = [8443], max_request_bytes = 5',
+     {"ports = [8443]": "ports = [8443]\nmax_request_bytes = 5"}),
+    ('domain = "a.example", ports = [8443]', {'methods = ["GET"]  # no POST\n': ""}),
+])  # fmt: skip
+def test_of_a_block_only_the_key_that_differs_is_written(line: str, changed: dict[str, str]) -> None:
+    wanted = HOSTS
+    for old, new in changed.items():
+        wanted = wanted.replace(old, new, 1)
+    assert add_to(HOSTS, layer(f"host = [{{ {line} }}]")) == wanted
+
+
+def test_of_blocks_in_a_list_too() -> None:
+    text = 'host = [{ domain = "a.example", methods = ["GET"] }, # one\n {domain="b.example"}] # two\n'
+    edited = add_to(text, layer('host = [{ domain = "a.example", methods = ["GET", "PUT"] }]'))
+    assert edited == text.replace('["GET"]', '["GET", "PUT"]')
+
+
 TWO = "[sandbox.a]\nrecipes = ['base']\ncommand = 'x'\n# mine\n[sandbox.b]\nrecipes = ['base']\ncommand = 'y'\n"
 
 
