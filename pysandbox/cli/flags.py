@@ -79,6 +79,8 @@ class Parser(argparse.ArgumentParser):
         from pysandbox.cli.other_words import FLAGS, OF_COMMANDS, VERSION
 
         known = self._option_string_actions
+        if not flag.startswith("-"):
+            return f"it takes no argument {flag!r}"
         if flag in VERSION:
             return f"unknown flag {flag!r}: pysandbox --version says it"
         if flag in (own := OF_COMMANDS.get(self.prog, {})):

@@ -43,18 +43,27 @@ NO_ROUTE = "it looked for a host, and the sandbox has no network; to see which: 
 
 def line(argv: Sequence[str], policy: Policy, no_route: bool) -> str:
     """ "" where the cage has a way out, where it was told to have none, or where nothing speaks of a network."""
-    if not policy.caged or policy.egress != "proxy-only" or effective_egress(policy) != "none" or policy.left_out:
+    if not policy.caged or policy.egress != "proxy-only" or policy.left_out:
         return ""
+    has_hosts = effective_egress(policy) != "none"
     port = next((found[1] for each in argv[1:] if (found := OWN_URL.match(each))), "")
-    if port:
+    if port and not (has_hosts and _serves_itself(policy, port)):
         return (f"the sandbox has a loopback of its own; to reach the host's: --host-loopback-port {port}, and "
                 f"host.pysandbox.internal:{port} for the address")  # fmt: skip
+    if has_hosts:
+        return ""
     flag = _named_host(argv[1:]) or _recipe(argv)
     if flag:
         return f"the sandbox has no network; to allow it: {flag}"
     if no_route and (recipe := _recipe(argv, by_its_verb=False)):
         return f"it looked for a host, and the sandbox has no network; to see which: --why; to allow its own: {recipe}"
     return NO_ROUTE if no_route else ""
+
+
+def _serves_itself(policy: Policy, port: str) -> bool:
+    """Whether the host's port is reached already, or the sandbox has the host's loopback, or a server of its own."""
+    granted = policy.allow_host_loopback or int(port) in policy.host_loopback_ports
+    return granted or policy.isolation != "full" or bool(policy.ports)
 
 
 def _named_host(arguments: Sequence[str]) -> str:

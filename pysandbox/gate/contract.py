@@ -49,12 +49,14 @@ def decide(contract: Contract, asked: Asked) -> Breach | None:
     )  # fmt: skip
 
 
-def too_large(contract: Contract, size: int) -> Breach | None:
-    """For a body of so many bytes, or one that has come so far."""
+def too_large(contract: Contract, size: int, *, so_far: bool = False) -> Breach | None:
+    """For a body of so many bytes, or of nobody knows how many of which these have come: then twice as much as is
+    allowed is offered, since the next one would be refused a little later with what has come."""
     most = contract.max_request_bytes
     if most is None or size <= most:
         return None
-    return Breach(413, "max_request_bytes", f"a body of more than {most} bytes", str(size))
+    value = max(size, 2 * most) if so_far else size
+    return Breach(413, "max_request_bytes", f"a body of more than {most} bytes", str(value))
 
 
 def _method(contract: Contract, asked: Asked) -> Breach | None:

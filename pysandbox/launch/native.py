@@ -47,8 +47,9 @@ HINTS = {
     ("source_changed", errno.ESTALE): "it was replaced while the cage was being made; try again",
     ("target", errno.EACCES): "it lies in a directory that the cage's user may not enter",
     ("upper", errno.EACCES): "the directory may not be read by you: copy-on-write needs that",
-    ("chdir", errno.EACCES): "you may not enter the working directory: change to another one, or pass cwd=",
-    ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or pass cwd=",
+    ("chdir", errno.EACCES): "you may not enter the working directory: begin in another one (cwd=, or -w)",
+    ("chdir", errno.ENOENT): "the working directory is not visible in the cage: grant it, or begin in another one "
+    "(cwd=, or -w)",
     ("listener", errno.EBUSY): "this process lives under a supervisor of its own, and the kernel allows only one",
     ("door_enter", errno.EPERM): "a security module keeps this program from entering the cage's network namespace",
     ("exec", errno.ENOENT): "no such program in the cage: is its directory granted, and its interpreter?",
@@ -82,10 +83,12 @@ def start_error(error: Any) -> StartError:
     """A StartError from a struct psb_error."""
     step = ffi.string(lib.psb_step_name(error.step)).decode()
     path = ffi.string(error.path).decode(errors="surrogateescape") or None
-    return StartError(step, error.number, path, _hint(step, error.number))
+    return StartError(step, error.number, path, _hint(step, error.number, path))
 
 
-def _hint(step: str, number: int) -> str | None:
+def _hint(step: str, number: int, path: str | None) -> str | None:
+    if (step, number) == ("chdir", errno.ENOENT) and path is not None and not os.path.lexists(path):
+        return "there is no such directory: make it, or begin in another one (cwd=, or -w)"
     if step in REFUSED_BY_HOST and number in REFUSALS:
         from pysandbox.probe.restriction import find_restriction
 

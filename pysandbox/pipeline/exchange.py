@@ -100,6 +100,7 @@ class CallExchange:
     ) -> None:
         self._worker, self._pieces, self._most, self._number = worker, pieces, most, number
         self.deadline = None if timeout is None else time.monotonic() + timeout
+        self._timeout = timeout
         self.printed = b""  # when it is over
         self._last_words: float | None = None  # until then it may end by itself
         self._expected = {calls.READY, calls.RAISED}
@@ -237,7 +238,7 @@ class CallExchange:
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline:
             self._worker.end("timeout")
-            raise self._failed("timeout", "the call did not end in time")
+            raise self._failed("timeout", f"the call did not end in time ({self._timeout:g} s)")
         if self._last_words is not None and now >= self._last_words:
             raise self._without_answer()
 

@@ -58,7 +58,7 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     if kind:
         raise TypeError(f"{getattr(function, '__qualname__', function)!r} cannot be called in a cage: it is {kind}; "
                         "define a plain function at the top of a module")  # fmt: skip
-    module, code = sys.modules[function.__module__], function.__code__
+    module, code = _module_of(function), function.__code__
     if is_installed(module):
         return Shipped(module.__name__, function.__qualname__, None)
     if is_decorated(function):
@@ -72,6 +72,15 @@ def shipped(function: Callable[..., Any], *, nested: bool = False) -> Shipped:
     look = needed_source if nested else needed_source.__wrapped__
     look(module, frozenset((definition,)))
     return Shipped(function.__module__, function.__name__, definition)
+
+
+def _module_of(function: Callable[..., Any]) -> ModuleType:
+    """Raises TypeError for one that exec() has made in a namespace that is no module's."""
+    module = sys.modules.get(function.__module__ or "")
+    if module is None:
+        raise TypeError(f"{function.__qualname__!r} cannot be called in a cage: its module, {function.__module__!r}, is not "
+                        "imported; write it to a file, and import that")  # fmt: skip
+    return module
 
 
 def is_decorated(function: Callable[..., Any]) -> bool:

@@ -20,6 +20,7 @@ WHOLE = 128  # bits of an address
 BYTES = frozenset(map(str, range(256)))  # as one is written in IPv4
 PROTOCOLS = {"tcp": TCP, "udp": UDP, "": TCP | UDP}
 EXAMPLE = 'write "192.0.2.7", "10.0.0.0/8:443", "[2001:db8::1]:8000-8010/tcp"'
+NAMED = "a name is allowed by a [[host]] block, or --host"
 
 _SHAPE = pattern(
     r"(?a)(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<bare>[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)|(?P<four>[0-9.]+))"
@@ -70,7 +71,8 @@ def parse_endpoint(text: str) -> Endpoint:
     """Raises CommandRefused."""
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise CommandRefused(f"{shown(text)} is not an address", EXAMPLE)
+        named = text.partition(":")[0].partition("/")[0].rpartition(".")[2].isalpha() and "//" not in text
+        raise CommandRefused(f"{shown(text)} is not an address", NAMED if named else EXAMPLE)
     written = found["six"] or found["bare"] or found["four"]
     address = _address(text, written)
     version = 6 if len(address) * 8 == WHOLE else 4

@@ -73,9 +73,10 @@ def domain(value: object) -> str:
     """The canonical spelling of a name or pattern; an address has no name to hold a contract against."""
     name = value if isinstance(value, str) else ""
     if not name or ":" in name or "/" in name or re.match(_STARTS_AS_ADDRESS, name):
-        raise CommandRefused(
-            f"must be a host name such as example.com, not {shown(value)}", "leave out scheme, port and path"
-        )
+        meant = "leave out scheme, port and path"
+        if re.match(_STARTS_AS_ADDRESS, name) or name.count(":") > 1:
+            meant = "an address is allowed by allow_ips in [network], or --allow-ip"
+        raise CommandRefused(f"must be a host name such as example.com, not {shown(value)}", meant)
     return _name(name, name)
 
 

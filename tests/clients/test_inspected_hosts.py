@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from _support.internet import Answer, Host, Internet, places
+from _support.internet.space import demand
 
 from .table import TRIED, WAYS, Client
 from .test_real_clients import PROGRAMS, built, demand_all, named
@@ -55,3 +56,15 @@ def test_what_the_block_refuses_never_arrives(
     assert "host.methods" in {each["rule"] for each in answer.denials}, answer
     assert all(each["target"].count("://") == 1 for each in answer.denials if each["kind"] == "http"), answer
     assert net.requests("origin") == []
+
+
+@pytest.mark.parametrize(("url", "target"), [
+    (f"https://origin.example:{places.HTTP2}/a", f"https://origin.example:{places.HTTP2}/a"),
+    ("https://origin.example/a", "https://origin.example/a"), ("http://origin.example/a", "http://origin.example/a"),
+])  # fmt: skip
+def test_what_was_refused_is_named_by_its_url(url: str, target: str, net_host: Host, net: Internet) -> None:
+    demand("curl")
+    answer = net_host.run(["curl", "-sS", "-X", "DELETE", url], proxy_upstream_ca=[net.ca],
+                          hosts=[{"domain": "origin.example", "methods": ["GET"]}])  # fmt: skip
+
+    assert [each["target"] for each in answer.denials] == [f"DELETE {target}"], answer

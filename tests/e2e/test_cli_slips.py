@@ -36,6 +36,8 @@ def call(tmp_path: Path) -> Call:
         (["ls -la"], 127, "as a line of a shell: sh -c 'ls -la'"),
         (["--", "cd /tmp && ls"], 127, "sh -c 'cd /tmp && ls'"),
         (["--", "cd", "/tmp"], 127, "a word of the shell: sh -c 'cd ...'"),
+        (["-w", "/no/such", "--", "true"], 125, "no such directory: make it, or begin in another one (cwd=, or -w)"),
+        (["-w", "/var/log", "--", "true"], 125, "grant it, or begin in another one (cwd=, or -w)"),
         (["--", "sourc"], 127, "check the name"),
         (["--", "folder"], 127, "check the name"),
         (["--", "./folder"], 126, "is a directory"),

@@ -76,7 +76,7 @@ class Judge:
 
     def hold_body(self, size: int) -> None:
         """Raises Refused for so much of it."""
-        hold(self.terms, too_large(self.terms, size))
+        hold(self.terms, too_large(self.terms, size, so_far=True))
 
     def tell(self, refused: Refused, head: Head | None) -> None:
         """The host program, before anybody is answered."""

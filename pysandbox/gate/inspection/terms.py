@@ -85,9 +85,9 @@ def _check_host(terms: Terms, authority: bytes) -> None:
         raise Refused(403, "policy-blocked", f"a request for {shown} in a connection to {terms.host}")
 
 
-def too_large(terms: Terms, size: int) -> Breach | None:
-    """For a body, or a message of a WebSocket, of so many bytes or more."""
-    breach = contracts.too_large(terms.contract, size)
+def too_large(terms: Terms, size: int, *, so_far: bool = False) -> Breach | None:
+    """For a body, or a message of a WebSocket, of so many bytes; `so_far`, of which so many have come."""
+    breach = contracts.too_large(terms.contract, size, so_far=so_far)
     if breach is None and size > terms.most:
         return Breach(413, "proxy", f"a body of more than {terms.most} bytes (max_streamed_body_bytes)")
     return breach

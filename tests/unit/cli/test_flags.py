@@ -41,6 +41,11 @@ def test_no_flag_gives_nothing(parser: Parser) -> None:
     assert given(parser) == {}
 
 
+def test_a_word_too_many_is_no_flag() -> None:
+    with pytest.raises(UsageError, match="it takes no argument 'extra'"):
+        Parser("x", "", "").read(["extra"])
+
+
 def test_every_section_has_a_heading() -> None:
     assert {described.section for _, described in FLAGGED} <= SECTIONS.keys()
 

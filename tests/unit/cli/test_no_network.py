@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pysandbox import PolicyOptions
 from pysandbox.cli import no_network
 from pysandbox.policy.model import Policy
 from pysandbox.policy.sources import shipped
@@ -46,6 +47,17 @@ def test_a_server_of_the_host_is_asked_for_by_its_port(host: str) -> None:
     said = no_network.line(["curl", f"http://{host}:8000/a"], NONE, False)
     assert "--host-loopback-port 8000" in said and "host.pysandbox.internal:8000" in said
     assert "--allow-ip" not in said
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    ({"hosts": ["localhost:8000"]}, True), ({"hosts": ["a.example"]}, True), ({"host_loopback_ports": [8001]}, True),
+    ({"host_loopback_ports": [8000]}, False), ({"allow_host_loopback": True}, False),
+    ({"hosts": ["a.example"], "ports": ["8000"]}, False),
+    ({"hosts": ["a.example"], "isolation": "landlock"}, False),
+])  # fmt: skip
+def test_also_where_there_are_hosts_unless_it_has_that_port_already(more: PolicyOptions, said: bool) -> None:
+    line = no_network.line(["curl", "http://localhost:8000/"], Policy(**more), False)
+    assert ("--host-loopback-port 8000" in line) == said
 
 
 @pytest.mark.parametrize(

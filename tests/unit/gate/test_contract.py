@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from pysandbox.compile.plan import Contract
-from pysandbox.gate.contract import Asked, decide, fix, readable
+from pysandbox.gate.contract import Asked, decide, fix, readable, too_large
 
 GET = Contract(methods=("GET",))
 BELOW = Contract(paths=("/repos/acme/", "/user"))
@@ -88,6 +88,14 @@ def test_a_block_that_would_allow_it_allows_nothing_else(which: str, value: str)
     rest = {"methods": ["POST"], "paths": ["/a/"], "content_types": ["text/plain"], "max_request_bytes": 10,
             "ports": [8443], "domain": "api.example"}  # fmt: skip
     assert {**block, which: rest.get(which)} == {**rest, which: rest.get(which)}
+
+
+@pytest.mark.parametrize(("size", "so_far", "offered"), [(11, False, "11"), (11, True, "20"), (64, True, "64")])
+def test_of_a_body_whose_length_nobody_tells_more_is_offered_than_has_come(
+    size: int, so_far: bool, offered: str
+) -> None:
+    breach = too_large(JSON, size, so_far=so_far)
+    assert breach is not None and breach.value == offered
 
 
 def test_a_websocket_is_opened_where_the_block_says_so_alone() -> None:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from pysandbox.pipeline.shipping import Definition, needed_source
+from pysandbox.pipeline.shipping import Definition, needed_source, shipped
 
 SCRIPT = """
 import math as m
@@ -98,3 +98,11 @@ def test_what_only_the_decorator_of_another_sandboxed_function_names_stays_here(
     assert "def inner" in source
     for part in ("secret", "SECONDS", "sandboxed"):
         assert part not in source, part
+
+
+@pytest.mark.parametrize("name", ["no_module_of_ours", None])
+def test_a_function_of_no_module_is_refused_by_name(name: str | None) -> None:
+    names: dict[str, object] = {"__name__": name}
+    exec("def made(): return 1", names)
+    with pytest.raises(TypeError, match=f"'made' cannot be called in a cage: its module, {name!r}, is not imported"):
+        shipped(names["made"])  # type: ignore[arg-type]

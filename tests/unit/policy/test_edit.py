@@ -125,8 +125,6 @@ methods = ["GET"]
      {'methods = ["GET"]  # no POST': 'methods = ["GET", "PUT"]  # no POST'}),
     ('domain = "a.example", methods = ["GET"], ports = [8443], websocket = true',
      {"ports = [8443]": "ports = [8443]\nwebsocket = true"}),
-    ('domain = "a.example", methods = ["GET"], ports = [8443], max_request_bytes = 5',
-     {"ports = [8443]": "ports = [8443]\nmax_request_bytes = 5"}),
     ('domain = "a.example", ports = [8443]', {'methods = ["GET"]  # no POST\n': ""}),
 ])  # fmt: skip
 def test_of_a_block_only_the_key_that_differs_is_written(line: str, changed: dict[str, str]) -> None:

@@ -133,6 +133,13 @@ def test_a_wrong_value_is_refused_with_the_key_and_the_reason(given, key, messag
 @pytest.mark.parametrize(
     ("given", "suggestion"),
     [
+        ({"hosts": [{"domain": "10.0.0.1"}]}, "an address is allowed by allow_ips in [network], or --allow-ip"),
+        ({"hosts": ["10.0.0.1:80"]}, "an address is allowed by allow_ips in [network], or --allow-ip"),
+        ({"hosts": [{"domain": "2001:db8::1"}]}, "an address is allowed by allow_ips in [network], or --allow-ip"),
+        ({"hosts": [{"domain": "https://a.example/"}]}, "leave out scheme, port and path"),
+        ({"allow_ips": ["a.example"]}, "a name is allowed by a [[host]] block, or --host"),
+        ({"allow_ips": ["a.example:443"]}, "a name is allowed by a [[host]] block, or --host"),
+        ({"allow_ips": ["localhost"]}, "a name is allowed by a [[host]] block, or --host"),
         ({"seccomp": "basline"}, 'did you mean "baseline"?'),
         ({"egress": "directly"}, 'did you mean "direct"?'),
         ({"egress": "direct"}, "unsafe = true"),

@@ -299,3 +299,9 @@ def test_a_block_that_is_taken_away_takes_what_it_said_of_the_names_below_it():
     with pytest.raises(PolicyError, match="looser"):
         Policy(hosts=[held, "**.a.example"]).narrow(hosts=["**.a.example"])
     assert Policy(hosts=[held, "*.a.example"]).narrow(hosts=["*.a.example"])  # it has decided for these before
+
+
+def test_of_a_long_list_what_differs_is_named():
+    before = Policy(allow=[f"/a{number}" for number in range(50)])
+    with pytest.raises(PolicyError, match=r"with \(Grant\(path='/new'.* without .*'/a0'.* it is looser than before"):
+        before.narrow(allow=[*before.allow[1:], Grant("/new")])
