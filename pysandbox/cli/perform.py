@@ -160,6 +160,10 @@ def say_why(result: Result, cage: Cage, code: int, directory: str | None = None)
     prepared = cage.runtime.prepare(cage.policy, os.getcwd())
     plan = prepared.plan if directory is None else replace(prepared.plan, cwd=os.path.abspath(directory))
     line = why_failed.line(result, prepared.policy, plan, os.getcwd(), recorded=cage.runtime.audited)
+    if line and (sandbox := cage.labels.get("subagent_name")):  # `up` was typed, which has no such flags
+        from pysandbox.cli.in_manifest import in_manifest
+
+        line = in_manifest(line, str(sandbox))
     if line:
         console.say(line)
     return code

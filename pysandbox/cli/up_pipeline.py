@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from pysandbox.cli import console
 from pysandbox.cli.flags import UsageError
 from pysandbox.cli.note_lines import end_lines, weaker_lines
-from pysandbox.cli.perform import failed, input_of_ours
+from pysandbox.cli.perform import failed, input_of_ours, say_why
 from pysandbox.cli.policy_of import ResolvedRequest
 from pysandbox.cli.trail import open_audit
 from pysandbox.compile.cow import is_cow
@@ -96,6 +96,9 @@ def _run(namespace: Namespace, stages: Asked, log: console.Log, lost: list[OSErr
         console.weaker(weaker_lines(notes))
     for message in end_lines(notes):
         console.warning(message)
+    for stage, cage in zip(result, cages, strict=True):
+        if not (namespace.json or stage.ok):
+            say_why(stage, cage, stage.exit_code)
     return result
 
 

@@ -296,3 +296,16 @@ def test_nobody_is_asked_to_run_a_stage_that_was_not_looked_at(up: Up, project: 
     done = up("loud", trusted=False)
     assert done.returncode == 125 and "you have not trusted it" in done.stderr and not done.stdout
     assert "runs: tr a-z A-Z" in recipe("trust", "--yes", str(project / "pysandbox.toml")).stdout
+
+
+def test_who_failed_is_told_keys_of_the_manifest_which_are_what_up_reads(up: Up, project: Path) -> None:
+    (project.parent / "outside").write_text("x")
+    failing = f"[sandbox.a]\nrecipes = ['base']\ncommand = 'cat {project.parent}/outside'\n"
+    piped = "[pipeline.p]\nstages = ['a', 'b']\n[sandbox.b]\nrecipes = ['base']\ncommand = 'cat'\n"
+    manifest = project / "pysandbox.toml"
+    manifest.write_text(failing + piped)
+    key = f'filesystem.allow = ["{project.parent}/outside"]'
+    for name in ("a", "p"):
+        assert f"to allow it: {key}, or " in up(name).stderr
+    manifest.write_text(f"{failing}{key}\n{piped}")
+    assert [up(name).stdout for name in ("a", "p")] == ["x", "x"]
