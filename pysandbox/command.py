@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pysandbox.errors import PolicyError
 from pysandbox.launch.orders import DEFAULT_PATH, candidates
@@ -70,6 +70,8 @@ class Command:
                 f"argv must be a list such as {str(os.fsdecode(argv)).split() or ['true']!r}, not one string: no shell "
                 "reads it; shell=True has /bin/sh read it"
             )
+        if not isinstance(argv, Iterable):
+            raise TypeError(f"argv must be a list such as ['ls', '-l'], not {type(argv).__name__}")
         texts = []
         for index, each in enumerate(argv):
             texts.append(_text(each, f"argv[{index}]"))

@@ -31,6 +31,7 @@ static int names_another_file(const char *argument, const char *cwd) {
     char path[PATH_MAX];
     if (!value) return 0;
     value += *value == '=';
+    if (!strncmp(value, "/dev/fd/", 8)) return 1; /* what a shell's <(...) gives: not the cage's */
     return *value && realpath(value, path) && !is_usual(path, cwd);
 }
 

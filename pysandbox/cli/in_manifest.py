@@ -1,5 +1,5 @@
-"""What a line offers as flags of `pysandbox run`, for a command of `pysandbox up`, which has no such flags: the keys that
-mean the same in the manifest.
+"""What a line offers as flags of `pysandbox run`, for a command of `pysandbox up`, which has no such flags: the keys
+that mean the same in the manifest.
 
     to allow it: --host a.example   becomes   to allow it: host = [{ domain = "a.example" }] (in [sandbox.NAME] of ...)
 """

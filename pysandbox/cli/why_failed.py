@@ -86,12 +86,22 @@ def without_record(
 ) -> str:  # fmt: skip
     """What the arguments alone tell, the exit code, and whether a host was looked for."""
     return (
-        absent(_named_paths(argv, cwd, policy), plan, policy, cwd)
+        _of_a_descriptor(argv)
+        or absent(_named_paths(argv, cwd, policy), plan, policy, cwd)
         or _elsewhere(argv, plan, cwd)
         or no_network.line(argv, policy, no_route)
         or needs.tracing(argv, policy)
         or needs.repository(code, plan)
     )
+
+
+def _of_a_descriptor(argv: Sequence[str]) -> str:
+    """About the first argument that a shell's <(...) or >(...) has made: the number is one of the shell's."""
+    named = (each.partition("=")[2] if each.startswith("-") else each for each in argv[1:])
+    theirs = (each for each in named if each.startswith("/dev/fd/") and each[8:].isdecimal())
+    path = next((each for each in theirs if each[8:] not in ("0", "1", "2")), "")
+    return path and (f"{path} is a descriptor of yours, as <(...) of a shell gives it, which the sandbox has not got; "
+                     "pass it on standard input, or as a file")  # fmt: skip
 
 
 def absent(named: Iterable[str], plan: Plan, policy: Policy, cwd: str) -> str:

@@ -78,8 +78,8 @@ def _module_of(function: Callable[..., Any]) -> ModuleType:
     """Raises TypeError for one that exec() has made in a namespace that is no module's."""
     module = sys.modules.get(function.__module__ or "")
     if module is None:
-        raise TypeError(f"{function.__qualname__!r} cannot be called in a cage: its module, {function.__module__!r}, is not "
-                        "imported; write it to a file, and import that")  # fmt: skip
+        raise TypeError(f"{function.__qualname__!r} cannot be called in a cage: its module, {function.__module__!r}, "
+                        "is not imported; write it to a file, and import that")  # fmt: skip
     return module
 
 

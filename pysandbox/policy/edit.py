@@ -153,7 +153,8 @@ def _set(table: Any, key: str, old: Any, new: Any) -> None:
 
 
 def _taken_off(table: Any) -> list[Item]:
-    """What stands below the last key of a table and an empty line: to tomlkit the table's, to a reader the next one's."""
+    """What stands below the last key of a table and an empty line: to tomlkit it is the table's, to a reader of the
+    next one."""
     from tomlkit.items import Table, Whitespace
 
     if not isinstance(table, Table):

@@ -26,6 +26,9 @@ def test_a_shell_reads_a_line_where_it_is_asked_to() -> None:
     for line in ("echo hi", b"echo hi"):
         with pytest.raises(TypeError, match="shell=True"):
             pysandbox.run(line)  # type: ignore[arg-type]
+    for thing in (None, 5, Path("/bin/ls")):
+        with pytest.raises(TypeError, match=f"argv must be a list .* not {type(thing).__name__}"):
+            pysandbox.run(thing)  # type: ignore[arg-type]
 
 
 def test_text_is_in_the_coding_that_was_asked_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import pysandbox
+from _support.kept_runs import COMMAND
 from pysandbox import Cage, Denial, Policy
 
 LIMIT = 60  # seconds after which a test is stuck
@@ -266,3 +268,14 @@ def test_no_line_tells_of_a_grant_that_a_denial_beats(home: Home, deny: str, why
 def test_nor_of_one_that_the_base_denies(home: Home) -> None:
     *_, line = home.lines("--", "cat", "/etc/shadow")
     assert "--allow" not in line and "filesystem.deny" in line, line
+
+
+def test_a_descriptor_of_the_shell_s_is_told_as_one_also_by_a_kept_run(home: Home) -> None:
+    environment = os.environ | {"HOME": str(home.path), "XDG_STATE_HOME": str(home.path / "state")}
+    for command in (COMMAND, COMMAND, f"{sys.executable} -m pysandbox"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} run -- cat <(echo x) 2>&1; {command} run -- cat < <(echo given)"],
+            cwd=home.project, env=environment, capture_output=True, text=True, timeout=LIMIT,
+        )  # fmt: skip
+        assert re.search(r"pysandbox: /dev/fd/\d+ is a descriptor of yours, .*standard input", done.stdout), done
+        assert done.stdout.endswith("given\n")

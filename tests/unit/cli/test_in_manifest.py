@@ -25,14 +25,15 @@ def test_a_flag_becomes_the_key_that_means_the_same(line: str, told: str) -> Non
 
 
 @pytest.mark.parametrize("key", [
-    'filesystem.allow = ["/opt/x"]', 'host = [{ domain = "a.example" }]', "why = true", "network.host_loopback_ports = [8000]",
+    'filesystem.allow = ["/opt/x"]', 'host = [{ domain = "a.example" }]', "why = true",
+    "network.host_loopback_ports = [8000]",
 ])  # fmt: skip
 def test_the_manifest_takes_it_as_it_is_written(key: str) -> None:
     assert parse_manifest(f"{SANDBOX}{key}\n").sandbox("a").overrides
 
 
 @pytest.mark.parametrize(
-    "line", ["nothing is offered", "see: pysandbox explain --last", "to allow it: --host -bad-", "a/--allow/b --allowed x"]
+    "line", ["nothing is offered", "see: pysandbox explain --last", "to allow: --host -bad-", "a/--allow/b --allowed x"]
 )
 def test_what_no_key_says_stays(line: str) -> None:
     assert in_manifest(line, "a") == line
