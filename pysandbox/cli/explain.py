@@ -64,7 +64,7 @@ def parser() -> Parser:
     add("--last", action="store_true", help="The last run.")
     add("--path", metavar="FILE", help="Another audit stream.")
     add("--html", metavar="FILE", help="Write a report of the run, one page that needs nothing else.")
-    add("--apply", metavar="FILE", help="Add what would allow what was refused to this recipe or pysandbox.toml.")
+    add("--apply", metavar="FILE", help="Add what would allow what was refused to this recipe, by name or file, or a manifest.")
     add("--yes", action="store_true", help="With --apply: do not ask.")
     add("--json", action="store_true", help="Print one JSON document.")
     add_recipe_flag(parser)
@@ -172,7 +172,7 @@ def _apply(run: Run, namespace: Namespace) -> int:
     if not lines:
         console.error("nothing was refused that a policy would allow: there is nothing to add")
         return 1
-    proposal = Proposal.of(namespace.apply, lines, run.labels.get("subagent_name", ""))
+    proposal = Proposal.of(_recipe_file(namespace.apply), lines, run.labels.get("subagent_name", ""))
     if proposal.nothing_new:
         console.out(f"{proposal.file} allows all of it already.")
         return 0
@@ -187,6 +187,15 @@ def _apply(run: Run, namespace: Namespace) -> int:
         return OUR_FAILURE
     console.out(f"{proposal.file} was written.")
     return 0
+
+
+def _recipe_file(word: str) -> str:
+    """As -r reads it: a name is a recipe's, unless a file is called so. Raises PolicyError for one that nobody has."""
+    from pysandbox.policy.search import Search, is_file
+
+    if is_file(word) or os.path.lexists(word):
+        return word
+    return next(Search.here(os.getcwd(), os.environ).asked([word])).path
 
 
 def _agreed(file: str) -> bool:

@@ -131,3 +131,16 @@ def test_a_shipped_or_system_recipe_is_never_edited(stream: Path, tmp_path: Path
     assert done.returncode == 125
     assert "is not edited" in done.stderr
     assert Path(shipped_file("base")).read_bytes() == before
+
+
+def test_a_recipe_is_called_by_its_name_too(stream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    recipe = tmp_path / "config" / "pysandbox" / "recipes" / "mine.toml"
+    recipe.parent.mkdir(parents=True)
+    recipe.touch()
+    done = explain("--last", "--path", str(stream), "--apply", "mine", "--yes", folder=tmp_path)
+    assert done.returncode == 0 and "/srv/data" in recipe.read_text(), done.stderr
+    other = explain("--last", "--path", str(stream), "--apply", "mien", "--yes", folder=tmp_path)
+    assert other.returncode == 125 and 'did you mean "mine"?' in other.stderr
+    shipped = explain("--last", "--path", str(stream), "--apply", "python", "--yes", folder=tmp_path)
+    assert shipped.returncode == 125 and "ships with pysandbox and is not edited" in shipped.stderr
