@@ -64,7 +64,7 @@ def parser() -> Parser:
     add("--last", action="store_true", help="The last run.")
     add("--path", metavar="FILE", help="Another audit stream.")
     add("--html", metavar="FILE", help="Write a report of the run, one page that needs nothing else.")
-    add("--apply", metavar="FILE", help="Add what would allow what was refused to this recipe, by name or file, or a manifest.")
+    add("--apply", metavar="FILE", help="Add what would allow what was refused to a recipe (name or file) or manifest.")
     add("--yes", action="store_true", help="With --apply: do not ask.")
     add("--json", action="store_true", help="Print one JSON document.")
     add_recipe_flag(parser)
