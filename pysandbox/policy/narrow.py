@@ -27,7 +27,7 @@ def narrow(policy: P, tighter: Mapping[str, Any]) -> P:
 
 
 def _looser(new: Any, old: Any) -> str:
-    """Of two lists that have something in common, what differs."""
+    """What differs, where two lists have something in common."""
     if isinstance(new, tuple) and isinstance(old, tuple):
         more, less = tuple(each for each in new if each not in old), tuple(each for each in old if each not in new)
         if (more or less) and len(more) < len(new):
