@@ -26,8 +26,7 @@ def _key(found: re.Match[str]) -> str:
     """The flag as it was, where no key says it."""
     import shlex
 
-    from pysandbox.cli.flags import UsageError, policy_values
-    from pysandbox.cli.run import read_arguments
+    from pysandbox.cli.flags import Parser, UsageError, add_policy_flags, policy_values
     from pysandbox.errors import PolicyError
     from pysandbox.policy.also import as_toml
     from pysandbox.policy.render import literal
@@ -36,8 +35,9 @@ def _key(found: re.Match[str]) -> str:
     if words[0] == "-r":
         return f"one more of recipes: {literal(words[1])}"
     try:
-        namespace, _ = read_arguments([*words, "--", "true"])
-        _, _, lines = as_toml(policy_values(namespace)).partition("\n")
+        parser = Parser("pysandbox run", "", "")
+        add_policy_flags(parser, {})
+        _, _, lines = as_toml(policy_values(parser.read(words))).partition("\n")
     except (UsageError, PolicyError):
         return found[0]
     return ", ".join(lines.splitlines()) or found[0]
