@@ -106,6 +106,20 @@ def test_a_change_is_noticed(home: Home, name: str) -> None:
     assert ran.stdout == b"after\n", ran.stderr
 
 
+LEADS = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PYSANDBOX_AUDIT")
+
+
+@pytest.mark.parametrize("name", LEADS)
+def test_a_variable_that_leads_elsewhere_to_what_no_cage_may_see_or_write_is_noticed(home: Home, name: str) -> None:
+    """Our own files, and what git is led by: with another value, other paths are kept from the cage."""
+    elsewhere = home.project.parent / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    home.env["XDG_CACHE_HOME"] = str(home.cache.parent)  # where the plan itself is looked for
+    home.until_warm("--", "true")
+    ran = home.run("--", "true", **{name: str(elsewhere / "events.jsonl" if name == "PYSANDBOX_AUDIT" else elsewhere)})
+    assert (ran.code, ran.warm) == (0, False), ran
+
+
 def test_another_installation_makes_a_plan_of_its_own(home: Home) -> None:
     """It may know of more to be guarded, and none of its files is among those whose stamps were kept."""
     home.until_warm("--", "true")
