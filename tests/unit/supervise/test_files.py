@@ -13,8 +13,6 @@ from pysandbox.supervise import files
 from pysandbox.supervise.files import AT_FDCWD, absolute, complete, register_int, writes
 from pysandbox.supervise.rights import TMPFILE
 
-PID = os.getpid()
-
 
 class Written:
     """A caller whose memory has one path."""
@@ -69,7 +67,7 @@ def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_path_is_the_caller_s_and_never_ours(numbered: None, path: str, meant: str) -> None:
-    assert absolute(PID, AT_FDCWD, path) == meant
+    assert absolute(os.getpid(), AT_FDCWD, path) == meant
 
 
 def test_a_relative_path_begins_where_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +77,9 @@ def test_a_relative_path_begins_where_it_says(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(here)
     fd = os.open(other, os.O_RDONLY)
     try:
-        assert absolute(PID, AT_FDCWD, "x") == f"{here}/x"
-        assert absolute(PID, fd, "x") == f"{other}/x"
-        assert absolute(PID, fd, "/x") == "/x"
+        assert absolute(os.getpid(), AT_FDCWD, "x") == f"{here}/x"
+        assert absolute(os.getpid(), fd, "x") == f"{other}/x"
+        assert absolute(os.getpid(), fd, "/x") == "/x"
     finally:
         os.close(fd)
 
@@ -97,16 +95,16 @@ def test_a_relative_path_begins_where_it_says(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_flags_and_mode_are_those_of_the_call(syscall: str, args: list[int], flags: int, mode: int) -> None:
-    found = complete(Call("OPEN", syscall, PID), args, Written(b"/a/b"))  # type: ignore[arg-type]
+    found = complete(Call("OPEN", syscall, os.getpid()), args, Written(b"/a/b"))  # type: ignore[arg-type]
     assert (found.path, found.flags, found.mode) == ("/a/b", flags, mode)
 
 
 def test_a_last_slash_asks_for_a_directory() -> None:
-    found = complete(Call("OPEN", "open", PID), [0x1000, 0, 0], Written(b"/a/b/"))  # type: ignore[arg-type]
+    found = complete(Call("OPEN", "open", os.getpid()), [0x1000, 0, 0], Written(b"/a/b/"))  # type: ignore[arg-type]
     assert (found.path, found.flags) == ("/a/b", os.O_DIRECTORY)
 
 
 def test_no_path_is_no_file() -> None:
     with pytest.raises(FileNotFoundError) as caught:
-        complete(Call("OPEN", "open", PID), [0x1000, 0, 0], Written(b""))  # type: ignore[arg-type]
+        complete(Call("OPEN", "open", os.getpid()), [0x1000, 0, 0], Written(b""))  # type: ignore[arg-type]
     assert caught.value.errno == ENOENT

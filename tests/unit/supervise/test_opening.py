@@ -143,6 +143,8 @@ def test_a_descriptor_is_given_again_with_no_more_than_it_has(has: int, asked: i
         (R | EMPTY, False, {"READ_FILE", "TRUNCATE"}),
         (W | EMPTY, False, {"WRITE_FILE", "TRUNCATE"}),
         (R, True, {"READ_DIR"}),
+        (R | os.O_DIRECTORY, True, {"READ_DIR"}),
+        (RW, True, {"READ_DIR", "WRITE_FILE"}),
         (RW | TMPFILE, True, {"READ_FILE", "WRITE_FILE"}),
     ],
 )

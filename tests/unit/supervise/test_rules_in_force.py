@@ -158,8 +158,10 @@ def test_what_the_cage_has_lost_no_list_of_a_process_gives_back(limits: Limits) 
     in_force.narrow_pids([FIRST], ONE, TWO)
     assert in_force.rules.narrow(parse_list([TWO, THREE])) == parse_list([TWO, THREE])
     assert (in_force.reaches(FIRST), in_force.reaches(SECOND)) == ([TWO], [TWO, THREE])
+    assert in_force.rules.now.network.local == parse_list([TWO, THREE])
     in_force.rules.narrow(())
     in_force.rules.narrow(parse_list([ONE]))
+    assert in_force.rules.now.network.local == () and in_force.rules.now.source == "policy_fn"
     assert in_force.reaches(FIRST) == in_force.reaches(SECOND) == []
 
 
@@ -201,12 +203,15 @@ def test_of_what_is_recorded_python_decides_all(limits: Limits) -> None:
     assert actions(InForce(recorded=True).rules.encoded())["CONNECT"] == ASK
 
 
-@pytest.mark.parametrize(("programs", "action"), [(None, PASS), ((), TELL), (("/usr/bin/*",), TELL)])
-def test_an_exec_is_reported_where_there_is_a_list_of_programs(
-    limits: Limits, programs: tuple[str, ...] | None, action: int
+@pytest.mark.parametrize(
+    ("planned", "programs", "action"),
+    [("TELL", None, PASS), ("TELL", (), TELL), ("TELL", ("/usr/bin/*",), TELL), ("ASK", None, ASK), ("ASK", (), ASK)],
+)
+def test_only_an_exec_that_is_reported_and_held_to_no_list_is_passed(
+    limits: Limits, planned: str, programs: tuple[str, ...] | None, action: int
 ) -> None:
-    in_force = InForce(replace(PLAN, notify=replace(NOTIFY, programs=programs)))
-    assert actions(in_force.rules.encoded())["EXEC"] == action
+    notify = replace(NOTIFY, actions=(*NOTIFY.actions[:-1], ("EXEC", planned)), programs=programs)
+    assert actions(InForce(replace(PLAN, notify=notify)).rules.encoded())["EXEC"] == action
 
 
 FLAGS = ("no_external_reach", "abstract", "refuse_control", "landlock_denies_bind", "on_host", "keeps_ports", "doors",
