@@ -67,7 +67,7 @@ class Context:
     def restrict_pid_network(self, pid: int, addresses: Sequence[str]) -> int:
         """Narrows the network of one process (by the host's pid, `CallEvent.pid`), of its descendants, and of all that
         any of them ever starts. A descendant that was orphaned before is not found. Returns and raises as
-        `restrict_network`."""
+        `restrict_network`; UnsupportedError also where this program's hard limits RLIMIT_LOCKS and RLIMIT_RSS are 0."""
         endpoints = _parse(addresses)
         self._require_network()
         binding = _Binding(self._rules, pid, Cutting(endpoints, self._live), endpoints)
@@ -139,7 +139,7 @@ class _Binding:
         self._made: set[Mark] = set()
 
     def bind(self, pids: Sequence[int]) -> int:
-        """Binds them and cuts their connections; returns how many. Raises PolicyError."""
+        """Binds them and cuts their connections; returns how many. Raises PolicyError, UnsupportedError."""
         if self._others is None:
             if self._pid not in pids:
                 raise PolicyError(f"process {self._pid} is not of this cage", key="pid", suggestion="use CallEvent.pid")

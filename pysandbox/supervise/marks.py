@@ -46,6 +46,11 @@ class Marks:
         self._count = 0
         self._free = {unmarked: (1, self._top - 1)}  # what is left in each interval, both ends included
 
+    @property
+    def are_told_apart(self) -> bool:
+        """Whether a process without a mark looks different from one that bears the last of them."""
+        return self.unmarked != LAST
+
     def number_of(self, mark: Mark) -> int:
         """The number of a mark; 0 for any other pair of limits."""
         return self._numbers.get(mark, 0)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from pysandbox.compile.plan import NotifyPlan, Plan
+from pysandbox.errors import UnsupportedError
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.decide import decide
 from pysandbox.handlers.network_rules import NetworkRules, both, whole
@@ -85,7 +86,13 @@ class RulesInForce:
 
     def narrow_pids(self, pids: Sequence[int], endpoints: tuple[Endpoint, ...]) -> set[Mark]:
         """Binds processes of a stopped cage, and all they will ever start, to the list; one that is bound already, to
-        what is in both lists. Returns the marks that they bear from now on."""
+        what is in both lists. Returns the marks that they bear from now on. Raises UnsupportedError."""
+        if not self._marks.are_told_apart:
+            raise UnsupportedError(
+                "no process of this cage can be told from another: its hard limits RLIMIT_LOCKS and RLIMIT_RSS are 0",
+                feature="rlimit_locks", fix="start your program with a hard limit above 0 (ulimit -Hm), or use "
+                "restrict_network, which holds for the whole cage",
+            )  # fmt: skip
         with self.lock:
             before: dict[Mark, list[int]] = {}
             for pid in pids:

@@ -15,7 +15,7 @@ import pytest
 import pysandbox
 from pysandbox import Cage
 
-from .harness import PYTHON, policy
+from .harness import PYTHON, host_script, policy
 
 LOCKS, RSS = 10, 5
 DIALER = """
@@ -144,3 +144,27 @@ def test_the_mark_of_another_cage_is_no_mark_here() -> None:
         elsewhere.context.restrict_pid_network(wide.pid, listed(there))
         cage.context.restrict_pid_network(bound.pid, [])
         assert bound.says(one, *to(wide.limits, LOCKS, RSS)) == BOUND
+
+
+WITHOUT_ROOM = """
+import importlib, resource, sys
+for which in (10, 5):
+    resource.setrlimit(which, (0, 0))
+from pysandbox.errors import UnsupportedError
+with importlib.import_module(sys.argv[1]).dialers("bound") as (cage, (one, _), (bound,)):
+    try:
+        cage.context.restrict_pid_network(bound.pid, [])
+        print("bound", bound.says(one), flush=True)
+    except UnsupportedError as error:
+        print(error.feature, bound.says(one), flush=True)
+    cage.context.restrict_network([])
+    print("all", bound.says(one), flush=True)
+"""
+
+
+def test_where_its_marks_are_all_there_is_it_is_an_error_and_binds_nobody_unheard() -> None:
+    """Hard limits of 0: no process can be made to look different. The whole cage can still be tightened."""
+    with host_script(WITHOUT_ROOM, __name__) as host:
+        assert host.stdout is not None
+        said = host.stdout.read().decode().splitlines()
+    assert said == ["rlimit_locks open", f"all {BOUND}"]

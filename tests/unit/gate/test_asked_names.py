@@ -9,6 +9,7 @@ import pytest
 
 from pysandbox.compile.plan import ScanPlan
 from pysandbox.dlp import registry
+from pysandbox.dlp.work import Undecodable
 from pysandbox.gate.dns.asked import A_CAGE, A_MINUTE, MOST_REFUSED, MOST_SCANNED, AskedNames, NameScan
 
 CHANCE = random.Random(3)
@@ -157,3 +158,31 @@ def test_a_flood_of_new_names_is_not_looked_through_for_ever(said: str) -> None:
     assert names.looked - before <= MOST_REFUSED
     assert refused[-1] is not None and refused[-1].shown == "**.a.example"
     assert refused[-1].decision.rule == "dlp.dns-budget" and refused[-1].decision.fix == ""
+
+
+class CannotDecode:
+    def found(self, text: bytes, key: bytes) -> None:
+        raise Undecodable
+
+
+def test_a_name_that_cannot_be_looked_through_is_asked_of_nobody() -> None:
+    """Each time anew, and it is not among those that are known."""
+    names = NameScan()
+    names.__dict__["_wanted"] = CannotDecode()
+    asked = AskedNames(["*.a.example"], names=names)
+    for name in ("one.a.example", "one.a.example", "two.a.example"):
+        refused = asked.take(name)
+        assert refused is not None and refused.decision.rule == "dlp.undecodable-name"
+        assert not refused.decision.allowed and refused.shown == "*.a.example"
+    assert names.looked == 2
+
+
+def test_what_is_over_the_budget_for_a_minute_is_asked_in_the_next_one() -> None:
+    """However many were refused meanwhile."""
+    clock = Clock()
+    asked = AskedNames(["*.a.example"], clock)
+    while rule(asked, words(32) + ".a.example") == "":
+        pass
+    assert {rule(asked, f"{number}-{words(28)}.a.example") for number in range(MOST_REFUSED + 1)} == {"dlp.dns-budget"}
+    clock.now = 61.0
+    assert rule(asked, words(32) + ".a.example") == ""

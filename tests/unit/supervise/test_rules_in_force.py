@@ -14,7 +14,7 @@ import pytest
 from pysandbox._native import lib
 
 from pysandbox.compile.plan import NetPlan, NotifyPlan, Plan
-from pysandbox.errors import PolicyError
+from pysandbox.errors import PolicyError, UnsupportedError
 from pysandbox.handlers.call import Call
 from pysandbox.handlers.verdict import Errno
 from pysandbox.policy.endpoint import SYNTHETIC, parse_list
@@ -130,6 +130,21 @@ def test_a_mark_that_could_not_be_put_on_counts_as_every_mark(limits: Limits) ->
     assert in_force.reaches(SECOND) == [TWO] and in_force.reaches(THIRD) == [ONE, TWO, THREE]
 
 
+def test_where_no_process_can_be_told_from_another_none_is_said_to_be_bound(limits: Limits) -> None:
+    """Hard limits that are 0 from the start: the last mark looks as none does."""
+    for held in limits.of.values():
+        held.update({10: 0, 5: 0})
+    in_force = InForce()
+    with pytest.raises(UnsupportedError, match="RLIMIT_LOCKS and RLIMIT_RSS are 0"):
+        in_force.narrow_pids([FIRST], ONE)
+    assert in_force.reaches(FIRST) == [ONE, TWO, THREE] and in_force.copies == []
+    for held in limits.of.values():
+        held.update({10: 0, 5: 1})
+    in_force = InForce()
+    in_force.narrow_pids([FIRST], ONE)
+    assert (in_force.reaches(FIRST), in_force.reaches(SECOND)) == ([ONE], [ONE, TWO, THREE])
+
+
 # ---- what holds for whom -------------------------------------------------------------------------------------
 
 
@@ -149,6 +164,8 @@ def test_one_that_is_bound_already_is_held_to_both_lists(limits: Limits) -> None
     limits.start(21, FIRST)
     in_force.narrow_pids([FIRST], TWO, THREE)
     assert (in_force.reaches(FIRST), in_force.reaches(21)) == ([TWO], [ONE, TWO])
+    in_force.narrow_pids([SECOND], THREE)
+    assert in_force.reaches(FIRST) == [TWO] and LAST not in (mark_of(FIRST), mark_of(SECOND))
     in_force.narrow_pids([FIRST], ONE)
     assert in_force.reaches(FIRST) == []
 
