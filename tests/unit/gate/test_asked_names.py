@@ -28,6 +28,7 @@ def words(size: int) -> str:
 
 def rule(asked: AskedNames, name: str) -> str:
     refused = asked.take(name)
+    assert refused is None or not refused.decision.allowed
     return refused.decision.rule if refused is not None else ""
 
 
