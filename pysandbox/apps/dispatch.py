@@ -68,7 +68,7 @@ def gates(rights: Rights) -> dict[str, Gate]:
 
 
 def _gate(row: Opcode, rights: Rights, checks: Mapping[str, Check]) -> Gate:
-    scoped = tuple((place, checks[kind]) for place, kind in enumerate(row.args) if kind in checks)
+    scoped = tuple((place, checks[kind]) for place, kind in enumerate(row.args) if kind in SCOPED)
     handles = tuple((place, _KINDS[kind]) for place, kind in enumerate(row.args) if kind in _KINDS)
     peers = [place for place, kind in enumerate(row.args) if kind == PEER]
     pair = None

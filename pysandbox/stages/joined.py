@@ -52,20 +52,22 @@ class Joined:
             for index, each in enumerate(self.placed):
                 reserved[index] = each.cage.reserve(each.command)
             for index in reversed(range(len(self.placed))):
-                self._start(index, reserved.pop(index))
+                self._start(index, reserved)
         finally:
             for unused in reserved.values():
                 unused.give_back()
         for index in range(len(self.placed)):
             self._join(index)
 
-    def _start(self, index: int, reserved: Reserved) -> None:
-        each = self.placed[index]
+    def _start(self, index: int, waiting: dict[int, Reserved]) -> None:
+        """Takes from those that wait the one that it starts, which from then on is its cage's to give back."""
+        each, reserved = self.placed[index], waiting[index]
         reading: dict[str, int] = {}
         try:
             for feeder in [at for at, other in enumerate(self.placed) if other.feeds == index and other.name]:
                 reading[str(self.placed[feeder].name)], self._named[feeder] = _pipe(reserved.live.user)
             numbers = {name: str(fd) for name, fd in reading.items()}
+            del waiting[index]
             process = each.cage.start(
                 replace(reserved.command, env={**reserved.command.env, **numbers}), self._files(index),
                 pass_fds=list(reading.values()), coding=self._streams.coding, quiet=True, reserved=reserved,
@@ -174,6 +176,11 @@ class Joined:
 def _pipe(user: int) -> tuple[int, int]:
     """`user`: whom the cage is outside, where root has started it as another."""
     ends = os.pipe2(os.O_CLOEXEC)
-    if user and os.fstat(ends[0]).st_uid == 0:
-        os.fchown(ends[0], user, user)
+    try:
+        if user and os.fstat(ends[0]).st_uid == 0:
+            os.fchown(ends[0], user, user)
+    except BaseException:
+        for fd in ends:
+            os.close(fd)
+        raise
     return ends

@@ -11,8 +11,8 @@ from pysandbox.apps.denials import DenialLog, LogFull
 from pysandbox.apps.dispatch import Dispatch, decide, gates
 from pysandbox.apps.handles import Numbers, SideTable
 from pysandbox.apps.kernel.owned import WrapperDenied
-from pysandbox.apps.opcodes import EFFECTS, HANDLE, VALUE
-from pysandbox.apps.scope import Scopes
+from pysandbox.apps.opcodes import EFFECTS, HANDLE, SCOPED, VALUE
+from pysandbox.apps.scope import Scopes, checks_of
 from pysandbox.errors import AppError
 from pysandbox.shapes import NamedTuple
 
@@ -109,6 +109,64 @@ def test_a_kernel_that_gives_another_s_handle_is_not_believed(answer: object) ->
 def test_a_kernel_that_breaks_is_not_an_answer() -> None:
     with pytest.raises(ZeroDivisionError):
         step(Pretend(ZeroDivisionError()), "FS_OPEN", "docs/a", "r")
+
+
+def test_whatever_has_a_scope_is_checked_for_it() -> None:
+    assert checks_of(Scopes()).keys() == SCOPED
+
+
+@pytest.mark.parametrize(
+    ("peers", "first", "second", "status"),
+    [
+        (frozenset((("notes", "mail"),)), "notes", "mail", "ok"),
+        (frozenset((("notes", "mail"),)), "mail", "notes", "denied_scope"),
+        (frozenset((("notes", "mail"),)), "notes", "notes", "denied_scope"),
+        (frozenset(), "notes", "mail", "denied_scope"),
+        (None, "mail", "notes", "ok"),
+        (None, "notes", "other", "denied_scope"),  # any pair, of the domains that are allowed
+        (None, "other", "notes", "denied_scope"),
+        (None, "notes", 7, "denied_scope"),
+    ],
+)
+def test_a_channel_is_between_two_domains_that_are_a_pair(
+    peers: frozenset[tuple[str, str]] | None, first: str, second: object, status: str
+) -> None:
+    kernel = Pretend(5)
+    rights = Rights(scopes=Scopes(frozenset(("notes", "mail")), (), peers))
+    assert step(kernel, "CHAN_OPEN", first, second, rights=rights)[0].status == status
+    assert bool(kernel.asked) is (status == "ok")
+
+
+def test_handles_are_bounded_and_what_is_closed_makes_room() -> None:
+    kernel, log = Pretend(5), DenialLog(100)
+    dispatch = Dispatch(Rights(), kernel, log, most_handles=1)
+    take = lambda name, *args: dispatch.step(1, dispatch.gates[name], args)  # noqa: E731
+    assert take("FS_OPEN", "docs/a", "r") == ("ok", 5)
+    kernel.answer, asked = 6, len(kernel.asked)
+    assert take("FS_OPEN", "docs/b", "r") == ("failed", "EMFILE") and len(kernel.asked) == asked
+    assert take("FS_READ", 5, 1) == ("ok", 6)  # what makes no handle goes on
+    assert take("FS_CLOSE", 5) == ("ok", None)
+    assert take("FS_READ", 5, 1).status == "denied_handle_owner"
+    assert take("FS_OPEN", "docs/b", "r") == ("ok", 6)
+
+
+def test_whoever_listens_hears_of_each_denial_whoever_refused() -> None:
+    heard: list[Any] = []
+    _, (first,) = step(Pretend(), "FS_OPEN", "elsewhere", "r", on_denied=heard.append)
+    _, (second,) = step(Pretend(WrapperDenied("denied_scope")), "FS_OPEN", "docs/a", "r", on_denied=heard.append)
+    assert heard == [first, second]
+
+
+def test_what_is_only_reported_is_in_the_log_once() -> None:
+    reply, log = step(Pretend(WrapperDenied("denied_scope")), "FS_OPEN", "elsewhere", "r", report_only=True)
+    assert (reply.status, len(log)) == ("denied_scope", 1)
+
+
+@pytest.mark.parametrize("args", [("elsewhere/a", 5), (5, "elsewhere/a"), ("elsewhere/a", "a\0b"), (None, None)])
+def test_what_no_scope_could_hold_is_for_no_wrapper(args: tuple[Any, ...]) -> None:
+    kernel = Pretend()
+    reply, log = step(kernel, "FS_COPY", *args, report_only=True)
+    assert (reply, len(log), kernel.asked) == (("failed", "EINVAL"), 1, [])
 
 
 def test_report_only_logs_and_performs() -> None:
