@@ -19,7 +19,7 @@ from pysandbox.handlers.call import Call
 from pysandbox.handlers.verdict import Errno
 from pysandbox.policy.endpoint import SYNTHETIC, parse_list
 from pysandbox.policy.model import Policy
-from pysandbox.supervise import context, marks, rules_in_force
+from pysandbox.supervise import context, marks
 from pysandbox.supervise.marks import LAST, Mark, Marks, mark_of, set_mark
 from pysandbox.supervise.rules_in_force import RulesInForce
 from pysandbox.supervise.wire import EncodedRules
