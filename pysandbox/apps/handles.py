@@ -63,8 +63,5 @@ class SideTable:
     def free(self, number: int) -> None:
         self._entries.pop(number, None)
 
-    def count(self, owner: str) -> int:
-        return sum(each.owner == owner for each in self._entries.values())
-
     def forget(self, owner: str) -> None:
         self._entries = {number: each for number, each in self._entries.items() if each.owner != owner}

@@ -51,6 +51,3 @@ class OwnedHandles:
     def close_all(self, owner: str) -> None:
         for key in [key for key in self._held if key[0] == owner]:
             self._held.pop(key).resource.close()
-
-    def kinds(self, owner: str) -> list[str]:
-        return [held.kind for (holder, _), held in self._held.items() if holder == owner]

@@ -9,7 +9,7 @@ import pytest
 
 from pysandbox.apps.denials import DenialLog, LogFull
 from pysandbox.apps.dispatch import Dispatch, decide, gates
-from pysandbox.apps.handles import Numbers, SideTable
+from pysandbox.apps.handles import HALF, MASK, Numbers, SideTable
 from pysandbox.apps.kernel.owned import WrapperDenied
 from pysandbox.apps.opcodes import EFFECTS, HANDLE, SCOPED, VALUE
 from pysandbox.apps.scope import Scopes, checks_of
@@ -198,6 +198,7 @@ def test_numbers_are_never_alike_and_follow_from_their_key() -> None:
     issued = [numbers.next() for _ in range(10_000)]
     assert len(set(issued)) == len(issued) and issued == [again.next() for _ in issued]
     assert all(1 << 52 <= each < 1 << 53 for each in issued)
+    assert min(len({each & MASK for each in issued}), len({each >> HALF for each in issued})) > 9_000  # in both halves
     assert issued != [Numbers(b"l" * 16).next() for _ in issued]
     assert sorted(issued) != issued
 

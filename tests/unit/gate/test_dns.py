@@ -239,6 +239,28 @@ def test_no_odd_spelling_resolves(name):
     assert str(events[0].data["hostname"]).isprintable()
 
 
+@pytest.mark.parametrize("name", [b"\3x.a\3com\0", b"\1x\5a.com\0", b"\1x\1a\3com\0"])
+def test_a_dot_in_any_label_makes_it_no_name(name):
+    async def use(door: Door) -> None:
+        asked = struct.pack("!6H", 77, 0x0100, 1, 0, 0, 0) + name + struct.pack("!2H", A, 1)
+        (answer,) = await door.ask(asked)
+        assert (code(answer) == 0) is (b"." not in name)  # without one it is an allowed name
+
+    with NameServer({("x.a.com", A): ["8.8.8.8"]}) as server:
+        served(use, "**.a.com", server=server)
+        assert bool(server.asked) is (b"." not in name)
+
+
+def test_what_was_looked_up_makes_room_for_what_is_asked_later():
+    async def use(door: Door) -> None:
+        for _ in range(dns.QUESTIONS_AT_ONCE + 1):
+            (answer,) = await door.ask(question("a.com"))
+            assert code(answer) == 0
+
+    with NameServer(RECORDS) as server:
+        served(use, "a.com", server=server)
+
+
 def test_over_tcp_questions_follow_each_other_and_nonsense_ends_the_connection():
     async def use(door: Door) -> None:
         reader, writer = await door.connect()
