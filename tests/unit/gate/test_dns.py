@@ -137,6 +137,8 @@ def test_ipv6_is_answered_as_the_policy_says(ipv6, expected):
     async def use(door: Door) -> None:
         (answer,) = await door.ask(question("a.com", AAAA))
         assert (code(answer), *struct.unpack("!H", answer[6:8])) == expected
+        (four,) = await door.ask(question("a.com"))
+        assert (code(four), address(four)[0]) == (0, "198.18.1.0")  # whatever it says of the other family
 
     with NameServer(RECORDS) as server:
         served(use, "a.com", server=server, ipv6=ipv6)
