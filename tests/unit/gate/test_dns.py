@@ -144,6 +144,18 @@ def test_ipv6_is_answered_as_the_policy_says(ipv6, expected):
         served(use, "a.com", server=server, ipv6=ipv6)
 
 
+@pytest.mark.parametrize(("ipv6", "found"), [("resolve", 1), ("nodata", 0), ("nxdomain", 0)])
+def test_a_name_of_ipv6_alone_is_reached_where_ipv6_is_resolved(ipv6, found):
+    """By its synthetic address: the door has both families."""
+
+    async def use(door: Door) -> None:
+        (answer,) = await door.ask(question("six.test"))
+        assert (code(answer), *struct.unpack("!H", answer[6:8])) == (0, found)
+
+    with NameServer({("six.test", AAAA): ["2001:db8::1"]}) as server:
+        served(use, "six.test", server=server, ipv6=ipv6)
+
+
 def test_a_name_that_nobody_knows_does_not_exist():
     async def use(door: Door) -> None:
         assert [code(each) for each in await door.ask(question("none.a.com"))] == [NXDOMAIN]
