@@ -67,7 +67,7 @@ def leaves_no_descriptor() -> Any:
 def test_where_no_pipe_can_be_made_every_cage_that_waits_is_given_back(
     monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """Of a named input: it is made before the reader starts, and the others wait still."""
+    """The pipe of a named input is made before its reader starts, while the others wait."""
 
     def fail(*_: object) -> Any:
         raise OSError(errno.EMFILE, "no descriptors")
