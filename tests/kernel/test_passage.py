@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from .inject import ERRNO, KILL, answering, under
+from pysandbox._native import lib
+
+from .inject import ERRNO, HOLD, KILL, NEW_LISTENER, Held, answering, install, under
 from .plans import opened, plan, step, why_not
 
 pytestmark = pytest.mark.root
@@ -58,3 +62,48 @@ def test_a_source_that_has_changed_is_told_as_ever(tmp_path: Path) -> None:
 def test_a_child_that_is_killed_leaves_nothing(call: str) -> None:
     step_, number, _ = under(answering(KILL, call, {}), lambda: why_not(UNROOTED))
     assert (step_, number) in {("clone", "ESRCH"), ("init_exec", "ESRCH")}
+
+
+PATIENCE = 20  # seconds for what takes a part of a millisecond
+
+
+def forked_copy() -> tuple[int, int]:
+    """A copy of this process that does nothing, and what to close so that it ends."""
+    waits, ends = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a process that has threads
+        copy = os.fork()
+    if not copy:
+        os.close(ends)
+        os.read(waits, 1)
+        os._exit(0)
+    os.close(waits)
+    return copy, ends
+
+
+def test_the_swap_waits_for_no_copy_of_the_host_that_is_forked_meanwhile() -> None:
+    listener: list[int] = []
+    made: list[int] = []
+    is_ready = threading.Event()
+
+    def make() -> None:
+        maps = answering(HOLD, "openat", {2: os.O_WRONLY | os.O_CLOEXEC})
+        listener.append(install(maps, NEW_LISTENER))
+        is_ready.set()
+        made.append(lib.psb_make_idmap())
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    is_ready.wait()
+    first = Held.receive(listener[0])
+    copy, ends = forked_copy()
+    first.go_on()
+    Held.receive(listener[0]).go_on()
+    thread.join(PATIENCE)
+    has_ended = not thread.is_alive()
+    os.close(ends)
+    os.waitpid(copy, 0)
+    thread.join()
+    for fd in (*made, *listener):
+        os.close(fd)
+    assert has_ended and made[0] >= 0
