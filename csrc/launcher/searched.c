@@ -1,6 +1,7 @@
 /* The directories that were searched for what the host obeys (pysandbox/probe/searched.py): one is looked into again
  * only where a name in it came or went since. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,11 +56,17 @@ static int compare(const void *one, const void *other) {
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
-/* 0, or -1 when there are more than `left` names, or no memory. One that cannot be read has none. */
+/* The host is short of something, which says nothing of the directory. */
+static int is_short(int number) {
+    return number == EMFILE || number == ENFILE || number == ENOMEM;
+}
+
+/* 0, or -1 when there are more than `left` names, or the host is short of what it takes. One that cannot be read has
+ * none. */
 static int read_names(const char *directory, int below, long *left, struct names *found) {
     DIR *stream = opendir(directory);
     struct dirent *entry;
-    int result = 0;
+    int result = !stream && is_short(errno) ? -1 : 0;
     while (stream && !result && (entry = readdir(stream))) {
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         if (--*left <= 0)

@@ -8,5 +8,6 @@ base_paths.py  what each policy asks, kept while it holds
 guards.py, planted.py, searched.py, repository.py  what a cage may write that the host obeys
 executables.py files that are listed to be run     accounts.py   the caller's own lines of passwd and group
 file_systems.py, mounted.py, opening.py            what lies on what, and what its clocks say
+shortage.py    a look that the host was short of something for
 state.py, kept.py, prebuilt.py                     what pysandbox keeps for itself, and has built
 """

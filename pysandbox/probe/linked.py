@@ -13,6 +13,7 @@ from itertools import islice
 
 from pysandbox.policy.below import covers
 from pysandbox.policy.guarded import Guard
+from pysandbox.probe.shortage import tell_shortage
 from pysandbox.probe.small_file import stamp_now
 
 TYPE_CHECKING = False
@@ -46,7 +47,8 @@ class LinkedSearch:
         try:
             with os.scandir(directory) as entries:
                 names = list(islice(entries, MOST_NAMES + 1))
-        except OSError:
+        except OSError as error:
+            tell_shortage(error, directory)
             return []
         self.read.append((directory, stamp))
         found = [entry.name for entry in names if entry.is_symlink()]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import time
 
+from pysandbox.probe.shortage import tell_shortage
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,13 +27,15 @@ NEVER, ABSENT = -2, -1  # instead of a time of change
 
 
 def names(directory: str, most: int) -> dict[str, bool]:
-    """What is in it, and whether each is a directory (not a link to one); nothing where that cannot be read."""
+    """What is in it, and whether each is a directory (not a link to one); nothing where that cannot be read. Raises
+    StartError where the host is short of something."""
     try:
         with os.scandir(directory) as entries:
             return {
                 entry.name: entry.is_dir(follow_symlinks=False) for _, entry in zip(range(most), entries, strict=False)
             }
-    except OSError:
+    except OSError as error:
+        tell_shortage(error, directory)
         return {}
 
 
@@ -83,7 +87,10 @@ def as_searched(all_of_them: Iterable[Searched]) -> bool:
     for directory, when, below, was in all_of_them:
         if changed(directory) == when:
             continue
-        found = names(directory, left)
+        try:
+            found = names(directory, left)
+        except OSError:  # who searches anew is told
+            return False
         left -= len(found)
         if left <= 0 or relevant_names(found, below) != was:
             return False

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
+from pysandbox.probe.shortage import tell_shortage
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
 
 def read_small(path: str, most: int) -> tuple[str | None, Stamp]:
     """The text, None where it is not a plain file of less than `most` bytes; with what it is now, () where it is
-    not there."""
+    not there. Raises StartError where the host is short of something."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):  # who waits at the other end of a pipe is not let in
             return None, stamp_now(path)
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    except OSError as error:
+        tell_shortage(error, path)
+        return None, stamp_now(path)
+    except ValueError:
         return None, stamp_now(path)
     try:
         found = os.fstat(fd)  # it may be a directory by now, which open() would refuse
