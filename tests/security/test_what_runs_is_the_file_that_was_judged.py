@@ -100,9 +100,7 @@ def test_attack_a_file_that_is_put_in_its_place_never_runs(
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_each_part_is_held_against_what_the_kernel_has(
-    tool: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
+def test_each_part_is_held_against_what_the_kernel_has(tool: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     assert ran(tool, monkeypatch, PARTS[part]) == ("", [CHANGED])
 
 
