@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
 from pysandbox._native import lib
 
 from .inject import ERRNO, HOLD, KILL, NEW_LISTENER, Held, answering, install, under
