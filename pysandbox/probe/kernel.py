@@ -114,11 +114,11 @@ def is_true_root() -> bool:
 
 
 def id_swap() -> int:
-    """0 when this caller can start cages that are not root; else the errno. What of a policy can be mapped is
+    """0 when a true root can start cages that are not root; else the errno. What of a policy can be mapped is
     `unmapped`'s to say."""
     from pysandbox._native import lib
 
-    result = int(lib.psb_is_powerful_root())
+    result = int(lib.psb_has_root_s_powers())
     if result < 0:
         return -result
     try:

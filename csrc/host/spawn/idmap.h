@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-/* Whether this process is the host's own root, with all the power that a cage without root's id needs of it: 0, or
- * -errno. */
-int psb_is_powerful_root(void);
+/* Whether this process, which is the host's own root (probe/kernel.py), has all the power that a cage without root's id
+ * needs of it: 0, or -errno. */
+int psb_has_root_s_powers(void);
 
 /* A user namespace that swaps root with PSB_OUTSIDE, users and groups alike, and leaves every other id as it is: its
  * descriptor (close-on-exec), or -errno. */
