@@ -60,7 +60,9 @@ def find(host: int = 1, port: int = 80, now: int = 99, domain: int = INET) -> st
 
 def said(*orders: str) -> list[int]:
     """To which of the real addresses each `find` leads; -1: nowhere."""
-    source = "#define _GNU_SOURCE\n#define MAY_CLOSE\n" + "\n".join((HOST / each).read_text() for each in SOURCES) + MAIN
+    source = (
+        "#define _GNU_SOURCE\n#define MAY_CLOSE\n" + "\n".join((HOST / each).read_text() for each in SOURCES) + MAIN
+    )
     program = compile_c(source, f"-I{HOST}/notify", f"-I{HOST}/emulate")
     done = subprocess.run([program], input="\n".join(orders).encode(), capture_output=True, check=True, timeout=60)
     return [int(line) for line in done.stdout.split()]

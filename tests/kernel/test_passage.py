@@ -106,3 +106,27 @@ def test_the_swap_waits_for_no_copy_of_the_host_that_is_forked_meanwhile() -> No
     for fd in (*made, *listener):
         os.close(fd)
     assert has_ended and made[0] >= 0
+
+
+WALL = 0x40000000  # __WALL
+MAPS = {2: os.O_WRONLY | os.O_CLOEXEC}  # how a map is opened
+
+
+@pytest.mark.parametrize(("call", "arguments"), [("pipe2", {}), ("clone", {}), ("openat", MAPS), ("write", {})])
+def test_a_swap_that_cannot_be_made_is_an_error_and_leaves_nothing(call: str, arguments: dict[int, int]) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    assert under(answering(ERRNO | errno.EIO, call, arguments), lib.psb_make_idmap) == -errno.EIO
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG | WALL)
+
+
+def test_a_swap_is_no_other_program_s_and_leaves_nothing_but_itself() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    made = lib.psb_make_idmap()
+    try:
+        assert set(os.listdir("/proc/self/fd")) - before == {str(made)} and not os.get_inheritable(made)
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG | WALL)
+    finally:
+        os.close(made)

@@ -180,6 +180,28 @@ def test_no_mount_of_a_cage_reaches_the_host_nor_the_other_way(tmp_path: Path) -
     assert said.splitlines() == ["1 s True", "[]", "True"] * 2
 
 
+def test_nor_where_the_file_system_cannot_be_mapped(tmp_path: Path) -> None:
+    """Such a grant is bound as it is, which is shared as it is."""
+    said = in_mounts_of_its_own(
+        """
+        subprocess.run(["umount", at], check=True)
+        mount("-t", "sysfs", "sysfs", at)
+        mount("--make-shared", at)
+        before, seen = mounts(), os.listdir(at + "/kernel")
+        with Cage(Policy(allow=[Grant(at)], mask=[Grant(at + "/kernel")])) as cage:
+            print(cage.run(["ls", at + "/kernel"]).stdout.split())
+            print(os.listdir(at + "/kernel") == seen, mounts() == before)
+            mount("-t", "tmpfs", "tmpfs", at + "/fs")
+            open(at + "/fs/new", "w").close()
+            print("new" in cage.run(["ls", at + "/fs"]).stdout.split())
+            subprocess.run(["umount", at + "/fs"], check=True)
+        print(mounts() == before)
+        """,
+        tmp_path,
+    )
+    assert said.splitlines() == ["[]", "True True", "False", "True"]
+
+
 MAP = """
     def whose(**more):
         try: done = run(["cat", "/proc/self/uid_map"], Policy(**more))
