@@ -177,6 +177,22 @@ def test_an_exec_that_fails_says_why_and_what_cannot_be_read_is_refused() -> Non
     assert str(result.stdout).split() == ["EPERM", "EPERM", "ENOENT", "EACCES"], result.stderr
 
 
+NO_PROGRAM = """
+import errno, os
+with open("/tmp/none", "wb") as file: file.write(b"\\1\\2\\3")
+os.chmod("/tmp/none", 0o755)
+for _ in range(3):
+    try: os.execv("/tmp/none", ["none"])
+    except OSError as error: print(errno.errorcode[error.errno], flush=True)
+os.execv("/bin/echo", ["echo", "ran"])
+"""
+
+
+def test_an_exec_that_the_kernel_refuses_leaves_its_caller_to_itself() -> None:
+    """Nobody traces it any more: it could not execute anything else."""
+    assert run_watched([PYTHON, "-c", NO_PROGRAM]).split() == ["ENOEXEC"] * 3 + ["ran"]
+
+
 def test_a_host_that_waits_for_any_child_delays_nothing() -> None:
     """A stop of the traced caller may be reported to whoever waits for any child (waitpid(-1))."""
     over = threading.Event()

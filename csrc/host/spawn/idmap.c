@@ -84,7 +84,7 @@ static int make_space(char *stack) {
     if (pipe2(ends, O_CLOEXEC) < 0) return -errno;
     pid = start_process(stack, ends);
     fd = pid < 0 ? (int)pid : open_space((int)pid);
-    (void)!write(ends[1], "", 1); /* a copy of the host that another thread has forked meanwhile holds this end as well */
+    (void)!write(ends[1], "", 1); /* a copy of the host that was forked meanwhile holds this end as well */
     close(ends[1]);
     while (pid > 0 && waitpid((pid_t)pid, NULL, __WALL) < 0 && errno == EINTR) {}
     close(ends[0]);
