@@ -1,4 +1,4 @@
-"""Claim: of an exec that a callback has allowed nothing runs but what it was asked about: by the same name, with the
+"""Claim: nothing runs of an exec that a callback has allowed but what it was asked about: by the same name, with the
 same arguments, of the same file, and for a script by the same interpreter. Whoever puts something else in its place
 between the last look and the kernel's own is killed before the first instruction, and that is on record.
 
