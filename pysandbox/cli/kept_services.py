@@ -33,7 +33,7 @@ OF_CALLS = frozenset((
     "landlock_denies_bind",
 ))  # fmt: skip
 OF_THE_NETWORK = frozenset(("doors", "routes", "redirect", "hosts", "endpoints", "loopback_ports", "ipv6"))
-OF_A_HOST = frozenset(("pattern", "ports", "direct"))
+OF_A_HOST = frozenset(("pattern", "ports", "direct", "private"))
 OF_THE_WATCH = frozenset(("memory", "tmpfs"))
 KINDS = frozenset(("dns", "socks", "http", "tcp", "lost", "refused"))  # of doors
 NOTHING = (None, False, "", b"", ())

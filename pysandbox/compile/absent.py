@@ -14,6 +14,7 @@ from pysandbox.policy import left_out
 from pysandbox.policy.host import HostRule, is_relaxed
 from pysandbox.policy.left_out import SCANNING, looks_at_requests
 from pysandbox.policy.model import Policy, options
+from pysandbox.policy.names import within
 from pysandbox.policy.way_out import effective_egress, has_way_out, inspects, reaches_hosts, scanning
 from pysandbox.shapes import NamedTuple, fields, replace
 
@@ -33,6 +34,14 @@ def _through_doors(asks: Callable[[Policy], object]) -> Callable[[Policy], bool]
 
 def _some_host(asks: Callable[[HostRule], object]) -> Callable[[Policy], bool]:
     return _through_doors(lambda policy: any(map(asks, policy.hosts)))
+
+
+def _leads_where_a_parent_says(policy: Policy) -> bool:
+    """Whether a block lists addresses for a name that a parent proxy resolves."""
+    asked = [rule for rule in policy.hosts if rule.private_addresses and not rule.direct]
+    return policy.proxy_parent is not None and any(
+        not any(within(rule.domain, each) for each in policy.proxy_no_parent) for rule in asked
+    )
 
 
 def _by_any_way(asks: Callable[[Policy], object]) -> Callable[[Policy], bool]:
@@ -182,6 +191,11 @@ PARTS: tuple[Part, ...] = (
         RELAXED, lambda policy: policy.proxy_parent is not None and is_relaxed(policy),
         "a parent proxy resolves the names, so every name would lead anywhere, also inside of its network",
         "leave contract_mode out, and give each host that is needed a [[host]] block, or leave parent out",
+    ),
+    Part(
+        "host.private_addresses", _through_doors(_leads_where_a_parent_says),
+        "the parent proxy resolves this name, so nothing here knows where it leads, and this would hold nothing",
+        "leave it out, or name the domain in no_parent of [proxy]",
     ),
     Part(
         "host.direct", _through_doors(

@@ -136,10 +136,11 @@ def _host_grants(policy: Policy) -> Iterator[HostGrant]:
 
 def host_grants(rule: HostRule, scanned: bool = False) -> Iterator[HostGrant]:
     contract = contract_of(rule, scanned)
-    yield HostGrant(rule.domain, rule.ports, rule.direct, contract, rule.websocket)
+    said = rule.ports, rule.direct, contract, rule.websocket, rule.private_addresses
+    yield HostGrant(rule.domain, *said)
     below = f"**.{rule.domain.removeprefix('**.').removeprefix('*.')}"
     if rule.include_subdomains and below != rule.domain:
-        yield HostGrant(below, rule.ports, rule.direct, contract, rule.websocket)
+        yield HostGrant(below, *said)
 
 
 def contract_of(rule: HostRule, scanned: bool) -> Contract | None:
@@ -149,6 +150,7 @@ def contract_of(rule: HostRule, scanned: bool) -> Contract | None:
     return Contract(
         rule.methods, rule.paths, rule.content_types, rule.max_request_bytes, rule.ports, rule.websocket,
         rule.allow_credentials if scanned else (), told=rule.contract_mode == "relaxed",
+        private=rule.private_addresses,
     )  # fmt: skip
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 # cage, or one for the session (state = "scratch"). A LandlockRule with path "" is the rule on the same directory.
 SCRATCH = "PSB_SCRATCH"
 
-# Stands, as a whole `source`, for a file that only the launcher can name: the host's roots with the certificate of the
-# authority that the inspector signs for this plan's hosts with.
+# Stands, as a whole `source`, for a file that only the launcher can name: what this plan's cages trust (`gate.trusted`).
 TRUST = "PSB_TRUST"
 
 # Stands, as the whole `source` of UPPER, for a directory that only the launcher can name: one for each cage, on disk.
@@ -242,6 +241,7 @@ class Contract:
     websocket: bool = False  # one may be opened
     credentials: tuple[str, ...] = ()  # detectors whose finds it may be sent
     told: bool = False  # each request is an event: nobody has said yet what this host may be sent
+    private: tuple[str, ...] = ()  # addresses of private networks that its block names
 
 
 ANY_REQUEST = Contract()  # looked at, and held to nothing
@@ -258,6 +258,7 @@ class HostGrant:
     direct: bool  # by a socket of the host's own, without a relay that looks at the names in it
     contract: Contract | None = None  # each request is held against it, by the inspector; None: nothing looks
     websocket: bool = False  # one may be opened, also where requests are looked at for a secret alone
+    private: tuple[str, ...] = ()  # addresses of private networks to which the name may lead
 
 
 @dataclass(frozen=True, slots=True)

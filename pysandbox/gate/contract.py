@@ -8,10 +8,11 @@ double encoding) is refused where a block names paths, because nobody knows whic
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
-from pysandbox.compile.plan import Contract
+from pysandbox.compile.plan import Contract, HostGrant
 from pysandbox.shapes import NamedTuple
 
 OVERRIDES = frozenset((b"x-http-method-override", b"x-http-method", b"x-method-override"))
@@ -169,6 +170,23 @@ def fix(host: str, contract: Contract, column: str, value: str) -> str:
     return text(hosts=({**_rest(contract, column), "domain": host, column: [*had, value]},))
 
 
+def private_fix(host: str, grants: Sequence[HostGrant], address: str, *, scans: bool) -> str:
+    """The block by which a name may lead to a private address, beside what it is allowed by the grants that decide.
+    `scans`: requests are looked at whatever a block says."""
+    from pysandbox.handlers.fix import text
+
+    grant = next((each for each in grants if each.contract is not None), grants[0])
+    contract = grant.contract or Contract(ports=grant.ports, websocket=grant.websocket)
+    said = {**_rest(contract, ""), "domain": host}
+    if grant.direct:
+        said["direct"] = True
+    if contract.told:
+        said["contract_mode"] = "relaxed"
+    elif grant.contract is not None and not scans and not said.keys() & {*LISTS, "max_request_bytes"}:
+        said["tls"] = "inspect"  # which alone has its requests looked at
+    return text(hosts=({**said, "private_addresses": [*grant.private, address]},))
+
+
 def _rest(contract: Contract, column: str) -> dict[str, object]:
     """What the block says besides: a block of its own for this name would say less."""
     said: dict[str, object] = {"domain": "", "ports": list(contract.ports)} if contract.ports else {"domain": ""}
@@ -181,4 +199,6 @@ def _rest(contract: Contract, column: str) -> dict[str, object]:
         said["websocket"] = True
     if contract.credentials:
         said["allow_credentials"] = list(contract.credentials)
+    if contract.private:
+        said["private_addresses"] = list(contract.private)
     return said

@@ -2,8 +2,8 @@
 
 Three kinds of grant, and none speaks for another: names and patterns permit names, `allow_ips` permits addresses, and
 the alias of the host's loopback permits itself. An address is never permitted by a name, nor a name by a range. What an
-allowed name leads to is held against `special`: an address there is reached only where it is listed. An empty list
-allows nothing.
+allowed name leads to is held against `special`: an address there is reached only where it is listed, for all or, in a
+private network, for the grant of this name that decides at this port. An empty list allows nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pysandbox.compile.pools import nearest
 from pysandbox.handlers import fix
 from pysandbox.handlers.network_rules import NetworkRules, holds
 from pysandbox.policy.endpoint import MAPPED, PROTOCOLS, Endpoint
-from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches
+from pysandbox.policy.names import HOST_ALIAS, IPAddress, matches, plain
 from pysandbox.policy.parent import ParentProxy
 from pysandbox.shapes import NamedTuple, dataclass, replace
 
@@ -66,7 +66,7 @@ class GateRules:
         if self.parent is not None and name == self.parent.host:  # it would be asked for anything
             return Decision(False, "proxy.parent", "")
         named = nearest(self.hosts, name)
-        found = [each for each in named if port is None or not each.ports or port in each.ports]
+        found = _at(named, port)
         if found:
             looked_at = bool(self.secrets) or any(each.contract is not None for each in found)
             inspect = looked_at and self.contract(name, port or 0) is not None
@@ -78,7 +78,7 @@ class GateRules:
     def contract(self, host: str, port: int) -> Contract | None:
         """What requests to a canonical name are held to: of its most specific grant, or nothing; where a secret is for
         it, they are looked at in any case."""
-        held = [each for each in nearest(self.hosts, host) if not each.ports or not port or port in each.ports]
+        held = _at(nearest(self.hosts, host), port or None)
         contract = next((each.contract for each in held if each.contract is not None), None)
         if contract is None and any(matches(each, host) for each in self.secrets):
             return ANY_MESSAGE if any(each.websocket for each in held) else ANY_REQUEST
@@ -105,12 +105,26 @@ class GateRules:
             return _left(holds(self.left.named, *asked))
         if self._is_parent(address, port):
             return Decision(False, "proxy.parent", "")
-        if not self.listed.grants_resolved(*asked, own=own):
-            if self.scans and not address.is_loopback:
-                return Decision(False, _of_scanned(address), "")
-            rule = _of_loopback(port) if address.is_loopback else "network.allow_ips"
-            return Decision(False, rule, _allow_ips(address, port, protocol))
-        return _left(self.left.grants_resolved(*asked, own=own))
+        deciding = _at(nearest(self.hosts, name), port)
+        private = tuple(line for each in deciding for line in each.private)
+        if not self.listed.grants_resolved(*asked, own=own, private=private):
+            return self._refuse_resolved(name, deciding, address, (port, protocol), own=own)
+        return _left(self.left.grants_resolved(*asked, own=own, private=private))
+
+    def _refuse_resolved(
+        self, name: str, deciding: list[HostGrant], address: IPAddress, at: tuple[int, str], *, own: bool
+    ) -> Decision:  # fmt: skip
+        """What is least is offered: an address for this name alone, where a name can have it."""
+        from pysandbox.gate.contract import private_fix
+        from pysandbox.policy.private_networks import is_private
+
+        if deciding and at[1] == "tcp" and is_private(sixteen(address)):
+            patch = private_fix(name, deciding, str(plain(address)), scans=self.scans)
+            return Decision(False, _of_private(plain(address), own), patch)
+        if self.scans and not address.is_loopback:
+            return Decision(False, _of_scanned(address), "")
+        rule = _of_loopback(at[0]) if address.is_loopback else "network.allow_ips"
+        return Decision(False, rule, _allow_ips(address, *at))
 
     def by_parent(self, name: str) -> bool:
         """Whether a canonical name is asked of the parent proxy: not one whose packets find their way themselves."""
@@ -156,6 +170,11 @@ class GateRules:
         return Decision(True, "network.allow_host_loopback", "")
 
 
+def _at(grants: list[HostGrant], port: int | None) -> list[HostGrant]:
+    """Those of them that hold at a port; all of them without one."""
+    return [each for each in grants if port is None or not each.ports or port in each.ports]
+
+
 def sixteen(address: IPAddress) -> bytes:
     """An address as endpoints keep it."""
     return address.packed if address.version == 6 else MAPPED + address.packed
@@ -165,6 +184,11 @@ def _of_loopback(port: int) -> str:
     """No list and no name leads there from a cage, which has a loopback of its own; so there is no fix to apply."""
     return (f"network.host_loopback_ports: the name leads to the host's loopback, which a sandbox reaches as "
             f"{HOST_ALIAS}:{port} alone, with --host-loopback-port {port}")  # fmt: skip
+
+
+def _of_private(address: IPAddress, own: bool) -> str:
+    whose = "this host's own, which its block does not list by itself" if own else "which its block does not list"
+    return f"host.private_addresses: the name leads to {address}, an address of a private network, {whose}"
 
 
 def _of_scanned(address: IPAddress) -> str:

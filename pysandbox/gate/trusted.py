@@ -55,7 +55,7 @@ def plan_of(net: NetPlan, number: int) -> KnownPlan:
             {
                 "methods": each.methods, "paths": each.paths, "content_types": each.content_types,
                 "max_request_bytes": each.max_request_bytes, "ports": each.ports, "websocket": each.websocket,
-                "credentials": each.credentials, "told": each.told,
+                "credentials": each.credentials, "told": each.told, "private": each.private,
             }
             for each in listed
         ],

@@ -58,10 +58,17 @@ class NetworkRules:
         listed = holds(self.grants, address, port, protocol)
         return listed and (not own or holds(self.own, address, port, protocol))
 
-    def grants_resolved(self, address: bytes, port: int, protocol: int, *, own: bool) -> bool:
-        """Whether an address may be had that an allowed name was resolved to: its owner may have it lead anywhere."""
+    def grants_resolved(
+        self, address: bytes, port: int, protocol: int, *, own: bool, private: tuple[str, ...] = ()
+    ) -> bool:  # fmt: skip
+        """Whether an address may be had that an allowed name was resolved to: its owner may have it lead anywhere.
+        `private`: the private addresses that are listed for that name."""
         plain = not own and not is_special(address)
         listed = plain or self.grants_address(address, port, protocol, own=own)
+        if not listed and private and protocol == TCP:
+            from pysandbox.policy.private_networks import leads_into
+
+            listed = leads_into(private, address, own=own)
         return listed and holds(self.named, address, port, protocol)
 
     def narrowed(self, endpoints: tuple[Endpoint, ...]) -> NetworkRules:

@@ -108,10 +108,11 @@ def _host(rule: HostRule) -> str:
     below = (
         " and every name below it" if rule.include_subdomains else "" if "*" in rule.domain else ", no name below it,"
     )
+    private = f" It may lead to private addresses: {words(rule.private_addresses)}." if rule.private_addresses else ""
     if rule.is_inspected:
-        return f"{rule.domain}{below} may be sent {', '.join(_requests(rule))}, and nothing else."
+        return f"{rule.domain}{below} may be sent {', '.join(_requests(rule))}, and nothing else.{private}"
     how = ", and nothing looks at what is sent" if rule.direct else ""
-    return f"{rule.domain}{below} can be connected to{_on(rule.ports)}{how}."
+    return f"{rule.domain}{below} can be connected to{_on(rule.ports)}{how}.{private}"
 
 
 def _requests(rule: HostRule) -> Iterator[str]:

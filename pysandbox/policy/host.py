@@ -103,6 +103,11 @@ class HostRule:
         default=False, merge="or",
     )  # fmt: skip
 
+    private_addresses: tuple[str, ...] = column(
+        "host", "private_addresses", "Addresses of private networks, ADDR[/LEN], to which this name may lead as well.",
+        default=(), merge="union", item="private address",
+    )  # fmt: skip
+
     @property
     def is_inspected(self) -> bool:
         """Whether requests are looked at."""

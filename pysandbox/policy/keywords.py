@@ -66,6 +66,8 @@ class HostTable(_Domain, total=False):
     websocket: bool
     """A request that is looked at may open a WebSocket. Its messages may hold anything, up to max_request_bytes
     each."""
+    private_addresses: Strings
+    """Addresses of private networks, ADDR[/LEN], to which this name may lead as well."""
 
 
 class PolicyOptions(TypedDict, total=False):

@@ -25,6 +25,7 @@ Item = Literal[
     "method",
     "content type",
     "URL path",
+    "private address",
     "detector",
     "pack",
     "guard",

@@ -167,6 +167,7 @@ def _requires_more(old: HostRule, new: HostRule) -> bool:
         and new.is_inspected >= old.is_inspected  # relaxed looks at requests, strict at those of which a block speaks
         and new.include_subdomains <= old.include_subdomains
         and new.websocket <= old.websocket
+        and set(new.private_addresses) <= set(old.private_addresses)  # a narrower one may be this host's own address
         and _TLS.index(new.tls) <= _TLS.index(old.tls)
     )
 

@@ -181,6 +181,12 @@ def _endpoint(value: object) -> str:
     return written
 
 
+def _private_address(value: object) -> str:
+    from pysandbox.policy.private_networks import private_address
+
+    return private_address(text(value))
+
+
 def _syscall(value: object) -> str:
     name = text(value)
     if not re.fullmatch(_SYSCALL, name):
@@ -241,6 +247,7 @@ _GRAMMARS: Mapping[str, tuple[str, Callable[[object], str]]] = {
     "variable": ("names of variables", _variable),
     "syscall": ("names of system calls", _syscall),
     "endpoint": ("addresses", _endpoint),
+    "private address": ("addresses", _private_address),
     "interface": ("names of interfaces", _interface),
     "guard": ("names of guards", _guard),
     "certificates": ("files of certificates", _certificates),

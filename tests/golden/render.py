@@ -43,7 +43,8 @@ def _net(net: NetPlan) -> Iterator[str]:
     yield f"routes {len(net.routes)} bytes, redirect {len(net.redirect)} bytes, ipv6 {net.ipv6}"
     for grant in net.hosts:
         ports = " ".join(map(str, grant.ports)) or "any port"
-        yield f"host {grant.pattern}: {ports}{', direct' if grant.direct else ''}"
+        private = f", private {' '.join(grant.private)}" if grant.private else ""
+        yield f"host {grant.pattern}: {ports}{', direct' if grant.direct else ''}{private}"
     yield from (
         f"address {each.address.hex()}/{each.prefix} {each.first_port}-{each.last_port}" for each in net.endpoints
     )

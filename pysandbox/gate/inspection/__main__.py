@@ -59,7 +59,9 @@ def main(channel_fd: int, roots_fd: int, scans: int) -> None:
 def _rehearse() -> None:
     """Does everything once, because nothing can be loaded later: modules, codecs, what OpenSSL reads at first use."""
     canonical("xn--bcher-kva.example"), canonical("b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example")
-    contract = Contract(("GET",), ("/a/",), ("text/plain",), 1, (443,), True, ("github_pat",))  # every column
+    contract = Contract(  # every column
+        ("GET",), ("/a/",), ("text/plain",), 1, (443,), True, ("github_pat",), private=("10.1.2.3",)
+    )  # fmt: skip
     patch = contracts.fix(NAME, contract, "methods", "POST")
     contracts.fix(NAME, contract, "max_request_bytes", "2")
     answer(415, "contract-refused", "rehearsed", rule="host.methods", patch=patch, as_json=True)

@@ -51,7 +51,7 @@ class HeldPlan:
         self.contracts = [
             Contract(tuple(each["methods"]), tuple(each["paths"]), tuple(each["content_types"]),
                      each["max_request_bytes"], tuple(each["ports"]), bool(each["websocket"]),
-                     tuple(each["credentials"]), bool(each["told"]))
+                     tuple(each["credentials"]), bool(each["told"]), tuple(each["private"]))
             for each in given["contracts"]
         ]  # fmt: skip
         self.patience: float = given["timeout_ms"] / 1000

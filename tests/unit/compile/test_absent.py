@@ -39,6 +39,8 @@ def with_host(**columns: Any) -> dict[str, Any]:
         ({"contract_mode": "relaxed", "network_backend": "routed"}, "network.backend", "an interface"),
         ({**with_host(), "contract_mode": "relaxed", "proxy_parent": "http://p.example:1"}, "network.contract_mode",
          "a parent proxy"),
+        ({**with_host(private_addresses=["10.1.0.0/16"]), "proxy_parent": "http://p.example:1"},
+         "host.private_addresses", "no_parent"),
         ({**with_host(tls="pass"), "dlp_enabled": True}, "host.tls", "not scanned"),
         ({**with_host(direct=True), "dlp_enabled": True}, "host.direct", "nothing scans"),
         ({**with_host(), "network_backend": "routed", "dlp_enabled": True}, "network.dlp.enabled", "an interface"),

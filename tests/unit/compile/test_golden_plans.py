@@ -35,6 +35,11 @@ POLICIES = {
             {"domain": "b.example", "direct": True},
         ],
     ),
+    "private": Policy(
+        allow=SYSTEM, egress="proxy-only",
+        hosts=[{"domain": "a.example", "ports": [443], "include_subdomains": True,
+                "private_addresses": ["10.1.0.0/16", "fd00:1::7"]}],
+    ),
     "published": Policy(allow=SYSTEM, ports=["[::1]:8080:80"]),
     "direct": Policy(allow=SYSTEM, egress="direct", unsafe_direct=True, run_as="root"),
     "landlock": Policy(allow=SYSTEM, isolation="landlock", run_as="self", workdir="write"),

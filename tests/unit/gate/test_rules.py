@@ -8,6 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from _support.gate import net_plan
+from pysandbox.compile.doors import host_grants
 from pysandbox.compile.plan import ANY_MESSAGE, ANY_REQUEST, Contract, HostGrant, InspectionPlan, SecretGrant
 from pysandbox.gate.rules import GateRules
 from pysandbox.policy.endpoint import parse_endpoint
@@ -79,12 +80,16 @@ SPECIAL = [
 ]  # fmt: skip
 
 
+PRIVATE = ["10.1.2.3", "172.31.0.1", "192.168.0.1", "100.64.0.1"]
+
+
 @pytest.mark.parametrize("address", SPECIAL)
 def test_a_name_leads_to_no_special_address_unless_that_is_listed(address):
     there = ip_address(address)
     decision = rules("example.com").resolved("example.com", there, 80, own=False)
     assert not decision.allowed
-    assert decision.rule.partition(":")[0] == f"network.{'host_loopback_ports' if there.is_loopback else 'allow_ips'}"
+    key = "network.host_loopback_ports" if there.is_loopback else "network.allow_ips"
+    assert decision.rule.partition(":")[0] == ("host.private_addresses" if address in PRIVATE else key)
     listed = rules("example.com", ips=(f"[{address}]:80" if ":" in address else f"{address}:80",))
     assert listed.resolved("example.com", there, 80, own=False).allowed
     assert not listed.resolved("example.com", there, 81, own=False).allowed
@@ -109,9 +114,9 @@ def test_an_ordinary_address_is_reached_by_name():
 
 
 def test_who_is_scanned_is_told_that_no_address_can_be_listed() -> None:
-    there, loopback = ip_address("10.1.2.3"), ip_address("127.0.0.1")
+    there, loopback = ip_address("169.254.1.1"), ip_address("127.0.0.1")
     plain, scanned = rules("example.com"), replace(rules("example.com"), scans=True)
-    assert "10.1.2.3:443" in plain.resolved("example.com", there, 443, own=False).fix  # the control
+    assert "169.254.1.1:443" in plain.resolved("example.com", there, 443, own=False).fix  # the control
     refused = scanned.resolved("example.com", there, 443, own=False)
     assert (refused.allowed, refused.fix) == (False, "") and refused.rule.startswith("network.dlp.enabled: the name")
     public = ip_address("8.8.8.8")
@@ -133,8 +138,8 @@ def test_the_alias_leads_to_the_ports_it_was_given():
 def test_a_name_that_leads_to_the_host_s_loopback_is_told_the_way_there(address: str) -> None:
     decision = rules("example.com", loopback=()).resolved("example.com", ip_address(address), 8000, own=False)
     assert not decision.allowed and "--host-loopback-port 8000" in decision.rule and HOST_ALIAS in decision.rule
-    other = rules("example.com").resolved("example.com", ip_address("10.1.2.3"), 8000, own=False)
-    assert other.rule == "network.allow_ips" and "10.1.2.3:8000" in other.fix
+    other = rules("example.com").resolved("example.com", ip_address("169.254.1.1"), 8000, own=False)
+    assert other.rule == "network.allow_ips" and "169.254.1.1:8000" in other.fix
 
 
 def test_tightening_leaves_what_is_in_both():
@@ -238,3 +243,93 @@ def test_of_two_blocks_either_may_open_a_websocket():
     both = (HostGrant("a.b", (443,), False), HostGrant("a.b", (443,), False, websocket=True))
     inspection = InspectionPlan(1000, 1, secrets=(TOKEN,))
     assert GateRules.of(replace(net_plan(), hosts=both, inspection=inspection)).contract("a.b", 443) == ANY_MESSAGE
+
+
+# ---- private addresses of one name -------------------------------------------------------------------------------
+
+API = HostGrant("api.corp", (443,), False, private=("10.1.0.0/16", "fd00:1::7"))
+
+
+def reached(several: GateRules, name: str, address: str, port: int = 443, *, own: bool = False) -> bool:
+    return several.resolved(name, ip_address(address), port, own=own).allowed
+
+
+@pytest.mark.parametrize("scans", [False, True])
+def test_a_name_leads_to_the_private_addresses_of_its_own_block_alone(scans: bool) -> None:
+    several = replace(granting(API, HostGrant("b.corp", (), False), HostGrant("**.corp", (), False)), scans=scans)
+    assert reached(several, "api.corp", "10.1.2.3") and reached(several, "api.corp", "fd00:1::7")
+    assert reached(several, "api.corp", "::ffff:10.1.2.3") and reached(several, "api.corp", "8.8.8.8")
+    for name, address, port in (
+        ("b.corp", "10.1.2.3", 443), ("x.api.corp", "10.1.2.3", 443), ("c.corp", "10.1.2.3", 443),  # other names
+        ("api.corp", "10.1.2.3", 80), ("api.corp", "10.2.2.3", 443), ("api.corp", "fd00:1::8", 443),
+        ("api.corp", "64:ff9b::a01:203", 443), ("api.corp", "127.0.0.1", 443), ("api.corp", "169.254.169.254", 443),
+    ):  # fmt: skip
+        assert not reached(several, name, address, port), (name, address, port)
+    assert not several.address(ip_address("10.1.2.3"), 443, "tcp", own=False).allowed
+    assert not several.resolved("api.corp", ip_address("10.1.2.3"), 443, "udp", own=False).allowed
+
+
+@pytest.mark.parametrize("address", [each for each in SPECIAL if each not in PRIVATE])
+def test_nothing_that_is_not_private_is_reached_by_it_even_where_a_plan_said_so(address: str) -> None:
+    held = f"{address}" if ":" in address else f"{address}/32"
+    assert not reached(granting(replace(API, private=(held, "0.0.0.0/0", "::/0"))), "api.corp", address)
+
+
+def test_a_more_specific_block_decides_alone() -> None:
+    several = granting(replace(API, pattern="**.corp"), HostGrant("api.corp", (443,), False))
+    assert reached(several, "other.corp", "10.1.2.3") and not reached(several, "api.corp", "10.1.2.3")
+
+
+def test_two_grants_of_one_pattern_each_hold_at_their_own_ports() -> None:
+    several = granting(API, HostGrant("api.corp", (80,), False))
+    assert reached(several, "api.corp", "10.1.2.3", 443) and not reached(several, "api.corp", "10.1.2.3", 80)
+
+
+def test_an_address_of_this_host_has_to_be_listed_by_itself() -> None:
+    assert not reached(granting(API), "api.corp", "10.1.2.3", own=True)
+    assert "this host's own" in granting(API).resolved("api.corp", ip_address("10.1.2.3"), 443, own=True).rule
+    assert reached(granting(API), "api.corp", "fd00:1::7", own=True)
+
+
+def test_tightening_takes_private_addresses_as_any_and_never_gives_them() -> None:
+    before = granting(API)
+    some = before.tightened((parse_endpoint("10.1.2.0/24"),))
+    assert reached(some, "api.corp", "10.1.2.3") and not reached(some, "api.corp", "10.1.3.3")
+    assert not reached(some.tightened((parse_endpoint("10.1.0.0/16"),)), "api.corp", "10.1.3.3")
+    wide = before.tightened((parse_endpoint("10.0.0.0/8"),))
+    assert reached(wide, "api.corp", "10.1.2.3") and not reached(wide, "api.corp", "10.2.2.3")
+    assert not reached(before.tightened((parse_endpoint("10.1.2.3:80"),)), "api.corp", "10.1.2.3")
+    assert not reached(before.tightened(()), "api.corp", "10.1.2.3")
+
+
+def test_the_parent_proxy_is_nowhere_a_name_leads() -> None:
+    asked = replace(granting(API), parent=ParentProxy("10.1.2.3", 443, "", ("api.corp",)))
+    assert asked.resolved("api.corp", ip_address("10.1.2.3"), 443, own=False).rule == "proxy.parent"
+
+
+@pytest.mark.parametrize("scans", [False, True])
+@pytest.mark.parametrize("block", [
+    {}, {"ports": [443]}, {"methods": ["GET"], "paths": ["/v1/"], "max_request_bytes": 10}, {"websocket": True},
+    {"contract_mode": "relaxed"}, {"tls": "inspect"}, {"private_addresses": ["10.9.0.0/16"]},
+])  # fmt: skip
+@pytest.mark.parametrize("domain", ["api.corp", "**.corp"])
+def test_the_block_that_a_refusal_gives_allows_that_address_and_nothing_else(
+    domain: str, block: dict[str, object], scans: bool
+) -> None:  # fmt: skip
+    policy = Policy(egress="proxy-only", hosts=[{"domain": domain, **block}], dlp_enabled=scans)
+    before = of_policy(policy)
+    refused = before.resolved("api.corp", ip_address("10.1.2.3"), 443, own=True)
+    assert refused.rule.startswith("host.private_addresses: the name leads to 10.1.2.3")
+    after = of_policy(policy.merge(Policy.parse(refused.fix)))
+    assert reached(after, "api.corp", "10.1.2.3", own=True) and not reached(after, "api.corp", "10.1.2.4")
+    assert not reached(after, "b.corp", "10.1.2.3")
+    for port in (443, 80):
+        one, other = before.contract("api.corp", port), after.contract("api.corp", port)
+        assert (one and replace(one, private=())) == (other and replace(other, private=()))
+        assert before.name("api.corp", port)[:3:2] == after.name("api.corp", port)[:3:2] or port == 80
+    assert reached(after, "api.corp", "10.9.1.1") == ("private_addresses" in block)
+
+
+def of_policy(policy: Policy) -> GateRules:
+    grants = [grant for rule in policy.hosts for grant in host_grants(rule, policy.dlp_enabled)]
+    return replace(granting(*grants), scans=policy.dlp_enabled)

@@ -30,6 +30,7 @@ ITEMS = {
     "method": st.sampled_from(["GET", "POST", "PUT"]),
     "content type": st.sampled_from(["text/plain", "application/json"]),
     "URL path": st.sampled_from(["/", "/v1/"]),
+    "private address": st.sampled_from(["10.1.2.3", "10.0.0.0/8", "fd00:1::/64"]),
     "pack": st.sampled_from(["core", "gitleaks"]),
     "detector": st.sampled_from(["github_pat", "npm_token"]),
     "interface": st.sampled_from(["kaged-br0", "br.7"]),
@@ -55,6 +56,7 @@ HOSTS = st.builds(
     contract_mode=st.sampled_from([None, "strict", "relaxed"]),
     include_subdomains=st.booleans(),
     websocket=st.booleans(),
+    private_addresses=st.lists(ITEMS["private address"], unique=True).map(tuple),
 )
 
 

@@ -34,6 +34,8 @@ from pysandbox.policy.model import Policy, options
     ({"egress": "proxy-only", "hosts": [{"domain": "a.example"}]}, "a.example, no name below it, can be"),
     ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "include_subdomains": True}]}, "every name below it"),
     ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "direct": True}]}, "nothing looks at what is sent"),
+    ({"egress": "proxy-only", "hosts": [{"domain": "a.example", "private_addresses": ["10.1.0.0/16", "fd00:1::7"]}]},
+     "It may lead to private addresses: 10.1.0.0/16, fd00:1::7."),
     ({"egress": "proxy-only", "host_loopback_ports": [5432]}, "host.pysandbox.internal on port 5432"),
     ({"allow_ips": ["192.0.2.7"]}, "Addresses that can be connected to: 192.0.2.7"),
     ({"ports": ["8080"]}, "127.0.0.1:8080:8080/tcp"),

@@ -140,6 +140,7 @@ def test_hosts_are_merged_by_domain_and_a_block_only_ever_extends_another(first,
         assert rule.direct <= merged_rule.direct
         assert rule.include_subdomains <= merged_rule.include_subdomains
         assert rule.websocket <= merged_rule.websocket
+        assert set(rule.private_addresses) <= set(merged_rule.private_addresses)
     last = {rule.domain: rule.contract_mode for rule in (*first, *second) if rule.contract_mode is not None}
     assert {name: rule.contract_mode for name, rule in result.items() if rule.contract_mode is not None} == last
 

@@ -176,6 +176,16 @@ COLUMN: dict[str, list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]] =
         ({}, {"include_subdomains": True}, {}),
         ({"include_subdomains": True}, {"domain": "b.example"}, {}),
     ],
+    "private_addresses": [
+        (
+            {"private_addresses": ["10.1.0.0/16", "10.2.0.1"]},
+            {"private_addresses": ["10.3.0.0/16"]},
+            {"private_addresses": ["10.2.0.1"]},
+        ),
+        ({"private_addresses": ["10.1.0.0/16"]}, {"private_addresses": ["10.1.0.1"]}, {}),  # it may be this host's own
+        ({}, {"private_addresses": ["10.1.0.0/16"]}, {}),
+        ({"private_addresses": ["10.1.0.0/16"]}, {"domain": "b.example", "private_addresses": ["10.1.0.0/16"]}, {}),
+    ],
     "websocket": [({}, {"websocket": True}, {}), ({"websocket": True}, {"domain": "b.example"}, {})],
     "tls": [
         ({"methods": ["GET"]}, {"methods": ["GET"], "tls": "auto"}, {"methods": ["GET"], "tls": "inspect"}),
