@@ -13,6 +13,8 @@ RESOLVER = "199.43.135.53"
 OTHER_RESOLVER = "199.43.133.53"  # answers as well; no cage is to ask it
 METADATA = "169.254.169.254"
 PRIVATE = "10.20.30.40"
+OTHER_PRIVATE = "10.20.31.40"
+HOST_PRIVATE = "10.20.40.1"  # of the host itself
 MULTICAST = "224.0.0.251"
 SIX = "2001:4860:4860::10"
 
@@ -47,7 +49,7 @@ SIX_RECORDS = {"origin.example": SIX, "six.example": SIX}
 WILDCARDS = {"tunnel.example": DENIED}  # any name below it
 TEXTS = {"origin.example": "a text of the origin", "text.tunnel.example": "a text of the tunnel"}
 
-ADDRESSES = (ORIGIN, DENIED, RESOLVER, OTHER_RESOLVER, METADATA, PRIVATE)
+ADDRESSES = (ORIGIN, DENIED, RESOLVER, OTHER_RESOLVER, METADATA, PRIVATE, OTHER_PRIVATE)
 
 HTTP, HTTPS, REDIS = 80, 443, 6379
 HTTP2, GRPC = 8445, 8446  # the same web server in HTTP/2; one of gRPC, where a test starts it
@@ -55,8 +57,8 @@ CLEAR, H2C = 8448, 8447  # the same without TLS, in HTTP/1.1 and in HTTP/2
 ECHO = 7007  # returns what it gets
 GREET = 7008  # speaks first, then returns what it gets
 DRAIN = 7009  # reads all until the end, then says how much it was
-ECHO_AT = (ORIGIN, DENIED, METADATA, PRIVATE)
-ECHO_ON_THE_HOST = ("127.0.0.1", HOST)
+ECHO_AT = (ORIGIN, DENIED, METADATA, PRIVATE, OTHER_PRIVATE)
+ECHO_ON_THE_HOST = ("127.0.0.1", HOST, HOST_PRIVATE)
 
 GREETING = b"220 welcome\r\n"
 PAGE = "the page of the origin\n"

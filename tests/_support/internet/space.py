@@ -37,6 +37,7 @@ WIRED = f"""
 set -e
 ip link add {places.WIRE} type veth peer name {places.WIRE} netns "$1"
 ip addr add {places.HOST}/30 dev {places.WIRE}
+ip addr add {places.HOST_PRIVATE}/32 dev lo
 ip link set {places.WIRE} up
 ip addr add {places.HOST_SIX}/126 dev {places.WIRE} nodad
 """
